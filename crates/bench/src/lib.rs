@@ -72,7 +72,7 @@ pub use remote::{Hosting, RemoteArgs, RemoteError, ServedRank, ServerHost, TOKEN
 pub use resume::ResumeError;
 pub use schema::{Machine, Report, Row};
 pub use table::render;
-pub use verdict::{Versus, compare, quartiles};
+pub use verdict::{Versus, apart, compare, quartiles};
 pub use worker::{GRACE, WorkerArgs, work};
 
 use anyhow::{Context, Result};

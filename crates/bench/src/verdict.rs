@@ -26,8 +26,8 @@ pub fn compare(row: &Row, other: &Row) -> Option<Versus> {
     })
 }
 
-/// Whether the middle halves lie apart.
-fn apart(one: &[f64], other: &[f64]) -> Option<bool> {
+/// Whether the middle halves of two systems' rounds lie apart; `None` where there are too few to tell.
+pub fn apart(one: &[f64], other: &[f64]) -> Option<bool> {
     let enough = one.len() >= ROUNDS_MIN && other.len() >= ROUNDS_MIN;
     let ((low, high), (other_low, other_high)) = (quartiles(one)?, quartiles(other)?);
     enough.then_some(high < other_low || other_high < low)

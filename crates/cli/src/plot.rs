@@ -91,6 +91,21 @@ fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
 }
 
 fn figures(file: &Path) -> Result<Vec<Figure>> {
+    match portolan_report::figures(&read_json(file)?) {
+        Some(figures) => Ok(figures),
+        None => user_error!(
+            "{} is JSON, but not of `portolan bench`, `tune`, `profile` or `report npb`: it has neither \
+             results nor rows nor casts nor worlds nor runs",
+            file.display()
+        ),
+    }
+}
+
+/// What `file` holds.
+///
+/// # Errors
+/// A sentence that names it, and what to do.
+pub(crate) fn read_json(file: &Path) -> Result<Value> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -98,16 +113,11 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
             user_error!("{shown} cannot be read ({error}): name a file that --json wrote")
         }
     };
-    let Ok(json) = serde_json::from_str::<Value>(&text) else {
-        user_error!(
-            "{shown} is not JSON: name a file that --json of `portolan bench` or `tune` wrote"
-        );
-    };
-    match portolan_report::figures(&json) {
-        Some(figures) => Ok(figures),
-        None => user_error!(
-            "{shown} is JSON, but not of `portolan bench`, `tune` or `profile`: it has neither \
-             results nor rows nor casts nor worlds"
+    match serde_json::from_str::<Value>(&text) {
+        Ok(json) => Ok(json),
+        Err(error) => user_error!(
+            "{shown} is not JSON ({error}): name a file that --json of `portolan bench`, `tune`, `profile` \
+             or `report npb` wrote"
         ),
     }
 }

@@ -4,6 +4,8 @@
 mod brokers;
 mod mpis;
 
+pub(crate) use mpis::own_way;
+
 use crate::lab::TemporaryLab;
 use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};

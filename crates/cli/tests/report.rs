@@ -204,7 +204,7 @@ fn a_page_is_made_of_the_files_that_can_be_read() {
     assert_eq!(ended.status, 2, "{}", ended.err);
     assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
     assert!(
-        ended.err.contains("broken.json is not a result"),
+        ended.err.contains("broken.json is not JSON"),
         "{}",
         ended.err
     );

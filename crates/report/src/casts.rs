@@ -31,7 +31,7 @@ pub(crate) fn of_casts(json: &Value) -> Option<Vec<Figure>> {
     let caption = format!("{}.", most_hosts(&lines));
     let chart = Lines {
         title: work.into(),
-        across: Axis::logarithmic("hosts", Unit::Hosts),
+        across: Axis::logarithmic("hosts", Unit::Count),
         upwards: Axis::linear("rate to each host", Unit::MegabytesPerSecond),
         lines,
         mark: json["wire_mbytes_per_s"]

@@ -11,21 +11,24 @@ mod competitors;
 mod data;
 mod figures;
 mod mpi;
+mod npb;
 mod page;
 mod papers;
 mod profiles;
+mod programs;
 mod systems;
 mod tune;
 mod units;
 
 pub use chart::{Axis, Bars, Chart, Group, Heat, Ink, Line, Lines, Place, Stacks, Unit};
 pub use figures::Figure;
-pub use page::page;
+pub use npb::{NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS};
+pub use page::{Material, page};
 
 use portolan_bench::Report;
 use serde_json::Value;
 
-/// The charts that `json` has figures for; `None` if none of `bench`, `tune`, `profile` and
+/// The charts that `json` has figures for; `None` if none of `bench`, `tune`, `profile`, `report npb` and
 /// `scripts/cast-figures.sh` wrote it.
 pub fn figures(json: &Value) -> Option<Vec<Figure>> {
     if let Ok(report) = serde_json::from_value::<Report>(json.clone()) {
@@ -40,6 +43,12 @@ pub fn figures(json: &Value) -> Option<Vec<Figure>> {
     tune::of_tune(json)
         .or_else(|| casts::of_casts(json))
         .or_else(|| profiles::of_profile(json))
+        .or_else(|| of_npb(json))
+}
+
+fn of_npb(json: &Value) -> Option<Vec<Figure>> {
+    let npb: Npb = serde_json::from_value(json.clone()).ok()?;
+    (npb.format == NPB_FORMAT).then(|| npb::figures(&npb))
 }
 
 /// With the MTU in its title, for charts that stand alone.

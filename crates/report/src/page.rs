@@ -5,17 +5,42 @@ use crate::answers::{answers, float};
 use crate::chart::Place;
 use crate::data::{Data, Standing};
 use crate::figures::{Figure, of_bench};
+use crate::npb::{self, Npb};
 use crate::papers::{self, Table};
+use crate::programs;
 use crate::units;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use portolan_bench::{Metric, Report, SiteKind};
+use portolan_profile::Profile;
 
 /// Charts that stand in the first part, beside the answer; the others follow it.
 const FIRST: [&str; 2] = ["latency", "advantage"];
 
-/// A page about `reports`, in their order; those of one machine and MTU are taken together.
-pub fn page(reports: &[Report]) -> String {
-    let runs = labelled(joined(reports));
+/// What a page is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Material {
+    /// Runs of `portolan bench`.
+    pub reports: Vec<Report>,
+    /// Of `portolan report npb`.
+    pub npbs: Vec<Npb>,
+    /// Of `portolan profile`.
+    pub profiles: Vec<Profile>,
+}
+
+impl Material {
+    /// Whether there is nothing to tell.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.npbs.is_empty() && self.profiles.is_empty()
+    }
+}
+
+/// A page about `material`; measurements of one machine and MTU are taken together.
+#[must_use]
+pub fn page(material: &Material) -> String {
+    let networks = material.npbs.iter().filter_map(|npb| npb.networks.as_ref());
+    let reports: Vec<Report> = material.reports.iter().chain(networks).cloned().collect();
+    let runs = labelled(joined(&reports));
     let title = "Portolan, measured";
     let page = html! {
         (DOCTYPE)
@@ -33,6 +58,8 @@ pub fn page(reports: &[Report]) -> String {
                     @for (label, run) in &runs { p.lead-in { (summary(run)) (label) } }
                 }
                 main {
+                    @for npb in &material.npbs { (npb::section(npb)) }
+                    @for profile in &material.profiles { (programs::section(profile)) }
                     @for (label, run) in &runs { (first(run, label)) }
                     @for (label, run) in &runs { (further(run, label)) }
                     @for (label, run) in &runs { (then_and_now(run, label)) }
@@ -177,7 +204,7 @@ fn sizes(data: &Data<'_>) -> Markup {
 }
 
 /// With figures and their units kept on one line.
-fn bound(text: &str) -> String {
+pub(crate) fn bound(text: &str) -> String {
     const NO_BREAK: char = '\u{a0}';
     let mut bound = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -218,7 +245,7 @@ fn further(run: &Report, label: &str) -> Markup {
 }
 
 /// A chart twice: as wide as a page, and as wide as a phone.
-fn chart(figure: &Figure) -> Markup {
+pub(crate) fn chart(figure: &Figure) -> Markup {
     let drawn = |place| figure.chart.svg(place).unwrap_or_default();
     html! {
         figure id=(figure.name) {
@@ -247,7 +274,7 @@ fn then_and_now(run: &Report, label: &str) -> Markup {
     }
 }
 
-fn then(table: &Table) -> Markup {
+pub(crate) fn then(table: &Table) -> Markup {
     let block = |rows: &[Vec<String>]| {
         html! { @for row in rows { tr { @for cell in row { td { (bound(cell)) } } } } }
     };

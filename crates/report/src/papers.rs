@@ -90,7 +90,7 @@ pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
         .collect()
 }
 
-fn words<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
+pub(crate) fn words<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
     rows.iter()
         .map(|row| row.iter().map(|&word| word.into()).collect())
         .collect()

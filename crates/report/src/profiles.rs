@@ -20,12 +20,16 @@ pub(crate) fn of_profile(json: &Value) -> Option<Vec<Figure>> {
     if json.get("format")? != FORMAT {
         return None;
     }
-    let profile: Profile = serde_json::from_value(json.clone()).ok()?;
+    Some(figures(&serde_json::from_value(json.clone()).ok()?))
+}
+
+/// The charts of `profile`; see [`of_profile`].
+pub(crate) fn figures(profile: &Profile) -> Vec<Figure> {
     let longest = |a: &&World, b: &&World| a.seconds.total_cmp(&b.seconds);
     let Some(world) = profile.worlds.iter().max_by(longest) else {
-        return Some(Vec::new());
+        return Vec::new();
     };
-    Some([times(world), bytes(world)].into_iter().flatten().collect())
+    [times(world), bytes(world)].into_iter().flatten().collect()
 }
 
 /// The program, and on how many processes.
@@ -44,7 +48,7 @@ fn ranks(first: usize, count: usize, all: usize) -> String {
 }
 
 /// Part of its time that `process` spent in calls of `kind`.
-fn share(process: &Process, kind: &str) -> f64 {
+pub(crate) fn share(process: &Process, kind: &str) -> f64 {
     let found = process.kinds.iter().find(|known| known.kind == kind);
     let seconds = found.map_or(0.0, |found| found.seconds);
     if process.seconds > 0.0 {
@@ -56,7 +60,7 @@ fn share(process: &Process, kind: &str) -> f64 {
 
 /// The mean of `of` over `processes`.
 #[allow(clippy::cast_precision_loss, reason = "a count of processes")]
-fn mean(processes: &[Process], of: impl Fn(&Process) -> f64) -> f64 {
+pub(crate) fn mean(processes: &[Process], of: impl Fn(&Process) -> f64) -> f64 {
     processes.iter().map(of).sum::<f64>() / processes.len() as f64
 }
 

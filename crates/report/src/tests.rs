@@ -72,6 +72,13 @@ fn full() -> Value {
     report(rows)
 }
 
+fn of(reports: Vec<Report>) -> Material {
+    Material {
+        reports,
+        ..Material::default()
+    }
+}
+
 fn draw(json: &Value) -> Vec<(&'static str, String)> {
     let figures = figures(json).expect("a report");
     let svg = |figure: &Figure| figure.chart.svg(Place::File).expect("drawn");
@@ -169,13 +176,13 @@ fn names_from_the_file_cannot_break_a_chart_or_the_page() {
         assert!(!svg.contains("<script"));
     }
     let report: Report = serde_json::from_value(json).expect("a report");
-    assert!(!page(&[report]).contains("<script"));
+    assert!(!page(&of(vec![report])).contains("<script"));
 }
 
 #[test]
 fn a_page_needs_nothing_from_elsewhere_and_says_the_answer_first() {
     let report: Report = serde_json::from_value(full()).expect("a report");
-    let page = page(&[report.clone(), report]).replace('\u{a0}', " ");
+    let page = page(&of(vec![report.clone(), report])).replace('\u{a0}', " ");
     assert_well_formed(&page);
     for foreign in ["http:", "https:", "<script", "@import", "url("] {
         let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
@@ -255,7 +262,7 @@ fn casts_are_a_line_a_system_with_the_median_of_its_runs() {
 #[test]
 fn an_empty_report_is_a_page_that_says_so() {
     let report: Report = serde_json::from_value(report(vec![])).expect("a report");
-    let page = page(&[report]);
+    let page = page(&of(vec![report]));
     assert_well_formed(&page);
     assert!(page.contains("portolan report --run"));
     assert_eq!(figures(&json!({"a": 1})), None);

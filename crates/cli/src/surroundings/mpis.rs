@@ -144,7 +144,7 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
 /// What an MPI is told, so that it takes its own best way. Open MPI would find a network of another
 /// provider of libfabric's; UCX, which MPICH may have been built with, would find the memory that the hosts
 /// of a lab share; libfabric may have several providers for a network.
-fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
+pub(crate) fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
     match path {
         // Open MPI 5 calls vader sm, and takes the old name.
         Way::Shm => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")],

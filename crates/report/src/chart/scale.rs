@@ -20,8 +20,8 @@ pub enum Unit {
     SecondsPerGigabyte,
     /// A ratio.
     Times,
-    /// Hosts.
-    Hosts,
+    /// Hosts, processes.
+    Count,
 }
 
 impl Unit {
@@ -36,7 +36,7 @@ impl Unit {
             Unit::Percent => format!("{} %", units::digits(value)),
             Unit::SecondsPerGigabyte => format!("{} s", units::digits(value)),
             Unit::Times => format!("{} ×", units::digits(value)),
-            Unit::Hosts => units::digits(value),
+            Unit::Count => units::digits(value),
         }
     }
 }
@@ -102,7 +102,7 @@ impl Scale {
         let zero = (axis.logarithmic && has_zero).then(|| least / step);
         let (from, to) = match (axis.logarithmic, axis.unit) {
             (false, _) => (0.0, most * 1.06),
-            (true, Unit::Bytes | Unit::Percent | Unit::Hosts) => (zero.unwrap_or(least), most),
+            (true, Unit::Bytes | Unit::Percent | Unit::Count) => (zero.unwrap_or(least), most),
             (true, _) => (least / 1.3, most * 1.3),
         };
         let to = if from < to { to } else { from * 2.0 };
@@ -159,7 +159,7 @@ impl Scale {
             let powers = (0..40).map(|power| f64::powi(step, power));
             return powers.filter(within).collect();
         }
-        if self.unit == Unit::Hosts {
+        if self.unit == Unit::Count {
             let powers = (0..16).map(|power| f64::powi(2.0, power));
             return powers.filter(within).collect();
         }

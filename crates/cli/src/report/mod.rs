@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan report`: results of `portolan bench` as a page, or the measurements and the page.
+//! `portolan report`: results of `portolan bench`, `profile` and `report npb` as a page, or the
+//! measurements and the page.
 
-use crate::bench::earlier;
+mod npb;
+
 use crate::error::{UserError, user_error};
 use crate::output::{check_file, outln};
-use crate::plot::each;
+use crate::plot::{each, read_json};
 use crate::surroundings::Surroundings;
 use anyhow::Result;
 use clap::{FromArgMatches, ValueEnum};
 use portolan_bench::{BenchArgs, Launcher, Report};
+use portolan_report::{Material, NPB_FORMAT};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Options of `portolan report`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ReportArgs {
-    /// Results, as `--json` of `portolan bench` left them.
+    /// Something else than files and measurements of networks.
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Results, as `--json` of `portolan bench`, `profile` or `report npb` left them.
     #[arg(value_name = "FILE", required_unless_present = "run")]
     files: Vec<PathBuf>,
     /// Where the page goes.
@@ -28,6 +37,14 @@ pub(crate) struct ReportArgs {
     /// With --run: leave the JSON of each measurement in DIR.
     #[arg(long, value_name = "DIR", requires = "run")]
     json: Option<PathBuf>,
+}
+
+/// What `portolan report` does besides.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Action {
+    /// Measure programs like the NAS Parallel Benchmarks over each network, under an installed MPI, beside
+    /// what a paper printed.
+    Npb(npb::NpbArgs),
 }
 
 /// How much is measured.
@@ -111,32 +128,76 @@ impl Form {
     }
 }
 
+/// A page that can be written.
+struct Page<'a> {
+    file: &'a Path,
+}
+
+impl Page<'_> {
+    /// Refuses a file that cannot be written, before minutes are spent on what it is to hold.
+    fn new(file: &Path) -> Result<Page<'_>> {
+        check_file(Some(file))
+            .map_err(|error| UserError::new(error.to_string().replace("--json", "--output")))?;
+        Ok(Page { file })
+    }
+
+    /// Writes it, and prints its name.
+    fn write(&self, material: &Material) -> Result<()> {
+        let shown = self.file.display();
+        if let Err(error) = fs::write(self.file, portolan_report::page(material)) {
+            user_error!("the page cannot be written to {shown} ({error}): name another --output");
+        }
+        outln!("{shown}")
+    }
+}
+
 /// Writes the page.
 ///
 /// # Errors
 /// The page cannot be written, or there is nothing that it could be about.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
-    let output = args.output.as_path();
-    check_file(Some(output))
-        .map_err(|error| UserError::new(error.to_string().replace("--json", "--output")))?;
-    let mut reports = Vec::new();
-    let mut status = each(&args.files, |file| {
-        reports.push(earlier(file)?);
-        Ok(())
-    })?;
-    if let Some(form) = args.run {
-        status = measure(form, args.json.as_deref(), &mut reports)?;
+    if let Some(Action::Npb(args)) = &args.action {
+        return npb::main(args);
     }
-    if reports.is_empty() {
+    let page = Page::new(&args.output)?;
+    let mut material = Material::default();
+    let mut status = each(&args.files, |file| take(file, &mut material))?;
+    if let Some(form) = args.run {
+        let measured = measure(form, args.json.as_deref(), &mut material.reports)?;
+        if status == ExitCode::SUCCESS {
+            status = measured;
+        }
+    }
+    if material.is_empty() {
         user_error!("there are no results to report: name files that --json wrote, or --run");
     }
-    let page = portolan_report::page(&reports);
-    if let Err(error) = fs::write(output, page) {
-        let shown = output.display();
-        user_error!("the page cannot be written to {shown} ({error}): name another --output");
-    }
-    outln!("{}", output.display())?;
+    page.write(&material)?;
     Ok(status)
+}
+
+/// Adds what `file` holds.
+///
+/// # Errors
+/// A sentence that names the file, and what to do.
+fn take(file: &Path, material: &mut Material) -> Result<()> {
+    let json = read_json(file)?;
+    match json.get("format").and_then(Value::as_str) {
+        Some(portolan_profile::FORMAT) => material.profiles.push(held(file, json)?),
+        Some(NPB_FORMAT) => material.npbs.push(held(file, json)?),
+        _ => material.reports.push(held(file, json)?),
+    }
+    Ok(())
+}
+
+fn held<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
+    match serde_json::from_value(json) {
+        Ok(held) => Ok(held),
+        Err(error) => user_error!(
+            "{} is not a result of `portolan bench`, `profile` or `report npb` ({error}): name a file \
+             that --json of one of them wrote",
+            file.display()
+        ),
+    }
 }
 
 /// Measures all of `form`. What is missing is told on the page, and by the exit status.
@@ -148,14 +209,8 @@ fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result
         if surroundings.interrupted() {
             break;
         }
-        eprintln!("portolan bench {line}");
-        let outcome = portolan_bench::run(&parsed(line)?, &surroundings, None)?;
-        complete &= outcome.complete;
-        let mut report = outcome.report;
-        let words = ["portolan", "bench"]
-            .into_iter()
-            .chain(line.split_whitespace());
-        report.machine.environment.command = words.map(str::to_owned).collect();
+        let (report, all) = measured(line, &surroundings)?;
+        complete &= all;
         if let Some(directory) = json {
             let path = directory.join(format!("{name}.json"));
             let written = fs::create_dir_all(directory)
@@ -168,6 +223,18 @@ fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result
         reports.push(report);
     }
     Ok(ExitCode::from(u8::from(!complete)))
+}
+
+/// What `portolan bench` with the options of `line` measures, and whether nothing of Portolan is missing.
+fn measured(line: &str, surroundings: &Surroundings) -> Result<(Report, bool)> {
+    eprintln!("portolan bench {line}");
+    let outcome = portolan_bench::run(&parsed(line)?, surroundings, None)?;
+    let mut report = outcome.report;
+    let words = ["portolan", "bench"]
+        .into_iter()
+        .chain(line.split_whitespace());
+    report.machine.environment.command = words.map(str::to_owned).collect();
+    Ok((report, outcome.complete))
 }
 
 /// The options of a command line of `portolan bench`.

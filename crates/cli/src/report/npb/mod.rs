@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan report npb`: the programs of `examples/npb` over each network, under an installed MPI, as a
+//! page beside what a paper printed of its networks.
+//!
+//! What cannot be measured here is told in a sentence, and the rest goes on.
+
+mod programs;
+mod run;
+
+use super::{Page, measured};
+use crate::lab::TemporaryLab;
+use crate::mpi::find::{self, Mpi, Wanted};
+use crate::mpi::provider;
+use crate::output::{check_file, write_json};
+use crate::surroundings::Surroundings;
+use anyhow::Result;
+use portolan_bench::{Launcher, SiteKind};
+use portolan_profile::World;
+use portolan_report::{Material, NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS};
+use programs::Programs;
+use run::{Job, Ran};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// MTU of the lab: that of Ethernet.
+const MTU: u32 = 1500;
+/// As in the paper: more are to be asked for.
+const PROCESSES_MAX: u32 = 16;
+/// A network has two ends.
+const PROCESSES_MIN: u32 = 2;
+
+/// The paper's Figure 1, which has 1 and 31,487 bytes in its text.
+const NETWORKS: &str = "pingpong --path packet,udp,shm --vs tcp --size 1,8,64,512,4k,31487,64k,256k \
+                        --seconds 0.2 --repeat 3";
+
+/// Measure programs like the NAS Parallel Benchmarks over each network, under an installed MPI, beside
+/// what a paper printed.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct NpbArgs {
+    /// Size of the problems: S takes a moment, W some seconds, A and B longer.
+    #[arg(long, value_name = "CLASS", default_value = "W", value_parser = ["S", "W", "A", "B"])]
+    class: String,
+    /// Which MPI: openmpi, mpich, or the path of its launcher; else the first in PATH.
+    #[arg(long, value_name = "WHICH")]
+    mpi: Option<Wanted>,
+    /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
+    #[arg(long, value_name = "DIR")]
+    provider_dir: Option<PathBuf>,
+    /// Numbers of processes, powers of two [default: from 2 to as many as there are cores, 16 at most].
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = processes)]
+    processes: Vec<u32>,
+    /// Rounds, whose medians count.
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Where the page goes.
+    #[arg(short, long, value_name = "FILE", default_value = "npb.html")]
+    output: PathBuf,
+    /// Write what was measured to FILE as JSON, too, of which `portolan report FILE` makes the page again.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    let number = text.parse::<u32>().ok();
+    number
+        .filter(|number| number.is_power_of_two() && *number >= PROCESSES_MIN)
+        .ok_or_else(|| "write powers of two, such as 2,4".to_owned())
+}
+
+/// Measures, and writes the page. The exit status is 1 if something is missing on it.
+///
+/// # Errors
+/// The page or the JSON cannot be written.
+pub(super) fn main(args: &NpbArgs) -> Result<ExitCode> {
+    let page = Page::new(&args.output)?;
+    check_file(args.json.as_deref())?;
+    let surroundings = Surroundings::default();
+    surroundings.heed_interrupts()?;
+    let mut npb = Npb {
+        format: NPB_FORMAT.into(),
+        mpi: String::new(),
+        class: args.class.clone(),
+        rounds: args.repeat,
+        site: SiteKind::Loopback,
+        runs: Vec::new(),
+        networks: None,
+        notes: Vec::new(),
+    };
+    let mut complete = match prepare(args) {
+        Ok((mpi, programs)) => {
+            npb.mpi = format!("{} {}", mpi.kind, mpi.version);
+            measure(args, (&mpi, &programs), &surroundings, &mut npb)
+        }
+        Err(error) => {
+            note(&mut npb, format!("no program is measured: {error:#}"));
+            false
+        }
+    };
+    if !surroundings.interrupted() {
+        let (networks, all) = measured(NETWORKS, &surroundings)?;
+        npb.networks = Some(networks);
+        complete &= all;
+    }
+    if let Some(file) = &args.json {
+        write_json(&npb, file)?;
+    }
+    page.write(&Material {
+        npbs: vec![npb],
+        ..Material::default()
+    })?;
+    Ok(ExitCode::from(u8::from(!complete)))
+}
+
+fn prepare(args: &NpbArgs) -> Result<(Mpi, Programs)> {
+    let mpi = find::choose(args.mpi.as_ref())?;
+    let programs = Programs::build(&mpi)?;
+    Ok((mpi, programs))
+}
+
+/// Says it now, and on the page.
+fn note(npb: &mut Npb, what: String) {
+    eprintln!("portolan: {what}");
+    npb.notes.push(what);
+}
+
+/// One combination, and what its rounds brought.
+struct Series {
+    program: &'static str,
+    network: Option<Network>,
+    processes: u32,
+    ran: Vec<Ran>,
+    failure: Option<String>,
+}
+
+/// Runs everything in rounds; whether nothing is missing.
+fn measure(
+    args: &NpbArgs,
+    (mpi, programs): (&Mpi, &Programs),
+    surroundings: &Surroundings,
+    npb: &mut Npb,
+) -> bool {
+    let cores = cores();
+    let counts = counts(&args.processes, cores);
+    let most = counts.iter().copied().max().unwrap_or(PROCESSES_MIN);
+    if most > cores {
+        let lack = format!(
+            "{most} processes share {cores} cores here: their times say little about networks"
+        );
+        note(npb, lack);
+    }
+    let mut networks = Network::ALL.to_vec();
+    let lab = match TemporaryLab::up(most, MTU) {
+        Ok(lab) => {
+            npb.site = SiteKind::Lab;
+            Some(lab)
+        }
+        Err(error) => {
+            networks.retain(|network| *network != Network::PortolanPacket);
+            let lack = format!(
+                "no lab ({error:#}): networks are this host's loopback interface, without raw Ethernet"
+            );
+            note(npb, lack);
+            None
+        }
+    };
+    let provider = mpi
+        .check_ofi()
+        .and_then(|()| provider::directory(args.provider_dir.as_deref()));
+    let provider_dir = provider.unwrap_or_else(|error| {
+        networks.retain(|network| !network.is_portolan());
+        note(npb, format!("nothing runs over Portolan: {error}"));
+        PathBuf::new()
+    });
+    let mut all = plan(&networks, &counts);
+    for round in 1..=args.repeat {
+        for series in &mut all {
+            if surroundings.interrupted() {
+                note(
+                    npb,
+                    format!("interrupted in round {round} of {}", args.repeat),
+                );
+                take(npb, all);
+                return false;
+            }
+            let job = Job {
+                mpi,
+                file: &programs.file(series.program),
+                class: &args.class,
+                processes: series.processes,
+                network: series.network,
+                lab: lab.as_ref().map(|lab| lab.lab().name.as_str()),
+                provider_dir: &provider_dir,
+                takes_turns: series.processes > cores,
+            };
+            series.run(&job, (round, args.repeat));
+        }
+    }
+    let has_ours = networks.iter().any(|network| network.is_portolan());
+    take(npb, all) && has_ours
+}
+
+fn cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(u32::MAX)
+}
+
+/// Numbers of processes, ascending.
+fn counts(asked: &[u32], cores: u32) -> Vec<u32> {
+    let mut counts = asked.to_vec();
+    if counts.is_empty() {
+        let most = cores.clamp(PROCESSES_MIN, PROCESSES_MAX);
+        let powers = (1..).map(|power| 1 << power);
+        counts.extend(powers.take_while(|count| *count <= most));
+    }
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// What is run in each round.
+fn plan(networks: &[Network], counts: &[u32]) -> Vec<Series> {
+    let mut all = Vec::new();
+    for program in PROGRAMS {
+        let mut push = |network, processes| {
+            all.push(Series {
+                program,
+                network,
+                processes,
+                ran: Vec::new(),
+                failure: None,
+            });
+        };
+        push(None, 1);
+        for count in counts {
+            for network in networks {
+                push(Some(*network), *count);
+            }
+        }
+    }
+    all
+}
+
+impl Series {
+    /// What is said of it.
+    fn name(&self) -> String {
+        let over = self
+            .network
+            .map_or_else(String::new, |network| format!(" over {}", network.name()));
+        let s = if self.processes == 1 { "" } else { "es" };
+        format!("{} on {} process{s}{over}", self.program, self.processes)
+    }
+
+    /// Runs it once more, unless it has failed.
+    fn run(&mut self, job: &Job<'_>, (round, rounds): (u32, u32)) {
+        if self.failure.is_some() {
+            return;
+        }
+        match job.run() {
+            Ok(ran) => {
+                eprintln!(
+                    "round {round} of {rounds}: {}: {:.4} s",
+                    self.name(),
+                    ran.seconds
+                );
+                self.ran.push(ran);
+            }
+            Err(error) => self.failure = Some(format!("{error:#}")),
+        }
+    }
+
+    /// Its median, and what was counted in the round next to it.
+    fn finish(mut self) -> Option<NpbRun> {
+        let per_round: Vec<f64> = self.ran.iter().map(|ran| ran.seconds).collect();
+        self.ran.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let middle = self.ran.len() / 2;
+        let seconds = median(&per_round)?;
+        let world: World = self.ran.into_iter().nth(middle)?.world;
+        Some(NpbRun {
+            program: self.program.into(),
+            network: self.network,
+            processes: self.processes,
+            seconds,
+            per_round,
+            world,
+        })
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (low, high) = (
+        sorted.get((sorted.len().checked_sub(1)?) / 2)?,
+        sorted.get(sorted.len() / 2)?,
+    );
+    Some(f64::midpoint(*low, *high))
+}
+
+/// Puts what ran into `npb`, and what failed into its notes; whether nothing failed.
+fn take(npb: &mut Npb, all: Vec<Series>) -> bool {
+    let mut complete = true;
+    for series in all {
+        if let Some(failure) = &series.failure {
+            complete = false;
+            let what = format!("{} failed: {failure}", series.name());
+            note(npb, what);
+        }
+        npb.runs.extend(series.finish());
+    }
+    complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parsed;
+    use super::*;
+
+    #[test]
+    fn as_many_processes_as_cores_in_powers_of_two() {
+        assert_eq!(counts(&[], 1), [2]);
+        assert_eq!(counts(&[], 7), [2, 4]);
+        assert_eq!(counts(&[], 64), [2, 4, 8, 16]);
+        assert_eq!(counts(&[4, 2, 4], 2), [2, 4]);
+        assert!(processes("3").is_err() && processes("1").is_err() && processes("4") == Ok(4));
+    }
+
+    #[test]
+    fn networks_are_those_of_the_paper_s_figure() {
+        assert!(parsed(NETWORKS).unwrap().check().is_ok());
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The programs of `examples/npb`, which this program has with it, built by an MPI's compiler.
+
+use crate::error::user_error;
+use crate::mpi::find::Mpi;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// What the programs share, and then the programs.
+const SOURCES: [(&str, &str); 6] = [
+    (
+        "common.h",
+        include_str!("../../../../../examples/npb/common.h"),
+    ),
+    (
+        "common.c",
+        include_str!("../../../../../examples/npb/common.c"),
+    ),
+    ("is.c", include_str!("../../../../../examples/npb/is.c")),
+    ("mg.c", include_str!("../../../../../examples/npb/mg.c")),
+    ("cg.c", include_str!("../../../../../examples/npb/cg.c")),
+    ("ep.c", include_str!("../../../../../examples/npb/ep.c")),
+];
+/// Where the flags stand without which results are not those of other processors.
+const MAKEFILE: &str = include_str!("../../../../../examples/npb/Makefile");
+const FLAGS: &str = "NPB_CFLAGS = ";
+
+/// Built programs; they are gone with it.
+#[derive(Debug)]
+pub(super) struct Programs(TempDir);
+
+impl Programs {
+    /// Builds all.
+    ///
+    /// # Errors
+    /// A sentence for a person if `mpi` has no compiler, or it does not build them.
+    pub(super) fn build(mpi: &Mpi) -> Result<Programs> {
+        let Some(compiler) = mpi.compiler() else {
+            user_error!(
+                "there is no mpicc beside {}: install this MPI's compiler, in Debian libopenmpi-dev or \
+                 libmpich-dev",
+                mpi.launcher.display()
+            );
+        };
+        let room = tempfile::tempdir().context("making a directory for programs")?;
+        for (name, source) in SOURCES {
+            fs::write(room.path().join(name), source).context("writing a program's source")?;
+        }
+        for program in portolan_report::PROGRAMS {
+            compile(&compiler, room.path(), &program.to_lowercase())?;
+        }
+        Ok(Programs(room))
+    }
+
+    /// The file of `program`.
+    pub(super) fn file(&self, program: &str) -> PathBuf {
+        self.0.path().join(program.to_lowercase())
+    }
+}
+
+fn compile(compiler: &Path, room: &Path, name: &str) -> Result<()> {
+    let mut command = Command::new(compiler);
+    command.current_dir(room).stdin(Stdio::null());
+    command.args(flags()).args(["-O2", "-o", name]);
+    command.args([&format!("{name}.c"), "common.c", "-lm"]);
+    let built = match command.output() {
+        Ok(built) => built,
+        Err(error) => user_error!(
+            "{} does not start ({error}): install this MPI's compiler anew",
+            compiler.display()
+        ),
+    };
+    if !built.status.success() {
+        let said = String::from_utf8_lossy(&built.stderr);
+        user_error!(
+            "{} does not build {name}.c ({}): try it with a program of your own",
+            compiler.display(),
+            said.lines().next().unwrap_or("it says nothing")
+        );
+    }
+    Ok(())
+}
+
+fn flags() -> impl Iterator<Item = &'static str> {
+    let line = MAKEFILE.lines().find_map(|line| line.strip_prefix(FLAGS));
+    line.unwrap_or_default().split_whitespace()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_are_those_of_the_makefile() {
+        let flags: Vec<&str> = flags().collect();
+        assert!(flags.contains(&"-ffp-contract=off"), "{flags:?}");
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One run of one program: `portolan profile` of `portolan mpirun` or `portolan lab mpirun`, as a person
+//! would write it.
+
+use crate::mpi::find::Mpi;
+use crate::surroundings::own_way;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use portolan_profile::{Profile, World};
+use portolan_report::Network;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longer than class B takes alone on a slow core; without it a deadlock would never end.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// How long a launcher may take to end its processes.
+const ENDING: Duration = Duration::from_secs(10);
+/// How often a run is looked at: it takes a second at least.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What is to run, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub(super) mpi: &'a Mpi,
+    pub(super) file: &'a Path,
+    pub(super) class: &'a str,
+    pub(super) processes: u32,
+    /// None of a program alone.
+    pub(super) network: Option<Network>,
+    /// The name of the lab that networks are in; on this host without one.
+    pub(super) lab: Option<&'a str>,
+    /// Where Portolan's provider is.
+    pub(super) provider_dir: &'a Path,
+    /// Whether the processes have to take turns on this machine's cores.
+    pub(super) takes_turns: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Ran {
+    /// Of the program's timed part.
+    pub(super) seconds: f64,
+    pub(super) world: World,
+}
+
+/// What a program prints with `--json`; more than that is not looked at.
+#[derive(Deserialize)]
+struct Printed {
+    seconds: f64,
+    verification: String,
+}
+
+impl Job<'_> {
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// It fails, does not end, does not verify, or was not counted.
+    pub(super) fn run(&self) -> Result<Ran> {
+        let profile = tempfile::NamedTempFile::new().context("making a file for a profile")?;
+        let mut out = tempfile::tempfile().context("making a file for what a program prints")?;
+        let mut told = tempfile::tempfile().context("making a file for what a program prints")?;
+        let mut command = self.command(profile.path())?;
+        command.stdin(Stdio::null());
+        command.stdout(out.try_clone()?).stderr(told.try_clone()?);
+        let child = command.spawn().context("starting this program again")?;
+        let status = wait(child)?;
+        let (out, told) = (text(&mut out)?, text(&mut told)?);
+        if !status.success() {
+            bail!("{}", cause(&told).unwrap_or_else(|| status.to_string()));
+        }
+        let printed = out.lines().rfind(|line| line.starts_with("{\"name\":"));
+        let printed = printed.context("the program printed no result")?;
+        let printed: Printed =
+            serde_json::from_str(printed).context("the program's result cannot be read")?;
+        ensure!(
+            printed.verification == "passed",
+            "the result is wrong: it does not verify"
+        );
+        let profile: Profile = serde_json::from_slice(&fs::read(profile.path())?)
+            .context("the program was not counted")?;
+        let world = profile.worlds.into_iter().next();
+        Ok(Ran {
+            seconds: printed.seconds,
+            world: world.context("the program was not counted")?,
+        })
+    }
+
+    fn command(&self, profile: &Path) -> Result<Command> {
+        let own = std::env::current_exe()?;
+        let mut command = Command::new(&own);
+        command
+            .args(["profile", "--json"])
+            .arg(profile)
+            .arg("--")
+            .arg(&own);
+        let lab = self
+            .lab
+            .filter(|_| self.network.is_some_and(|network| !network.is_within()));
+        let count = self.processes.to_string();
+        match lab {
+            Some(lab) => command.args(["lab", "mpirun", "--name", lab, "-n", &count]),
+            None => command.arg("mpirun"),
+        };
+        command.arg("--mpi").arg(&self.mpi.launcher);
+        match self.network {
+            Some(network) if network.is_portolan() => {
+                command.arg("--provider-dir").arg(self.provider_dir);
+                command.env("PORTOLAN_PATH", network.path().to_string());
+            }
+            // Alone it has nobody to send to: its own memory is the plainest.
+            network => {
+                let path = network.unwrap_or(Network::OwnShm).path();
+                command.arg("--plain").envs(own_way(path).iter().copied());
+            }
+        }
+        if lab.is_none() {
+            command.args(["-n", &count]);
+        }
+        command.arg(self.file).args([self.class, "--json"]);
+        command.envs([
+            ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+            ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+            ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+            ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        ]);
+        if self.takes_turns {
+            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+        }
+        Ok(command)
+    }
+}
+
+/// Waits for the end of `child`, and ends it if it lasts.
+fn wait(mut child: Child) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            ensure!(!told, "the program did not end within {LIMIT:?}");
+            return Ok(status);
+        }
+        if begun.elapsed() > LIMIT && !told {
+            told = true;
+            // Passed on to the launcher, which ends the processes. It has ended if this fails.
+            let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM);
+        }
+        if begun.elapsed() > LIMIT + ENDING {
+            // As above.
+            let _ = child.kill();
+        }
+        sleep(LOOK);
+    }
+}
+
+fn text(file: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The line that says why, most likely: this program's last, else the last with a word in it.
+fn cause(told: &str) -> Option<String> {
+    // What is run, and that there is no profile of it, say nothing of why.
+    let says_nothing = |line: &&str| line.contains("MPI_Init") || line.contains("PORTOLAN_PROFILE");
+    let ours = told
+        .lines()
+        .filter_map(|line| line.strip_prefix("portolan: "));
+    let ours = ours.filter(|line| !says_nothing(line)).last();
+    let wordy = |line: &&str| line.contains(char::is_alphanumeric);
+    let line = ours.or_else(|| told.lines().rfind(wordy))?;
+    Some(line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_is_what_this_program_said_before_it_had_no_profile() {
+        let told = "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\n------\nportolan: no provider here\n\
+                    portolan: no process came as far as MPI_Init, so there is no profile\n";
+        assert_eq!(cause(told).as_deref(), Some("no provider here"));
+        let told =
+            "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\nNot enough slots\n------\n";
+        assert_eq!(cause(told).as_deref(), Some("Not enough slots"));
+        assert_eq!(cause("\n---\n"), None);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `portolan report npb` under the MPIs that are installed, class S: every program is run, verified and
+//! counted, and what is missing is told. No test here asserts a time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Ended, mpi, portolan, refused, run};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Messages of a run by size, those of collective operations among them.
+fn classes(run: &Value) -> Vec<u64> {
+    let sizes = &run["world"]["sizes"];
+    let count = |what: &str, class: usize| sizes[what][class]["count"].as_u64().unwrap();
+    let kinds = ["messages", "one_sided", "of_collectives"];
+    let sum = |class: usize| kinds.iter().map(|what| count(what, class)).sum();
+    (0..6).map(sum).collect()
+}
+
+fn report_on(name: &str) {
+    if mpi::find(name).is_none() {
+        return;
+    }
+    let room = tempfile::tempdir().unwrap();
+    let (page, json) = (room.path().join("npb.html"), room.path().join("npb.json"));
+    let mut command = portolan(&[
+        "report", "npb", "--class", "S", "--repeat", "1", "--mpi", name,
+    ]);
+    command.arg("-o").arg(&page).arg("--json").arg(&json);
+    command.env("XDG_CACHE_HOME", room.path().join("cache"));
+    let ended = Ended::from(command.output().unwrap());
+    let npb: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(npb["format"], "portolan-npb-1");
+    let runs = npb["runs"].as_array().unwrap();
+    let has_ours = runs.iter().any(|run| run["network"] == "portolan-shm");
+    if has_ours {
+        assert_eq!(ended.status, 0, "{}", ended.err);
+    } else {
+        // The provider is not built, or this MPI cannot take it: told once, and the rest went on.
+        assert_eq!(ended.status, 1, "{}", ended.err);
+        assert_eq!(ended.err.matches("nothing runs over Portolan").count(), 1);
+    }
+    for program in ["IS", "MG", "CG", "EP"] {
+        let of = |network: &Value| {
+            runs.iter()
+                .find(|run| run["program"] == program && run["network"] == *network)
+                .unwrap_or_else(|| panic!("{program}, {network}: {}", ended.err))
+        };
+        assert_eq!(of(&Value::Null)["processes"], 1);
+        let (tcp, memory) = (of(&"own-tcp".into()), of(&"own-shm".into()));
+        assert!(tcp["seconds"].as_f64().unwrap() > 0.0);
+        // What is sent is the program's own affair.
+        assert_eq!(classes(tcp), classes(memory), "{program}");
+        assert!(classes(tcp).iter().sum::<u64>() > 0, "{program}");
+    }
+    assert_tells_the_tables(&page);
+    // The page is made again from what was kept.
+    let again = room.path().join("again.html");
+    let ended = run(&[
+        "report",
+        json.to_str().unwrap(),
+        "-o",
+        again.to_str().unwrap(),
+    ]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert_tells_the_tables(&again);
+    let drawn = room.path().join("drawn");
+    let ended = run(&[
+        "plot",
+        json.to_str().unwrap(),
+        "--out",
+        drawn.to_str().unwrap(),
+    ]);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert!(drawn.join("npb-speed-up.svg").exists() || drawn.join("npb-npb-speed-up.svg").exists());
+}
+
+fn assert_tells_the_tables(page: &Path) {
+    let page = fs::read_to_string(page).unwrap();
+    for part in [
+        "Table 2", "Table 3", "Table 4", "Table 5", "Figure 3", "31,487 B",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn programs_are_measured_with_open_mpi() {
+    report_on("openmpi");
+}
+
+#[test]
+fn programs_are_measured_with_mpich() {
+    report_on("mpich");
+}
+
+#[test]
+fn without_an_mpi_the_networks_are_measured_and_it_is_told() {
+    let room = tempfile::tempdir().unwrap();
+    let page = room.path().join("npb.html");
+    let mut command = portolan(&["report", "npb", "--class", "S", "--repeat", "1", "-o"]);
+    command.arg(&page).env("PATH", room.path());
+    let ended = Ended::from(command.output().unwrap());
+    assert_eq!(ended.status, 1, "{}", ended.err);
+    assert!(
+        ended.err.contains("no MPI was found in PATH: install one"),
+        "{}",
+        ended.err
+    );
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("no MPI was found in PATH") && page.contains("31,487 B"));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_in_a_sentence() {
+    let told = refused(&["report", "npb", "--mpi", "lam"]);
+    assert!(told.contains("write openmpi, mpich"), "{told}");
+    let told = refused(&["report", "npb", "--processes", "3"]);
+    assert!(told.contains("powers of two"), "{told}");
+    let told = refused(&["report", "npb", "--class", "Z"]);
+    assert!(told.contains("S, W, A, B"), "{told}");
+    let told = refused(&["report", "npb", "-o", "/nonexistent/page.html"]);
+    assert!(told.contains("--output"), "{told}");
+}

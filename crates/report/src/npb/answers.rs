@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which network the programs need: in a sentence, and as rows of what stands beside what.
+
+use super::{Network, Npb, NpbRun, PROGRAMS};
+use crate::units;
+use portolan_bench::apart;
+
+/// Up to this share more than the fastest is as good.
+const AS_GOOD: f64 = 1.05;
+
+/// Microseconds of a second.
+pub(super) const MICROS: f64 = 1e6;
+
+/// A program over Portolan's best network beside what the MPI has itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Beside {
+    pub(super) program: &'static str,
+    pub(super) ours: String,
+    /// Which of Portolan's networks that was.
+    pub(super) over: String,
+    pub(super) own: String,
+    /// How many times faster Portolan is.
+    pub(super) verdict: String,
+}
+
+/// To which programs the network between hosts matters.
+pub(super) fn answers(npb: &Npb) -> Vec<String> {
+    let Some(most) = npb.most() else {
+        return Vec::new();
+    };
+    let (mut hardly, mut much): (Vec<&str>, Vec<String>) = Default::default();
+    for program in PROGRAMS {
+        let between = Network::ALL
+            .into_iter()
+            .filter(|network| !network.is_within());
+        let mut runs: Vec<&NpbRun> = between
+            .filter_map(|network| npb.run(program, network, most))
+            .collect();
+        runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let [fastest, .., slowest] = runs.as_slice() else {
+            continue;
+        };
+        let alike = apart(&fastest.per_round, &slowest.per_round) == Some(false);
+        if alike || slowest.seconds <= fastest.seconds * AS_GOOD {
+            hardly.push(program);
+        } else if let (Some(fast), Some(slow)) = (fastest.network, slowest.network) {
+            much.push(format!(
+                "{program} takes {} times as long over {} as over {}",
+                precise(slowest.seconds / fastest.seconds),
+                slow.name(),
+                fast.name()
+            ));
+        }
+    }
+    let mut told = Vec::new();
+    if !hardly.is_empty() {
+        told.push(format!(
+            "On {most} processes the network between hosts hardly matters to {}.",
+            hardly.join(" and ")
+        ));
+    }
+    if !much.is_empty() {
+        told.push(format!(
+            "It matters on {most} processes: {}.",
+            much.join("; ")
+        ));
+    }
+    told
+}
+
+/// A row for each program, between hosts or within one.
+pub(super) fn beside(npb: &Npb, within: bool) -> Vec<Beside> {
+    let Some(most) = npb.most() else {
+        return Vec::new();
+    };
+    let row = |program: &'static str| {
+        let runs = |ours: bool| {
+            Network::ALL
+                .into_iter()
+                .filter(move |network| network.is_within() == within)
+                .filter(move |network| network.is_portolan() == ours)
+                .filter_map(move |network| npb.run(program, network, most))
+        };
+        let ours = runs(true).min_by(|a, b| a.seconds.total_cmp(&b.seconds))?;
+        let own = runs(false).next()?;
+        let verdict = match apart(&ours.per_round, &own.per_round) {
+            Some(false) => "alike".to_owned(),
+            _ => precise(own.seconds / ours.seconds),
+        };
+        Some(Beside {
+            program,
+            ours: units::time(ours.seconds * MICROS),
+            over: ours.network?.name(),
+            own: units::time(own.seconds * MICROS),
+            verdict,
+        })
+    };
+    PROGRAMS.into_iter().filter_map(row).collect()
+}
+
+/// A ratio near 1, where two digits would say nothing.
+fn precise(ratio: f64) -> String {
+    const NEAR: std::ops::Range<f64> = 0.5..1.95;
+    if NEAR.contains(&ratio) {
+        format!("{ratio:.2}")
+    } else {
+        units::ratio(ratio)
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The part of the page about the programs of `examples/npb`.
+
+use super::answers::{answers, beside};
+use super::{Npb, charts, tables};
+use crate::page::{bound, chart, then};
+use maud::{Markup, html};
+use portolan_bench::SiteKind;
+
+/// The answers, the charts and the tables of `npb`.
+pub(crate) fn section(npb: &Npb) -> Markup {
+    let answers = answers(npb);
+    let tables = tables::tables(npb);
+    html! {
+        section {
+            h2 { "Which network do these programs need?" }
+            @if let Some((answer, rest)) = answers.split_first() {
+                p.answer { (bound(answer)) }
+                @for answer in rest { p { (bound(answer)) } }
+            }
+            (sizes(npb))
+            @if npb.most().is_none() {
+                p { "No program of the benchmarks could be measured, for the reasons below." }
+            }
+            p.facts { (bound(&about(npb))) }
+            @for note in &npb.notes { p.facts { "Note: " (note) } }
+            @for figure in charts::figures(npb) { (chart(&figure)) }
+            @if !tables.is_empty() {
+                h2 { "The programs, then and now" }
+                p { "The paper ran class B of the benchmarks’ own programs, on 16 hosts. Today's are programs of our own after the same problem statements, which verify their results." }
+                @for table in &tables { (then(table)) }
+            }
+        }
+    }
+}
+
+/// Portolan beside what the MPI has itself, by program.
+fn sizes(npb: &Npb) -> Markup {
+    let places = [
+        ("Between hosts", beside(npb, false)),
+        ("Within a host", beside(npb, true)),
+    ];
+    html! {
+        @if places.iter().any(|(_, rows)| !rows.is_empty()) {
+            div.scroll {
+                table.sizes {
+                    thead { tr {
+                        th { "program" } th { "Portolan" } th { "the MPI’s own" } th { "times faster" } th { "by which path" }
+                    } }
+                    @for (place, rows) in &places {
+                        @if !rows.is_empty() {
+                            tbody {
+                                tr { th.era colspan="5" { (place) } }
+                                @for row in rows {
+                                    tr {
+                                        td { (row.program) } td { (bound(&row.ours)) } td { (bound(&row.own)) } td { (row.verdict) }
+                                        td { (row.over.trim_start_matches("Portolan, ")) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            p.facts { "Times of the programs: Portolan’s fastest path beside the MPI’s own TCP or memory. Below 1, the MPI’s own is faster. “Alike” is what cannot be told apart: the middle halves of the rounds overlap." }
+        }
+    }
+}
+
+/// What ran, and where.
+fn about(npb: &Npb) -> String {
+    let place = match npb.site {
+        SiteKind::Lab => {
+            "Networks are between hosts that are network namespaces of one machine, a process on each"
+        }
+        SiteKind::Loopback => "Networks are this host's loopback interface",
+    };
+    let mpi = if npb.mpi.is_empty() {
+        "no MPI"
+    } else {
+        &npb.mpi
+    };
+    let rounds = match npb.rounds {
+        1 => "One round".to_owned(),
+        rounds => format!("Medians of {rounds} rounds in alternation"),
+    };
+    format!(
+        "IS sorts whole numbers, MG solves on a hierarchy of grids, CG solves a sparse system, EP draws \
+         random numbers and hardly communicates. Class {}, {mpi}, counted by portolan profile. {place}. \
+         {rounds}.",
+        npb.class
+    )
+}

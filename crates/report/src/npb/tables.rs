@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables 2 to 5 of the paper, and the shares that it says of Figure 3, with today's figures below.
+
+use super::answers::MICROS;
+use super::charts::communication;
+use super::{Network, Npb, NpbRun, PROGRAMS};
+use crate::papers::{Table, words};
+use crate::units;
+use portolan_profile::Tally;
+
+const PAPER: &str =
+    "Fast Ethernet, VIA and Myrinet under the NAS benchmarks, class B on 16 hosts of 650 MHz";
+
+const BYTES_PER_MB: f64 = 1e6;
+const BYTES_PER_KB: f64 = 1e3;
+
+/// The tables that `npb` has figures for.
+pub(super) fn tables(npb: &Npb) -> Vec<Table> {
+    let all = [
+        alone(npb),
+        speed_ups(npb),
+        volume(npb),
+        sizes(npb),
+        shares(npb),
+    ];
+    all.into_iter()
+        .filter(|table| !table.now.is_empty())
+        .collect()
+}
+
+/// A row for each program that `figures` has some of.
+fn by_program(npb: &Npb, figures: impl Fn(&str) -> Option<Vec<String>>) -> Vec<Vec<String>> {
+    let rows = PROGRAMS.iter().filter_map(|program| {
+        let name = format!("{program}, class {}", npb.class);
+        Some([vec![name], figures(program)?].concat())
+    });
+    rows.collect()
+}
+
+/// A row for each network, with a figure for each program, the most processes.
+fn by_network(npb: &Npb, figure: impl Fn(&NpbRun) -> Option<String>) -> Vec<Vec<String>> {
+    let most = npb.most();
+    let row = |network: Network| {
+        let figures = PROGRAMS.map(|program| {
+            let run = npb.run(program, network, most?)?;
+            figure(run)
+        });
+        if figures.iter().all(Option::is_none) {
+            return None;
+        }
+        let figures = figures.map(|figure| figure.unwrap_or_else(|| "–".into()));
+        Some([vec![network.name()], figures.to_vec()].concat())
+    };
+    Network::ALL.into_iter().filter_map(row).collect()
+}
+
+fn on_most(npb: &Npb) -> String {
+    npb.most()
+        .map_or_else(String::new, |most| format!("{most} processes"))
+}
+
+fn alone(npb: &Npb) -> Table {
+    Table {
+        title: "One process (Table 2)".into(),
+        source: PAPER,
+        head: vec!["program", "time"],
+        then: words(&[
+            ["IS, class B", "69.03 s"],
+            ["MG, class B", "342.58 s"],
+            ["CG, class B", "2346.07 s"],
+            ["EP, class B", "1537.39 s"],
+            ["SP, class B", "6783.32 s"],
+            ["LU, class B", "7553.21 s"],
+        ]),
+        now: by_program(npb, |program| {
+            let run = npb.alone(program)?;
+            Some(vec![units::time(run.seconds * MICROS)])
+        }),
+        caption: format!(
+            "Times without a network, which speed-ups are relative to; {}.",
+            match npb.rounds {
+                1 => "of one run".to_owned(),
+                rounds => format!("medians of {rounds} runs"),
+            }
+        ),
+    }
+}
+
+fn speed_ups(npb: &Npb) -> Table {
+    Table {
+        title: format!("Speed-up on {} (Table 5)", on_most(npb)),
+        source: PAPER,
+        head: vec!["network", "IS", "MG", "CG", "EP"],
+        then: words(&[
+            ["TCP, Fast Ethernet", "1.43", "10.95", "7.70", "15.92"],
+            ["GM, Myrinet", "11.85", "14.28", "14.11", "16.01"],
+            ["M-VIA, Fast Ethernet", "–", "12.36", "9.72", "16.00"],
+            ["VIA, Giganet", "–", "13.92", "13.36", "16.02"],
+            ["VIA with RDMA, Giganet", "13.95", "14.03", "13.59", "16.02"],
+        ]),
+        now: by_network(npb, |run| {
+            npb.speed_up(run).map(|speed_up| format!("{speed_up:.2}"))
+        }),
+        caption: format!(
+            "Then 16 would have been perfect; now {} would be.",
+            npb.most().unwrap_or_default()
+        ),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "two digits are shown")]
+fn volume(npb: &Npb) -> Table {
+    Table {
+        title: format!("Messages and bytes on {} (Table 3)", on_most(npb)),
+        source: PAPER,
+        head: vec!["program", "messages", "MB", "KB a message", "MB/s a process"],
+        then: words(&[
+            ["IS, class B", "5,420", "1281.19", "242.05", "16.18"],
+            ["MG, class B", "42,776", "667.25", "15.97", "1.74"],
+            ["CG, class B", "220,800", "13390.54", "62.1", "5.03"],
+            ["EP, class B", "90", "0.003", "0.03", "0"],
+            ["SP, class B", "153,600", "14504.17", "96.69", "1.82"],
+            ["LU, class B", "1,212,060", "3525.70", "2.97", "0.45"],
+        ]),
+        now: by_program(npb, |program| {
+            let run = npb.fastest(program)?;
+            let Tally { count, bytes } = run.messages();
+            let bytes = bytes as f64;
+            let each_s = bytes / run.seconds / f64::from(run.processes) / BYTES_PER_MB;
+            let figures = [
+                bytes / BYTES_PER_MB,
+                bytes / (count as f64).max(1.0) / BYTES_PER_KB,
+                each_s,
+            ];
+            Some([vec![exact(count)], figures.map(units::digits).to_vec()].concat())
+        }),
+        caption: "The messages that collective operations are made of are among them, now in the \
+                  plainest way; the set-up before the timed part is counted, too. MB/s over the time \
+                  on the fastest network. Now MB and KB are 10⁶ and 10³ bytes; then a MB was 1024 KB."
+            .into(),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of messages")]
+fn sizes(npb: &Npb) -> Table {
+    Table {
+        title: format!("Messages by size on {} (Table 4)", on_most(npb)),
+        source: PAPER,
+        head: vec![
+            "program",
+            "0–9 B",
+            "10–99",
+            "100–999",
+            "10³–",
+            "10⁴–",
+            "10⁵ and more",
+        ],
+        then: words(&[
+            ["IS, class B", "2,560", "0", "0", "300", "0", "2,560"],
+            [
+                "MG, class B",
+                "760",
+                "8,960",
+                "9,920",
+                "11,520",
+                "9,664",
+                "1,952",
+            ],
+            ["CG, class B", "124,800", "2,400", "0", "0", "0", "93,600"],
+            ["EP, class B", "60", "30", "0", "0", "0", "0"],
+            ["SP, class B", "0", "0", "0", "0", "57,600", "96,000"],
+            [
+                "LU, class B",
+                "0",
+                "60",
+                "300,000",
+                "900,000",
+                "0",
+                "12,000",
+            ],
+        ]),
+        now: by_program(npb, |program| {
+            let run = npb.fastest(program)?;
+            let counts = run.classes().map(|class| exact(class.count));
+            Some(counts.to_vec())
+        }),
+        caption: "The same is sent on every network. A smaller class sends as many messages an \
+                  iteration, and shorter ones."
+            .into(),
+    }
+}
+
+/// A count of messages, thousands apart.
+pub(crate) fn exact(count: u64) -> String {
+    let plain = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in plain.char_indices() {
+        if at > 0 && (plain.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn shares(npb: &Npb) -> Table {
+    Table {
+        title: format!("Time spent communicating on {} (Figure 3)", on_most(npb)),
+        source: PAPER,
+        head: vec!["network", "IS", "MG", "CG", "EP"],
+        then: words(&[
+            ["GM, Myrinet", "55 %", "below 10 %", "14 %", "–"],
+            ["VIA with RDMA, Giganet", "48 %", "below 10 %", "16 %", "–"],
+        ]),
+        now: by_network(npb, |run| {
+            Some(format!("{:.0} %", communication(run) * 100.0))
+        }),
+        caption: "Waiting for a process that computes longer is among it; the bars above say in \
+                  which calls."
+            .into(),
+    }
+}
