@@ -64,7 +64,7 @@ pub struct Extra {
     pub(crate) effort: Costs,
     /// What was counted at either end, all rounds together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) counters: BTreeMap<String, u64>,
+    pub counters: BTreeMap<String, u64>,
 }
 
 impl Extra {

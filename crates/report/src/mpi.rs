@@ -22,6 +22,14 @@ pub(crate) fn is_mpi(row: &Row) -> bool {
     MPIS.iter().any(|(mpi, ..)| is_of(row, mpi))
 }
 
+/// `Open MPI over Portolan, raw Ethernet`, `MPICH over its TCP`.
+pub(crate) fn called(row: &Row) -> String {
+    let found = MPIS.iter().find(|(mpi, ..)| is_of(row, mpi));
+    let mpi = found.map_or(row.system.as_str(), |(_, called, _)| called);
+    let over = system(row).map_or_else(String::new, |system| system.name);
+    format!("{mpi} over {over}")
+}
+
 fn is_of(row: &Row, mpi: &str) -> bool {
     let rest = row.system.strip_prefix(mpi);
     rest.is_some_and(|rest| rest.is_empty() || rest == OVER_PORTOLAN)

@@ -260,11 +260,23 @@ pub(crate) fn chart(figure: &Figure) -> Markup {
 fn then_and_now(run: &Report, label: &str) -> Markup {
     let data = Data { report: run };
     let tables = papers::tables(&data);
+    let curves = papers::curves(&of_bench(run));
     let missing = papers::missing(&data);
     html! {
         section {
             h2 { "Then and now" (label) }
             p { "What five papers on fast messages printed, above what this run measured. Then there was a wire between two machines; the commands of this page measure across a wire only where two hosts have one. Rely on the ratios within a block." }
+            @if !curves.is_empty() {
+                h3 { "Curves of the papers, and where today’s are" }
+                div.scroll {
+                    table.words {
+                        thead { tr { th { "figure" } th { "then" } th { "now" } } }
+                        tbody { @for curve in &curves {
+                            tr { td { (curve.source) } td { (bound(curve.then)) } td { a href=(format!("#{}", curve.chart)) { (curve.called) } } }
+                        } }
+                    }
+                }
+            }
             @for table in &tables { (then(table)) }
             @if !missing.is_empty() {
                 p.facts { "Not in this run:" }

@@ -184,4 +184,4 @@ fn bytes(world: &World) -> Option<Figure> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

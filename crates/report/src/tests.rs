@@ -2,6 +2,8 @@
 //! Charts and pages of small reports: that they are well-formed, the same every time, and hold what
 //! was given.
 
+mod browser;
+
 use super::*;
 use serde_json::json;
 

@@ -36,6 +36,7 @@ impl Stacks {
             font,
             left: margin + longest.fold(0.0, f64::max) + font * 0.6,
             right: f64::from(place.width()) - font * 2.0,
+            edge: f64::from(place.width()),
         };
         let legend = Legend {
             kinds: &self.kinds,
@@ -67,6 +68,7 @@ struct Sheet<'a> {
     font: f64,
     left: f64,
     right: f64,
+    edge: f64,
 }
 
 impl Sheet<'_> {
@@ -94,12 +96,11 @@ impl Sheet<'_> {
             canvas.text(&format!("{percent}"), (at, bottom + self.font), style)?;
         }
         let style = (self.font, Ink::Muted, Anchor::Middle);
-        let middle = f64::midpoint(self.left, self.right);
-        canvas.text(
-            &self.chart.across,
-            (middle, bottom + self.font * 2.5),
-            style,
-        )?;
+        // Under the bars, as far as it fits: names of rows may be long, and a phone is narrow.
+        let half = width_of(&self.chart.across, self.font) / 2.0;
+        let middle = f64::midpoint(self.left, self.right).min(self.edge - half);
+        let at = (middle.max(half), bottom + self.font * 2.5);
+        canvas.text(&self.chart.across, at, style)?;
         let mut y = top + self.pitch() / 2.0;
         for (name, parts) in &self.chart.rows {
             let style = (self.font, Ink::Text, Anchor::End);

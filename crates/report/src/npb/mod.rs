@@ -9,7 +9,7 @@ mod charts;
 mod section;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use charts::figures;
 pub(crate) use section::section;

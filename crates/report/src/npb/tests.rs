@@ -36,7 +36,7 @@ fn run(program: &str, network: Option<&str>, processes: u32, per_round: [f64; 3]
     })
 }
 
-fn measured() -> Npb {
+pub(crate) fn measured() -> Npb {
     let runs = [
         run("IS", None, 1, [0.9, 1.0, 1.1]),
         run("IS", Some("portolan-packet"), 2, [0.59, 0.6, 0.61]),

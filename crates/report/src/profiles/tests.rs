@@ -18,7 +18,7 @@ fn process(rank: u32, count: u32, bytes: u64) -> Value {
     })
 }
 
-fn profile(count: u32, bytes: u64) -> Value {
+pub(crate) fn profile(count: u32, bytes: u64) -> Value {
     let processes: Vec<Value> = (0..count).map(|rank| process(rank, count, bytes)).collect();
     json!({"format": "portolan-profile-1", "command": [], "notes": [], "worlds": [{
         "program": "/bin/ring", "library": "MPI", "process_count": count, "hosts": ["h"],

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Curves of the papers, whose points their text does not give: which chart of the page is their
+//! counterpart.
+
+use crate::figures::Figure;
+
+/// A curve of a paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Curve {
+    /// Which paper and figure.
+    pub(crate) source: &'static str,
+    /// What it showed then.
+    pub(crate) then: &'static str,
+    /// The name of today's chart.
+    pub(crate) chart: &'static str,
+    /// What that is called.
+    pub(crate) called: &'static str,
+}
+
+const CURVES: [Curve; 10] = [
+    Curve {
+        source: "GAMMA, Figures 1 and 2",
+        then: "end-to-end throughput up to 97 MB/s on the GNIC-II, 103 MB/s on the GA620 with long frames and \
+               71 with standard ones; TCP 42 and 87",
+        chart: "end-to-end",
+        called: "end-to-end throughput",
+    },
+    Curve {
+        source: "GAMMA, Figures 3 and 4",
+        then: "the same peaks in streams of 10 MB, reached with shorter messages",
+        chart: "throughput",
+        called: "streams by message size",
+    },
+    Curve {
+        source: "GM and BIP, Figure 5",
+        then: "BIP and GM+ ahead up to 256 B, GM and GM+ from 4 KB on",
+        chart: "throughput",
+        called: "streams by message size",
+    },
+    Curve {
+        source: "GM and BIP, Figure 6",
+        then: "BIP ahead of GM and GM+, which acknowledge",
+        chart: "end-to-end",
+        called: "end-to-end throughput, there and back alternately",
+    },
+    Curve {
+        source: "GM and BIP, Figure 7",
+        then: "acknowledgements cost GM its lead",
+        chart: "bidir",
+        called: "both directions at once",
+    },
+    Curve {
+        source: "GM and BIP, Figure 8",
+        then: "BIP about 6 µs for short messages, GM+ 2 µs less than GM",
+        chart: "latency",
+        called: "half round trips",
+    },
+    Curve {
+        source: "VIA under the NAS benchmarks, Figure 1",
+        then: "latency of Giganet below that of Myrinet up to 28 B, both a tenth of Fast Ethernet's",
+        chart: "latency",
+        called: "half round trips",
+    },
+    Curve {
+        source: "VIA under the NAS benchmarks, Figure 1",
+        then: "bandwidth up to 10.5 MB/s by TCP, 11.2 by M-VIA, 98 on Giganet, 108 on Myrinet",
+        chart: "end-to-end",
+        called: "end-to-end throughput",
+    },
+    Curve {
+        source: "Speculative defragmentation, Figures 1 and 5",
+        then: "TCP 42 MB/s, 45 by speculation alone, 75 without any copy",
+        chart: "stream",
+        called: "streams by setting",
+    },
+    Curve {
+        source: "Speculative defragmentation, Table 1",
+        then: "75 MB/s undisturbed, 63 with one packet of ten from elsewhere",
+        chart: "interference",
+        called: "streams under interference",
+    },
+];
+
+/// Those whose counterpart is among `figures`.
+pub(crate) fn curves(figures: &[Figure]) -> Vec<Curve> {
+    let is_there = |curve: &Curve| figures.iter().any(|figure| figure.name == curve.chart);
+    CURVES.into_iter().filter(is_there).collect()
+}

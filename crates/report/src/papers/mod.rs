@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tables of five papers on fast messages, as printed, with today's figures below.
+//!
+//! A table is there if the run holds a figure for it. "Then" is between two hosts; so is "now",
+//! but for what is named as shared memory.
+
+mod curves;
+mod gamma;
+mod myrinet;
+mod speculative;
+
+pub(crate) use curves::curves;
+
+use crate::data::Data;
+use crate::systems::way;
+use portolan_bench::{Metric, Path};
+
+/// A table with the printed figures above today's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    /// What it is about.
+    pub(crate) title: String,
+    /// Where the printed figures are from.
+    pub(crate) source: &'static str,
+    pub(crate) head: Vec<&'static str>,
+    pub(crate) then: Vec<Vec<String>>,
+    pub(crate) now: Vec<Vec<String>>,
+    /// What is seen.
+    pub(crate) caption: String,
+}
+
+/// A system and its path.
+type System = (&'static str, Path);
+
+/// Portolan's paths and TCP, as rows of a table.
+const SYSTEMS: [System; 5] = [
+    ("portolan", Path::Packet),
+    ("portolan", Path::Udp),
+    ("portolan", Path::Shm),
+    ("tcp", Path::Packet),
+    ("tcp", Path::Udp),
+];
+
+/// The tables that `data` has figures for.
+pub(crate) fn tables(data: &Data<'_>) -> Vec<Table> {
+    let all = [
+        gamma::latencies(data),
+        gamma::definitions(data),
+        gamma::fragments(data),
+        myrinet::logp(data),
+        myrinet::wire(data),
+        myrinet::two_sizes(data),
+        speculative::copies(data),
+        speculative::fallback(data),
+        speculative::interference(data),
+        speculative::success(data),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// What is not among [`tables`], and how to measure it.
+pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
+    let has = |metric| data.report.results.iter().any(|row| row.metric == metric);
+    let disturbed = data
+        .report
+        .results
+        .iter()
+        .any(|row| row.conditions.interfere > 0);
+    let all = [
+        (
+            has(Metric::Pingpong),
+            "latency and throughput by size: portolan bench pingpong --size 0,1,8,64,1k,4k,16k,64k,256k,1M",
+        ),
+        (has(Metric::Logp), "LogP: portolan bench logp"),
+        (
+            has(Metric::Bidir),
+            "bidirectional bandwidth: portolan bench bidir",
+        ),
+        (
+            has(Metric::Stream),
+            "streams: portolan bench stream --path udp,shm --vs tcp --limits, and --placement all",
+        ),
+        (
+            disturbed,
+            "interference: portolan bench stream --path udp --placement speculative --interfere 1000,10",
+        ),
+    ];
+    all.into_iter()
+        .filter(|(held, _)| !held)
+        .map(|(_, what)| what)
+        .collect()
+}
+
+pub(crate) fn words<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
+    rows.iter()
+        .map(|row| row.iter().map(|&word| word.into()).collect())
+        .collect()
+}
+
+/// `Portolan over UDP`, `TCP`.
+fn name((system, path): System) -> String {
+    match system {
+        "portolan" => format!("Portolan over {}", way(path)),
+        _ => "TCP".into(),
+    }
+}
+
+/// Today's rows by `figures`, TCP once.
+fn now(figures: impl Fn(System) -> Option<Vec<String>>) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for of in SYSTEMS {
+        let Some(figures) = figures(of) else { continue };
+        let name = name(of);
+        if rows.iter().all(|row| row[0] != name) {
+            rows.push([vec![name], figures].concat());
+        }
+    }
+    rows
+}
+
+fn table(table: Table) -> Option<Table> {
+    (!table.now.is_empty()).then_some(table)
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Speculative defragmentation: streams without a copy, and what happens where the guess is wrong.
+
+use super::{Table, name, table, words};
+use crate::answers::float;
+use crate::data::Data;
+use crate::units;
+use portolan_bench::{Metric, Path, Row};
+
+const COPIES: &str = "Speculative defragmentation on Gigabit Ethernet, Figures 1 and 5";
+const INTERFERENCE: &str = "Speculative defragmentation on Gigabit Ethernet, Table 1 and Figure 6";
+const SUCCESS: &str = "Speculative defragmentation on Gigabit Ethernet, Table 2";
+
+/// Streams by where their payload is received.
+pub(super) fn copies(data: &Data<'_>) -> Option<Table> {
+    let streams = data.report.results.iter().filter(|row| {
+        row.metric == Metric::Stream
+            && (row.conditions.loss_ppm, row.conditions.interfere) == (0, 0)
+            && row.conditions.describe().starts_with("placement ")
+    });
+    let size = streams.clone().map(|row| row.size).max()?;
+    let mut now: Vec<Vec<String>> = streams
+        .filter(|row| row.size == size && row.path != Path::Auto)
+        .map(|row| {
+            let name = format!(
+                "{}, {}",
+                name(("portolan", row.path)),
+                row.conditions.describe()
+            );
+            vec![name, units::rate(row.mbytes_per_s)]
+        })
+        .collect();
+    let tcp = data.tcp(Metric::Stream, false, size);
+    now.extend(tcp.map(|row| vec!["TCP".to_owned(), units::rate(row.mbytes_per_s)]));
+    table(Table {
+        title: "Streams with and without a copy at the receiver".into(),
+        source: COPIES,
+        head: vec!["system", "throughput"],
+        then: words(&[
+            ["TCP, Gigabit Ethernet", "42 MB/s"],
+            ["speculation alone", "45 MB/s"],
+            ["speculation, pages remapped", "65 MB/s"],
+            ["speculation, fbufs", "75 MB/s"],
+        ]),
+        now,
+        caption: format!("Messages of {}.", units::bytes(float(size))),
+    })
+}
+
+/// Portolan's streams of the longest messages without loss; `told` says which of them.
+fn streams<'a>(data: &Data<'a>, told: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
+    let rows = data.report.results.iter().filter(|row| {
+        row.metric == Metric::Stream
+            && (row.system.as_str(), row.conditions.loss_ppm) == ("portolan", 0)
+            && told(row)
+    });
+    let size = rows.clone().map(|row| row.size).max();
+    rows.filter(|row| Some(row.size) == size).collect()
+}
+
+/// What Portolan was told about where to receive; `as it chooses` if nothing.
+fn setting(row: &Row) -> String {
+    let mut plain = row.conditions;
+    plain.interfere = 0;
+    let setting = plain.describe();
+    let setting = if setting.is_empty() {
+        "as it chooses".into()
+    } else {
+        setting
+    };
+    format!("{}, {setting}", name(("portolan", row.path)))
+}
+
+/// Datagrams from elsewhere to so many of the stream.
+const OF: f64 = 1e5;
+
+fn foreign(row: &Row) -> f64 {
+    match row.conditions.interfere {
+        0 => 0.0,
+        each => OF / f64::from(each),
+    }
+}
+
+/// Frames that were received where they belong, and where another was expected.
+#[allow(clippy::cast_precision_loss, reason = "a share is shown")]
+fn guesses(row: &Row) -> Option<(f64, f64)> {
+    let count = |what: &str| {
+        let count = row.extra.counters.get(&format!("receiver: {what}"));
+        count.map_or(0.0, |count| *count as f64)
+    };
+    let (right, wrong) = (count("frames placed"), count("frames misplaced"));
+    (right + wrong > 0.0).then_some((right, wrong))
+}
+
+pub(super) fn interference(data: &Data<'_>) -> Option<Table> {
+    let rows = streams(data, |_| true);
+    let disturbed = rows.iter().any(|row| row.conditions.interfere > 0);
+    let now = rows.iter().filter(|_| disturbed).map(|row| {
+        let failed = guesses(row).map_or_else(
+            || "–".into(),
+            |(right, wrong)| units::digits(OF * wrong / (right + wrong)),
+        );
+        let foreign = units::digits(foreign(row));
+        vec![setting(row), foreign, failed, units::rate(row.mbytes_per_s)]
+    });
+    table(Table {
+        title: "Packets from elsewhere among those of a stream".into(),
+        source: INTERFERENCE,
+        head: vec!["system", "of 100,000 from elsewhere", "guesses that failed", "throughput"],
+        then: words(&[
+            ["speculation", "0", "2", "75 MB/s"],
+            ["speculation", "100", "15", "73 MB/s"],
+            ["speculation", "10,000", "28", "63 MB/s"],
+        ]),
+        now: now.collect(),
+        caption:
+            "A packet from elsewhere lands where one of the stream was expected, and the guess \
+                  has failed. Failures are of 100,000 packets then, and of 100,000 frames whose place was \
+                  guessed now."
+                .into(),
+    })
+}
+
+/// The two ways back: a receiver that does not guess, and guesses that fail most.
+pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
+    let bounced = streams(data, |row| {
+        row.conditions.interfere == 0 && row.conditions.describe() == "placement bounce"
+    });
+    let guessed = streams(data, |row| {
+        row.conditions.describe().contains("placement speculative")
+    });
+    let worst = guessed
+        .iter()
+        .filter(|row| row.conditions.interfere > 0)
+        .min_by_key(|row| row.conditions.interfere);
+    let best = guessed.iter().find(|row| row.conditions.interfere == 0);
+    let row = |name: &str, row: &Row| vec![name.to_owned(), units::rate(row.mbytes_per_s)];
+    let mut now: Vec<Vec<String>> = Vec::new();
+    if let (Some(bounced), Some(worst)) = (bounced.first(), worst) {
+        now.extend(best.map(|best| row("all guesses right, or nearly", best)));
+        now.push(row("the receiver does not guess (bounce)", bounced));
+        let disturbed = format!(
+            "{} of 100,000 from elsewhere",
+            units::digits(foreign(worst))
+        );
+        now.push(row(&disturbed, worst));
+    }
+    table(Table {
+        title: "When there is no guess, or a wrong one".into(),
+        source: INTERFERENCE,
+        head: vec!["receiver", "throughput"],
+        then: words(&[
+            ["TCP, standard", "42 MB/s"],
+            [
+                "not prepared for fragments of the driver",
+                "slightly above 42 MB/s",
+            ],
+            ["every guess wrong", "35 MB/s"],
+        ]),
+        now,
+        caption:
+            "Neither then nor now does a receiver lose much that does not guess, or guesses wrong."
+                .into(),
+    })
+}
+
+/// How often the place of a frame was guessed right.
+pub(super) fn success(data: &Data<'_>) -> Option<Table> {
+    const PERCENT: f64 = 100.0;
+    let now = streams(data, |row| row.path != Path::Shm)
+        .into_iter()
+        .filter_map(|row| {
+            let (right, wrong) = guesses(row)?;
+            let from = match row.conditions.interfere {
+                0 => String::new(),
+                _ => format!(
+                    ", {} of 100,000 from elsewhere",
+                    units::digits(foreign(row))
+                ),
+            };
+            Some(vec![
+                format!("{}{from}", setting(row)),
+                units::digits(right + wrong),
+                units::digits(right),
+                format!("{:.1} %", PERCENT * right / (right + wrong)),
+            ])
+        });
+    table(Table {
+        title: "How often the guess is right".into(),
+        source: SUCCESS,
+        head: vec!["receiver", "could be", "were", "right"],
+        then: words(&[
+            ["TPC-D, master", "26,505", "12,745", "48 %"],
+            ["TPC-D, host 1", "12,611", "12,611", "100 %"],
+            ["TPC-D, host 2", "13,894", "13,894", "100 %"],
+            ["SOR on TreadMarks, master", "14,670", "14,458", "99 %"],
+            ["SOR on TreadMarks, host 1", "10,231", "10,225", "100 %"],
+            ["SOR on TreadMarks, host 2", "10,135", "10,133", "100 %"],
+        ]),
+        now: now.collect(),
+        caption: "Packets then, frames now, that could be received at their place, and that were. Two hosts \
+                  that send at once to a master were what made its guesses wrong."
+            .into(),
+    })
+}
