@@ -9,8 +9,9 @@
 # changes for who does not ask; killed, a process that dies; stopped, one that stands still for a while;
 # asleep, one that sends and then calls nothing; passive, one whose memory is used while it calls nothing;
 # flood, a million messages before they are asked for; broker, an ordinary user over raw Ethernet; npb, the
-# programs of examples/npb; apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; mpi4py, its
-# test suite. PROFILE (release, or debug) says which build is tested.
+# programs of examples/npb; apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; profile-apps, the
+# same under portolan profile, NetPIPE with Debian's MPICH, too; mpi4py, its test suite. PROFILE (release, or
+# debug) says which build is tested.
 #
 # For mpi4py: SIZES, on how many processes (default: 1 2 4); LIMIT, seconds that one such run may take
 # (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to run what
@@ -21,7 +22,7 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive flood broker npb apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive flood broker npb apps profile-apps mpi4py}"
 
 source scripts/mpi/common.sh
 # One by one, so that shellcheck follows.
@@ -35,6 +36,7 @@ source scripts/mpi/flood.sh
 source scripts/mpi/broker.sh
 source scripts/mpi/npb.sh
 source scripts/mpi/apps.sh
+source scripts/mpi/profile-apps.sh
 source scripts/mpi/mpi4py.sh
 
 is_wanted() {
@@ -59,6 +61,7 @@ for mpi in "${mpis[@]}"; do
     if is_wanted broker; then broker "$mpi"; fi
     if is_wanted npb; then npb "$mpi"; fi
     if is_wanted apps && [[ $mpi == openmpi4 ]]; then apps; fi
+    if is_wanted profile-apps && [[ $mpi == openmpi4 ]]; then profile_apps; fi
     if is_wanted mpi4py; then suite "$mpi"; fi
 done
 finish

@@ -174,7 +174,7 @@ fn sizes(data: &Data<'_>) -> Markup {
         div.scroll {
             table.sizes {
                 thead { tr {
-                    th { "message" } th { "Portolan" } th { "TCP" } th { "times faster" } th { "Portolan, 99.9 %" } th { "TCP, 99.9 %" }
+                    th { "message" } th { "Portolan" } th { "TCP" } th { "times faster" } th { (bound("Portolan, 99.9 %")) } th { (bound("TCP, 99.9 %")) }
                 } }
                 @for (name, within) in places {
                     @let pairs = of(within);
@@ -183,15 +183,15 @@ fn sizes(data: &Data<'_>) -> Markup {
                             tr { th.era colspan="6" { (name) } }
                             @for pair in &pairs {
                                 tr {
-                                    td { (units::bytes(float(pair.size))) }
-                                    td { (units::time(pair.portolan.p50_us)) }
-                                    td { (units::time(pair.tcp.p50_us)) }
+                                    td { (bound(&units::bytes(float(pair.size)))) }
+                                    td { (bound(&units::time(pair.portolan.p50_us))) }
+                                    td { (bound(&units::time(pair.tcp.p50_us))) }
                                     td { (match pair.standing() {
                                         Standing::Alike => "alike".to_owned(),
                                         _ => units::ratio(pair.advantage()),
                                     }) }
-                                    td { (tail(pair.portolan.tail.p99_9_us)) }
-                                    td { (tail(pair.tcp.tail.p99_9_us)) }
+                                    td { (bound(&tail(pair.portolan.tail.p99_9_us))) }
+                                    td { (bound(&tail(pair.tcp.tail.p99_9_us))) }
                                 }
                             }
                         }

@@ -73,6 +73,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 directory.display()
             );
         };
+        if profile.worlds.is_empty() {
+            user_error!("{}", profile.notes.join("; "));
+        }
         tell(&profile, args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -118,6 +121,11 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
     let Some((program, args)) = words.split_first() else {
         user_error!("there is nothing to profile: write {EXAMPLE}");
     };
+    if program.starts_with('-') {
+        user_error!(
+            "{program} is no option of `portolan profile`, whose options stand before --: see its --help"
+        );
+    }
     let path = Path::new(program);
     if is_self(path) {
         let mut command = Command::new(std::env::current_exe()?);

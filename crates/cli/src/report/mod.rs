@@ -5,7 +5,7 @@
 mod npb;
 
 use crate::error::{UserError, user_error};
-use crate::output::{check_file, outln};
+use crate::output::{check_file, out, outln, write_json};
 use crate::plot::{each, read_json};
 use crate::surroundings::Surroundings;
 use anyhow::Result;
@@ -28,7 +28,7 @@ pub(crate) struct ReportArgs {
     /// Results, as `--json` of `portolan bench`, `profile` or `report npb` left them.
     #[arg(value_name = "FILE", required_unless_present = "run")]
     files: Vec<PathBuf>,
-    /// Where the page goes.
+    /// Where the page goes; - is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
     /// Measure first: the short form takes less than 2 minutes, the full one less than 15.
@@ -143,6 +143,9 @@ impl Page<'_> {
 
     /// Writes it, and prints its name.
     fn write(&self, material: &Material) -> Result<()> {
+        if self.file.as_os_str() == "-" {
+            return out!("{}", portolan_report::page(material));
+        }
         let shown = self.file.display();
         if let Err(error) = fs::write(self.file, portolan_report::page(material)) {
             user_error!("the page cannot be written to {shown} ({error}): name another --output");
@@ -160,6 +163,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         return npb::main(args);
     }
     let page = Page::new(&args.output)?;
+    if let Some(directory) = &args.json {
+        check_directory(directory)?;
+    }
     let mut material = Material::default();
     let mut status = each(&args.files, |file| take(file, &mut material))?;
     if let Some(form) = args.run {
@@ -200,6 +206,15 @@ fn held<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
     }
 }
 
+/// Makes `directory`, and refuses one that nothing can be written into, before minutes are spent.
+fn check_directory(directory: &Path) -> Result<()> {
+    if let Err(error) = fs::create_dir_all(directory) {
+        let shown = directory.display();
+        user_error!("the directory {shown} cannot be made ({error}): name another --json");
+    }
+    check_file(Some(&directory.join("pingpong.json")))
+}
+
 /// Measures all of `form`. What is missing is told on the page, and by the exit status.
 fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result<ExitCode> {
     let surroundings = Surroundings::default();
@@ -212,13 +227,7 @@ fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result
         let (report, all) = measured(line, &surroundings)?;
         complete &= all;
         if let Some(directory) = json {
-            let path = directory.join(format!("{name}.json"));
-            let written = fs::create_dir_all(directory)
-                .and_then(|()| fs::write(&path, serde_json::to_string_pretty(&report)?));
-            if let Err(error) = written {
-                let shown = path.display();
-                user_error!("{shown} cannot be written ({error}): name another --json");
-            }
+            write_json(&report, &directory.join(format!("{name}.json")))?;
         }
         reports.push(report);
     }

@@ -31,7 +31,7 @@ pub(super) fn tables(npb: &Npb) -> Vec<Table> {
 /// A row for each program that `figures` has some of.
 fn by_program(npb: &Npb, figures: impl Fn(&str) -> Option<Vec<String>>) -> Vec<Vec<String>> {
     let rows = PROGRAMS.iter().filter_map(|program| {
-        let name = format!("{program}, class {}", npb.class);
+        let name = format!("{program}, class\u{a0}{}", npb.class);
         Some([vec![name], figures(program)?].concat())
     });
     rows.collect()

@@ -91,7 +91,7 @@ fn tables_have_speed_ups_and_counts_with_those_of_collective_operations() {
         let found = tables.iter().find(|table| table.title.contains(title));
         found.unwrap_or_else(|| panic!("no {title}")).now.clone()
     };
-    assert_eq!(now("Table 2")[0], ["IS, class W", "1 s"]);
+    assert_eq!(now("Table 2")[0], ["IS, class\u{a0}W", "1 s"]);
     assert_eq!(
         now("Table 5"),
         [

@@ -52,7 +52,7 @@ pub(super) struct NpbArgs {
     /// Rounds, whose medians count.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Where the page goes.
+    /// Where the page goes; - is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "npb.html")]
     output: PathBuf,
     /// Write what was measured to FILE as JSON, too, of which `portolan report FILE` makes the page again.
