@@ -287,18 +287,29 @@ fn bidir(report: &Report) -> Option<Figure> {
     )
 }
 
-/// Rows of streams of the largest size measured.
-fn longest(report: &Report) -> impl Iterator<Item = &Row> {
+/// Rows of streams of the largest size that was measured in rows of which `told` holds: others may have
+/// been measured with longer messages.
+fn longest(report: &Report, told: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
     let streams = report
         .results
         .iter()
         .filter(|row| row.metric == Metric::Stream);
-    let size = streams.clone().map(|row| row.size).max();
+    let size = streams
+        .clone()
+        .filter(|row| told(row))
+        .map(|row| row.size)
+        .max();
     streams.filter(move |row| Some(row.size) == size)
 }
 
+/// For a chart that needs no rows of a kind of its own.
+fn any(_: &Row) -> bool {
+    true
+}
+
 fn loss(report: &Report) -> Option<Figure> {
-    let rows = longest(report).filter(|row| row.conditions.interfere == 0 && row.system != "limit");
+    let rows = longest(report, |row| row.conditions.loss_ppm > 0);
+    let rows = rows.filter(|row| row.conditions.interfere == 0 && row.system != "limit");
     let lines = lines(rows, |row| {
         let percent = f64::from(row.conditions.loss_ppm) / PPM_PER_PERCENT;
         (row.mbytes_per_s > 0.0).then_some((percent, row.mbytes_per_s))
@@ -327,7 +338,8 @@ fn loss(report: &Report) -> Option<Figure> {
 
 fn interference(report: &Report) -> Option<Figure> {
     const PERCENT: f64 = 100.0;
-    let rows = longest(report).filter(|row| row.conditions.loss_ppm == 0);
+    let rows = longest(report, |row| row.conditions.interfere > 0);
+    let rows = rows.filter(|row| row.conditions.loss_ppm == 0);
     let rows = rows.filter(|row| row.system == "portolan");
     let lines = lines(rows, |row| {
         let foreign = match row.conditions.interfere {
@@ -403,10 +415,9 @@ const SECOND: Ink = Ink::System(1);
 /// A stream of one size under several settings of Portolan.
 fn conditions(report: &Report) -> Option<Figure> {
     let told = |row: &Row| !row.conditions.describe().is_empty();
-    let rows = longest(report).filter(undisturbed);
-    let size = longest(report)
-        .find(|row| undisturbed(row) && told(row))?
-        .size;
+    let with_setting = |row: &Row| undisturbed(&row) && told(row);
+    let size = longest(report, with_setting).next()?.size;
+    let rows = longest(report, with_setting).filter(undisturbed);
     let title = format!(
         "Stream of {} messages by setting",
         units::bytes(float(size))
@@ -421,8 +432,8 @@ fn conditions(report: &Report) -> Option<Figure> {
 }
 
 fn cpu(report: &Report) -> Option<Figure> {
-    let rows = longest(report).filter(undisturbed);
-    let size = longest(report).map(|row| row.size).max()?;
+    let rows = longest(report, any).filter(undisturbed);
+    let size = longest(report, any).next()?.size;
     bars(
         "cpu",
         (

@@ -269,3 +269,77 @@ fn an_empty_report_is_a_page_that_says_so() {
     assert!(page.contains("portolan report --run"));
     assert_eq!(figures(&json!({"a": 1})), None);
 }
+
+/// What is measured under losses or interference is of shorter messages than the longest stream.
+fn disturbed() -> Report {
+    let placed = |right: u64, wrong: u64| json!({"receiver: frames placed": right, "receiver: frames misplaced": wrong});
+    let stream = |size: u64, extra: &Value| row("portolan", "udp", "stream", size, extra);
+    let short = 1 << 20;
+    let mut rows = vec![
+        stream(4 << 20, &json!({})),
+        row("limit", "udp", "stream", 4 << 20, &json!({})),
+        stream(short, &json!({})),
+        stream(short, &json!({"loss_ppm": 10_000})),
+        stream(short, &json!({"placement": "bounce"})),
+        stream(
+            short,
+            &json!({"placement": "speculative", "counters": placed(999, 1)}),
+        ),
+        stream(
+            short,
+            &json!({"placement": "speculative", "interfere": 10, "counters": placed(90, 10)}),
+        ),
+    ];
+    let counters = json!({"counters": {"sender: frames sent": 220, "sender: retransmits": 20,
+                          "sender: messages sent": 100}});
+    rows.push(row("portolan", "packet", "half_rtt", 2048, &counters));
+    serde_json::from_value(report(rows)).expect("a report")
+}
+
+#[test]
+fn losses_and_settings_are_drawn_of_the_messages_that_they_were_measured_with() {
+    let figures = figures::of_bench(&disturbed());
+    let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+    for name in ["loss", "interference", "stream"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    let curves = papers::curves(&figures);
+    assert!(curves.iter().all(|curve| names.contains(&curve.chart)));
+    assert!(curves.iter().any(|curve| curve.chart == "interference"));
+}
+
+#[test]
+fn what_was_counted_stands_below_what_papers_counted() {
+    let report = disturbed();
+    let tables = papers::tables(&data::Data { report: &report });
+    let now = |title: &str| {
+        let found = tables.iter().find(|table| table.title.starts_with(title));
+        found.unwrap_or_else(|| panic!("no {title}")).now.clone()
+    };
+    assert_eq!(
+        now("How messages are cut"),
+        [["Portolan over raw Ethernet, 2 KB", "1 KB", "2.0"]]
+    );
+    assert_eq!(
+        now("How often the guess is right"),
+        [
+            [
+                "Portolan over UDP, placement speculative",
+                "1000",
+                "999",
+                "99.9 %"
+            ],
+            [
+                "Portolan over UDP, placement speculative, 10,000 of 100,000 from elsewhere",
+                "100",
+                "90",
+                "90.0 %"
+            ]
+        ]
+    );
+    let interference = now("Packets from elsewhere");
+    let failed: Vec<&str> = interference.iter().map(|row| row[2].as_str()).collect();
+    assert_eq!(failed, ["–", "–", "100", "10,000"]);
+    assert_eq!(now("When there is no guess").len(), 3);
+    assert_eq!(now("What a stream gets")[0][3], "100 %");
+}

@@ -200,10 +200,14 @@ impl Canvas<'_> {
 }
 
 /// Pixels that `words` take, about: no font is asked. Rather too much than too little.
-#[allow(clippy::cast_precision_loss, reason = "a line of words")]
 pub(super) fn width_of(words: &str, size: f64) -> f64 {
-    const LETTER: f64 = 0.59;
-    words.chars().count() as f64 * size * LETTER
+    // Of the widest fonts without serifs that systems have.
+    let letter = |letter: char| match letter {
+        'm' | 'w' | 'M' | 'W' => 0.95,
+        'A'..='Z' => 0.7,
+        _ => 0.59,
+    };
+    words.chars().map(letter).sum::<f64>() * size
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "within the chart")]

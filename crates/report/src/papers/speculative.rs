@@ -47,15 +47,28 @@ pub(super) fn copies(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// Portolan's streams of the longest messages without loss; `told` says which of them.
+/// Portolan's streams without loss, of the longest messages among those of which `told` holds: streams of
+/// other purposes may be of longer ones.
 fn streams<'a>(data: &Data<'a>, told: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
     let rows = data.report.results.iter().filter(|row| {
         row.metric == Metric::Stream
             && (row.system.as_str(), row.conditions.loss_ppm) == ("portolan", 0)
-            && told(row)
     });
-    let size = rows.clone().map(|row| row.size).max();
+    let size = rows
+        .clone()
+        .filter(|row| told(row))
+        .map(|row| row.size)
+        .max();
     rows.filter(|row| Some(row.size) == size).collect()
+}
+
+fn is_disturbed(row: &Row) -> bool {
+    row.conditions.interfere > 0
+}
+
+/// Where its payload is received was told.
+fn is_placed(row: &Row) -> bool {
+    row.conditions.describe().starts_with("placement ")
 }
 
 /// What Portolan was told about where to receive; `as it chooses` if nothing.
@@ -93,9 +106,7 @@ fn guesses(row: &Row) -> Option<(f64, f64)> {
 }
 
 pub(super) fn interference(data: &Data<'_>) -> Option<Table> {
-    let rows = streams(data, |_| true);
-    let disturbed = rows.iter().any(|row| row.conditions.interfere > 0);
-    let now = rows.iter().filter(|_| disturbed).map(|row| {
+    let now = streams(data, is_disturbed).into_iter().map(|row| {
         let failed = guesses(row).map_or_else(
             || "–".into(),
             |(right, wrong)| units::digits(OF * wrong / (right + wrong)),
@@ -123,20 +134,19 @@ pub(super) fn interference(data: &Data<'_>) -> Option<Table> {
 
 /// The two ways back: a receiver that does not guess, and guesses that fail most.
 pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
-    let bounced = streams(data, |row| {
-        row.conditions.interfere == 0 && row.conditions.describe() == "placement bounce"
-    });
-    let guessed = streams(data, |row| {
-        row.conditions.describe().contains("placement speculative")
-    });
-    let worst = guessed
+    let rows = streams(data, is_disturbed);
+    let with = |placement: &str, row: &&&Row| row.conditions.describe().contains(placement);
+    let bounced = rows
         .iter()
-        .filter(|row| row.conditions.interfere > 0)
+        .find(|row| with("bounce", row) && !is_disturbed(row));
+    let guessed = || rows.iter().filter(|row| with("speculative", row));
+    let worst = guessed()
+        .filter(|row| is_disturbed(row))
         .min_by_key(|row| row.conditions.interfere);
-    let best = guessed.iter().find(|row| row.conditions.interfere == 0);
+    let best = guessed().find(|row| !is_disturbed(row));
     let row = |name: &str, row: &Row| vec![name.to_owned(), units::rate(row.mbytes_per_s)];
     let mut now: Vec<Vec<String>> = Vec::new();
-    if let (Some(bounced), Some(worst)) = (bounced.first(), worst) {
+    if let (Some(bounced), Some(worst)) = (bounced, worst) {
         now.extend(best.map(|best| row("all guesses right, or nearly", best)));
         now.push(row("the receiver does not guess (bounce)", bounced));
         let disturbed = format!(
@@ -167,24 +177,27 @@ pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
 /// How often the place of a frame was guessed right.
 pub(super) fn success(data: &Data<'_>) -> Option<Table> {
     const PERCENT: f64 = 100.0;
-    let now = streams(data, |row| row.path != Path::Shm)
-        .into_iter()
-        .filter_map(|row| {
-            let (right, wrong) = guesses(row)?;
-            let from = match row.conditions.interfere {
-                0 => String::new(),
-                _ => format!(
-                    ", {} of 100,000 from elsewhere",
-                    units::digits(foreign(row))
-                ),
-            };
-            Some(vec![
-                format!("{}{from}", setting(row)),
-                units::digits(right + wrong),
-                units::digits(right),
-                format!("{:.1} %", PERCENT * right / (right + wrong)),
-            ])
-        });
+    let placed = streams(data, is_placed);
+    let all = match placed.is_empty() {
+        true => streams(data, |row| row.path != Path::Shm),
+        false => placed,
+    };
+    let now = all.into_iter().filter_map(|row| {
+        let (right, wrong) = guesses(row)?;
+        let from = match row.conditions.interfere {
+            0 => String::new(),
+            _ => format!(
+                ", {} of 100,000 from elsewhere",
+                units::digits(foreign(row))
+            ),
+        };
+        Some(vec![
+            format!("{}{from}", setting(row)),
+            units::digits(right + wrong),
+            units::digits(right),
+            format!("{:.1} %", PERCENT * right / (right + wrong)),
+        ])
+    });
     table(Table {
         title: "How often the guess is right".into(),
         source: SUCCESS,
