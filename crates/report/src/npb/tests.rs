@@ -81,7 +81,7 @@ fn programs_are_answered_for_by_the_most_processes() {
         runs: Vec::new(),
         ..measured()
     };
-    assert_eq!(answers(&nothing), [String::new(); 0]);
+    assert!(answers(&nothing).is_empty());
 }
 
 #[test]
@@ -125,12 +125,9 @@ fn charts_show_speed_ups_by_network_and_by_count_and_where_the_time_went() {
     };
     let kinds: Vec<&str> = stacks.kinds.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, ["computation", "Recv, Sendrecv", "others"]);
-    let parts: Vec<i64> = stacks.rows[0]
-        .1
-        .iter()
-        .map(|part| (part * 100.0).round() as i64)
-        .collect();
-    assert_eq!(parts, [75, 15, 10]);
+    let parts = stacks.rows[0].1.iter();
+    let percent: Vec<String> = parts.map(|part| format!("{:.0}", part * 100.0)).collect();
+    assert_eq!(percent, ["75", "15", "10"]);
 }
 
 #[test]

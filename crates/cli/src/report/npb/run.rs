@@ -172,7 +172,7 @@ fn cause(told: &str) -> Option<String> {
     let ours = told
         .lines()
         .filter_map(|line| line.strip_prefix("portolan: "));
-    let ours = ours.filter(|line| !says_nothing(line)).last();
+    let ours = ours.rev().find(|line| !says_nothing(line));
     let wordy = |line: &&str| line.contains(char::is_alphanumeric);
     let line = ours.or_else(|| told.lines().rfind(wordy))?;
     Some(line.trim().to_owned())
