@@ -3,7 +3,7 @@
 //! beginning there.
 
 use super::Place;
-use super::canvas::{Anchor, Canvas, Ink, draw};
+use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
 use super::legend::Legend;
 use super::scale::{Axis, Scale};
 use anyhow::{Result, bail};
@@ -61,6 +61,18 @@ impl Bars {
     }
 }
 
+/// Figures under the bars, none of them over another.
+fn ticks(x: &Scale, font: f64) -> Vec<(f64, String)> {
+    let close = x.ticks(font * 4.6);
+    let widest = close.iter().map(|(_, label)| width_of(label, font));
+    let gap = widest.fold(0.0, f64::max) + font * 0.6;
+    if gap > font * 4.6 {
+        x.ticks(gap)
+    } else {
+        close
+    }
+}
+
 struct Sheet<'a> {
     chart: &'a Bars,
     place: Place,
@@ -114,7 +126,7 @@ impl Sheet<'_> {
         legend.draw(canvas, self.top)?;
         let top = self.top + legend.height();
         let bottom = top + self.body();
-        for (at, label) in x.ticks(font * 4.6) {
+        for (at, label) in ticks(x, font) {
             canvas.stroke(&[(at, top), (at, bottom)], Ink::Grid, 1, false)?;
             let style = (font, Ink::Muted, Anchor::Middle);
             canvas.text(&label, (at.max(self.left + font), bottom + font), style)?;

@@ -132,6 +132,48 @@ struct Series {
     failure: Option<String>,
 }
 
+/// Where programs run.
+struct Place {
+    networks: Vec<Network>,
+    lab: Option<TemporaryLab>,
+    /// Where Portolan's provider is, if that is among the networks.
+    provider_dir: PathBuf,
+}
+
+impl Place {
+    /// The networks that are here for `most` processes; what is missing is noted.
+    fn find(args: &NpbArgs, mpi: &Mpi, most: u32, npb: &mut Npb) -> Place {
+        let mut networks = Network::ALL.to_vec();
+        let lab = TemporaryLab::up(most, MTU).map_err(|error| {
+            networks.retain(|network| *network != Network::PortolanPacket);
+            let lack = format!(
+                "no lab ({error:#}): networks are this host's loopback interface, without raw Ethernet"
+            );
+            note(npb, lack);
+        });
+        let provider = mpi
+            .check_ofi()
+            .and_then(|()| provider::directory(args.provider_dir.as_deref()));
+        let provider_dir = provider.unwrap_or_else(|error| {
+            networks.retain(|network| !network.is_portolan());
+            note(npb, format!("nothing runs over Portolan: {error}"));
+            PathBuf::new()
+        });
+        if lab.is_ok() {
+            npb.site = SiteKind::Lab;
+        }
+        Place {
+            networks,
+            lab: lab.ok(),
+            provider_dir,
+        }
+    }
+
+    fn has_ours(&self) -> bool {
+        self.networks.iter().any(|network| network.is_portolan())
+    }
+}
+
 /// Runs everything in rounds; whether nothing is missing.
 fn measure(
     args: &NpbArgs,
@@ -148,37 +190,13 @@ fn measure(
         );
         note(npb, lack);
     }
-    let mut networks = Network::ALL.to_vec();
-    let lab = match TemporaryLab::up(most, MTU) {
-        Ok(lab) => {
-            npb.site = SiteKind::Lab;
-            Some(lab)
-        }
-        Err(error) => {
-            networks.retain(|network| *network != Network::PortolanPacket);
-            let lack = format!(
-                "no lab ({error:#}): networks are this host's loopback interface, without raw Ethernet"
-            );
-            note(npb, lack);
-            None
-        }
-    };
-    let provider = mpi
-        .check_ofi()
-        .and_then(|()| provider::directory(args.provider_dir.as_deref()));
-    let provider_dir = provider.unwrap_or_else(|error| {
-        networks.retain(|network| !network.is_portolan());
-        note(npb, format!("nothing runs over Portolan: {error}"));
-        PathBuf::new()
-    });
-    let mut all = plan(&networks, &counts);
+    let place = Place::find(args, mpi, most, npb);
+    let mut all = plan(&place.networks, &counts);
     for round in 1..=args.repeat {
         for series in &mut all {
             if surroundings.interrupted() {
-                note(
-                    npb,
-                    format!("interrupted in round {round} of {}", args.repeat),
-                );
+                let lack = format!("interrupted in round {round} of {}", args.repeat);
+                note(npb, lack);
                 take(npb, all);
                 return false;
             }
@@ -188,15 +206,14 @@ fn measure(
                 class: &args.class,
                 processes: series.processes,
                 network: series.network,
-                lab: lab.as_ref().map(|lab| lab.lab().name.as_str()),
-                provider_dir: &provider_dir,
+                lab: place.lab.as_ref().map(|lab| lab.lab().name.as_str()),
+                provider_dir: &place.provider_dir,
                 takes_turns: series.processes > cores,
             };
             series.run(&job, (round, args.repeat));
         }
     }
-    let has_ours = networks.iter().any(|network| network.is_portolan());
-    take(npb, all) && has_ours
+    take(npb, all) && place.has_ours()
 }
 
 fn cores() -> u32 {
