@@ -128,6 +128,13 @@ impl Core {
         self.peers[peer.index()].as_deref_mut().unwrap()
     }
 
+    /// Moves what `link` has for `peer` in frames of more than `len_max` bytes.
+    #[cfg(test)]
+    pub(crate) fn move_frames(&mut self, peer: PeerId, link: LinkId, len_max: usize) {
+        let state = self.peers[peer.index()].as_deref_mut().unwrap();
+        state.move_frames(&mut self.sh, link, len_max);
+    }
+
     /// Tells what a link of this process can do; before any peer is connected by it.
     pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
         self.set_buffer_len(link, params.rx_buffer_len);

@@ -2,6 +2,7 @@
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
 //! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
+mod assembly;
 pub(crate) mod best_effort;
 mod deliver;
 mod end;
@@ -27,6 +28,7 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use assembly::Assembly;
 use best_effort::Seen;
 use core::ops::Range;
 use held_back::HeldBack;
@@ -46,6 +48,8 @@ pub(crate) struct Lanes {
     /// The peer is to be told of its credit.
     credit_due: [bool; 2],
     held_back: HeldBack,
+    /// Once a best-effort message has come that fills several frames.
+    assembly: Option<Box<Assembly>>,
 }
 
 /// What is kept of them while nothing is under way.
@@ -53,6 +57,7 @@ pub(crate) struct Lanes {
 pub(crate) struct DormantLanes {
     tx: [LaneTx; 2],
     rx: [LaneMemory; 2],
+    assembly: Option<Box<Assembly>>,
 }
 
 /// Whom messages come from, and what they are matched with.
@@ -124,7 +129,7 @@ pub(crate) struct LaneRx {
     /// How many of those are requests for remote memory.
     jobs_matched: usize,
     entries: VecDeque<Option<Entry>>,
-    best_effort: Seen,
+    best_effort: Seen<16>,
     arrived: u32,
     consumed: u32,
     advertised: u32,
@@ -138,7 +143,7 @@ pub(crate) struct LaneRx {
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     next_seq: u16,
-    best_effort: Seen,
+    best_effort: Seen<16>,
     consumed: u32,
     advertised: u32,
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod ack;
 mod batch;
+pub(crate) mod best_effort;
 pub(crate) mod congestion;
 pub(crate) mod control;
 pub(crate) mod dormant;
@@ -26,6 +27,7 @@ use crate::{DropReason, Instant, LinkId, LinkParams};
 use ack::RxWindow;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use best_effort::BestEffortRun;
 use congestion::Congestion;
 use core::time::Duration;
 use failover::{Standing, Suspicion};
@@ -204,6 +206,7 @@ pub(crate) struct Path {
     open: [Option<OpenFrame>; 2],
     closed: [VecDeque<OpenFrame>; 2],
     runs: VecDeque<Run>,
+    best_effort_runs: VecDeque<BestEffortRun>,
     /// Number behind those of the last GSO batch of these.
     batch_end: u32,
     /// The link had no room; cleared when it may have again.
@@ -242,6 +245,7 @@ impl Path {
             open: [None; 2],
             closed: [VecDeque::new(), VecDeque::new()],
             runs: VecDeque::new(),
+            best_effort_runs: VecDeque::new(),
             batch_end: 0,
             blocked: false,
         }
@@ -492,7 +496,11 @@ impl Path {
     /// Something waits to be sent by this path.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.lost.is_empty() || !self.runs.is_empty() || self.has_frames() || self.probe.has_due()
+        !self.lost.is_empty()
+            || !self.runs.is_empty()
+            || !self.best_effort_runs.is_empty()
+            || self.has_frames()
+            || self.probe.has_due()
     }
 
     /// Frames wait that are not numbered yet.
@@ -526,6 +534,7 @@ impl Path {
         // What is under way on a path that was left has moved: only its numbers have not arrived.
         !self.unacked.is_empty() && !self.standing.is_silent()
             || !self.runs.is_empty()
+            || !self.best_effort_runs.is_empty()
             || self.has_frames()
     }
 
@@ -546,6 +555,7 @@ impl Path {
         for run in self.runs.drain(..) {
             slots.release(run.slot);
         }
+        self.drop_best_effort(slots, 0);
     }
 
     /// The entry of `num`, if it is under way.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One peer: its session, its paths, its lanes.
 
+mod best_effort;
 pub(crate) mod dormant;
 mod handshake;
 mod lone;
@@ -324,7 +325,7 @@ impl Peer {
             return Instant::NEVER;
         }
         let paths = self.paths.timer(times, self.session.is_up());
-        paths.min(self.session.timer())
+        paths.min(self.session.timer()).min(self.lanes.timer())
     }
 
     pub(crate) fn on_timer(&mut self, now: Instant, sh: &mut Shared) {
@@ -333,6 +334,8 @@ impl Peer {
             self.move_frames(sh, left, 0);
         }
         self.paths.on_timer(now, self.id, &mut sh.ctx);
+        let (lanes, mut env) = self.lanes(sh);
+        lanes.drop_incomplete(now, &mut env);
     }
 
     /// An answer to a probe came by `link`.

@@ -3,6 +3,7 @@
 
 extern crate std;
 
+mod best_effort;
 mod calls;
 mod checksums;
 mod closing;

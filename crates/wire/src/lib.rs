@@ -11,6 +11,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod best_effort;
 mod check;
 mod connection;
 mod endpoint_id;
@@ -24,6 +25,7 @@ mod remote;
 mod seal;
 mod train;
 
+pub use best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart};
 pub use check::{CHECK_LEN, CheckedFrame, Sum};
 pub use connection::{
     CONNECTION_DATA_LEN_MAX, CONNECTION_HEAD_LEN, CONNECTION_LEN_MAX, ConnectionFrame,

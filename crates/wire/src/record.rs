@@ -2,6 +2,7 @@
 //! Records: what data and unnumbered frames consist of, and all that a shared-memory frame is.
 
 use crate::Malformed;
+use crate::best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart, KIND_BEST_EFFORT_PART};
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
 use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
@@ -603,6 +604,8 @@ pub enum Record {
     Probe(Probe),
     /// Frames that the network has marked.
     Marks(Marks),
+    /// Part of a best-effort message.
+    BestEffortPart(BestEffortPart),
     /// Put, atomic operation, or part of one.
     RemoteWrite(RemoteWrite),
     /// Request to put by a transfer.
@@ -740,6 +743,11 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
         }
         KIND_PROBE => (Record::Probe(Probe::parse(bytes)), PROBE_LEN, 0),
         KIND_MARKS => (Record::Marks(Marks::parse(bytes)), MARKS_LEN, 0),
+        KIND_BEST_EFFORT_PART => {
+            let header_len = need(BEST_EFFORT_PART_LEN)?;
+            let part = BestEffortPart::parse(bytes)?;
+            (Record::BestEffortPart(part), header_len, part.len.into())
+        }
         other => return parse_remote(other, bytes),
     })
 }

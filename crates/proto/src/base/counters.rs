@@ -59,6 +59,8 @@ drop_reasons! {
     NoMemory => "out of eager memory",
     /// Best-effort message to a port without a buffer.
     BestEffortNoBuffer => "best effort, no buffer",
+    /// Best-effort message of several frames of which some did not come in time (`P7.8`).
+    BestEffortIncomplete => "best effort, incomplete",
     /// Own frame or handshake that somebody has sent back.
     Reflected => "reflected",
     /// Frame without a seal, where the job seals its frames.

@@ -60,6 +60,7 @@ impl Core {
         for lane in LaneId::ALL {
             lanes.end_unmatched(env, lane, &mut remains);
         }
+        lanes.end_incomplete(env);
         let Shared { transfers, ctx, .. } = &mut self.sh;
         transfers.abandon(ctx, peer, error);
         self.sh.remote.abandon(&mut self.sh.ctx, peer, error);

@@ -11,7 +11,7 @@ use crate::matching::port::Match;
 use crate::shared::Shared;
 use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
 use core::ops::Range;
-use portolan_wire::{MESSAGE_LEN, MatchBits, Message};
+use portolan_wire::{BestEffortPart, MESSAGE_LEN, MatchBits, Message};
 
 /// A message that may leave at once: its header of `N` bytes, and by which link.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,12 @@ impl Core {
         head: &[u8],
         want: Option<&Want>,
     ) -> Option<Whole> {
-        let message = Message::peek(head.get(frame.at..)?)?;
+        let Some(message) = Message::peek(head.get(frame.at..)?) else {
+            if let Some(want) = want {
+                self.await_assembled(frame, head, want);
+            }
+            return None;
+        };
         let len = usize::from(message.len);
         if message.best_effort {
             return self.take_best_effort(frame, head, &message, want?);
@@ -284,6 +289,25 @@ impl Core {
 }
 
 impl Core {
+    /// Notes it if the receive that is waited for would take the best-effort message that a part of is
+    /// next: posted or not, that is a buffer.
+    #[cold]
+    fn await_assembled(&mut self, frame: &Admitted, head: &[u8], want: &Want) {
+        let part = head.get(frame.at..).and_then(BestEffortPart::peek);
+        let Some(part) = part.filter(|part| {
+            let port = PortId {
+                number: part.port,
+                system: part.system,
+            };
+            want.takes(port, frame.from, part.message_len as usize)
+        }) else {
+            return;
+        };
+        if let Some(Some(state)) = self.peers.get_mut(frame.from.index()) {
+            state.lanes_mut().await_assembled(&part);
+        }
+    }
+
     /// [`Core::take_whole`] for a best-effort message, for a receive that is waited for only: it would
     /// find no buffer. All others get theirs by an event.
     #[cold]

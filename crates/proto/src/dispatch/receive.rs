@@ -338,6 +338,10 @@ impl Core {
                 Ok(())
             }
             Record::Marks(marks) => self.on_ecn_count(from, marks),
+            Record::BestEffortPart(part) => {
+                let (lanes, env) = &mut peer.lanes(&mut self.sh);
+                lanes.on_best_effort_part(now, env, part, payload)
+            }
             Record::RemoteAnswer(answer) => self.on_remote_answer(from, answer, payload),
             Record::RemoteSource(source) => self.on_remote_source(from, link, source),
             Record::Message(_)
@@ -433,6 +437,7 @@ impl Core {
 fn may_be_lost(record: &Record) -> bool {
     match record {
         Record::Message(message) => message.best_effort,
+        Record::BestEffortPart(_) => true,
         Record::Ack(_) | Record::Probe(_) | Record::Marks(_) | Record::Grant(_) => true,
         _ => false,
     }

@@ -207,6 +207,7 @@ impl Core {
             match sent.kind {
                 OutgoingKind::Lossless { frame, .. } => self.sh.slots.release(frame.slot),
                 OutgoingKind::Unnumbered { slot } => self.sh.slots.release(slot),
+                OutgoingKind::BestEffort(run) => self.sh.slots.release(run.slot()),
                 _ => {}
             }
         }

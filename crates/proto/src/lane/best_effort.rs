@@ -10,41 +10,55 @@ use core::ops::Range;
 use portolan_wire::Message;
 
 /// Messages behind the newest that are told apart: a network reorders within a few frames.
-const WINDOW: u16 = 64;
+const WINDOW: u32 = 64;
 
-/// Which numbers of one lane have arrived, as far as a word remembers.
+/// Which numbers of one sequence, of `BITS` bits each, have arrived, as far as a word remembers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    next: u16,
+pub(crate) struct Seen<const BITS: u32> {
+    next: u32,
     /// Bit `i` stands for the number `next - 1 - i`.
     bits: u64,
 }
 
 /// How a message fits behind those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Admitted {
+pub(super) enum Admitted {
     /// The newest, with so many missing before it.
-    Skipping(u16),
+    Skipping(u32),
     /// One of those that were missing.
     Late,
 }
 
-impl Seen {
+impl<const BITS: u32> Seen<BITS> {
+    const MASK: u32 = u32::MAX >> (u32::BITS - BITS);
+
     /// Notes `seq`. A network may copy frames that have no packet number: each message is
     /// delivered once at most, and one that is too late to tell is not delivered.
-    fn admit(&mut self, seq: u16) -> Result<Admitted, DropReason> {
-        let ahead = seq.wrapping_sub(self.next);
-        if ahead < 1 << 15 {
+    pub(super) fn admit(&mut self, seq: u32) -> Result<Admitted, DropReason> {
+        let ahead = seq.wrapping_sub(self.next) & Self::MASK;
+        if ahead <= Self::MASK >> 1 {
             self.next = seq.wrapping_add(1);
-            self.bits = self.bits.checked_shl(u32::from(ahead) + 1).unwrap_or(0) | 1;
+            self.bits = self.bits.checked_shl(ahead + 1).unwrap_or(0) | 1;
             return Ok(Admitted::Skipping(ahead));
         }
-        let behind = self.next.wrapping_sub(1).wrapping_sub(seq);
+        let behind = self.next.wrapping_sub(1).wrapping_sub(seq) & Self::MASK;
         if behind >= WINDOW || self.bits >> behind & 1 == 1 {
             return Err(DropReason::Duplicate);
         }
         self.bits |= 1 << behind;
         Ok(Admitted::Late)
+    }
+}
+
+impl Admitted {
+    /// Counts what is missing before it as lost. `P7.4`
+    pub(super) fn count(self, ctx: &mut Context) {
+        let lost = &mut ctx.counters_mut().best_effort_lost;
+        match self {
+            Admitted::Skipping(count) => *lost += u64::from(count),
+            // It was late, not lost.
+            Admitted::Late => *lost = lost.saturating_sub(1),
+        }
     }
 }
 
@@ -55,15 +69,8 @@ impl Lanes {
         ctx: &mut Context,
         message: &Message,
     ) -> Result<(), DropReason> {
-        let rx = &mut self.rx[message.lane.index()].best_effort;
-        match rx.admit(message.seq)? {
-            Admitted::Skipping(count) => ctx.counters_mut().best_effort_lost += u64::from(count),
-            // It was late, not lost.
-            Admitted::Late => {
-                ctx.counters_mut().best_effort_lost =
-                    ctx.counters_mut().best_effort_lost.saturating_sub(1);
-            }
-        }
+        let seen = &mut self.rx[message.lane.index()].best_effort;
+        seen.admit(message.seq.into())?.count(ctx);
         Ok(())
     }
 
@@ -102,7 +109,7 @@ mod tests {
 
     #[test]
     fn each_number_is_admitted_once_and_late_ones_are_told_from_copies() {
-        let mut seen = Seen::default();
+        let mut seen = Seen::<16>::default();
         assert_eq!(seen.admit(0), Ok(Admitted::Skipping(0)));
         assert_eq!(seen.admit(0), Err(DropReason::Duplicate));
         assert_eq!(seen.admit(3), Ok(Admitted::Skipping(2)));
@@ -112,5 +119,26 @@ mod tests {
         assert_eq!(seen.admit(137), Ok(Admitted::Late));
         assert_eq!(seen.admit(136), Err(DropReason::Duplicate));
         assert_eq!(seen.admit(200), Err(DropReason::Duplicate));
+    }
+
+    #[test]
+    fn numbers_go_round_where_their_field_ends() {
+        let mut seen = Seen::<16>::default();
+        for seq in [0x7fff, 0xfffe, 0xffff, 0, 1] {
+            assert!(
+                matches!(seen.admit(seq), Ok(Admitted::Skipping(_))),
+                "{seq}"
+            );
+        }
+        assert_eq!(seen.admit(0xffff), Err(DropReason::Duplicate));
+        let mut seen = Seen::<32>::default();
+        for seq in [0x7fff_ffff, 0xffff_fffe, 0, 70_000] {
+            assert!(
+                matches!(seen.admit(seq), Ok(Admitted::Skipping(_))),
+                "{seq}"
+            );
+        }
+        // As far behind as the whole of a shorter sequence.
+        assert_eq!(seen.admit(70_000 - 65_536), Err(DropReason::Duplicate));
     }
 }

@@ -15,6 +15,7 @@ impl Lanes {
             rx: [LaneRx::new(credit_len), LaneRx::new(credit_len)],
             credit_due: [false; 2],
             held_back: HeldBack::default(),
+            assembly: None,
         }
     }
 
@@ -104,7 +105,8 @@ impl Lanes {
 
     /// Nothing is under way, and all credit was given back.
     pub(crate) fn are_settled(&self) -> bool {
-        !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
+        let assembles = self.assembly.as_ref().is_some_and(|all| !all.is_empty());
+        !assembles && !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
     }
 
     /// What is kept of lanes that [are settled](Lanes::are_settled).
@@ -112,6 +114,7 @@ impl Lanes {
         DormantLanes {
             tx: self.tx,
             rx: self.rx.map(|lane| lane.memory().unwrap_or_default()),
+            assembly: self.assembly,
         }
     }
 }
@@ -120,6 +123,7 @@ impl DormantLanes {
     pub(crate) fn revive(self, credit_len: u32) -> Lanes {
         let mut lanes = Lanes::new(credit_len);
         lanes.tx = self.tx;
+        lanes.assembly = self.assembly;
         for (lane, memory) in lanes.rx.iter_mut().zip(self.rx) {
             lane.recall(memory);
         }

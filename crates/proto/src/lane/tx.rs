@@ -6,6 +6,8 @@
 pub(crate) struct LaneTx {
     next_seq: u16,
     best_effort_seq: u16,
+    /// Of those that fill several frames.
+    best_effort_number: u32,
     /// Charged so far, and how far the peer lets it go; both modulo 2^32.
     charged: u32,
     limit: u32,
@@ -40,6 +42,11 @@ impl LaneTx {
         seq
     }
 
+    /// A submission was refused for want of room.
+    pub(crate) fn starve(&mut self) {
+        self.starved = true;
+    }
+
     /// The message that was reserved last never left.
     pub(crate) fn cancel(&mut self, charge: u32) {
         self.next_seq = self.next_seq.wrapping_sub(1);
@@ -52,6 +59,13 @@ impl LaneTx {
         let seq = self.best_effort_seq;
         self.best_effort_seq = seq.wrapping_add(1);
         seq
+    }
+
+    /// The same for one that fills several frames. `P7.6`
+    pub(crate) fn next_best_effort_number(&mut self) -> u32 {
+        let number = self.best_effort_number;
+        self.best_effort_number = number.wrapping_add(1);
+        number
     }
 
     #[inline]

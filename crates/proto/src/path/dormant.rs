@@ -69,6 +69,7 @@ impl Path {
             && !self.blocked
             && self.unacked.is_empty()
             && self.runs.is_empty()
+            && self.best_effort_runs.is_empty()
             && !self.has_frames()
             && self.standing.is_calm()
             && self.rx.memory().is_some()
@@ -103,6 +104,7 @@ impl From<Path> for DormantPath {
             open: _,
             closed: _,
             runs: _,
+            best_effort_runs: _,
             batch_end: _,
             blocked: _,
         } = path;

@@ -2,6 +2,7 @@
 //! A frame, or a batch of frames, that is handed to a link: where its bytes lie, and what becomes of
 //! it if the link has no room.
 
+use super::best_effort::BestEffortRun;
 use super::{Contents, OpenFrame, Path, TxState};
 use crate::mem::slot::{SlotId, SlotPool};
 use crate::{Instant, LinkId, OpId};
@@ -66,6 +67,9 @@ pub(crate) enum OutgoingKind {
     Lossless { lane: usize, frame: OpenFrame },
     /// A frame without a number: free, whether it leaves or not.
     Unnumbered { slot: SlotId },
+    /// Frames without a number, of a best-effort message: wait on if they do not leave, and are free
+    /// when they have.
+    BestEffort(BestEffortRun),
     /// A chunk of a transfer on a lossless link: sent again from its first byte.
     Chunk { transfer: u32, off: u64 },
     /// Handshake, probe or reset: it repeats itself.
@@ -150,6 +154,7 @@ impl Path {
             }
             OutgoingKind::Lossless { lane, frame } => self.closed[lane].push_front(frame),
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
+            OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),
             OutgoingKind::Chunk { .. } | OutgoingKind::Repeating => {}
         }
     }

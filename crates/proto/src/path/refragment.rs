@@ -98,6 +98,7 @@ impl Path {
             self.lost.clear();
         }
         self.take_waiting(slots, len_max, &mut taken.frames);
+        self.drop_best_effort(slots, len_max);
         taken
     }
 
@@ -211,6 +212,8 @@ impl Mover<'_> {
                 Record::RemoteSource(source) => self.moved.controls.push(Control::Source(source)),
                 // Older than what will be said anyway.
                 Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
+                // Never in a frame that is kept.
+                Record::BestEffortPart(_) => {}
             }
         }
     }

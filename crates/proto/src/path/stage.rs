@@ -18,8 +18,8 @@ pub struct SendSpec {
     pub to: Address,
     /// Priority.
     pub lane: LaneId,
-    /// Not to be repaired when lost. A message longer than a frame, or with match bits, is sent
-    /// reliably all the same: best effort is a floor.
+    /// Not to be repaired when lost. A message of more than 64 KiB, or with match bits, is sent reliably
+    /// all the same, and so is one on a lossless link that fills a frame: best effort is a floor. `P7.5`
     pub best_effort: bool,
 }
 
@@ -314,7 +314,7 @@ impl Path {
     /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
     /// has room for what is piggybacked. As many as must be, of one length: messages of one length fit
     /// into one call, behind one another, and few bytes are padding. `P4.12`
-    fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
+    pub(super) fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
         let most = self.frame_len.min(16 * 1024) - header_len;
         let count = len.div_ceil(most);

@@ -34,6 +34,11 @@ impl Peer {
         spec: &SendSpec,
         len: usize,
     ) -> Result<Staging<'a>, Refused> {
+        if spec.best_effort
+            && let Some(port) = self.best_effort_port(spec, len)
+        {
+            return self.best_effort(sh, spec, port, len);
+        }
         let lane = spec.lane.index();
         let Some(path) = self.paths.small_mut() else {
             return Err(Refused::NotUp);

@@ -204,14 +204,16 @@ impl Peer {
         sh: &mut Shared,
         link: LinkId,
     ) -> Option<Outgoing> {
-        let more = self.is_starved();
+        let (more, session) = (self.is_starved(), self.session.token_theirs());
         let path = self.paths.get_mut(link)?;
+        if let Some(sent) = path.next_best_effort(&mut sh.slots, session) {
+            return Some(sent);
+        }
         let mut batch = path.take_batch(&mut sh.slots, more)?;
         if let Some((slot, at, end)) = path.room_behind(&batch) {
             batch.grow(self.append_to_run(now, sh, (slot, at, end)));
         }
         self.ack_waited = self.paths.ack_is_due(now) || self.has_control();
-        let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
         Some(path.seal_batch(now, &mut sh.slots, session, &batch))
     }

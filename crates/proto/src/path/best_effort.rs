@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Best-effort messages that fill several frames: those lie behind one another in a buffer until they
+//! leave, and are forgotten then (`P7.6`).
+//!
+//! The one invariant: each run in the queue has one reference to its buffer.
+
+use super::Path;
+use super::outgoing::{Bytes, Outgoing, OutgoingKind};
+use super::stage::Parts;
+use crate::base::config::BATCH_LEN_MAX;
+use crate::base::narrow::narrow;
+use crate::mem::slot::{SlotId, SlotPool};
+use crate::{FlushHint, Staging};
+use portolan_wire::{FRAME_HEADER_LEN, FrameKind};
+
+/// Messages that may wait on a path before submissions are refused. They wait for the next flush alone,
+/// and each may be 64 KiB long.
+const BEST_EFFORT_RUNS_MAX: usize = 16;
+
+/// Frames that nobody will repair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BestEffortRun {
+    slot: SlotId,
+    off: u32,
+    len: u32,
+    /// Bytes of a frame and of what stands in front of it.
+    segment_len: u32,
+    front_len: u32,
+}
+
+impl BestEffortRun {
+    /// The buffer that it has a reference to.
+    pub(crate) fn slot(&self) -> SlotId {
+        self.slot
+    }
+}
+
+impl Path {
+    /// Whether another best-effort message of several frames may wait here.
+    pub(crate) fn has_best_effort_room(&self) -> bool {
+        self.best_effort_runs.len() < BEST_EFFORT_RUNS_MAX
+    }
+
+    /// Cuts a message into frames of one part each.
+    pub(crate) fn stage_best_effort<'a>(
+        &mut self,
+        slots: &'a mut SlotPool,
+        parts: &Parts<'_>,
+    ) -> Staging<'a> {
+        let (count, payload_len) = self.cut_evenly(FRAME_HEADER_LEN + parts.header_len, parts.len);
+        let front_len = self.front_len();
+        let head_len = front_len + FRAME_HEADER_LEN + parts.header_len;
+        let segment_len = head_len + payload_len;
+        let len = parts.len + count * head_len;
+        let slot = slots.take(len);
+        let bytes = &mut slots.bytes_mut(slot)[..len];
+        for (offset, segment) in (0..)
+            .step_by(payload_len)
+            .zip(bytes.chunks_mut(segment_len))
+        {
+            let part = segment.len() - head_len;
+            (parts.emit)(offset, part, &mut segment[front_len + FRAME_HEADER_LEN..]);
+        }
+        self.best_effort_runs.push_back(BestEffortRun {
+            slot,
+            off: 0,
+            len: narrow(len),
+            segment_len: narrow(segment_len),
+            front_len: narrow(front_len),
+        });
+        let bytes = &mut slots.bytes_mut(slot)[head_len..len];
+        Staging::strided(bytes, payload_len, segment_len, FlushHint::Full)
+    }
+
+    /// As many frames of the message that waits first as one call takes. No window holds them back.
+    #[inline]
+    pub(crate) fn next_best_effort(
+        &mut self,
+        slots: &mut SlotPool,
+        session: u64,
+    ) -> Option<Outgoing> {
+        let run = self.best_effort_runs.pop_front()?;
+        Some(self.emit_best_effort(slots, session, run))
+    }
+
+    fn emit_best_effort(
+        &mut self,
+        slots: &mut SlotPool,
+        session: u64,
+        run: BestEffortRun,
+    ) -> Outgoing {
+        let (segment_len, front_len) = (run.segment_len as usize, run.front_len as usize);
+        let per_call = (BATCH_LEN_MAX / segment_len).clamp(1, self.params.segments_max.max(1));
+        let part = BestEffortRun {
+            len: run.len.min(narrow(per_call * segment_len)),
+            ..run
+        };
+        if part.len < run.len {
+            slots.retain(run.slot, 1);
+            self.best_effort_runs.push_front(BestEffortRun {
+                off: run.off + part.len,
+                len: run.len - part.len,
+                ..run
+            });
+        }
+        let (off, len) = (part.off as usize, part.len as usize);
+        let bytes = &mut slots.bytes_mut(run.slot)[off..off + len];
+        for segment in bytes.chunks_mut(segment_len) {
+            let header_len = segment.len() - front_len;
+            let header = self.header(FrameKind::Unnumbered, (0, 0), header_len, session);
+            let (front, frame) = segment.split_at_mut(front_len);
+            header.emit(frame);
+            self.put_sum(front, frame);
+        }
+        let bytes = match len <= segment_len {
+            // It leaves as any frame does.
+            true => Bytes::frame(run.slot, off + front_len, len - front_len),
+            false => Bytes::Slot {
+                slot: run.slot,
+                off,
+                len,
+                segment_len,
+            },
+        };
+        Outgoing {
+            link: self.link,
+            bytes,
+            kind: OutgoingKind::BestEffort(part),
+        }
+    }
+
+    /// The link had no room for what was to leave last.
+    pub(crate) fn put_back_best_effort(&mut self, run: BestEffortRun) {
+        self.best_effort_runs.push_front(run);
+    }
+
+    /// Forgets those with frames of more than `len_max` bytes: the path does not carry them any more.
+    /// `P7.6`
+    pub(crate) fn drop_best_effort(&mut self, slots: &mut SlotPool, len_max: usize) {
+        self.best_effort_runs.retain(|run| {
+            let fits = (run.segment_len - run.front_len) as usize <= len_max;
+            if !fits {
+                slots.release(run.slot);
+            }
+            fits
+        });
+    }
+}

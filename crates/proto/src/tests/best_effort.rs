@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Best-effort messages of several frames: they arrive whole or not at all, and what does not arrive
+//! is counted.
+
+use super::hostile::FrameProbe;
+use super::pair::*;
+use crate::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use portolan_wire::{BEST_EFFORT_PART_LEN, BestEffortPart, CheckedFrame};
+
+const PORT: PortId = PortId::user(5);
+const LOW: SendSpec = SendSpec {
+    to: Address::Port(PORT),
+    lane: LaneId::Low,
+    best_effort: true,
+};
+const HIGH: SendSpec = SendSpec {
+    lane: LaneId::High,
+    ..LOW
+};
+const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
+const LONGEST: usize = 64 * 1024;
+
+/// A message that tells its number in its first bytes and follows from it.
+fn numbered(number: u32, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len)
+        .map(|at| (at as u32 ^ number.wrapping_mul(0x9e37_79b9) >> 7).to_le_bytes()[0])
+        .collect();
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Ends that are connected, the second with a handler at the port.
+fn up(links: &[LinkId], seed: u64) -> Pair {
+    let mut pair = Pair::new(links, seed);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+    pair
+}
+
+/// What has arrived at the second end: each message is the one that it says, and came once.
+fn check_arrivals(pair: &Pair) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for got in &pair.ends[1].got {
+        let number = u32::from_le_bytes(got.bytes[..4].try_into().unwrap());
+        assert!(got.bytes == numbered(number, got.bytes.len()), "{number}");
+        numbers.push(number);
+    }
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), numbers.len(), "a message came twice");
+    numbers
+}
+
+fn drops_at(pair: &Pair, rank: usize, reason: DropReason) -> u64 {
+    pair.ends[rank].core.counters().drops(reason)
+}
+
+fn drops(pair: &Pair, reason: DropReason) -> u64 {
+    drops_at(pair, 1, reason)
+}
+
+/// The frames of a message, which do not reach the wire.
+fn frames_of(pair: &mut Pair, spec: &SendSpec, bytes: &[u8]) -> Vec<Vec<u8>> {
+    let end = &mut pair.ends[0];
+    end.send(B, spec, bytes).unwrap();
+    let mut frames = Vec::new();
+    while let Some(transmit) = end.core.poll_transmit(pair.now) {
+        frames.extend(transmit.frames(&[]));
+    }
+    frames.iter().map(|frame| bare(frame)).collect()
+}
+
+/// A frame without the sum that the core may have put in front of it.
+fn bare(frame: &[u8]) -> Vec<u8> {
+    match CheckedFrame::parse(frame) {
+        Ok(checked) => checked.frame.to_vec(),
+        Err(_) => frame.to_vec(),
+    }
+}
+
+fn receive_at(pair: &mut Pair, rank: usize, frame: &[u8]) {
+    let end = &mut pair.ends[rank];
+    end.core.handle_frame(pair.now, LinkId::UDP, frame);
+    end.drain(frame);
+}
+
+fn receive(pair: &mut Pair, frame: &[u8]) {
+    receive_at(pair, 1, frame);
+}
+
+const LENS: [usize; 6] = [1500, 2000, 8973, 30_000, LONGEST - 1, LONGEST];
+
+// P7.5, P7.6, P7.7
+#[test]
+fn without_loss_all_arrive_whole_and_nothing_is_acknowledged() {
+    for (links, checked) in [
+        (NETWORK, false),
+        (NETWORK, true),
+        (&[LinkId::UDP], true),
+        (&[LinkId::PACKET], false),
+    ] {
+        let mut pair = Pair::checked(links, 1, [checked; 2]);
+        pair.run(Duration::from_millis(50));
+        pair.ends[1].core.open_port(PORT, PortMode::InPlace);
+        let credit = pair.ends[0].core.credit(B, LaneId::Low).unwrap();
+        for (number, len) in (0..).zip(LENS.into_iter().cycle().take(60)) {
+            let spec = if number % 3 == 0 { HIGH } else { LOW };
+            let bytes = numbered(number, len);
+            pair.ends[0].send(B, &spec, &bytes).unwrap();
+            pair.run(Duration::from_micros(50));
+        }
+        pair.run(Duration::from_millis(1));
+        assert_eq!(check_arrivals(&pair).len(), 60);
+        let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
+        assert!(lens.contains(&LONGEST), "{lens:?}");
+        // Numbers of their own, no credit, no repair.
+        assert_eq!(pair.ends[0].core.credit(B, LaneId::Low).unwrap(), credit);
+        assert_eq!(pair.ends[0].core.counters().retransmits, 0);
+        assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
+        assert_eq!(pair.ends[1].core.counters().iter_drops().count(), 0);
+        assert_eq!(pair.summed > 0, checked);
+        pair.assert_clean();
+    }
+}
+
+// P7.6
+#[test]
+fn a_message_leaves_in_as_few_calls_as_it_takes() {
+    let mut pair = up(&[LinkId::UDP], 2);
+    pair.calls.clear();
+    pair.ends[0].send(B, &LOW, &numbered(0, LONGEST)).unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(check_arrivals(&pair), [0]);
+    assert_eq!(pair.calls.iter().sum::<usize>(), LONGEST.div_ceil(1436));
+    assert_eq!(pair.calls.len(), 2, "44 frames a call");
+}
+
+// P7.4, P7.7, P7.8
+#[test]
+fn with_loss_messages_arrive_whole_or_not_at_all_and_all_are_accounted_for() {
+    for (seed, faults) in [
+        (
+            3,
+            Faults {
+                drop: 0.01,
+                ..Faults::default()
+            },
+        ),
+        (
+            4,
+            Faults {
+                drop: 0.1,
+                duplicate: 0.1,
+                reorder: 0.2,
+                corrupt: 0.0,
+            },
+        ),
+    ] {
+        let mut pair = up(NETWORK, seed);
+        pair.faults = faults;
+        for (number, len) in (0..).zip(LENS.into_iter().cycle().take(600)) {
+            pair.ends[0].send(B, &LOW, &numbered(number, len)).unwrap();
+            pair.run(Duration::from_micros(300));
+        }
+        // The last number tells of what is missing before it.
+        pair.faults = Faults::default();
+        pair.ends[0].send(B, &LOW, &numbered(600, 1500)).unwrap();
+        pair.run(Duration::from_millis(200));
+        let arrived = check_arrivals(&pair).len() as u64;
+        let incomplete = drops(&pair, DropReason::BestEffortIncomplete);
+        let lost = pair.ends[1].core.counters().best_effort_lost;
+        assert_eq!(arrived + incomplete + lost, 601, "{incomplete}, {lost}");
+        assert!(incomplete > 20, "{incomplete}");
+        assert!(arrived > 100, "{arrived}");
+        assert_eq!(pair.ends[0].core.counters().retransmits, 0);
+        pair.assert_clean();
+    }
+}
+
+#[test]
+fn copies_and_reordering_lose_nothing() {
+    let mut pair = up(NETWORK, 5);
+    pair.faults = Faults {
+        duplicate: 0.3,
+        reorder: 0.3,
+        ..Faults::default()
+    };
+    for number in 0..200 {
+        pair.ends[0].send(B, &LOW, &numbered(number, 9000)).unwrap();
+        pair.run(Duration::from_millis(1));
+    }
+    assert_eq!(check_arrivals(&pair).len(), 200);
+    assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
+    assert!(drops(&pair, DropReason::Duplicate) > 100);
+    pair.assert_clean();
+}
+
+// P7.8
+#[test]
+fn what_is_incomplete_is_dropped_after_a_while_and_its_memory_freed() {
+    let mut pair = up(&[LinkId::UDP], 6);
+    for frame in frames_of(&mut pair, &LOW, &numbered(0, 20_000))
+        .split_last()
+        .unwrap()
+        .1
+    {
+        receive(&mut pair, frame);
+    }
+    assert!(pair.ends[1].core.usage().1 > 0);
+    pair.run(Duration::from_millis(99));
+    assert!(pair.ends[1].core.usage().1 > 0);
+    assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 0);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 1);
+    pair.assert_clean();
+}
+
+// P7.8
+#[test]
+fn what_may_lie_unread_in_a_link_is_waited_for() {
+    let mut pair = up(&[LinkId::UDP], 7);
+    let frames = frames_of(&mut pair, &LOW, &numbered(0, 20_000));
+    receive(&mut pair, &frames[0]);
+    // The program computes for a second; then it looks at the clock before it has read the rest.
+    pair.now = pair.now + Duration::from_secs(1);
+    let now = pair.now;
+    pair.ends[1].core.begin_poll_gap(now);
+    pair.ends[1].core.handle_timeout(now);
+    for frame in &frames[1..] {
+        receive(&mut pair, frame);
+    }
+    pair.ends[1].core.end_poll_gap(now);
+    assert_eq!(check_arrivals(&pair), [0]);
+}
+
+// P7.8
+#[test]
+fn of_five_that_are_incomplete_the_first_is_dropped() {
+    let mut pair = up(&[LinkId::UDP], 8);
+    let all: Vec<_> = (0..5)
+        .map(|number| frames_of(&mut pair, &LOW, &numbered(number, 5000)))
+        .collect();
+    all.iter().for_each(|frames| receive(&mut pair, &frames[0]));
+    assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 1);
+    for frames in &all {
+        frames[1..]
+            .iter()
+            .for_each(|frame| receive(&mut pair, frame));
+    }
+    assert_eq!(check_arrivals(&pair), [1, 2, 3, 4]);
+    // The rest of the first came too late to tell from a copy.
+    assert_eq!(drops(&pair, DropReason::Duplicate), 3);
+    pair.run(Duration::from_millis(1));
+    pair.assert_clean();
+}
+
+// P7.3
+#[test]
+fn without_a_buffer_a_whole_message_is_dropped_and_counted() {
+    let mut pair = Pair::new(&[LinkId::UDP], 9);
+    pair.run(Duration::from_millis(50));
+    pair.ends[1].core.open_port(PORT, PortMode::Posted);
+    pair.ends[0].send(B, &LOW, &numbered(0, 9000)).unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(drops(&pair, DropReason::BestEffortNoBuffer), 1);
+    pair.ends[1].post(PORT, 9000, None);
+    pair.ends[1].post(PORT, 100, None);
+    for number in 1..3 {
+        pair.ends[0].send(B, &LOW, &numbered(number, 9000)).unwrap();
+    }
+    pair.run(Duration::from_millis(1));
+    assert_eq!(check_arrivals(&pair).len(), 2);
+    let error = Some(OpError::Truncated { message_len: 9000 });
+    assert_eq!(pair.ends[1].got[1].error, error);
+    pair.assert_clean();
+}
+
+/// `P7.3` drops what finds no buffer; this one has one, though it is not posted.
+#[test]
+fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
+    for (room, expected) in [(9000, 1), (8999, 0)] {
+        let mut pair = Pair::new(&[LinkId::UDP], 10);
+        pair.run(Duration::from_millis(50));
+        pair.ends[1].core.open_port(PORT, PortMode::Posted);
+        let frames = frames_of(&mut pair, &LOW, &numbered(7, 9000));
+        let want = Want {
+            what: Wanted::Port(PORT, None),
+            len: room,
+        };
+        for frame in &frames {
+            let end = &mut pair.ends[1];
+            let mut admitted = end.core.admit(pair.now, LinkId::UDP, frame).unwrap();
+            assert!(
+                end.core
+                    .take_whole(&mut admitted, frame, Some(&want))
+                    .is_none()
+            );
+            end.core.handle_rest(pair.now, &admitted, frame);
+            end.drain(frame);
+        }
+        // What is posted next finds it.
+        assert_eq!(pair.ends[1].core.is_quiet(&want.what), expected == 0);
+        let op = pair.ends[1].post(PORT, room, None);
+        pair.ends[1].drain(&[]);
+        assert_eq!(check_arrivals(&pair).len(), expected);
+        let dropped = drops(&pair, DropReason::BestEffortNoBuffer);
+        assert_eq!(dropped, 1 - expected as u64);
+        pair.ends[1].core.cancel_recv(PORT, op);
+        pair.ends[1].memory.clear();
+        pair.run(Duration::from_millis(1));
+        pair.assert_clean();
+    }
+}
+
+// P7.5
+#[test]
+fn what_is_longer_or_goes_by_a_lossless_link_is_sent_reliably() {
+    for (links, len) in [(NETWORK, LONGEST + 1), (&[LinkId::SHM][..], 9000)] {
+        let mut pair = Pair::new(links, 11);
+        pair.ends[1].core.connect(pair.now, A);
+        pair.run(Duration::from_millis(50));
+        // Nothing is posted: what is reliable waits.
+        pair.ends[1].core.open_port(PORT, PortMode::Posted);
+        pair.faults.drop = 0.05;
+        pair.ends[0].send(B, &LOW, &numbered(0, len)).unwrap();
+        pair.run(Duration::from_millis(50));
+        pair.ends[1].post(PORT, len, None);
+        pair.run(Duration::from_millis(200));
+        assert_eq!(check_arrivals(&pair), [0]);
+    }
+}
+
+// P7.6
+#[test]
+fn messages_wait_for_a_link_that_is_full_and_then_for_room() {
+    let mut pair = up(&[LinkId::UDP], 12);
+    let core = &mut pair.ends[0].core;
+    let mut count = 0;
+    while let Ok(mut staging) = core.eager(B, &LOW, LONGEST) {
+        staging.push(&numbered(count, LONGEST));
+        count += 1;
+    }
+    assert_eq!(count, 16);
+    // Refused in the middle of a message.
+    assert!(core.poll_transmit(pair.now).is_some());
+    assert!(core.poll_transmit(pair.now).is_some());
+    core.transmit_refused();
+    core.link_ready(LinkId::UDP);
+    // Its first call has left, and is lost here.
+    pair.run(Duration::from_millis(1));
+    assert_eq!(check_arrivals(&pair), Vec::from_iter(1..count));
+    pair.ends[0].send(B, &LOW, &numbered(16, LONGEST)).unwrap();
+    pair.run(Duration::from_millis(200));
+    assert_eq!(check_arrivals(&pair).last(), Some(&16));
+    assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 1);
+    pair.assert_clean();
+}
+
+#[test]
+fn small_messages_of_the_same_burst_do_not_make_a_long_one_seem_late() {
+    let mut pair = up(NETWORK, 13);
+    pair.ends[0].send(B, &LOW, &numbered(0, 30_000)).unwrap();
+    for number in 1..200 {
+        pair.ends[0].send(B, &LOW, &numbered(number, 16)).unwrap();
+    }
+    pair.run(Duration::from_millis(5));
+    assert_eq!(check_arrivals(&pair).len(), 200);
+    assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
+}
+
+// P9.7
+#[test]
+fn what_is_incomplete_ends_with_its_peer() {
+    let mut pair = up(&[LinkId::UDP], 14);
+    let frames = frames_of(&mut pair, &LOW, &numbered(0, 9000));
+    // Its part still waits to be placed.
+    pair.ends[1]
+        .core
+        .handle_frame(pair.now, LinkId::UDP, &frames[0]);
+    pair.ends[1].core.fail_peer(A, Cause::NoPath);
+    pair.ends[1].drain(&frames[0]);
+    assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
+    assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 1);
+    // Waiting frames of the one who gives up are freed, too.
+    pair.ends[0].send(B, &LOW, &numbered(1, 9000)).unwrap();
+    pair.ends[0].core.fail_peer(B, Cause::NoPath);
+    assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
+}
+
+// P6.2, P7.6
+#[test]
+fn frames_that_the_path_does_not_carry_any_more_are_lost() {
+    let mut pair = up(&[LinkId::UDP], 15);
+    pair.ends[0].send(B, &LOW, &numbered(0, 9000)).unwrap();
+    let slots = |pair: &Pair| pair.ends[0].core.usage().0;
+    assert_eq!(slots(&pair), 1);
+    pair.ends[0].core.move_frames(B, LinkId::UDP, 600);
+    assert_eq!(slots(&pair), 0);
+    pair.ends[0].send(B, &LOW, &numbered(1, 9000)).unwrap();
+    pair.run(Duration::from_millis(1));
+    assert_eq!(check_arrivals(&pair), [1]);
+    assert_eq!(pair.ends[1].core.counters().best_effort_lost, 1);
+}
+
+fn part(number: u32, len: usize, message_len: u32, offset: u32) -> BestEffortPart {
+    BestEffortPart {
+        lane: LaneId::Low,
+        system: false,
+        port: 5,
+        len: len.try_into().unwrap(),
+        message_len,
+        offset,
+        number,
+    }
+}
+
+fn record(part: &BestEffortPart) -> Vec<u8> {
+    let mut bytes = vec![part.number.to_le_bytes()[0]; BEST_EFFORT_PART_LEN + part.len as usize];
+    part.emit(&mut bytes);
+    bytes
+}
+
+/// Ends that are connected, the first with a handler at the port; the second is to misbehave.
+fn accused(seed: u64) -> Pair {
+    let mut pair = Pair::new(&[LinkId::UDP], seed);
+    pair.run(Duration::from_millis(50));
+    pair.ends[0].core.open_port(PORT, PortMode::InPlace);
+    pair
+}
+
+// P1.7, P1.8, P7.7, P7.8
+#[test]
+fn parts_that_contradict_their_message_are_dropped_and_counted() {
+    let mut pair = accused(16);
+    let mut probe = FrameProbe::new(&mut pair);
+    let mut throw = |pair: &mut Pair, part: BestEffortPart| {
+        let frame = probe.next(&record(&part));
+        receive_at(pair, 0, &frame);
+    };
+    throw(&mut pair, part(0, 100, 1000, 0));
+    // Another length, another port, longer than any: none of them is taken.
+    throw(&mut pair, part(0, 100, 1001, 100));
+    throw(
+        &mut pair,
+        BestEffortPart {
+            port: 6,
+            ..part(0, 100, 1000, 100)
+        },
+    );
+    throw(&mut pair, part(1, 100, 64 * 1024 + 1, 0));
+    throw(&mut pair, part(2, 100, u32::MAX, u32::MAX - 100));
+    assert_eq!(drops_at(&pair, 0, DropReason::BadFragment), 4);
+    // Again, and overlapping: bytes count once.
+    throw(&mut pair, part(0, 100, 1000, 0));
+    assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 1);
+    throw(&mut pair, part(0, 500, 1000, 50));
+    throw(&mut pair, part(0, 450, 1000, 549));
+    assert!(pair.ends[0].got.is_empty());
+    throw(&mut pair, part(0, 2, 1000, 998));
+    assert_eq!(pair.ends[0].got[0].bytes, [0; 1000]);
+    // A number far ahead counts what would be before it as lost; one behind it is too late.
+    throw(&mut pair, part(1 << 30, 10, 1000, 0));
+    throw(&mut pair, part(1, 10, 1000, 0));
+    assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 2);
+    pair.run(Duration::from_millis(101));
+    assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
+}
+
+// P1.8, P3.10, P7.8
+#[test]
+fn beginnings_without_end_take_bounded_memory() {
+    let mut pair = accused(17);
+    let mut probe = FrameProbe::new(&mut pair);
+    for number in 0..1000 {
+        for lane in LaneId::ALL {
+            let part = BestEffortPart {
+                lane,
+                ..part(number, 1, 64 * 1024, 7)
+            };
+            let frame = probe.next(&record(&part));
+            receive_at(&mut pair, 0, &frame);
+            assert!(pair.ends[0].core.usage().1 <= 8 * 66 * 1024);
+        }
+    }
+    assert_eq!(
+        drops_at(&pair, 0, DropReason::BestEffortIncomplete),
+        2 * 996
+    );
+    pair.run(Duration::from_millis(101));
+    assert_eq!(drops_at(&pair, 0, DropReason::BestEffortIncomplete), 2000);
+    assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
+}
