@@ -230,7 +230,8 @@
 
 /**
  * Of sends: without repair. What is lost is counted at the receiver, and a message that finds no
- * buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+ * buffer there is dropped. A message of several frames arrives whole or not at all. Messages of more
+ * than 64 KiB, and those that fill a frame of shared memory, are sent reliably all the same.
  */
 #define PORTOLAN_BEST_EFFORT 2
 

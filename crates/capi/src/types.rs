@@ -9,7 +9,8 @@ pub const PORTOLAN_ANY_SOURCE: u32 = 0xffff_ffff;
 /// Of sends: on the lane of what must not wait behind ordinary traffic.
 pub const PORTOLAN_HIGH: u32 = 1;
 /// Of sends: without repair. What is lost is counted at the receiver, and a message that finds no
-/// buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+/// buffer there is dropped. A message of several frames arrives whole or not at all. Messages of more
+/// than 64 KiB, and those that fill a frame of shared memory, are sent reliably all the same.
 pub const PORTOLAN_BEST_EFFORT: u32 = 2;
 
 /// Of portolan_open_active(): the handler gets messages where they lie, without a posted buffer.

@@ -21,6 +21,9 @@ const BEST_EFFORT_COUNT: u32 = 5_000;
 /// must have room for all (208 KiB, of which each takes 768 bytes) while the peer has no core.
 const BEST_EFFORT_BURST: u32 = 100;
 
+/// Of several frames each way: each waits for the peer to have taken what came before.
+const LONG_COUNT: u32 = 400;
+
 /// Receives that are posted ahead.
 const AHEAD: u32 = 64;
 
@@ -32,6 +35,7 @@ fn as_rank() {
     match role.as_str() {
         "reliable" => reliable(&mut node),
         "best effort" => best_effort(&mut node),
+        "long best effort" => long_best_effort(&mut node),
         other => panic!("no role {other}"),
     }
     node.barrier().unwrap();
@@ -41,12 +45,14 @@ fn as_rank() {
 /// What the ranks went through, for [`figure`].
 fn report(node: &Node) {
     let counters = node.counters();
+    let incomplete = portolan::DropReason::BestEffortIncomplete;
     let duplicates = node.drops().get("duplicate").copied().unwrap_or(0);
     println!(
         "\nretransmits={} duplicates={duplicates}",
         counters.retransmits
     );
     println!("\nlost={}", counters.best_effort_lost);
+    println!("\nincomplete={}", counters.drops(incomplete));
     println!("\nplaced={}", counters.placement_hits);
     let broken = node.drops().get("bad checksum").copied().unwrap_or(0);
     println!("\nbroken={broken}");
@@ -147,6 +153,49 @@ fn best_effort(node: &mut Node) {
     let end = std::time::Instant::now() + std::time::Duration::from_millis(50);
     node.wait_until(|| std::time::Instant::now() > end);
     account(node, &seen.lock().unwrap());
+}
+
+/// Message `index` of several frames.
+fn long_message(rank: u32, index: u32) -> Vec<u8> {
+    let lens = [1_500, 9_000, 30_000, 65_536];
+    let mut bytes = payload(rank, 4, index, lens[index as usize % lens.len()]);
+    bytes[..4].copy_from_slice(&index.to_le_bytes());
+    bytes
+}
+
+/// What arrives is whole and new; with what is counted as lost or incomplete it is all.
+fn long_best_effort(node: &mut Node) {
+    let (own, peer) = (node.rank(), 1 - node.rank());
+    let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
+    let list = Arc::clone(&seen);
+    let handler = move |_: &mut portolan::Context<'_>, message: portolan::Message<'_>| {
+        let bytes = message.bytes();
+        let index = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+        assert!(bytes == long_message(peer, index), "{index} is not as sent");
+        list.lock().unwrap().push(index);
+    };
+    node.open_active(4, PortConfig::in_place(), handler)
+        .unwrap();
+    for index in 0..LONG_COUNT {
+        node.barrier().unwrap();
+        let target = Target::new(peer, 4).best_effort();
+        node.send(target, &long_message(own, index)).unwrap();
+    }
+    node.barrier().unwrap();
+    // What is incomplete is given up in this time.
+    let end = std::time::Instant::now() + std::time::Duration::from_millis(300);
+    node.wait_until(|| std::time::Instant::now() > end);
+    let mut unique = seen.lock().unwrap().clone();
+    println!("\narrived={}", unique.len());
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), seen.lock().unwrap().len(), "one came twice");
+    let incomplete = portolan::DropReason::BestEffortIncomplete;
+    let counters = node.counters();
+    let counted = counters.best_effort_lost + counters.drops(incomplete) + unique.len() as u64;
+    // Of the last ones nothing may have come that would tell of them.
+    let newest = u64::from(*unique.last().unwrap()) + 1;
+    assert!((newest..=LONG_COUNT.into()).contains(&counted), "{counted}");
 }
 
 fn account(node: &Node, seen: &[u32]) {
@@ -295,5 +344,48 @@ fn lost_best_effort_messages_are_counted() {
         let out = run_ranks(2, "best effort", &args).succeeded(&format!("{args:?}"));
         assert!(figure(&out, "lost") > 0, "nothing was lost:\n{out}");
         assert!(figure(&out, "arrived") > 0, "everything was lost:\n{out}");
+    }
+}
+
+/// Paths by which a message of several frames leaves as a run, frame by frame, sealed, and with sums.
+fn long_paths() -> Vec<Vec<&'static str>> {
+    let ethernet = ["--path", "udp", "--option", "frame_len_max=1472"];
+    let with = |option| [&ethernet[..], &["--option", option]].concat();
+    let mut paths = vec![
+        ethernet.to_vec(),
+        vec!["--path", "udp"],
+        with("checksum=on"),
+        with("auth=aead"),
+    ];
+    if can_make_labs() {
+        paths.push(vec!["--new-lab", "2", "--path", "auto"]);
+        paths.push(vec!["--new-lab", "2", "--path", "packet"]);
+    }
+    paths
+}
+
+// P7.6, P7.7
+#[test]
+fn without_loss_best_effort_messages_of_several_frames_all_arrive() {
+    for path in long_paths() {
+        let what = format!("{path:?}");
+        let out = run_ranks(2, "long best effort", &path).succeeded(&what);
+        let arrived = figure(&out, "arrived");
+        assert_eq!(arrived, 2 * u64::from(LONG_COUNT), "{what}\n{out}");
+    }
+}
+
+// P7.7, P7.8
+#[test]
+fn best_effort_messages_of_several_frames_arrive_whole_or_not_at_all() {
+    for path in long_paths() {
+        let fault = fault(1);
+        let args = [&path[..], &["--option", &fault]].concat();
+        let what = format!("{args:?}");
+        let out = run_ranks(2, "long best effort", &args).succeeded(&what);
+        let (arrived, lost) = (figure(&out, "arrived"), figure(&out, "lost"));
+        let missing = lost + figure(&out, "incomplete");
+        assert!(missing > 0, "nothing was lost: {what}\n{out}");
+        assert!(arrived > 100, "{what}\n{out}");
     }
 }

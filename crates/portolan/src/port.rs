@@ -55,7 +55,9 @@ impl Target {
     }
 
     /// The same without repair: what is lost is counted at the receiver, and a message that finds
-    /// no buffer there is dropped. Messages longer than a frame are sent reliably all the same.
+    /// no buffer there is dropped. A message of several frames arrives whole or not at all: one of which
+    /// a frame is missing is counted as [`crate::DropReason::BestEffortIncomplete`]. Messages of more than
+    /// 64 KiB, and those that fill a frame of shared memory, are sent reliably all the same.
     #[inline]
     #[must_use]
     pub fn best_effort(self) -> Self {

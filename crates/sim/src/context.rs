@@ -167,7 +167,9 @@ impl Context {
             DropReason::Duplicate | DropReason::StaleSession => true,
             // A grant that was overtaken by a later one, which its transfer did not outlive.
             DropReason::StaleTransfer => true,
-            DropReason::BestEffortNoBuffer => self.plan.flows.iter().any(|flow| flow.best_effort),
+            DropReason::BestEffortNoBuffer | DropReason::BestEffortIncomplete => {
+                self.plan.flows.iter().any(|flow| flow.best_effort)
+            }
             DropReason::OldIncarnation => !self.plan.faults.is_empty(),
             _ => self.plan.header_corruption,
         }

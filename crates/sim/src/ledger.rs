@@ -319,6 +319,12 @@ impl Ledger {
         }))
     }
 
+    /// Best-effort messages that were not delivered.
+    pub(crate) fn best_effort_missing(&self) -> u64 {
+        let missing = self.best_effort.values().filter(|sent| !sent.delivered);
+        missing.count() as u64
+    }
+
     /// The session in which best-effort message `id` was sent.
     pub(crate) fn session_of_best_effort(&self, id: u64) -> Option<u64> {
         self.best_effort.get(&id).map(|sent| sent.session)

@@ -17,8 +17,8 @@ use crate::queue::{Flight, Happening};
 use crate::shm::Received;
 use peers::Remote;
 use portolan_proto::{
-    Admitted, Cause, Config, Core, Dest, LaneId, LinkId, OpId, PeerId, PortId, PortMode, Selector,
-    Space,
+    Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, OpId, PeerId, PortId,
+    PortMode, Selector, Space,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -580,6 +580,14 @@ impl Node {
         (!drops.is_empty()).then(|| format!("node {} dropped {}", self.id, drops.join(", ")))
     }
 
+    /// Best-effort messages that this process has counted as missing.
+    pub(crate) fn best_effort_counted(&self) -> u64 {
+        let counters = self.core.counters();
+        counters.best_effort_lost
+            + counters.drops(DropReason::BestEffortIncomplete)
+            + counters.drops(DropReason::BestEffortNoBuffer)
+    }
+
     fn check_drops(&self, cx: &mut Context) {
         for (reason, count) in self.core.counters().iter_drops() {
             if !cx.explains(reason) {
@@ -598,9 +606,13 @@ impl Node {
         let (slots, held_len, _) = self.core.usage();
         // P3.10: per peer and lane a credit's worth, an empty message being charged 32 bytes and held in
         // less than 128, beside what waits without its credit.
-        let held_max = peers * 2 * limits.credit_len as usize * 4 + limits.held_len_max;
-        // Per path a window and what waits behind it in each lane; then what is being sent.
-        let per_path = limits.unacked_frames_max() + 3 * 64 + 16;
+        // P7.8: four best-effort messages are incomplete in each.
+        let incomplete_max = peers * 2 * 4 * 68 * 1024;
+        let held_max =
+            peers * 2 * limits.credit_len as usize * 4 + limits.held_len_max + incomplete_max;
+        // Per path a window and what waits behind it in each lane, best-effort messages; then what is
+        // being sent.
+        let per_path = limits.unacked_frames_max() + 3 * 64 + 16 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;
         if held_len > held_max || slots > slots_max {
             let id = self.id;

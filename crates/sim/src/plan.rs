@@ -22,6 +22,9 @@ pub(crate) const NODES_MAX: u32 = 256;
 /// Largest message of the traffic.
 const MESSAGE_LEN_MAX: usize = 1_000_000;
 
+/// Largest of those that nobody repairs: longer ones are sent reliably (`P7.5`).
+const BEST_EFFORT_LEN_MAX: usize = 64 * 1024;
+
 /// Share of frames whose headers are changed, where that is the point.
 const CORRUPT_SHARE: f64 = 0.05;
 
@@ -457,7 +460,7 @@ impl Plan {
                 len_min
             },
             len_max: if best_effort {
-                len_max.clamp(16, 1000)
+                len_max.clamp(16, BEST_EFFORT_LEN_MAX)
             } else {
                 len_max
             },

@@ -55,7 +55,8 @@ drop_reasons! {
     BadFragment => "contradicting fragment",
     /// Transfer that does not exist (any more).
     StaleTransfer => "stale transfer",
-    /// Eager memory of this process is exhausted; the frame will be sent again.
+    /// Eager memory of this process is exhausted; the frame will be sent again, unless it is one of a
+    /// best-effort message, which is dropped whole.
     NoMemory => "out of eager memory",
     /// Best-effort message to a port without a buffer.
     BestEffortNoBuffer => "best effort, no buffer",

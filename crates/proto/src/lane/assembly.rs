@@ -2,8 +2,8 @@
 //! Best-effort messages of several frames: their parts gather in held memory until all have come. One
 //! of which some do not come is dropped whole (`P7.7`, `P7.8`).
 //!
-//! The one invariant: no more than [`INCOMPLETE_MAX`] messages of a lane hold memory here, none for much
-//! longer than [`LIFETIME`], and none of their bytes is seen by anybody before all of them are there.
+//! The one invariant: no more than [`INCOMPLETE_MAX`] messages of a lane hold memory here, none for longer
+//! than twice [`LIFETIME`], and none of their bytes is seen by anybody before all of them are there.
 
 use super::best_effort::Seen;
 use super::{Env, Lanes};
@@ -48,6 +48,9 @@ struct Incomplete {
     held: HeldId,
     received: Coverage,
     expires_at: Instant,
+    /// It was given more time, since what is missing might have lain unread. Once: a process that sleeps
+    /// until this expires cannot say better the next time.
+    extended: bool,
 }
 
 impl Assembly {
@@ -99,12 +102,19 @@ impl LaneAssembly {
             held: env.sh.held.take(part.message_len as usize),
             received: Coverage::default(),
             expires_at: now + LIFETIME,
+            extended: false,
         });
         Ok(self.incomplete.len() - 1)
     }
 
-    fn drop_expired(&mut self, now: Instant, env: &mut Env<'_>) {
+    /// `is_behind`: what is missing may lie unread in this process's links.
+    fn drop_expired(&mut self, now: Instant, env: &mut Env<'_>, is_behind: bool) {
         while let Some(index) = self.incomplete.iter().position(|m| m.expires_at <= now) {
+            let message = &mut self.incomplete[index];
+            if is_behind && !core::mem::replace(&mut message.extended, true) {
+                message.expires_at = now + LIFETIME;
+                continue;
+            }
             self.incomplete.remove(index).drop_whole(env);
         }
     }
@@ -187,17 +197,11 @@ impl Lanes {
         assembly.map_or(Instant::NEVER, |assembly| assembly.timer())
     }
 
-    /// Drops what has been incomplete for too long; but not while what is missing may lie unread in
-    /// this process's links. `P7.8`
+    /// Drops what has been incomplete for too long. `P7.8`
     pub(crate) fn drop_incomplete(&mut self, now: Instant, env: &mut Env<'_>) {
-        let waits = env.sh.ctx.poll_gap().covers(now);
+        let is_behind = env.sh.ctx.poll_gap().covers(now);
         for lane in self.assembly.iter_mut().flat_map(|all| &mut all.lanes) {
-            match waits {
-                true => lane.incomplete.iter_mut().for_each(|message| {
-                    message.expires_at = message.expires_at.max(now + LIFETIME);
-                }),
-                false => lane.drop_expired(now, env),
-            }
+            lane.drop_expired(now, env, is_behind);
         }
     }
 

@@ -237,6 +237,25 @@ fn what_may_lie_unread_in_a_link_is_waited_for() {
     assert_eq!(check_arrivals(&pair), [0]);
 }
 
+/// It looks at its links each time that a timer has waked it, and each time after a while.
+#[test]
+fn a_process_that_sleeps_drops_what_is_incomplete_all_the_same() {
+    let mut pair = up(&[LinkId::UDP], 18);
+    let frames = frames_of(&mut pair, &LOW, &numbered(0, 20_000));
+    receive(&mut pair, &frames[0]);
+    for wake_up in 1..=2 {
+        let core = &mut pair.ends[1].core;
+        pair.now = core.poll_timeout();
+        core.begin_poll_gap(pair.now);
+        core.handle_timeout(pair.now);
+        core.end_poll_gap(pair.now);
+        let dropped = drops(&pair, DropReason::BestEffortIncomplete);
+        assert_eq!(dropped, wake_up / 2);
+    }
+    pair.run(Duration::from_millis(1));
+    pair.assert_clean();
+}
+
 // P7.8
 #[test]
 fn of_five_that_are_incomplete_the_first_is_dropped() {
