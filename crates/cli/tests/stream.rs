@@ -13,7 +13,7 @@ use common::{can_make_labs, portolan, run};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
-use portolan::{Error, Node, Region, Target};
+use portolan::{Buffer, Error, Node, Region, Target};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -110,7 +110,10 @@ fn send(node: &mut Node, role: &str) {
     for index in 0..COUNT {
         let len = len_of(index);
         region[..len].copy_from_slice(&payload(0, 1, index, len));
-        node.send(Target::new(1, BULK), &region[..len]).unwrap();
+        match role {
+            "pieces" => send_in_two(node, &region[..len], len_of(index + 1) % len),
+            _ => node.send(Target::new(1, BULK), &region[..len]).unwrap(),
+        }
         region[..len].fill(0xee);
         match role {
             // The pages are unmapped.
@@ -123,6 +126,21 @@ fn send(node: &mut Node, role: &str) {
             _ => {}
         }
     }
+}
+
+/// Sends from where the two pieces lie on both sides of `border`; they are whoever's when this returns.
+#[allow(
+    unsafe_code,
+    reason = "what is tested is memory that is lent by address"
+)]
+fn send_in_two(node: &mut Node, bytes: &[u8], border: usize) {
+    let (first, second) = bytes.split_at(border);
+    // SAFETY: both stay as they are until the send has ended, for which this waits.
+    let lent = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
+    let target = Target::new(1, BULK);
+    let sent = node.isend_two(target, lent(first), lent(second)).unwrap();
+    let done = node.wait(sent.expect("it is long")).unwrap();
+    assert_eq!(done.len, bytes.len());
 }
 
 /// Both the process and a child of it write to what was lent.
@@ -408,6 +426,14 @@ fn a_buffer_may_be_used_again_when_its_send_has_ended() {
     for role in ["overwritten", "unmapped", "forked"] {
         let counts = run_role(role, "on");
         // The first goes before the connection stands.
+        assert!(counts.iter().all(|count| *count == 0) || counts.iter().sum::<u64>() > total() / 2);
+    }
+}
+
+#[test]
+fn two_pieces_may_be_used_again_when_their_send_has_ended() {
+    for checksum in ["off", "auto"] {
+        let counts = run_checked("pieces", "on", checksum);
         assert!(counts.iter().all(|count| *count == 0) || counts.iter().sum::<u64>() > total() / 2);
     }
 }

@@ -114,7 +114,7 @@ fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
 }
 
 /// # Safety
-/// As [`slices`], until this returns; the bytes of a single piece until the send is complete.
+/// As [`slices`], until the send is complete.
 unsafe fn isend<const N: usize>(
     port: u16,
     pieces: [Piece; N],
@@ -126,19 +126,23 @@ unsafe fn isend<const N: usize>(
     let port = machine.port(port)?;
     let target = target(&machine, port, service);
     let mut caller = machine.caller()?;
+    // SAFETY: the caller's promise.
+    let lent = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
     let request = match &pieces[..] {
-        [piece] => {
-            // SAFETY: the caller's promise.
-            let buffer = unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
+        [first, second] => {
+            let (first, second) = (lent(first), lent(second));
+            match &mut caller {
+                Caller::Program(node) => node_of(node)?.isend_two(target, first, second)?,
+                Caller::Handler(context) => context.isend_two(target, first, second)?,
+            }
+        }
+        pieces => {
+            let buffer = lent(pieces[0]);
             Some(match &mut caller {
                 Caller::Program(node) => node_of(node)?.isend(target, buffer)?,
                 Caller::Handler(context) => context.isend(target, buffer)?,
             })
         }
-        pieces => match &mut caller {
-            Caller::Program(node) => node_of(node)?.isend_gather(target, pieces)?,
-            Caller::Handler(context) => context.isend_gather(target, pieces)?,
-        },
     };
     port.sends.borrow_mut().extend(request);
     Ok(0)
@@ -212,7 +216,8 @@ pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len:
     guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
-/// As gamma_isend(), of two pieces as one message.
+/// As gamma_isend(), of two pieces as one message, without a copy either: both must stay as they are
+/// until gamma_wsend() or gamma_tsend() says that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]

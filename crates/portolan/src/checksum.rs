@@ -225,8 +225,10 @@ pub(crate) fn sum_of_frame(frame: &[u8]) -> Sum {
 ///
 /// # Panics
 /// When `head` is longer than 255 bytes.
-pub(crate) fn sum_of_part(head: &[u8], bytes: &[u8]) -> Sum {
-    Summing::of(head).with(bytes).value()
+pub(crate) fn sum_of_part(head: &[u8], [bytes, more]: [&[u8]; 2]) -> Sum {
+    let sum = Summing::of(head).with(bytes);
+    let sum = if more.is_empty() { sum } else { sum.with(more) };
+    sum.value()
 }
 
 /// The same, of a part with this head that comes in pieces.

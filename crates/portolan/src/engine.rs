@@ -14,6 +14,7 @@ mod completion;
 mod delivery;
 mod endpoint;
 mod events;
+mod gather;
 mod handler;
 mod notices;
 mod pace;

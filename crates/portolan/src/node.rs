@@ -329,6 +329,27 @@ impl Node {
         Ok(request)
     }
 
+    /// Begins to send two buffers as one message, without a copy of what does not fit a frame. What does is
+    /// put there, and there is nothing to wait for; else the buffers stay until the request that this returns
+    /// is complete. They are dropped then, and not given back. Leaves as [`Node::isend`].
+    ///
+    /// On shared memory the receiver reads a long message in one piece where it lies; one in two
+    /// comes through the ring.
+    ///
+    /// # Errors
+    /// As [`Node::send`].
+    pub fn isend_two(
+        &mut self,
+        to: Target,
+        first: impl Into<Buffer>,
+        second: impl Into<Buffer>,
+    ) -> Result<Option<Request>, Error> {
+        let engine = &mut *self.engine.enter();
+        let request = engine.inner.isend_two(&to, [first.into(), second.into()])?;
+        engine.flush_if_wanted();
+        Ok(request)
+    }
+
     /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as [`Node::isend`].
     ///
     /// # Errors

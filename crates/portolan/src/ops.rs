@@ -94,6 +94,8 @@ impl OpKind {
 #[derive(Debug)]
 pub(crate) enum Memory {
     Owned(Buffer),
+    /// A message in two pieces, to be sent.
+    Two(Box<[Buffer; 2]>),
     /// Borrowed for reading by a send.
     Lent(*const u8, usize),
     /// Borrowed for writing by a receive.
@@ -128,10 +130,12 @@ impl Memory {
         }
     }
 
+    /// Empty for what lies in two pieces.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Memory::Owned(buffer) => buffer,
+            Memory::Two(_) => &[],
             // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
             &Memory::Lent(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
             // SAFETY: as above; nobody else uses the bytes until the operation is finished.
@@ -147,7 +151,18 @@ impl Memory {
             // SAFETY: `lent_mut`'s caller lent the bytes for writing and does not use them until
             // the operation is finished; `&mut self` keeps this the only access.
             &mut Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts_mut(ptr, len) },
-            Memory::Lent(..) => &mut [],
+            Memory::Lent(..) | Memory::Two(_) => &mut [],
+        }
+    }
+}
+
+impl Memory {
+    /// The bytes in the order of sending; the second piece is empty for what lies in one.
+    #[inline]
+    pub(crate) fn pieces(&self) -> [&[u8]; 2] {
+        match self {
+            Memory::Two(pieces) => [&pieces[0], &pieces[1]],
+            _ => [self.bytes(), &[]],
         }
     }
 }
@@ -443,10 +458,23 @@ impl Ops {
         Some(recv)
     }
 
-    /// The operation's bytes for reading.
+    /// The operation's bytes for reading; empty for those that lie in two pieces.
     #[inline]
     pub(crate) fn bytes(&self, id: OpId) -> &[u8] {
         self.get(id).map_or(&[], |op| op.memory.bytes())
+    }
+
+    /// The same, as [`Memory::pieces`].
+    #[inline]
+    pub(crate) fn pieces(&self, id: OpId) -> [&[u8]; 2] {
+        self.get(id).map_or([&[], &[]], |op| op.memory.pieces())
+    }
+
+    /// Bytes of the operation's memory.
+    #[inline]
+    pub(crate) fn len(&self, id: OpId) -> usize {
+        let [first, second] = self.pieces(id);
+        first.len() + second.len()
     }
 
     /// The operation's bytes for writing; empty for sends.
@@ -520,7 +548,7 @@ impl Ops {
         let op = self.remove(id)?;
         let buffer = match op.memory {
             Memory::Owned(buffer) => Some(buffer),
-            Memory::Lent(..) | Memory::LentMut(..) => None,
+            Memory::Lent(..) | Memory::LentMut(..) | Memory::Two(_) => None,
         };
         match op.owner {
             Owner::Request(State::Done(got, match_bits)) => Some(Ok(Completion {
@@ -539,14 +567,14 @@ impl Ops {
     pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
         match self.remove(id)?.memory {
             Memory::Owned(buffer) => Some(buffer),
-            Memory::Lent(..) | Memory::LentMut(..) => None,
+            Memory::Lent(..) | Memory::LentMut(..) | Memory::Two(_) => None,
         }
     }
 
     /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody
     /// reads.
     pub(crate) fn detach(&mut self, id: OpId) {
-        let copy = self.bytes(id).to_vec();
+        let copy = self.pieces(id).concat();
         if let Some(op) = self.get_mut(id) {
             op.memory = Memory::Owned(Buffer::from(copy));
             op.owner = Owner::Nobody;

@@ -43,6 +43,8 @@ pub(crate) struct Seals {
     peers: Vec<Option<Box<PeerSeals>>>,
     /// What was sealed last.
     sealed: Vec<u8>,
+    /// A payload that lies in two pieces, put together.
+    gathered: Vec<u8>,
     /// What was opened last; lent out while the core works on it.
     opened: Vec<u8>,
 }
@@ -91,6 +93,7 @@ impl Seals {
             frames_per_key: FRAMES_PER_KEY,
             peers: Vec::new(),
             sealed: Vec::new(),
+            gathered: Vec::new(),
             opened: Vec::new(),
         }
     }
@@ -192,6 +195,28 @@ impl Seals {
             })?;
         }
         Ok(())
+    }
+
+    /// The same, of a payload in two pieces: they are put together first. A copy is sealed in any case.
+    #[cold]
+    pub(crate) fn transmit_pieces<E>(
+        &mut self,
+        transmit: &Transmit<'_>,
+        pieces: [&[u8]; 2],
+        send: impl FnMut(&TxFrame<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if pieces[0].is_empty() {
+            // The operation was forgotten.
+            return Ok(());
+        }
+        let mut gathered = std::mem::take(&mut self.gathered);
+        gathered.clear();
+        pieces
+            .iter()
+            .for_each(|piece| gathered.extend_from_slice(piece));
+        let result = self.transmit(transmit, &gathered, send);
+        self.gathered = gathered;
+        result
     }
 
     /// Puts the sealed frames behind one another.

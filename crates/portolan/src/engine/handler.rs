@@ -118,6 +118,20 @@ impl<'a> Context<'a> {
         self.inner.isend(&to, buffer.into())
     }
 
+    /// Sends two buffers as one message, as [`crate::Node::isend_two`]; wait for the request, if there is
+    /// one, outside.
+    ///
+    /// # Errors
+    /// As [`crate::Node::isend_two`].
+    pub fn isend_two(
+        &mut self,
+        to: Target,
+        first: impl Into<Buffer>,
+        second: impl Into<Buffer>,
+    ) -> Result<Option<Request>, Error> {
+        self.inner.isend_two(&to, [first.into(), second.into()])
+    }
+
     /// Sends the pieces as one message, as [`crate::Node::isend_gather`]; wait for the request, if there is
     /// one, outside of the handler.
     ///

@@ -199,7 +199,7 @@ impl Inner {
             }
             Err(_) => return false,
         }
-        let len = self.ops.bytes(op).len() as u64;
+        let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
         match self.core.rendezvous(peer, spec, op, len, remote_addr) {
             Ok(()) => true,
@@ -219,22 +219,28 @@ impl Inner {
         }
         let goes_in_parts =
             peer.0 != self.rank() && matches!(self.ops.owner(op), Some(Owner::Nobody));
-        let bytes = self.ops.bytes(op);
-        match self.core.eager(peer, spec, bytes.len()) {
+        let [bytes, more] = self.ops.pieces(op);
+        match self.core.eager(peer, spec, bytes.len() + more.len()) {
             Ok(mut staging) => {
                 staging.push(bytes);
+                staging.push(more);
                 Ok(())
             }
+            // A copy is in one piece.
             Err(Refused::TooLong) if goes_in_parts => self.core.eager_in_parts(peer, spec, bytes),
             Err(refused) => Err(refused),
         }
     }
 
-    /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0.
+    /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0. What lies
+    /// in two pieces it may not: there is one address.
     pub(super) fn pull_addr(&self, peer: PeerId, op: OpId, off: usize) -> u64 {
         let path = self.core.path_status(peer, LinkId::SHM);
-        match self.ops.bytes(op).get(off..) {
-            Some(bytes) if path.is_some_and(|path| path.up) => bytes.as_ptr().addr() as u64,
+        let [bytes, more] = self.ops.pieces(op);
+        match bytes.get(off..) {
+            Some(bytes) if more.is_empty() && path.is_some_and(|path| path.up) => {
+                bytes.as_ptr().addr() as u64
+            }
             _ => 0,
         }
     }
@@ -250,7 +256,7 @@ impl Inner {
                 self.ops.forget(op);
             }
             (Some(Owner::Request(_)), Ok(())) => {
-                let len = self.ops.bytes(op).len();
+                let len = self.ops.len(op);
                 let source = peer.0;
                 self.ops.complete_ok(op, Received { len, source }, None);
             }

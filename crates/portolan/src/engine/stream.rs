@@ -5,6 +5,7 @@
 //! The one invariant: whatever ends a stream, the core is told, and what it carried goes by a path.
 
 use super::delivery::Handlers;
+use super::gather::{filled, pieces_of};
 use super::transmit::payload_of;
 use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
@@ -164,7 +165,8 @@ impl Links {
         };
         // Of an operation that is forgotten, something must leave that its place in the stream is
         // for: the transfer fails at the peer's end.
-        let bytes = payload_of(ops, transmit).unwrap_or_default();
+        let one = payload_of(ops, transmit).map(|bytes| [bytes, &[]]);
+        let pieces = one.unwrap_or_else(|| pieces_of(ops, transmit));
         let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);
@@ -174,12 +176,12 @@ impl Links {
         if let Some((front, chunk)) = head.split_at_mut_checked(CHECK_LEN)
             && CheckedFrame::has_sum(front)
         {
-            front.copy_from_slice(&CheckedFrame::front(sum_of_part(chunk, bytes)));
+            front.copy_from_slice(&CheckedFrame::front(sum_of_part(chunk, pieces)));
         }
-        let payload = [IoSlice::new(bytes)];
+        let payload = pieces.map(IoSlice::new);
         let frame = TxFrame {
             head,
-            payload: &payload,
+            payload: filled(&payload),
             segments: None,
         };
         (peer, link, streams.link_mut().transmit(peer.0, &frame))

@@ -2,6 +2,7 @@
 //! Sending: what the core transmits goes to the link it names, with payload from user memory; and the
 //! short way, past the core's frames.
 
+use super::gather::pieces_of;
 use super::{Engine, Inner};
 use crate::links::Links;
 use crate::ops::Ops;
@@ -240,11 +241,12 @@ impl Links {
         if link == LinkId::SHM {
             return self.transmit(turn, ops, transmit);
         }
-        let Some(payload) = payload_of(ops, transmit) else {
-            return (peer, link, Ok(()));
-        };
         let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
-        (peer, link, seals.transmit(transmit, payload, send))
+        let result = match payload_of(ops, transmit) {
+            Some(payload) => seals.transmit(transmit, payload, send),
+            None => seals.transmit_pieces(transmit, pieces_of(ops, transmit), send),
+        };
+        (peer, link, result)
     }
 
     /// Sends one transmit of the core by the link it names.
@@ -289,7 +291,7 @@ impl Links {
                 ..
             } => {
                 let Some(bytes) = payload_of(ops, transmit) else {
-                    return (peer, link, Ok(()));
+                    return self.transmit_pieces(turn, ops, transmit);
                 };
                 let payload = [IoSlice::new(bytes)];
                 let cut = Segments {
@@ -308,8 +310,8 @@ impl Links {
     }
 }
 
-/// What of an operation's buffer leaves with a transmit; `None` if the operation was forgotten, when its
-/// transfer fails at the peer's end.
+/// What of an operation's buffer leaves with a transmit; `None` if that lies in two pieces
+/// (`gather`), or the operation was forgotten, when its transfer fails at the peer's end.
 #[inline]
 pub(super) fn payload_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<&'a [u8]> {
     let Some((op, off, len)) = transmit.payload() else {

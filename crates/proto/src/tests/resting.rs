@@ -48,9 +48,10 @@ fn exchange(pair: &mut Pair, from: usize, round: u8) {
             .unwrap();
     }
     let best_effort = spec(LaneId::High, true);
-    pair.ends[from]
-        .send(to, &best_effort, &[round; 40])
-        .unwrap();
+    for len in [40, 9000] {
+        let bytes = vec![round; len];
+        pair.ends[from].send(to, &best_effort, &bytes).unwrap();
+    }
     pair.run(LONG);
     let got: Vec<_> = pair.ends[1 - from].got.drain(..).collect();
     let lens = |wanted| {
@@ -58,7 +59,7 @@ fn exchange(pair: &mut Pair, from: usize, round: u8) {
         of_lane.map(|one| one.bytes.len()).collect::<Vec<_>>()
     };
     assert_eq!(lens(LaneId::Low), [8, 20_000, 200_000]);
-    assert_eq!(lens(LaneId::High), [100, 40]);
+    assert_eq!(lens(LaneId::High), [100, 40, 9000]);
     assert!(
         got.iter()
             .all(|one| one.bytes.iter().all(|&byte| byte == round))
