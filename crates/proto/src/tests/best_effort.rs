@@ -26,7 +26,7 @@ const LONGEST: usize = 64 * 1024;
 /// A message that tells its number in its first bytes and follows from it.
 fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len)
-        .map(|at| (at as u32 ^ number.wrapping_mul(0x9e37_79b9) >> 7).to_le_bytes()[0])
+        .map(|at| (at ^ number.wrapping_mul(0x9e37_79b9) as usize >> 7).to_le_bytes()[0])
         .collect();
     bytes[..4].copy_from_slice(&number.to_le_bytes());
     bytes
