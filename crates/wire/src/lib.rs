@@ -11,6 +11,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod ack;
 mod best_effort;
 mod check;
 mod connection;
@@ -25,6 +26,7 @@ mod remote;
 mod seal;
 mod train;
 
+pub use ack::{ACK_FIXED_LEN, Ack};
 pub use best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart};
 pub use check::{CHECK_LEN, CheckedFrame, Sum};
 pub use connection::{
@@ -41,9 +43,9 @@ pub use hello::{HELLO_LEN, Hello, MAC_LEN};
 pub use marks::{MARKS_LEN, Marks};
 pub use match_bits::{LABEL_LEN_MAX, MatchBits, Space};
 pub use record::{
-    ACK_FIXED_LEN, Ack, CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus,
-    FRAGMENT_LEN, Fragment, GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message,
-    PROBE_LEN, Probe, RTS_LEN, Record, Records, Rts,
+    CHUNK_LEN, CREDIT_LEN, Chunk, Credit, DONE_LEN, Done, DoneStatus, FRAGMENT_LEN, Fragment,
+    GRANT_LEN, Grant, LaneId, MESSAGE_LEN, MESSAGE_LEN_MAX, Message, PROBE_LEN, Probe, RTS_LEN,
+    Record, Records, Rts,
 };
 pub use remote::{
     REMOTE_ANSWER_LEN, REMOTE_GET_LEN, REMOTE_RTS_LEN, REMOTE_SOURCE_LEN, REMOTE_WRITE_LEN,

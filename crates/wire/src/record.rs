@@ -2,6 +2,7 @@
 //! Records: what data and unnumbered frames consist of, and all that a shared-memory frame is.
 
 use crate::Malformed;
+use crate::ack::{ACK_FIXED_LEN, Ack, KIND_ACK};
 use crate::best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart, KIND_BEST_EFFORT_PART};
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
@@ -25,8 +26,6 @@ pub const CHUNK_LEN: usize = 16;
 pub const DONE_LEN: usize = 8;
 /// Bytes of a credit.
 pub const CREDIT_LEN: usize = 8;
-/// Bytes of an acknowledgement without its bitmap.
-pub const ACK_FIXED_LEN: usize = 16;
 /// Bytes of a probe.
 pub const PROBE_LEN: usize = 8;
 
@@ -38,7 +37,6 @@ const KIND_GRANT: u8 = 4;
 const KIND_CHUNK: u8 = 5;
 const KIND_DONE: u8 = 6;
 const KIND_CREDIT: u8 = 7;
-const KIND_ACK: u8 = 8;
 const KIND_PROBE: u8 = 9;
 /// Between the kinds of a record at a port and of the same with match bits: 16, 17, 18.
 const TAGGED: u8 = 15;
@@ -484,65 +482,6 @@ impl Credit {
         bytes[1] = if self.lane == LaneId::High { 1 } else { 0 };
         put(bytes, 2, [0; 2]);
         put(bytes, 4, self.limit.to_le_bytes());
-    }
-}
-
-/// Which frames of a path have arrived; `word_count` 64-bit words of bitmap follow.
-///
-/// Everything below `base` has arrived; bit `i` of the bitmap stands for `base + 1 + i` (`base`
-/// itself is the first one missing).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack {
-    /// Which of the acknowledged side's paths.
-    pub path: u8,
-    /// Words of bitmap.
-    pub word_count: u8,
-    /// Attempt of the frame `echo_num`.
-    pub echo_attempt: u8,
-    /// Microseconds between the arrival of `echo_num` and this acknowledgement, saturating.
-    pub delay_us: u16,
-    /// Lowest packet number that has not arrived.
-    pub base: u32,
-    /// The numbered frame that arrived last.
-    pub echo_num: u32,
-}
-
-impl Ack {
-    /// Reads the first [`ACK_FIXED_LEN`] bytes of an acknowledgement; `None` if the record is of another
-    /// kind, or is cut short.
-    #[inline]
-    #[must_use]
-    pub fn peek(bytes: &[u8]) -> Option<Ack> {
-        let is_ack = bytes.len() >= ACK_FIXED_LEN && bytes[0] == KIND_ACK;
-        is_ack.then(|| Ack::parse(bytes))
-    }
-
-    #[inline]
-    fn parse(bytes: &[u8]) -> Ack {
-        Ack {
-            path: bytes[1],
-            word_count: bytes[2],
-            echo_attempt: bytes[3],
-            delay_us: u16_at(bytes, 4),
-            base: u32_at(bytes, 8),
-            echo_num: u32_at(bytes, 12),
-        }
-    }
-
-    /// Writes the record without its bitmap into the first [`ACK_FIXED_LEN`] bytes.
-    ///
-    /// # Panics
-    /// When `bytes` is shorter.
-    #[inline]
-    pub fn emit(&self, bytes: &mut [u8]) {
-        bytes[0] = KIND_ACK;
-        bytes[1] = self.path;
-        bytes[2] = self.word_count;
-        bytes[3] = self.echo_attempt;
-        put(bytes, 4, self.delay_us.to_le_bytes());
-        put(bytes, 6, [0; 2]);
-        put(bytes, 8, self.base.to_le_bytes());
-        put(bytes, 12, self.echo_num.to_le_bytes());
     }
 }
 
