@@ -182,20 +182,26 @@ fn long_best_effort(node: &mut Node) {
         node.send(target, &long_message(own, index)).unwrap();
     }
     node.barrier().unwrap();
-    // What is incomplete is given up in this time.
-    let end = std::time::Instant::now() + std::time::Duration::from_millis(300);
-    node.wait_until(|| std::time::Instant::now() > end);
-    let mut unique = seen.lock().unwrap().clone();
-    println!("\narrived={}", unique.len());
-    unique.sort_unstable();
-    unique.dedup();
-    assert_eq!(unique.len(), seen.lock().unwrap().len(), "one came twice");
+    // What is incomplete is given up after a while; how long that takes here is not what is tested.
     let incomplete = portolan::DropReason::BestEffortIncomplete;
-    let counters = node.counters();
-    let counted = counters.best_effort_lost + counters.drops(incomplete) + unique.len() as u64;
-    // Of the last ones nothing may have come that would tell of them.
-    let newest = u64::from(*unique.last().unwrap()) + 1;
-    assert!((newest..=LONG_COUNT.into()).contains(&counted), "{counted}");
+    for _ in 0..100 {
+        let end = std::time::Instant::now() + std::time::Duration::from_millis(100);
+        node.wait_until(|| std::time::Instant::now() > end);
+        let mut unique = seen.lock().unwrap().clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), seen.lock().unwrap().len(), "one came twice");
+        let counters = node.counters();
+        let missing = counters.best_effort_lost + counters.drops(incomplete);
+        let counted = missing + unique.len() as u64;
+        assert!(counted <= LONG_COUNT.into(), "{counted}");
+        // Of the last ones nothing may have come that would tell of them.
+        if counted > u64::from(*unique.last().unwrap()) {
+            println!("\narrived={}", unique.len());
+            return;
+        }
+    }
+    panic!("arrived, lost and incomplete do not make all");
 }
 
 fn account(node: &Node, seen: &[u32]) {
