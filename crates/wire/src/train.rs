@@ -2,9 +2,10 @@
 //! Frames that follow one another with the parts of one message: the first is parsed, the others
 //! are compared with it.
 
+use crate::ack::{ACK_FIXED_LEN, Ack};
 use crate::field::{u16_at, u32_at};
 use crate::frame::{FRAME_HEADER_LEN, FrameHeader, FrameKind};
-use crate::record::{ACK_FIXED_LEN, Ack, FRAGMENT_LEN, Fragment};
+use crate::record::{FRAGMENT_LEN, Fragment};
 
 /// Places in such a frame that differ from those of the frame before: its length, its number, the
 /// length of its part and where that belongs.

@@ -28,7 +28,10 @@ impl Peer {
         port: PortId,
         len: usize,
     ) -> Result<Staging<'a>, Refused> {
-        let path = self.paths.run_path(&sh.ctx, len).ok_or(Refused::NotUp)?;
+        let path = self
+            .paths
+            .run_path_mut(&sh.ctx, len)
+            .ok_or(Refused::NotUp)?;
         let tx = self.lanes.tx(spec.lane);
         if !path.has_best_effort_room() {
             tx.starve();
