@@ -74,6 +74,7 @@ fn about(npb: &Npb) -> String {
             "Networks are between hosts that are network namespaces of one machine, a process on each"
         }
         SiteKind::Loopback => "Networks are this host's loopback interface",
+        SiteKind::Hosts => "Networks are between hosts",
     };
     let mpi = if npb.mpi.is_empty() {
         "no MPI"
