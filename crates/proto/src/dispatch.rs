@@ -412,16 +412,6 @@ impl Core {
         list(&mut self.ready, &mut self.timed, state);
     }
 
-    /// Puts `peer` among those with a timer.
-    #[inline]
-    pub(crate) fn touch_timed(&mut self, peer: PeerId) {
-        if let Some(Some(state)) = self.peers.get_mut(peer.index())
-            && state.mark_timed()
-        {
-            self.timed.push(peer);
-        }
-    }
-
     /// Gives buffers at `port` to the messages that wait there.
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.transfers.has_rx_room()

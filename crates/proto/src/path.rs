@@ -635,9 +635,9 @@ impl Path {
         now: Instant,
         (first, count, attempt): (u32, u32, u8),
         (every, delay): (u32, Span),
-    ) {
+    ) -> bool {
         self.rx.insert_run(now, first, count, attempt);
-        self.rx.owe(now, every, delay);
+        self.rx.owe(now, every, delay)
     }
 
     /// `count` frames that have arrived had met congestion. `P3.14`

@@ -101,7 +101,8 @@ impl From<Malformed> for DropReason {
 /// What the core has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Numbered and unnumbered frames handed out for transmission, retransmissions included.
+    /// What was handed out for transmission, retransmissions included: frames, and runs of frames that
+    /// leave with one call.
     pub frames_sent: u64,
     /// Frames accepted.
     pub frames_received: u64,

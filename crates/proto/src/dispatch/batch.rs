@@ -82,8 +82,9 @@ impl Core {
         }
         let others = others.take(most as usize - 1);
         let count = 1 + count_next(first, bulk, frame_len, others);
-        path.on_numbered_run(now, (first.packet_num, count, first.attempt), ack);
+        let is_prompt = path.on_numbered_run(now, (first.packet_num, count, first.attempt), ack);
         peer.on_heard(now);
+        self.owe_ack(from, is_prompt);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         let taken = TakenRun {
             dest: run.dest(),

@@ -39,8 +39,8 @@ impl Core {
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;
-        self.left_counts.update(state.note_in_flight());
-        match state.has_waiting(outgoing.link) {
+        self.left_counts.update(state.note_unacknowledged());
+        match state.has_left(outgoing.link) {
             true => list(&mut self.ready, &mut self.timed, state),
             false if state.mark_timed() => self.timed.push(peer),
             false => {}

@@ -247,12 +247,24 @@ impl Core {
             FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => self.sh.ctx.ack_times(),
             _ => self.sh.ctx.bulk_ack_times(),
         };
-        if path.on_numbered(now, (num, attempt), ack) {
-            self.touch(from);
-        } else {
-            self.touch_timed(from);
-        }
+        let is_prompt = path.on_numbered(now, (num, attempt), ack);
+        self.owe_ack(from, is_prompt);
         Ok(())
+    }
+
+    /// An acknowledgement is owed: at once, or within a delay, whether the program comes back or not.
+    #[inline]
+    pub(super) fn owe_ack(&mut self, from: PeerId, at_once: bool) {
+        if at_once {
+            return self.touch(from);
+        }
+        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+            return;
+        };
+        self.left_counts.update(peer.note_unacknowledged());
+        if peer.mark_timed() {
+            self.timed.push(from);
+        }
     }
 
     /// A frame of no session that is open: perhaps its sender is dormant here.

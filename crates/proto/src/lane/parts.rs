@@ -95,14 +95,15 @@ impl Lanes {
             message_len,
             offset,
         } = first;
-        let is_whole = *offset == 0 && u64::from(*message_len) == len;
-        let (lane, charge) = (message.lane, charge(*message_len as usize));
+        let is_whole = *offset == 0
+            && u64::from(*message_len) == len
+            && *message_len as usize <= FRAGMENTED_LEN_MAX;
         // News of the buffer must be heard first.
-        let may = is_whole
-            && *message_len as usize <= FRAGMENTED_LEN_MAX
-            && !env.sh.ctx.has_event()
-            && self.may_take(lane, message.seq, charge);
-        if !may {
+        if !is_whole || env.sh.ctx.has_event() {
+            return None;
+        }
+        let (lane, charge) = (message.lane, charge(*message_len as usize));
+        if !self.may_take(lane, message.seq, charge) {
             return None;
         }
         let to = Address::of(message);

@@ -107,16 +107,16 @@ impl Peer {
         Some(path.seal_lone(now, &mut sh.slots, session, frame))
     }
 
-    /// Something waits to be sent by `link`.
+    /// Something waits to be sent by `link`, or did not fit what has just left.
     #[inline]
-    pub(crate) fn has_waiting(&self, link: LinkId) -> bool {
-        self.paths.get(link).is_some_and(Path::has_waiting)
+    pub(crate) fn has_left(&self, link: LinkId) -> bool {
+        self.ack_waited || self.paths.get(link).is_some_and(Path::has_waiting)
     }
 
-    /// A frame is under way now: so much is left at least. Says what was and what is, if that has
-    /// changed.
+    /// A frame is under way now, or an acknowledgement owed: so much is left at least. Says what was
+    /// and what is, if that has changed.
     #[inline]
-    pub(crate) fn note_in_flight(&mut self) -> Option<(Left, Left)> {
+    pub(crate) fn note_unacknowledged(&mut self) -> Option<(Left, Left)> {
         let was = self.left;
         self.left = was.max(Left::Unacknowledged);
         (was != self.left).then_some((was, self.left))

@@ -54,7 +54,7 @@ fn check_empty(pair: &Pair) {
 }
 
 #[test]
-fn lone_messages_arrive_and_their_acknowledgements_ride_on_the_answers() {
+fn lone_messages_arrive_and_their_acknowledgements_are_piggybacked() {
     for wants in [[false, false], [true, true]] {
         let mut pair = up(&[LinkId::UDP], wants);
         let (acks, frames) = (pair.lone_acks, pair.ends[0].core.counters().frames_sent);
@@ -110,7 +110,7 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
         for from in [0, 1] {
             let bytes = round.to_le_bytes();
             let bytes = bytes.repeat(LENS[round as usize % LENS.len()]);
-            match pair.may_send_lone(from, &LOW, &bytes) {
+            match pair.try_send_lone(from, &LOW, &bytes) {
                 true => lone += 1,
                 false => pair.ends[from].send([B, A][from], &LOW, &bytes).unwrap(),
             }
@@ -261,4 +261,66 @@ fn a_run_with_a_hole_gathers_until_it_is_whole() {
     pair.run(Duration::from_millis(50));
     assert_eq!(got(&pair, 1), [&bytes[..]]);
     check_empty(&pair);
+}
+
+/// The frames of a message of `len` bytes from end 0, which were sent and have not arrived.
+fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
+    let core = &mut pair.ends[0].core;
+    let sent = core.send_lone(pair.now, B, spec, &[7; 60_000][..len]);
+    let mut frames = sent.unwrap().frames(&[]);
+    while let Some(more) = core.poll_transmit(pair.now) {
+        frames.extend(more.frames(&[]));
+    }
+    frames
+}
+
+/// The sender's window waits for it, whatever the clock says.
+#[test]
+fn an_acknowledgement_that_is_due_after_a_run_leaves_at_once() {
+    let mut pair = up(&[LinkId::UDP], [false, false]);
+    pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
+    let mut frame_count = 0;
+    while frame_count < 64 {
+        assert!(!pair.ends[1].core.wants_transmit(), "{frame_count} frames");
+        let frames = frames_of(&mut pair, &TO_TAKEN, 40_000);
+        pair.ends[1].post(TAKEN, 40_000, None);
+        let datagrams = frames.iter().map(Vec::as_slice);
+        let core = &mut pair.ends[1].core;
+        let run = core.handle_run(pair.now, LinkId::UDP, datagrams).unwrap();
+        assert_eq!(run.count, frames.len());
+        frame_count += run.count;
+        pair.ends[1].drain(&[]);
+    }
+    assert!(pair.ends[1].core.wants_transmit());
+}
+
+/// A program that computes after a receive leaves its acknowledgement to who carries on.
+#[test]
+fn an_acknowledgement_that_is_owed_is_left_to_carry_on() {
+    let mut pair = up(&[LinkId::UDP], [false, false]);
+    let frames = frames_of(&mut pair, &LOW, 8);
+    let core = &mut pair.ends[1].core;
+    assert_eq!(core.left(), Left::Nothing);
+    let mut admitted = core.admit(pair.now, LinkId::UDP, &frames[0]).unwrap();
+    assert!(core.take_whole(&mut admitted, &frames[0], None).is_some());
+    assert!(admitted.is_done());
+    assert_eq!(core.left(), Left::Unacknowledged);
+}
+
+/// What a peer says of a message's length is not believed before it is bounded.
+#[test]
+fn a_run_of_a_message_of_impossible_length_is_dropped() {
+    let mut pair = up(&[LinkId::UDP], [false, false]);
+    pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
+    pair.ends[1].post(TAKEN, 60_000, None);
+    let mut frames = frames_of(&mut pair, &TO_TAKEN, 4000);
+    let at = portolan_wire::FRAME_HEADER_LEN + 8;
+    for frame in &mut frames {
+        frame[at..at + 4].copy_from_slice(&(u32::MAX - 8).to_le_bytes());
+    }
+    let datagrams = frames.iter().map(Vec::as_slice);
+    let core = &mut pair.ends[1].core;
+    assert!(core.handle_run(pair.now, LinkId::UDP, datagrams).is_none());
+    core.handle_frame(pair.now, LinkId::UDP, &frames[0]);
+    assert_eq!(core.counters().drops(DropReason::BadFragment), 1);
 }

@@ -622,11 +622,11 @@ impl Pair {
 
     /// Sends by the short way of a message on its own, which must be open, over the faulty wire.
     pub(super) fn send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
-        assert!(self.may_send_lone(from, spec, bytes), "nothing waits");
+        assert!(self.try_send_lone(from, spec, bytes), "nothing waits");
     }
 
     /// The same if the way is open; whether it is.
-    pub(super) fn may_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
+    pub(super) fn try_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
         if !core.may_send_lone(to, spec, bytes.len()) {

@@ -45,7 +45,8 @@ impl Core {
         peer.on_heard(now);
         let (num, ack_times) = (header.packet_num, self.sh.ctx.bulk_ack_times());
         let path = peer.paths_mut().get_mut(link)?;
-        path.on_numbered_run(now, (num, count, header.attempt), ack_times);
+        let is_prompt = path.on_numbered_run(now, (num, count, header.attempt), ack_times);
+        self.owe_ack(from, is_prompt);
         self.sh.ctx.counters_mut().frames_received += u64::from(count);
         if let Some(ack) = ack {
             self.on_plain_ack(now, from, &ack);
