@@ -58,7 +58,7 @@ impl Competitor {
     /// How the table names its way on `path`.
     pub(crate) fn variant(self, path: Path) -> &'static str {
         match (self, path) {
-            (Competitor::LibfabricTcp, _) => "tcp;ofi_rxm, spinning",
+            (Competitor::LibfabricTcp, _) => "its TCP, spinning",
             (Competitor::LibfabricRxd, _) => "udp;ofi_rxd, spinning",
             (Competitor::LibfabricShm, _) => "shm, spinning",
             (Competitor::Ucx, Path::Shm) => "its shared memory, spinning",

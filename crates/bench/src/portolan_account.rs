@@ -32,7 +32,7 @@ pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
 fn counters(node: &Node) -> BTreeMap<String, u64> {
     let counted = node.counters();
     let of_protocol = [
-        ("frames sent", counted.frames_sent),
+        ("transmits", counted.frames_sent),
         ("messages sent", counted.messages_sent),
         ("frames placed", counted.placement_hits),
         ("frames misplaced", counted.placement_misses),

@@ -249,7 +249,7 @@ int gamma_isend(uint16_t port, const void *buf, unsigned long len);
 int gamma_isend_flowctl(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * As gamma_isend(), of two pieces as one message, without a copy either: both must stay as they are
+ * As gamma_isend(), of two pieces as one message, without a copy where it must ask or wait: both must stay as they are
  * until gamma_wsend() or gamma_tsend() says that the port's sends are complete.
  *
  * Errors: those of gamma_send().

@@ -216,7 +216,7 @@ pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len:
     guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
-/// As gamma_isend(), of two pieces as one message, without a copy either: both must stay as they are
+/// As gamma_isend(), of two pieces as one message, without a copy where it must ask or wait: both must stay as they are
 /// until gamma_wsend() or gamma_tsend() says that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().

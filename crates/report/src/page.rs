@@ -74,15 +74,20 @@ pub fn page(material: &Material) -> String {
     page.into_string()
 }
 
-/// Runs on the same machine with the same MTU, as one.
+/// Runs on the same machine, or between the same two, with the same MTU, as one.
 fn joined(reports: &[Report]) -> Vec<Report> {
     let mut runs: Vec<Report> = Vec::new();
     for report in reports {
         let (of, now) = (&report.machine, report);
         let same = |run: &&mut Report| {
             let known = &run.machine;
-            (&known.cpu, &known.kernel, known.mtu, known.site)
-                == (&of.cpu, &of.kernel, of.mtu, of.site)
+            (
+                &known.cpu,
+                &known.kernel,
+                known.mtu,
+                known.site,
+                &known.server,
+            ) == (&of.cpu, &of.kernel, of.mtu, of.site, &of.server)
         };
         match runs.iter_mut().find(same) {
             Some(run) => {

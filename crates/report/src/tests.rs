@@ -290,7 +290,7 @@ fn disturbed() -> Report {
             &json!({"placement": "speculative", "interfere": 10, "counters": placed(90, 10)}),
         ),
     ];
-    let counters = json!({"counters": {"sender: frames sent": 220, "sender: retransmits": 20,
+    let counters = json!({"counters": {"sender: transmits": 220, "sender: retransmits": 20,
                           "sender: messages sent": 100}});
     rows.push(row("portolan", "packet", "half_rtt", 2048, &counters));
     serde_json::from_value(report(rows)).expect("a report")

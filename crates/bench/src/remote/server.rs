@@ -142,6 +142,8 @@ impl Server<'_> {
                     Ok((stream, client)) => {
                         if self.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
                             self.connections.fetch_sub(1, Relaxed);
+                            let why = "not heard: too many callers at once; try again";
+                            self.tell(client, why);
                             continue;
                         }
                         scope.spawn(move || {

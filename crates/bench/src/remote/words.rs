@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Version of this conversation. What a row is told is a matter of the version of Portolan as well.
 pub(crate) const VERSION: u32 = 1;
@@ -151,15 +151,20 @@ pub(crate) fn say(mut stream: &TcpStream, word: &impl Serialize) -> Result<()> {
 /// # Errors
 /// The other is gone, says nothing within [`PATIENCE`], or says something else.
 pub(crate) fn hear<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let line = hear_line(stream)?;
+    let line = hear_line(stream, Instant::now() + PATIENCE)?;
     stream.set_read_timeout(None)?;
     serde_json::from_slice(&line).context("it says something else than `portolan bench` does")
 }
 
-fn hear_line(mut stream: &TcpStream) -> Result<Vec<u8>> {
+/// A line that has come whole by `end`: who sends a byte now and then is heard no longer than others.
+fn hear_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            bail!("no whole line came in {} s", PATIENCE.as_secs());
+        }
+        stream.set_read_timeout(Some(left))?;
         let mut byte = [0];
         match stream.read(&mut byte) {
             Ok(0) => bail!("the connection ended"),
@@ -167,7 +172,7 @@ fn hear_line(mut stream: &TcpStream) -> Result<Vec<u8>> {
             Ok(_) => line.extend(byte),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                bail!("nothing was said for {} s", PATIENCE.as_secs())
+                bail!("no whole line came in {} s", PATIENCE.as_secs())
             }
             Err(error) => return Err(error).context("the connection ended"),
         }

@@ -104,9 +104,9 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let mut notes = Vec::new();
     let site = choose_site(args, &paths, &mut notes)?;
     let mtu = match site.kind {
-        SiteKind::Lab => site.mtu,
+        SiteKind::Lab | SiteKind::Hosts => site.mtu,
         // The loopback interface's own.
-        SiteKind::Loopback | SiteKind::Hosts => 65_536,
+        SiteKind::Loopback => 65_536,
     };
     #[allow(clippy::cast_precision_loss, reason = "three at most")]
     let seconds = args.seconds / paths.len() as f64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages in two pieces that are sent from where they lie. What fits a frame is copied there, as any
+//! Messages in two pieces that are sent from where they lie where they must ask or wait. What fits a frame is copied there, as any
 //! message is; of a longer one each call gathers its part of both pieces. Apart from the way of messages in one
 //! piece, which pays nothing for this.
 

@@ -91,7 +91,7 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
             counted.map_or(0.0, |count| *count as f64)
         };
         let messages = count("messages sent");
-        let pieces = (count("frames sent") - count("retransmits")) / messages;
+        let pieces = (count("transmits") - count("retransmits")) / messages;
         (messages > 0.0).then(|| {
             let name = super::name(("portolan", row.path));
             vec![

@@ -2,7 +2,7 @@
 //! The page in a browser, as a reader sees it: on a phone and on a screen, light and dark, nothing is cut
 //! off, lies over something else or is too pale, and nothing moves sideways. Skips aloud without Chromium.
 //!
-//! `PORTOLAN_PAGE=FILE` looks at that page instead.
+//! `LOOK_AT_PAGE=FILE` looks at that page instead.
 
 use super::{full, of};
 use crate::{Material, page};
@@ -97,7 +97,7 @@ fn a_reader_sees_all_of_the_page_on_a_phone_and_on_a_screen_light_and_dark() {
         return;
     };
     let room = tempfile::tempdir().unwrap();
-    let page = match std::env::var_os("PORTOLAN_PAGE") {
+    let page = match std::env::var_os("LOOK_AT_PAGE") {
         Some(file) => PathBuf::from(file).canonicalize().unwrap(),
         None => written(room.path()),
     };
