@@ -217,7 +217,7 @@ fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
         let mut pair = up(&[LinkId::UDP], wants);
         pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
         for len in [1473, 5000, 20_000, 60_000] {
-            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
             pair.ends[1].post(TAKEN, len, Some(A));
             let runs = pair.runs_taken;
             pair.send_lone(0, &TO_TAKEN, &bytes);
@@ -238,7 +238,7 @@ fn what_the_window_keeps_back_of_a_long_message_follows() {
         let paths = pair.ends[end].core.peer_mut(peer).paths_mut();
         paths.get_mut(LinkId::UDP).unwrap().set_windows(8);
     }
-    let bytes: Vec<u8> = (0..40_000_u32).map(|at| (at % 253) as u8).collect();
+    let bytes: Vec<u8> = (0..=252).cycle().take(40_000).collect();
     pair.send_lone(0, &LOW, &bytes);
     assert_eq!(pair.ends[0].core.left(), Left::Unsent);
     pair.run(SOON);
@@ -251,7 +251,7 @@ fn what_the_window_keeps_back_of_a_long_message_follows() {
 fn a_run_with_a_hole_gathers_until_it_is_whole() {
     let mut pair = up(&[LinkId::UDP], [true, true]);
     pair.ends[1].core.open_port(TAKEN, PortMode::Posted);
-    let bytes: Vec<u8> = (0..20_000_u32).map(|at| (at % 249) as u8).collect();
+    let bytes: Vec<u8> = (0..=248).cycle().take(20_000).collect();
     pair.ends[1].post(TAKEN, 20_000, None);
     pair.swallow = Some(bytes[9000..9040].to_vec());
     pair.send_lone(0, &TO_TAKEN, &bytes);
