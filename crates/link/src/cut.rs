@@ -65,6 +65,16 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// All bytes, if they lie in one piece.
+    #[inline]
+    pub(crate) fn one_piece(&self) -> Option<&'a [u8]> {
+        match (self.frame.head, self.frame.payload) {
+            (head, []) => Some(head),
+            ([], [piece]) => Some(piece),
+            _ => None,
+        }
+    }
+
     /// The bytes as they lie, where no headers stand between them: fewer and longer pieces, which a
     /// kernel that cuts them itself is told of and copies faster.
     pub(crate) fn uncut(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {

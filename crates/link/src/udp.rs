@@ -2,9 +2,11 @@
 //! The link for any network: UDP, with segmentation offload where the kernel has it.
 //!
 //! One unconnected, non-blocking socket for all peers, and a connected one for a busy peer
-//! (`udp/socket.rs`). A single frame is one `sendto`; a run of
-//! segments is one `sendmsg` that the kernel, or the NIC, cuts into datagrams (`UDP_SEGMENT`), and
-//! runs that the kernel has put together on the receiving side arrive by one `recvmsg` (`UDP_GRO`).
+//! (`udp/socket.rs`). A single frame is one `sendto`; so is a run of
+//! segments, or one `sendmsg` if it lies in pieces, which the kernel, or the NIC, cuts into datagrams
+//! (`UDP_SEGMENT`). Runs that the kernel has put together on the receiving side (`UDP_GRO`) arrive by one
+//! `recvfrom`, and are divided by what the first frame says of its length; or by one `recvmsg`, where the
+//! kernel is asked for that, and for marks.
 //! Nothing is ever fragmented by IP.
 //!
 //! This file is the control path: opening, connecting, errors and notices. `udp/data.rs` has the
@@ -26,6 +28,7 @@ use crate::{
 };
 use booking::Booking;
 use place::Slots;
+use portolan_sys::memory::PageBuf;
 use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
 use socket::{BUSY, Busy, COMMON, Socket};
 use std::collections::VecDeque;
@@ -70,6 +73,9 @@ pub struct UdpConfig {
     pub frame_len_max: Option<usize>,
     /// Use segmentation offload where the kernel has it. Default true; false is for comparing.
     pub offload: bool,
+    /// Length of the datagram that begins with these bytes, as it says itself, where several stand behind
+    /// one another. Default none: then the kernel is asked with each call, which costs more.
+    pub datagram_len: Option<fn(&[u8]) -> Option<usize>>,
 }
 
 impl UdpConfig {
@@ -83,6 +89,7 @@ impl UdpConfig {
             send_buffer_len: 4 << 20,
             frame_len_max: None,
             offload: true,
+            datagram_len: None,
         }
     }
 }
@@ -99,7 +106,7 @@ pub struct Udp {
     /// The kernel cuts runs into segments.
     segmentation: bool,
     sender: Sender,
-    rx_buf: Box<[u8]>,
+    rx_buf: PageBuf,
     scatter: Scatter,
     slots: Slots,
     booking: Booking,
@@ -150,7 +157,7 @@ impl Udp {
             segmentation,
             sender: Sender::new(),
             // Also the longest run that the kernel puts together (GRO_LEGACY_MAX_SIZE).
-            rx_buf: vec![0; 1 << 16].into_boxed_slice(),
+            rx_buf: PageBuf::zeroed(1 << 16),
             scatter: Scatter::new(place::PIECES_MAX),
             slots: Slots::new(),
             booking: Booking::new(booked_max, rx_buffer_len),

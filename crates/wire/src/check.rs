@@ -12,8 +12,8 @@
 //! stands before the sum, the first byte has one value only, and the second has a part in the sum: nothing
 //! is left that could change unseen.
 
-use crate::field::u64_at;
-use crate::frame::CHECKED;
+use crate::field::{u16_at, u64_at};
+use crate::frame::{CHECKED, FRAME_LEN_AT};
 use crate::{FRAME_HEADER_LEN, FrameHeader, Malformed, VERSION};
 
 /// Bytes in front of a frame with a checksum: the header behind them stays aligned.
@@ -91,6 +91,20 @@ impl<'a> CheckedFrame<'a> {
         })
     }
 
+    /// Length of the datagram that `bytes` begin with, by what its frame says of itself: of a frame, with a
+    /// sum in front of it or not. By UDP a frame fills its datagram. `None` of what is no frame.
+    #[inline]
+    #[must_use]
+    pub fn datagram_len(bytes: &[u8]) -> Option<usize> {
+        let front_len = if Self::has_sum(bytes) { CHECK_LEN } else { 0 };
+        let head = bytes.get(front_len..)?;
+        if head.len() < FRAME_HEADER_LEN || head[0] >> 4 != VERSION {
+            return None;
+        }
+        let frame_len = usize::from(u16_at(head, FRAME_LEN_AT));
+        (frame_len >= FRAME_HEADER_LEN).then_some(front_len + frame_len)
+    }
+
     /// What stands behind the sum that `head` begins with, and the sum; `None` if it does not.
     #[inline]
     #[must_use]
@@ -146,6 +160,27 @@ mod tests {
         for bytes in [&bytes[..], &padded] {
             let parsed = CheckedFrame::parse(bytes).unwrap();
             assert_eq!((parsed.frame, parsed.sum), (&bytes[8..28], SUM));
+        }
+    }
+
+    // P1.3
+    #[test]
+    fn a_datagram_says_how_long_it_is() {
+        let bytes = checked();
+        let behind = [0x17; 60];
+        for (frame, len) in [(&bytes[..], 28), (&bytes[CHECK_LEN..], 20)] {
+            let run = [frame, &behind].concat();
+            assert_eq!(CheckedFrame::datagram_len(&run), Some(len));
+            assert_eq!(CheckedFrame::datagram_len(frame), Some(len));
+        }
+        for head_len in 0..CHECK_LEN + FRAME_HEADER_LEN {
+            assert_eq!(CheckedFrame::datagram_len(&bytes[..head_len]), None);
+        }
+        // Of another version, and shorter than frames are.
+        for (at, value) in [(CHECK_LEN, 0x23), (CHECK_LEN + FRAME_LEN_AT, 15)] {
+            let mut other = bytes;
+            other[at] = value;
+            assert_eq!(CheckedFrame::datagram_len(&other), None);
         }
     }
 

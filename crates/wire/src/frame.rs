@@ -11,6 +11,9 @@ pub const VERSION: u8 = 1;
 /// Bytes of the header of every frame.
 pub const FRAME_HEADER_LEN: usize = 16;
 
+/// Where a frame says how long it is.
+pub(crate) const FRAME_LEN_AT: usize = 2;
+
 /// Bytes of header in a bulk datagram: frame header, transfer, fragment index.
 pub const BULK_HEADER_LEN: usize = 24;
 
@@ -121,7 +124,7 @@ impl FrameHeader {
             kind: FrameKind::from_nibble(head[0] & 0x0f)?,
             attempt: head[1] & ATTEMPT_MAX,
             checked: head[1] & CHECKED != 0,
-            frame_len: u16_at(head, 2),
+            frame_len: u16_at(head, FRAME_LEN_AT),
             packet_num: u32_at(head, 4),
             session: u64_at(head, 8),
         };
@@ -141,7 +144,7 @@ impl FrameHeader {
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = (VERSION << 4) | self.kind.nibble();
         bytes[1] = self.attempt.min(ATTEMPT_MAX) | if self.checked { CHECKED } else { 0 };
-        put(bytes, 2, self.frame_len.to_le_bytes());
+        put(bytes, FRAME_LEN_AT, self.frame_len.to_le_bytes());
         put(bytes, 4, self.packet_num.to_le_bytes());
         put(bytes, 8, self.session.to_le_bytes());
     }

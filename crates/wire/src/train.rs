@@ -4,12 +4,11 @@
 
 use crate::ack::{ACK_FIXED_LEN, Ack};
 use crate::field::{u16_at, u32_at};
-use crate::frame::{FRAME_HEADER_LEN, FrameHeader, FrameKind};
+use crate::frame::{FRAME_HEADER_LEN, FRAME_LEN_AT, FrameHeader, FrameKind};
 use crate::record::{FRAGMENT_LEN, Fragment};
 
-/// Places in such a frame that differ from those of the frame before: its length, its number, the
+/// Places in such a frame that differ from those of the frame before, beside its length: its number, the
 /// length of its part and where that belongs.
-const FRAME_LEN_AT: usize = 2;
 const NUM_AT: usize = 4;
 const SESSION_AT: usize = 8;
 const PART_LEN_AT: usize = FRAME_HEADER_LEN + 4;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data path of the UDP link.
 
-use super::place::Landed;
+use super::place::{Landed, SLOTS_MAX};
 use super::socket::{BUSY, COMMON};
 use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
 use crate::cut::Run;
@@ -9,7 +9,7 @@ use crate::notice::is_refused_for_good;
 use crate::{PeerId, Receiver};
 use portolan_sys::net::{self, Received};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The place of a socket, and the address that it sends to, if it is the common one.
 type Way<'a> = (usize, &'a SockAddr);
@@ -33,11 +33,11 @@ impl Udp {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        let fd = self.sockets[place].as_fd();
-        let sent = match place {
-            COMMON => net::send_to(fd, to, frame.head),
-            _ => net::send(fd, frame.head),
-        };
+        let socket = &mut self.sockets[place];
+        let sent = socket.cut_datagram(frame.head.len()).and_then(|()| {
+            let fd = socket.as_fd();
+            send_piece(fd, (place == COMMON).then_some(to), frame.head)
+        });
         match sent {
             Ok(_) => {
                 self.refusals = 0;
@@ -67,9 +67,14 @@ impl Udp {
     }
 
     fn attempt(&mut self, (place, to): Way<'_>, run: &Run<'_>) -> io::Result<()> {
-        let fd = self.sockets[place].as_fd();
         let to = (place == COMMON).then_some(to);
         let segment_len = run.datagram_len();
+        let socket = &mut self.sockets[place];
+        match u16::try_from(segment_len) {
+            Ok(cut) if run.count > 1 && self.segmentation => socket.cut_run(cut)?,
+            _ => socket.cut_datagram(run.total_len())?,
+        }
+        let fd = socket.as_fd();
         if run.count > 1 && !self.segmentation {
             let sent = self.sender.send_each(fd, to, segment_len, run.pieces())?;
             // The queue filled up half way. Frames already gone cannot be called back, so the
@@ -79,14 +84,10 @@ impl Udp {
             }
             return Ok(());
         }
-        let cut = if run.count > 1 {
-            u16::try_from(segment_len).ok()
-        } else {
-            None
-        };
-        match run.uncut() {
-            Some(slices) => self.sender.send_gathered(fd, to, cut, slices)?,
-            None => self.sender.send_gathered(fd, to, cut, run.pieces())?,
+        match (run.one_piece(), run.uncut()) {
+            (Some(piece), _) => send_piece(fd, to, piece)?,
+            (None, Some(slices)) => self.sender.send_gathered(fd, to, None, slices)?,
+            (None, None) => self.sender.send_gathered(fd, to, None, run.pieces())?,
         };
         self.refusals = 0;
         Ok(())
@@ -104,6 +105,8 @@ impl Udp {
             // net/ipv4/udp.c): cut runs here from now on.
             self.segmentation = false;
         }
+        // Nor may the kernel refuse a datagram for the sake of a run before it.
+        self.sockets[way.0].cut_nothing();
         let destination = way.1.to_std().map(|to| to.ip());
         self.drain_errors(destination);
         let Err(error) = self.attempt(way, run) else {
@@ -243,11 +246,33 @@ impl Udp {
             self.note_received(place, &got);
             return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
         }
-        let got = net::recv_segments(fd, &mut self.rx_buf)?;
-        Ok(got.map(|got| {
-            self.note_received(place, &got);
-            self.hand_over(&got, got.len, receiver)
-        }))
+        let got = match self.config.datagram_len {
+            Some(datagram_len) if !self.sockets[place].asks_for_marks() => {
+                let Some(len) = net::recv(fd, &mut self.rx_buf)? else {
+                    return Ok(None);
+                };
+                self.sockets[place].looks.on_call(len);
+                let bytes = self.rx_buf.get(..len);
+                let segment_len = bytes
+                    .and_then(datagram_len)
+                    .filter(|first| is_run(len, *first));
+                Received {
+                    len,
+                    segment_len: segment_len.unwrap_or(len),
+                    truncated: bytes.is_none(),
+                    marked: false,
+                }
+            }
+            _ => {
+                let Some(got) = net::recv_segments(fd, &mut self.rx_buf)? else {
+                    return Ok(None);
+                };
+                self.sockets[place].looks.on_look(got.len, got.marked);
+                got
+            }
+        };
+        self.note_received(place, &got);
+        Ok(Some(self.hand_over(&got, got.len, receiver)))
     }
 
     #[inline]
@@ -321,6 +346,22 @@ impl Udp {
         }
         count
     }
+}
+
+/// Sends `bytes` to `to`, or, without it, to whom `fd` is connected with.
+#[inline]
+fn send_piece(fd: BorrowedFd<'_>, to: Option<&SockAddr>, bytes: &[u8]) -> io::Result<usize> {
+    match to {
+        Some(to) => net::send_to(fd, to, bytes),
+        None => net::send(fd, bytes),
+    }
+}
+
+/// Whether `len` bytes can be a run of datagrams like a first one of `segment_len`: not if they are more
+/// than the kernel puts together.
+#[inline]
+fn is_run(len: usize, segment_len: usize) -> bool {
+    segment_len < len && len <= segment_len * SLOTS_MAX
 }
 
 /// No room in the socket's buffer, or in a queue below it (reported because `IP_RECVERR` is on).

@@ -14,7 +14,7 @@ use portolan_sys::net::Received;
 
 /// Most frames of one run that the kernel puts together (`UDP_GRO_CNT_MAX` of
 /// net/ipv4/udp_offload.c).
-const SLOTS_MAX: usize = 64;
+pub(super) const SLOTS_MAX: usize = 64;
 
 /// Pieces of the longest call.
 pub(super) const PIECES_MAX: usize = 2 * SLOTS_MAX + 1;

@@ -55,6 +55,66 @@ fn run_without_offload_arrives_as_with_it() {
     }
 }
 
+/// Sends `bytes`, cut every `segment_len`.
+fn send_run(link: &mut Udp, bytes: &[u8], segment_len: usize) {
+    let payload = [IoSlice::new(bytes)];
+    let frame = TxFrame {
+        head: &[],
+        payload: &payload,
+        segments: Some(Segments {
+            header_len: 0,
+            payload_len: segment_len,
+        }),
+    };
+    link.transmit(1, &frame).unwrap();
+}
+
+#[test]
+fn a_run_is_divided_by_what_its_first_datagram_says() {
+    // Datagrams whose first byte is their length in hundreds.
+    let (mut a, mut b) = pair(|config| {
+        config.frame_len_max = Some(1472);
+        config.datagram_len = Some(|bytes| Some(100 * usize::from(*bytes.first()?)));
+    });
+    let mut run = vec![0; 3700];
+    run.iter_mut().step_by(1000).for_each(|first| *first = 10);
+    send_run(&mut a, &run, 1000);
+    let got = received(&mut b);
+    assert_eq!(got.concat(), run);
+    let lens: Vec<usize> = got.iter().map(Vec::len).collect();
+    assert_eq!(lens, [1000, 1000, 1000, 700]);
+    // Who says what cannot be is handed over whole: more than has come, nothing, and more datagrams than
+    // the kernel puts together.
+    for (says, len) in [(30, 1000), (0, 1000), (1, 1400), (255, 1)] {
+        a.transmit(1, &TxFrame::whole(&vec![says; len])).unwrap();
+        let expected = if says == 1 { 14 } else { 1 };
+        assert_eq!(received(&mut b).len(), expected, "{says}");
+    }
+    let run = [[1; 1450]; 5].concat();
+    send_run(&mut a, &run, 1450);
+    assert_eq!(received(&mut b), [run]);
+}
+
+#[test]
+fn nothing_but_runs_is_cut() {
+    for is_busy in [false, true] {
+        let (mut a, mut b) = pair(|config| config.frame_len_max = Some(1472));
+        b.connect(0, &a.local_addr()).unwrap();
+        if is_busy {
+            make_busy(&mut a, 1, &mut b);
+        }
+        for len in [50, 100, 101, 1472] {
+            for count in 1..8 {
+                send_run(&mut a, &[7; 250], 100);
+                (0..count).for_each(|_| a.transmit(1, &TxFrame::whole(&[8; 1472][..len])).unwrap());
+                let lens: Vec<usize> = received(&mut b).iter().map(Vec::len).collect();
+                let expected = [vec![100, 100, 50], vec![len; count]].concat();
+                assert_eq!(lens, expected);
+            }
+        }
+    }
+}
+
 #[test]
 fn refused_peer_is_named_and_costs_no_frame() {
     let (mut a, b) = pair(|_| {});

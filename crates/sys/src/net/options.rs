@@ -141,6 +141,20 @@ pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {
     get::<c_int>(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
+/// Has the kernel cut what is sent from now on into datagrams of `segment_len` bytes, the last perhaps
+/// shorter (udp(7), `UDP_SEGMENT`); 0: it is sent as it is.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.18.
+pub fn set_segment_len(fd: BorrowedFd<'_>, segment_len: u16) -> io::Result<()> {
+    set(
+        fd,
+        libc::SOL_UDP,
+        libc::UDP_SEGMENT,
+        c_int::from(segment_len),
+    )
+}
+
 /// Bytes of kernel memory that waiting datagrams hold now, of what [`receive_buffer_len`] allows.
 ///
 /// # Errors

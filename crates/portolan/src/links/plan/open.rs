@@ -16,6 +16,7 @@ use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::xdp::{Xdp, XdpConfig};
 use portolan_link::{Link, LinkAddr, LinkKind};
 use portolan_proto::{LinkId, StreamUse};
+use portolan_wire::CheckedFrame;
 
 impl Links {
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
@@ -34,6 +35,7 @@ impl Links {
         };
         let mut config = UdpConfig::new(network.addr);
         config.frame_len_max = plan.frame_len_max;
+        config.datagram_len = Some(CheckedFrame::datagram_len);
         let mut udp = Udp::open(&config)?;
         if plan.stream != StreamUse::Off {
             let over_wire = network.over.as_ref().is_some_and(|over| !over.loopback);
