@@ -20,12 +20,35 @@ const CLASS_LENS: [usize; 3] = [2048, 9216, RUNS_LEN];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 
+/// Where the buffers of runs begin: with a page, as those of the kernel that they are copied to. Most x86
+/// processors copy at half their speed where the destination lies up to 31 bytes behind the source, counted
+/// in pages of 4 KiB.
+const RUNS_ALIGN: usize = 4096;
+
 #[derive(Debug)]
 struct Slot {
+    /// The buffer, behind `off` bytes.
     bytes: Vec<u8>,
+    off: usize,
     class: u8,
     /// Frames in this buffer that are not acknowledged.
     ref_count: u32,
+}
+
+impl Slot {
+    #[cold]
+    fn new(class: usize) -> Slot {
+        let len = CLASS_LENS[class];
+        let align = if len == RUNS_LEN { RUNS_ALIGN } else { 1 };
+        let bytes = vec![0; len + align - 1];
+        let off = bytes.as_ptr().align_offset(align);
+        Slot {
+            bytes,
+            off,
+            class: narrow(class),
+            ref_count: 0,
+        }
+    }
 }
 
 /// All frame buffers of a process; buffers are made on demand and used again.
@@ -41,11 +64,7 @@ impl SlotPool {
         let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
         let class = class.unwrap_or(CLASS_LENS.len() - 1);
         let index = self.free[class].pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                bytes: vec![0; CLASS_LENS[class]],
-                class: narrow(class),
-                ref_count: 0,
-            });
+            self.slots.push(Slot::new(class));
             narrow(self.slots.len() - 1)
         });
         self.slots[index as usize].ref_count = 1;
@@ -54,12 +73,14 @@ impl SlotPool {
 
     #[inline]
     pub(crate) fn bytes(&self, id: SlotId) -> &[u8] {
-        &self.slots[id.0 as usize].bytes
+        let slot = &self.slots[id.0 as usize];
+        &slot.bytes[slot.off..]
     }
 
     #[inline]
     pub(crate) fn bytes_mut(&mut self, id: SlotId) -> &mut [u8] {
-        &mut self.slots[id.0 as usize].bytes
+        let slot = &mut self.slots[id.0 as usize];
+        &mut slot.bytes[slot.off..]
     }
 
     pub(crate) fn retain(&mut self, id: SlotId, count: u32) {

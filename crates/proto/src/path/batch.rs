@@ -23,9 +23,9 @@ impl Path {
         self.window_left() > 0 && next.is_some_and(|run| !more || !self.waits_for_more(run))
     }
 
-    /// Frames that one GSO batch takes of runs like this one.
-    fn batch_frames(&self, run: &Run) -> usize {
-        let per_batch = (run.batch_len / run.segment_len).max(1);
+    /// Frames of `segment_len` bytes that one GSO batch of at most `batch_len` takes.
+    pub(super) fn batch_frames(&self, segment_len: usize, batch_len: usize) -> usize {
+        let per_batch = (batch_len / segment_len).max(1);
         self.params.segments_max.max(1).min(per_batch)
     }
 
@@ -33,13 +33,15 @@ impl Path {
     fn waits_for_more(&self, run: &Run) -> bool {
         let ahead = self.batch_end.wrapping_sub(self.base_num) as usize;
         let is_under_way = 0 < ahead && ahead <= self.unacked.len();
-        is_under_way && self.frames_of_batch(run) < self.batch_frames(run)
+        is_under_way
+            && self.frames_of_batch(run) < self.batch_frames(run.segment_len, run.batch_len)
     }
 
     /// Whether a run of `count` frames more would fit the batch that those take which wait.
     pub(crate) fn has_batch_to_fill(&self, count: usize) -> bool {
         self.runs.front().is_some_and(|run| {
-            self.frames_of_batch(run).saturating_add(count) <= self.batch_frames(run)
+            self.frames_of_batch(run).saturating_add(count)
+                <= self.batch_frames(run.segment_len, run.batch_len)
         })
     }
 
@@ -64,7 +66,10 @@ impl Path {
         if !self.has_run_to_send(more) {
             return None;
         }
-        let (segment_len, room) = (run.segment_len, self.batch_frames(run));
+        let (segment_len, room) = (
+            run.segment_len,
+            self.batch_frames(run.segment_len, run.batch_len),
+        );
         let room = room.min(self.window_left());
         let mut first = self.take_part(room)?;
         let count = first.len.div_ceil(segment_len);

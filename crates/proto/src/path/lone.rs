@@ -8,7 +8,24 @@ use super::{Contents, InFlight, Path};
 use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
-use portolan_wire::{Ack, FrameKind};
+use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
+
+/// A message of `len` bytes in `count` frames, each with `part_len` bytes of it but the last, which has what
+/// is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    count: usize,
+    part_len: usize,
+    len: usize,
+}
+
+impl Cut {
+    /// Bytes that the last frame takes beside its part, to be as long as the others.
+    #[inline]
+    pub(crate) fn room_in_last(&self) -> usize {
+        self.count * self.part_len - self.len
+    }
+}
 
 impl Path {
     /// A network on which nothing waits, and whose window and link have room: what is submitted now
@@ -36,6 +53,84 @@ impl Path {
         header.emit(frame);
         self.put_sum(front, &frame[..len]);
         self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
+    }
+
+    /// How a message of `len` bytes is cut into frames of one fragment each.
+    #[inline]
+    pub(crate) fn cut(&self, whole: &Fragment, len: usize) -> Cut {
+        let (count, part_len) = self.cut_evenly(FRAME_HEADER_LEN + whole.header_len(), len);
+        Cut {
+            count,
+            part_len,
+            len,
+        }
+    }
+
+    /// Whether that leaves with one call now.
+    #[inline]
+    pub(crate) fn takes_at_once(&self, cut: &Cut, batch_len: usize) -> bool {
+        // Headers are shorter than what a call has left of the longest datagram.
+        let per_call = self.batch_frames(self.frame_len, batch_len);
+        cut.count <= per_call.min(self.window_left())
+    }
+
+    /// Writes the frames of a message that was [cut](Path::cut) so, with `tail` behind the last part, and
+    /// numbers them.
+    pub(crate) fn seal_lone_run(
+        &mut self,
+        now: Instant,
+        slots: &mut SlotPool,
+        session: u64,
+        (whole, cut): (&Fragment, Cut),
+        (bytes, tail): (&[u8], &[u8]),
+    ) -> Outgoing {
+        let front_len = self.front_len();
+        let head_len = FRAME_HEADER_LEN + whole.header_len();
+        let segment_len = front_len + head_len + cut.part_len;
+        let slot = slots.take(cut.count * segment_len);
+        let first = self.next_num();
+        let (mut at, mut offset) = (0, 0);
+        for part in bytes.chunks(cut.part_len) {
+            let tail = match offset + part.len() == bytes.len() {
+                true => tail,
+                false => &[],
+            };
+            let payload_end = head_len + part.len();
+            let len = payload_end + tail.len();
+            let contents = Contents::Slot {
+                slot,
+                off: narrow(at + front_len),
+            };
+            let num = self.number(now, contents, len);
+            let (front, frame) =
+                slots.bytes_mut(slot)[at..][..front_len + len].split_at_mut(front_len);
+            self.header(FrameKind::Data, (num, 0), len, session)
+                .emit(frame);
+            let fragment = Fragment {
+                message: Message {
+                    len: narrow(part.len()),
+                    ..whole.message
+                },
+                offset: narrow(offset),
+                ..*whole
+            };
+            fragment.emit(&mut frame[FRAME_HEADER_LEN..]);
+            frame[head_len..payload_end].copy_from_slice(part);
+            frame[payload_end..].copy_from_slice(tail);
+            self.put_sum(front, frame);
+            at += front_len + len;
+            offset += part.len();
+        }
+        let count = narrow(cut.count);
+        slots.retain(slot, count - 1);
+        self.batch_end = self.next_num();
+        let bytes = Bytes::Slot {
+            slot,
+            off: 0,
+            len: at,
+            segment_len,
+        };
+        self.outgoing((first, count), bytes)
     }
 
     /// Applies an acknowledgement of all that is under way, frames with their bytes in buffers of which

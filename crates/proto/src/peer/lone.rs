@@ -71,10 +71,28 @@ impl Peer {
             message_len: narrow(len),
             offset: 0,
         };
-        path.stage_run(&mut sh.slots, &fragment, len, batch_len)
-            .push(bytes);
-        let batch = self.next_batch(now, sh, link);
-        Some(batch.expect("a run waits, alone, and the window has room"))
+        let cut = path.cut(&fragment, len);
+        if !path.takes_at_once(&cut, batch_len) {
+            path.stage_run(&mut sh.slots, &fragment, len, batch_len)
+                .push(bytes);
+            let batch = self.next_batch(now, sh, link);
+            return Some(batch.expect("a run waits, alone, and the window has room"));
+        }
+        let mut tail = [0; ACK_LEN_MAX];
+        let room = cut.room_in_last().min(tail.len());
+        let tail_len = self
+            .paths
+            .emit_acks(now, sh.ctx.poll_gap(), &mut tail[..room]);
+        self.ack_waited = self.paths.ack_is_due(now);
+        let session = self.session.token_theirs();
+        let path = self.paths.get_mut(link)?;
+        Some(path.seal_lone_run(
+            now,
+            &mut sh.slots,
+            session,
+            (&fragment, cut),
+            (bytes, &tail[..tail_len]),
+        ))
     }
 
     /// A message that goes into a frame of its own.

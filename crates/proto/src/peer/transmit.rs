@@ -105,8 +105,8 @@ impl Peer {
             || self.paths.iter().any(waits)
     }
 
-    /// Whether a run leaves now, by whatever path: credit and acknowledgements are piggybacked on it
-    /// if they fit, else they follow it. Data does not wait for them, nor they for more than one run.
+    /// Whether a run leaves now, by whatever path: credit and acknowledgements are piggybacked on its last
+    /// batch if they fit, else they follow it. Data does not wait for them, nor they for more than one run.
     fn run_goes_first(&self) -> bool {
         let more = self.is_starved();
         let goes = |path: &Path| !path.is_blocked() && path.has_run_to_send(more);
@@ -210,10 +210,11 @@ impl Peer {
             return Some(sent);
         }
         let mut batch = path.take_batch(&mut sh.slots, more)?;
+        self.ack_waited = false;
         if let Some((slot, at, end)) = path.room_behind(&batch) {
             batch.grow(self.append_to_run(now, sh, (slot, at, end)));
+            self.ack_waited = self.paths.ack_is_due(now) || self.has_control();
         }
-        self.ack_waited = self.paths.ack_is_due(now) || self.has_control();
         let path = self.paths.get_mut(link)?;
         Some(path.seal_batch(now, &mut sh.slots, session, &batch))
     }

@@ -522,6 +522,10 @@ impl Pair {
             };
             let len = frame.len() + sum_len;
             assert!(len <= limit, "{len} bytes by {link}");
+            if !matches!(link, LinkId::SHM | LinkId::STREAM) {
+                // P1.3
+                assert_eq!(CheckedFrame::datagram_len(&frame), Some(frame.len()));
+            }
             self.put(1 - index, link, frame);
         }
     }
