@@ -10,6 +10,7 @@ use crate::spec::{Aim, Hook, Intake};
 use crate::sys::{self, Ring, Xdp};
 use anyhow::{Result, ensure};
 use nix::sys::socket::SockaddrStorage;
+use portolan_sys::memory::PageBuf;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -96,8 +97,8 @@ pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
     let datagrams = Datagrams {
         socket,
         to,
-        tx: vec![0; size],
-        rx: vec![0; size],
+        tx: PageBuf::zeroed(size),
+        rx: PageBuf::zeroed(size),
         call_len: segment * segments_max(segment),
         patience: end.patience(),
     };
@@ -116,8 +117,8 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
         end,
         Bytes {
             stream,
-            tx: vec![0; size],
-            rx: vec![0; size],
+            tx: PageBuf::zeroed(size),
+            rx: PageBuf::zeroed(size),
             patience: end.patience(),
         },
     )
@@ -258,8 +259,8 @@ struct Datagrams {
     socket: OwnedFd,
     /// Where they go, if the socket is not connected.
     to: Option<SockaddrStorage>,
-    tx: Vec<u8>,
-    rx: Vec<u8>,
+    tx: PageBuf,
+    rx: PageBuf,
     /// Bytes that one call carries.
     call_len: usize,
     patience: Patience,
@@ -302,8 +303,8 @@ impl Channel for Datagrams {
 
 struct Bytes {
     stream: TcpStream,
-    tx: Vec<u8>,
-    rx: Vec<u8>,
+    tx: PageBuf,
+    rx: PageBuf,
     patience: Patience,
 }
 

@@ -10,6 +10,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::{Chunk, window};
 use anyhow::{Result, bail};
+use portolan_sys::memory::PageBuf;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -24,8 +25,8 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let mut both = Both {
         stream,
         call_len: chunk.call_len(),
-        tx: vec![0; size],
-        rx: vec![0; size],
+        tx: PageBuf::zeroed(size),
+        rx: PageBuf::zeroed(size),
         messages: usize::try_from(window(size))?,
         patience: end.patience(),
     };
@@ -42,8 +43,8 @@ struct Both {
     stream: TcpStream,
     /// Bytes that a call may move before the other direction is looked at.
     call_len: usize,
-    tx: Vec<u8>,
-    rx: Vec<u8>,
+    tx: PageBuf,
+    rx: PageBuf,
     /// Messages of a window.
     messages: usize,
     patience: Patience,

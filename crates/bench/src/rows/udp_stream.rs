@@ -19,6 +19,7 @@ use anyhow::{Result, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::uio::{readv, writev};
+use portolan_sys::memory::PageBuf;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -51,9 +52,9 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
         calls,
         position: 0,
     };
-    let message = vec![0; end.spec.size];
+    let message = PageBuf::zeroed(end.spec.size);
     let headers = vec![[0; HEADER]; pieces];
-    let bounce = vec![0; pieces * segment];
+    let bounce = PageBuf::zeroed(pieces * segment);
     if end.drives() {
         Sender {
             flow,
@@ -95,12 +96,12 @@ struct Flow {
 struct Sender {
     flow: Flow,
     headers: Vec<[u8; HEADER]>,
-    bounce: Vec<u8>,
+    bounce: PageBuf,
     acknowledged: u64,
 }
 
 impl Sender {
-    fn run(mut self, end: &End, mut message: Vec<u8>, gather: Gather) -> Result<Option<Sample>> {
+    fn run(mut self, end: &End, mut message: PageBuf, gather: Gather) -> Result<Option<Sample>> {
         let messages = window(message.len());
         let mut seq = 0;
         end.measure(Turn::one_way(messages), |last| {
@@ -177,7 +178,7 @@ impl Sender {
 struct Receiver {
     flow: Flow,
     headers: Vec<[u8; HEADER]>,
-    bounce: Vec<u8>,
+    bounce: PageBuf,
     acknowledged: u64,
 }
 
@@ -185,7 +186,7 @@ impl Receiver {
     fn run(
         mut self,
         meter: &mut Meter,
-        mut message: Vec<u8>,
+        mut message: PageBuf,
         scatter: Scatter,
     ) -> Result<Option<Sample>> {
         let messages = window(message.len());
