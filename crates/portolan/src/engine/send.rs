@@ -298,24 +298,6 @@ impl Inner {
         Ok(Request(op))
     }
 
-    /// Non-blocking send of pieces as one message: nothing to wait for when they were put into a frame, else
-    /// that of a copy.
-    pub(crate) fn isend_gather(
-        &mut self,
-        to: &Target,
-        pieces: &[&[u8]],
-    ) -> Result<Option<Request>, Error> {
-        let peer = self.check_rank(to.rank())?;
-        let spec = to.spec();
-        if self.try_eager(peer, &spec, pieces)? == Submitted::Accepted {
-            return Ok(None);
-        }
-        let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
-        let op = self.ops.owned(OpKind::Send(peer), Buffer::from(whole));
-        self.submit_op(peer, spec, op);
-        Ok(Some(Request(op)))
-    }
-
     /// Appends a message to a frame that is being filled, if there is one with room.
     #[inline]
     fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
