@@ -2,7 +2,7 @@
 //! Submitting messages: at once where the core accepts them, else queued here in order.
 
 use super::Inner;
-use crate::buffer::{self, Buffer};
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request};
 use crate::port::Target;
