@@ -202,7 +202,10 @@ impl Inner {
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
         match self.core.rendezvous(peer, spec, op, len, remote_addr) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.note_lent(peer, op, (remote_addr, len));
+                true
+            }
             Err(Refused::Gone(cause)) => {
                 self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
                 true
