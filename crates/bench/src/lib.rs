@@ -70,6 +70,7 @@ pub use percentiles::Tail;
 pub use place::{Place, Site, SiteKind, pick_cores, pin};
 pub use remote::{Hosting, RemoteArgs, RemoteError, ServedRank, ServerHost, TOKEN_VARIABLE, serve};
 pub use resume::ResumeError;
+pub use rounds::median;
 pub use schema::{Machine, Report, Row};
 pub use table::render;
 pub use verdict::{Versus, apart, compare, quartiles};

@@ -142,8 +142,9 @@ fn extras(metric: Metric, size: usize, samples: &[Sample]) -> Vec<Extra> {
     samples.iter().map(of).collect()
 }
 
-/// The middle value; the mean of the two middle ones of an even number.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value; the mean of the two middle ones of an even number; 0 of none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

@@ -2,8 +2,10 @@
 //! What `bench` and `tune` measure with: temporary labs, and jobs in them.
 
 mod brokers;
+mod child;
 mod mpis;
 
+pub(crate) use child::wait;
 pub(crate) use mpis::own_way;
 
 use crate::lab::TemporaryLab;

@@ -6,19 +6,13 @@
 
 mod common;
 
-use common::{can_make_labs, refused, run};
+use common::{alone, can_make_labs, refused, run};
 use serde_json::Value;
 use std::fs;
-use std::sync::Mutex;
-
-/// Ends spin: two runs at once on two cores would wait for one another's time slices.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs `portolan bench` with a short pace; the JSON.
 fn bench(args: &str) -> Value {
-    let _alone = ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let args: Vec<&str> = ["bench", "--repeat", "1", "--json", "-"]
         .into_iter()
         .chain(args.split_whitespace())

@@ -293,7 +293,7 @@ fn another_version_is_refused_by_either_side() {
     // A client of another version.
     let server = Server::here();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-    let call = r#"{"portolan_bench":1,"build":"99.0.0","proof":"","request":null}"#;
+    let call = r#"{"portolan_bench":1,"build":"99.0.0","mac":"","request":null}"#;
     stream.write_all(format!("{call}\n").as_bytes()).unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
@@ -303,31 +303,28 @@ fn another_version_is_refused_by_either_side() {
     );
     // A server of another version.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
+    let port = listener.local_addr().unwrap().port();
     let other = thread::spawn(move || {
         // The first is a look whether anybody answers.
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
-            let greeting = r#"{"portolan_bench":1,"build":"99.0.0","number":"1"}"#;
+            let greeting = r#"{"portolan_bench":1,"build":"99.0.0","nonce":"1"}"#;
             let _ = stream.write_all(format!("{greeting}\n").as_bytes());
         }
     });
-    let args = [
-        "bench",
-        "pingpong",
-        "--client",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--token",
-        "x",
-    ];
-    let said = refused(&args);
+    let said = refused_at(port);
     assert!(
         said.contains("another version") && said.contains("99.0.0"),
         "{said}"
     );
     other.join().unwrap();
+}
+
+/// What a client says that is refused at a port of this host.
+fn refused_at(port: u16) -> String {
+    let port = port.to_string();
+    let client = ["bench", "pingpong", "--client", "127.0.0.1"];
+    refused(&[&client[..], &["--port", &port, "--token", "x"]].concat())
 }
 
 #[test]
@@ -336,19 +333,8 @@ fn a_server_that_is_not_there_is_one_sentence() {
         .unwrap()
         .local_addr()
         .unwrap()
-        .port()
-        .to_string();
-    let args = [
-        "bench",
-        "pingpong",
-        "--client",
-        "127.0.0.1",
-        "--port",
-        &port,
-        "--token",
-        "x",
-    ];
-    assert!(refused(&args).contains("start `portolan bench --server`"));
+        .port();
+    assert!(refused_at(port).contains("start `portolan bench --server`"));
 }
 
 #[test]

@@ -6,20 +6,10 @@
 
 mod common;
 
-use common::{KillOnDrop, portolan, refused, run, wait_until};
+use common::{KillOnDrop, alone, portolan, refused, run, wait_until};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-
-/// Ends spin: two runs at once on two cores would wait for one another's time slices.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// A result of one row, whose rounds are these.
 fn result(per_round: &[f64]) -> Value {

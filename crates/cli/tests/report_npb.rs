@@ -6,20 +6,10 @@
 
 mod common;
 
-use common::{Ended, mpi, portolan, run};
+use common::{Ended, alone, mpi, portolan, run};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
-
-/// Processes spin: several measurements at once on two cores would wait for one another's time slices.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// Messages of a run by size, those of collective operations among them.
 fn classes(run: &Value) -> Vec<u64> {

@@ -39,6 +39,14 @@ impl<L: Link + ?Sized> Link for Box<L> {
         (**self).pull(peer, remote_addr, dst)
     }
 
+    fn offered(&self, peer: PeerId) -> Option<u64> {
+        (**self).offered(peer)
+    }
+
+    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        (**self).help(peer, memory)
+    }
+
     fn poll_notice(&mut self) -> Option<Notice> {
         (**self).poll_notice()
     }

@@ -155,6 +155,14 @@ impl<L: Link> Link for Die<L> {
         self.inner.pull(peer, remote_addr, dst)
     }
 
+    fn offered(&self, peer: PeerId) -> Option<u64> {
+        self.inner.offered(peer)
+    }
+
+    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        self.inner.help(peer, memory)
+    }
+
     fn poll_notice(&mut self) -> Option<Notice> {
         self.inner.poll_notice()
     }

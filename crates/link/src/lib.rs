@@ -80,7 +80,8 @@ pub trait Link {
     }
 
     /// Copies `dst.len()` bytes that `peer` announced at its address `remote_addr` into `dst`
-    /// without the peer's help (`process_vm_readv`).
+    /// (`process_vm_readv`). The peer need not do anything; of a long message it may copy a part
+    /// ([`Link::help`]), and nobody writes to `dst` any more when this returns.
     ///
     /// # Errors
     /// [`PullError::Unsupported`] where the link or the system cannot; the caller then asks the
@@ -88,6 +89,20 @@ pub trait Link {
     fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {
         let _ = (peer, remote_addr, dst);
         Err(PullError::Unsupported)
+    }
+
+    /// Where in this process's memory the message lies that `peer` is pulling, if it lets this process
+    /// copy a part of it. Cheap: for every turn in which something of this process may be pulled.
+    fn offered(&self, peer: PeerId) -> Option<u64> {
+        let _ = peer;
+        None
+    }
+
+    /// Copies a part of the message `memory`, which was announced to `peer` at its address, into the
+    /// peer's memory, if the peer is pulling it and parts are left; whether it did.
+    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        let _ = (peer, memory);
+        false
     }
 
     /// The next thing that happened outside the data path: a peer vanished, an MTU shrank.

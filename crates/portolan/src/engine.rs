@@ -16,6 +16,7 @@ mod endpoint;
 mod events;
 mod gather;
 mod handler;
+mod help;
 mod notices;
 mod pace;
 mod peer;
@@ -97,6 +98,8 @@ pub(crate) struct Inner {
     flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
     pulls: Vec<events::Pull>,
+    /// Long messages that peers on this host may pull.
+    lent: Vec<help::Lent>,
     /// What is to be done about streams, after the link has been left.
     stream_calls: Vec<stream::StreamCall>,
     /// Peers whose links must be told before their frames can leave.
@@ -194,6 +197,7 @@ impl Inner {
             poll_gap_end: None,
             flush_wanted: false,
             pulls: Vec::new(),
+            lent: Vec::new(),
             stream_calls: Vec::new(),
             unreached: Vec::new(),
             scratch: Vec::new(),

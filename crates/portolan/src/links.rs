@@ -370,6 +370,20 @@ impl Links {
         }
     }
 
+    /// Where in this process's memory the message lies that `peer` is pulling, if this process may copy a
+    /// part of it.
+    #[inline]
+    pub(crate) fn offered(&self, peer: PeerId) -> Option<u64> {
+        let place = self.places[LinkId::SHM.index()]?;
+        self.open[place].link.as_dyn().offered(peer.0)
+    }
+
+    /// Copies a part of the message `memory` to `peer`, which is pulling it; whether it did.
+    pub(crate) fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        let place = self.places[LinkId::SHM.index()];
+        place.is_some_and(|place| self.open[place].link.as_dyn_mut().help(peer.0, memory))
+    }
+
     pub(crate) fn poll_notice(&mut self) -> Option<(LinkId, Notice)> {
         self.open
             .iter_mut()

@@ -316,19 +316,6 @@ impl Node {
         Ok(request)
     }
 
-    /// Begins to send the pieces as one message; they may be used again when this returns. Pieces that go
-    /// into a frame are put there, without another copy, and there is nothing to wait for; of others a copy
-    /// is sent, whose request this returns. Leaves as [`Node::isend`].
-    ///
-    /// # Errors
-    /// As [`Node::send`]; [`Error::NoMemory`].
-    pub fn isend_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<Option<Request>, Error> {
-        let engine = &mut *self.engine.enter();
-        let request = engine.inner.isend_gather(&to, pieces)?;
-        engine.flush_if_wanted();
-        Ok(request)
-    }
-
     /// Begins to send two buffers as one message, without a copy of what does not fit a frame. What does is
     /// put there, and there is nothing to wait for; else the buffers stay until the request that this returns
     /// is complete. They are dropped then, and not given back. Leaves as [`Node::isend`].

@@ -57,6 +57,7 @@ pub use matching::match_list::{ClaimId, Envelope, Selector};
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{Left, PathStatus};
 pub use peer::PeerStatus;
+pub use peer::lone::Lone;
 pub use portolan_wire::{ENDPOINT_ID_LEN, EndpointId, LaneId, MatchBits, Space};
 pub use rma::{ATOMIC_LEN_MAX, Access, RegionSpec, RemoteSpec};
 pub use session::SessionIds;

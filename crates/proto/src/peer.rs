@@ -4,7 +4,7 @@
 mod best_effort;
 pub(crate) mod dormant;
 mod handshake;
-mod lone;
+pub(crate) mod lone;
 mod piggyback;
 pub(crate) mod stream;
 mod submit;
@@ -300,10 +300,12 @@ impl Peer {
 
     /// Some submission was refused and would not be now.
     pub(crate) fn wake_starved(&mut self, sh: &mut Shared) {
+        let is_roomy = self.paths.iter().all(Path::has_best_effort_room);
+        // Half of an eager message at least, so that the engine does not try in vain each time.
+        let charge = sh.ctx.credit_len() / 8;
         for lane in LaneId::ALL {
             let room = self.paths.has_small_room(lane.index());
-            // Half of an eager message at least, so that the engine does not try in vain each time.
-            if room && self.lanes.tx(lane).wake(sh.ctx.credit_len() / 8) {
+            if room && self.lanes.tx(lane).wake(charge, is_roomy) {
                 sh.ctx.emit(Event::Writable(self.id));
             }
         }

@@ -50,6 +50,7 @@ const PROTO: Rules = Rules {
         "Arrived",
         "Asked",
         "ClaimId",
+        "Cut",
         "Discarded",
         "Env",
         "FinishedRx",

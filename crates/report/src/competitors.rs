@@ -60,7 +60,7 @@ fn latency(report: &Report, within: bool) -> Option<Figure> {
     let lines = lines(report, within, Metric::Pingpong, |row| row.p50_us);
     let upwards = Axis::logarithmic("half round trip, median", Unit::Micros);
     let caption = figures::ends_of_all(&lines, units::time);
-    figure(name, (title, caption), upwards, lines)
+    figures::sized(name, (title, caption), upwards, lines)
 }
 
 fn stream(report: &Report, within: bool) -> Option<Figure> {
@@ -77,17 +77,7 @@ fn stream(report: &Report, within: bool) -> Option<Figure> {
     let lines = lines(report, within, Metric::Stream, |row| row.mbytes_per_s);
     let upwards = Axis::linear("throughput", Unit::MegabytesPerSecond);
     let caption = figures::ends_of_all(&lines, units::rate);
-    figure(name, (title, caption), upwards, lines)
-}
-
-fn figure(
-    name: &'static str,
-    (title, caption): (&str, String),
-    upwards: Axis,
-    lines: Vec<Line>,
-) -> Option<Figure> {
-    let axes = (figures::sizes_axis(), upwards);
-    figures::figure(name, (title, format!("{caption}.")), axes, lines)
+    figures::sized(name, (title, caption), upwards, lines)
 }
 
 /// Portolan, TCP between hosts, and the libraries; nothing where there is none of these.

@@ -127,6 +127,17 @@ pub(crate) fn figure(
     })
 }
 
+/// A figure by message size, whose caption is a sentence without its end.
+pub(crate) fn sized(
+    name: &'static str,
+    (title, caption): (&str, String),
+    upwards: Axis,
+    lines: Vec<Line>,
+) -> Option<Figure> {
+    let axes = (sizes_axis(), upwards);
+    figure(name, (title, format!("{caption}.")), axes, lines)
+}
+
 pub(crate) fn sizes_axis() -> Axis {
     Axis::logarithmic("message size", Unit::Bytes)
 }

@@ -51,7 +51,7 @@ fn latency(
     let title = format!("{called}: half round trip by message size");
     let upwards = Axis::logarithmic("half round trip, median", Unit::Micros);
     let caption = figures::ends_of_all(&lines, units::time);
-    figure(names[0], (&title, caption), upwards, lines)
+    figures::sized(names[0], (&title, caption), upwards, lines)
 }
 
 fn stream(
@@ -62,17 +62,7 @@ fn stream(
     let title = format!("{called}: bandwidth by message size, in windows");
     let upwards = Axis::linear("bandwidth", Unit::MegabytesPerSecond);
     let caption = figures::ends_of_all(&lines, units::rate);
-    figure(names[1], (&title, caption), upwards, lines)
-}
-
-fn figure(
-    name: &'static str,
-    (title, caption): (&str, String),
-    upwards: Axis,
-    lines: Vec<Line>,
-) -> Option<Figure> {
-    let axes = (figures::sizes_axis(), upwards);
-    figures::figure(name, (title, format!("{caption}.")), axes, lines)
+    figures::sized(names[1], (&title, caption), upwards, lines)
 }
 
 fn lines(report: &Report, mpi: &str, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {

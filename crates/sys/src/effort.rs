@@ -25,6 +25,7 @@ pub enum Call {
     Poll,
     Ppoll,
     ProcessVmReadv,
+    ProcessVmWritev,
     SchedYield,
     Membarrier,
     Accept4,
@@ -34,7 +35,7 @@ pub enum Call {
 }
 
 /// Names, in the order of [`Call`].
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "sendto",
     "sendmsg",
     "sendmmsg",
@@ -48,6 +49,7 @@ const NAMES: [&str; 19] = [
     "poll",
     "ppoll",
     "process_vm_readv",
+    "process_vm_writev",
     "sched_yield",
     "membarrier",
     "accept4",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading another process's memory without its help, where the kernel allows it.
-#![allow(unsafe_code, reason = "process_vm_readv")]
+//! Reading another process's memory without its help, and writing there, where the kernel allows it.
+#![allow(unsafe_code, reason = "process_vm_readv and process_vm_writev")]
 
 use crate::effort::{self, Call};
 use std::io;
@@ -23,6 +23,42 @@ pub fn read_process(pid: u32, remote_addr: u64, dst: &mut [u8]) -> io::Result<()
         done += count;
     }
     Ok(())
+}
+
+/// Copies `src` to address `remote_addr` of process `pid`, which has asked for it.
+///
+/// # Errors
+/// As [`read_process`]; part of `src` may be written.
+pub fn write_process(pid: u32, remote_addr: u64, src: &[u8]) -> io::Result<()> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+    let mut done = 0;
+    while done < src.len() {
+        let count = write_some(pid, remote_addr.wrapping_add(done as u64), &src[done..])?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        done += count;
+    }
+    Ok(())
+}
+
+fn write_some(pid: libc::pid_t, remote_addr: u64, src: &[u8]) -> io::Result<usize> {
+    let local = libc::iovec {
+        iov_base: src.as_ptr().cast_mut().cast(),
+        iov_len: src.len(),
+    };
+    let remote_base = usize::try_from(remote_addr).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let remote = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(remote_base),
+        iov_len: src.len(),
+    };
+    effort::calls(Call::ProcessVmWritev);
+    // SAFETY: `local` describes `src`, borrowed for the call, which only reads it; `remote` is an
+    // address of another process, which has named it as free to be written (`RingReceiver::offer`)
+    // and waits until that has ended. The kernel checks that it is mapped there.
+    let count =
+        unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
 fn read_some(pid: libc::pid_t, remote_addr: u64, dst: &mut [u8]) -> io::Result<usize> {
@@ -73,6 +109,17 @@ mod tests {
     #[test]
     fn unmapped_address_is_an_error() {
         let err = read_process(std::process::id(), 8, &mut [0; 16]).unwrap_err();
+        assert_eq!(err.raw_os_error(), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn writes_bytes_by_address() {
+        let source: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        let mut copy = vec![0xa5; source.len()];
+        let target = copy.as_mut_ptr().expose_provenance() as u64;
+        write_process(std::process::id(), target, &source).unwrap();
+        assert!(copy == source);
+        let err = write_process(std::process::id(), 8, &source).unwrap_err();
         assert_eq!(err.raw_os_error(), Some(libc::EFAULT));
     }
 

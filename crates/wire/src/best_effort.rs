@@ -2,15 +2,12 @@
 //! The record that carries a part of a best-effort message which fills several frames (`P7.6`).
 
 use crate::field::{put, u16_at, u32_at};
-use crate::{LaneId, Malformed};
+use crate::{LaneId, Malformed, flags};
 
 /// Bytes of the header.
 pub const BEST_EFFORT_PART_LEN: usize = 20;
 
 pub(crate) const KIND_BEST_EFFORT_PART: u8 = 11;
-
-const FLAG_HIGH: u8 = 1;
-const FLAG_SYSTEM: u8 = 4;
 
 /// A part of a best-effort message; `len` bytes of payload follow.
 ///
@@ -39,13 +36,9 @@ pub struct BestEffortPart {
 impl BestEffortPart {
     /// Reads the header; `bytes` holds at least [`BEST_EFFORT_PART_LEN`].
     pub(crate) fn parse(bytes: &[u8]) -> Result<BestEffortPart, Malformed> {
-        let flags = bytes[1];
         let part = BestEffortPart {
-            lane: match flags & FLAG_HIGH {
-                0 => LaneId::Low,
-                _ => LaneId::High,
-            },
-            system: flags & FLAG_SYSTEM != 0,
+            lane: flags::lane_of(bytes[1]),
+            system: bytes[1] & flags::SYSTEM != 0,
             port: u16_at(bytes, 2),
             len: u16_at(bytes, 4),
             message_len: u32_at(bytes, 8),
@@ -54,7 +47,7 @@ impl BestEffortPart {
         };
         let end = u64::from(part.offset) + u64::from(part.len);
         // P1.6, P1.7
-        let is_known = flags & !(FLAG_HIGH | FLAG_SYSTEM) == 0;
+        let is_known = bytes[1] & !(flags::HIGH | flags::SYSTEM) == 0;
         match is_known && part.len > 0 && end <= u64::from(part.message_len) {
             true => Ok(part),
             false => Err(Malformed::Field),
@@ -75,13 +68,9 @@ impl BestEffortPart {
     /// # Panics
     /// When `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
-        let high = match self.lane {
-            LaneId::Low => 0,
-            LaneId::High => FLAG_HIGH,
-        };
-        let system = if self.system { FLAG_SYSTEM } else { 0 };
+        let system = if self.system { flags::SYSTEM } else { 0 };
         bytes[0] = KIND_BEST_EFFORT_PART;
-        bytes[1] = high | system;
+        bytes[1] = flags::of_lane(self.lane) | system;
         put(bytes, 2, self.port.to_le_bytes());
         put(bytes, 4, self.len.to_le_bytes());
         put(bytes, 6, [0; 2]);

@@ -17,6 +17,7 @@ mod check;
 mod connection;
 mod endpoint_id;
 mod field;
+mod flags;
 mod frame;
 mod hello;
 mod marks;

@@ -5,6 +5,7 @@ use crate::Malformed;
 use crate::ack::{ACK_FIXED_LEN, Ack, KIND_ACK};
 use crate::best_effort::{BEST_EFFORT_PART_LEN, BestEffortPart, KIND_BEST_EFFORT_PART};
 use crate::field::{put, u16_at, u32_at, u64_at};
+use crate::flags;
 use crate::marks::{KIND_MARKS, MARKS_LEN, Marks};
 use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
 use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
@@ -44,10 +45,6 @@ const KIND_TAGGED_MESSAGE: u8 = KIND_MESSAGE + TAGGED;
 const KIND_TAGGED_FRAGMENT: u8 = KIND_FRAGMENT + TAGGED;
 const KIND_TAGGED_RTS: u8 = KIND_RTS + TAGGED;
 // 32 to 47 are those of remote memory (`remote`).
-
-const FLAG_HIGH: u8 = 1;
-const FLAG_BEST_EFFORT: u8 = 2;
-const FLAG_SYSTEM: u8 = 4;
 
 /// One of the two priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,19 +96,14 @@ pub struct Message {
 impl Message {
     #[inline]
     fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
-        let flags = bytes[1];
         // P1.6
-        if flags & !(FLAG_HIGH | FLAG_BEST_EFFORT | FLAG_SYSTEM) != 0 {
+        if bytes[1] & !(flags::HIGH | flags::BEST_EFFORT | flags::SYSTEM) != 0 {
             return Err(Malformed::Field);
         }
         Ok(Message {
-            lane: if flags & FLAG_HIGH == 0 {
-                LaneId::Low
-            } else {
-                LaneId::High
-            },
-            best_effort: flags & FLAG_BEST_EFFORT != 0,
-            system: flags & FLAG_SYSTEM != 0,
+            lane: flags::lane_of(bytes[1]),
+            best_effort: bytes[1] & flags::BEST_EFFORT != 0,
+            system: bytes[1] & flags::SYSTEM != 0,
             port: u16_at(bytes, 2),
             len: u16_at(bytes, 4),
             seq: u16_at(bytes, 6),
@@ -125,16 +117,11 @@ impl Message {
             .split_at_checked(fixed_len)
             .ok_or(Malformed::Truncated)?;
         // P1.6: neither best effort nor a port of the library.
-        if head[1] & !FLAG_HIGH != 0 {
+        if head[1] & !flags::HIGH != 0 {
             return Err(Malformed::Field);
         }
-        let lane = if head[1] & FLAG_HIGH == 0 {
-            LaneId::Low
-        } else {
-            LaneId::High
-        };
         Ok(Message {
-            lane,
+            lane: flags::lane_of(head[1]),
             best_effort: false,
             system: false,
             port: 0,
@@ -182,18 +169,14 @@ impl Message {
     /// Writes the common part of a record whose header has `fixed_len` bytes, and the match bits.
     #[inline]
     fn emit_as(&self, kind: u8, fixed_len: usize, bytes: &mut [u8]) {
-        let mut flags = 0;
-        if self.lane == LaneId::High {
-            flags |= FLAG_HIGH;
-        }
+        bytes[0] = kind;
+        bytes[1] = flags::of_lane(self.lane);
         if self.best_effort {
-            flags |= FLAG_BEST_EFFORT;
+            bytes[1] |= flags::BEST_EFFORT;
         }
         if self.system {
-            flags |= FLAG_SYSTEM;
+            bytes[1] |= flags::SYSTEM;
         }
-        bytes[0] = kind;
-        bytes[1] = flags;
         put(bytes, 2, self.port.to_le_bytes());
         put(bytes, 4, self.len.to_le_bytes());
         put(bytes, 6, self.seq.to_le_bytes());

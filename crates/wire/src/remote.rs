@@ -3,7 +3,7 @@
 //! (`P12`).
 
 use crate::field::{put, u16_at, u32_at, u64_at};
-use crate::{LaneId, Malformed};
+use crate::{LaneId, Malformed, flags};
 
 /// Bytes of the header of a write.
 pub const REMOTE_WRITE_LEN: usize = 48;
@@ -22,7 +22,6 @@ pub(crate) const KIND_GET: u8 = 34;
 pub(crate) const KIND_ANSWER: u8 = 35;
 pub(crate) const KIND_SOURCE: u8 = 36;
 
-const FLAG_HIGH: u8 = 1;
 const FLAG_IMM: u8 = 2;
 const FLAG_FETCH: u8 = 4;
 const FLAG_TRANSFER: u8 = 8;
@@ -45,11 +44,11 @@ pub struct RemoteHead {
 impl RemoteHead {
     fn parse(bytes: &[u8], known_flags: u8) -> Result<RemoteHead, Malformed> {
         // P1.6
-        if bytes[1] & !(FLAG_HIGH | known_flags) != 0 {
+        if bytes[1] & !(flags::HIGH | known_flags) != 0 {
             return Err(Malformed::Field);
         }
         Ok(RemoteHead {
-            lane: lane_of(bytes[1]),
+            lane: flags::lane_of(bytes[1]),
             seq: u16_at(bytes, 6),
             op: u32_at(bytes, 8),
             key: u64_at(bytes, 24),
@@ -59,7 +58,7 @@ impl RemoteHead {
 
     fn emit(&self, kind: u8, flags: u8, bytes: &mut [u8]) {
         bytes[0] = kind;
-        bytes[1] = flags | flag_of(self.lane);
+        bytes[1] = flags | flags::of_lane(self.lane);
         put(bytes, 2, [0; 4]);
         put(bytes, 6, self.seq.to_le_bytes());
         put(bytes, 8, self.op.to_le_bytes());
@@ -230,11 +229,11 @@ pub struct RemoteAnswer {
 
 impl RemoteAnswer {
     pub(crate) fn parse(bytes: &[u8]) -> Result<RemoteAnswer, Malformed> {
-        if bytes[2] & !FLAG_HIGH != 0 {
+        if bytes[2] & !flags::HIGH != 0 {
             return Err(Malformed::Field);
         }
         Ok(RemoteAnswer {
-            lane: lane_of(bytes[2]),
+            lane: flags::lane_of(bytes[2]),
             status: RemoteStatus(bytes[1]),
             len: u16_at(bytes, 4),
             op: u32_at(bytes, 8),
@@ -249,7 +248,7 @@ impl RemoteAnswer {
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_ANSWER;
         bytes[1] = self.status.0;
-        bytes[2] = flag_of(self.lane);
+        bytes[2] = flags::of_lane(self.lane);
         bytes[3] = 0;
         put(bytes, 4, self.len.to_le_bytes());
         put(bytes, 6, [0; 2]);
@@ -294,18 +293,6 @@ impl RemoteSource {
         put(bytes, 12, [0; 4]);
         put(bytes, 16, self.remote_addr.to_le_bytes());
     }
-}
-
-fn lane_of(flags: u8) -> LaneId {
-    if flags & FLAG_HIGH == 0 {
-        LaneId::Low
-    } else {
-        LaneId::High
-    }
-}
-
-fn flag_of(lane: LaneId) -> u8 {
-    if lane == LaneId::High { FLAG_HIGH } else { 0 }
 }
 
 fn imm_flag(imm: Option<u64>) -> u8 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a server takes from a client: the work of a row, how long and how large, within bounds. Where it
-//! runs, by which program and with which files is never the client's word.
+//! runs, by which program and with which files is never the client's to choose.
 
 use super::host;
 use crate::args::{Metric, Path, SIZE_MAX};
@@ -44,16 +44,36 @@ pub(crate) fn admit(
         interfere,
         ..
     } = told.conditions;
-    if broker || loss_ppm > 0 || interfere > 0 {
-        return Err("rows under loss, interference or by a broker need a lab");
+    if loss_ppm > 0 {
+        return Err(
+            "a server loses no frames on purpose: measure --loss in a lab, without --client",
+        );
+    }
+    if interfere > 0 {
+        return Err(
+            "a server puts no other frames in between: measure --interfere in a lab, without --client",
+        );
+    }
+    if broker {
+        return Err("a server starts no broker: measure --broker in a lab, without --client");
     }
     let lasts = match told.pace {
         Pace::Seconds(seconds) => seconds > 0.0 && seconds <= SECONDS_MAX,
         // Bounded by the end itself.
         Pace::Iterations(count) => count > 0,
     };
-    if !lasts || told.size > SIZE_MAX || !MTUS.contains(&told.mtu) {
-        return Err("a row has at most 3600 seconds, and messages of at most 1 GiB");
+    if !lasts {
+        return Err(
+            "a row lasts more than nothing and 3600 seconds at most: ask for --seconds or --iterations between",
+        );
+    }
+    if told.size > SIZE_MAX {
+        return Err("a message has 1 GiB at most: ask for a smaller --size");
+    }
+    if !MTUS.contains(&told.mtu) {
+        return Err(
+            "the smaller MTU of the two hosts is none of IP's, 576 to 65535: set that of their interfaces",
+        );
     }
     Ok(Spec {
         role: Role::Answerer,
@@ -115,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn files_namespaces_and_roles_are_never_the_client_s_word() {
+    fn files_namespaces_and_roles_are_never_the_client_s_choice() {
         let mut told = spec(Program::TcpPingpong, 64);
         told.shared = Some(PathBuf::from("/etc/passwd"));
         told.program_file = Some(PathBuf::from("/bin/sh"));
@@ -165,8 +185,19 @@ mod tests {
         };
         let mut lossy = good.clone();
         lossy.conditions.loss_ppm = 1;
-        for bad in [long, never, large, lossy] {
-            assert!(admitted(&bad, Kind::Bare).is_err(), "{bad:?}");
+        let narrow = Spec {
+            mtu: 68,
+            ..good.clone()
+        };
+        for (bad, cause) in [
+            (long, "3600 seconds"),
+            (never, "3600 seconds"),
+            (large, "1 GiB"),
+            (narrow, "MTU"),
+            (lossy, "loss"),
+        ] {
+            let why = admitted(&bad, Kind::Bare).expect_err("it is out of bounds");
+            assert!(why.contains(cause), "{why}");
         }
         assert!(admitted(&good, Kind::Bare).is_ok());
     }

@@ -2,8 +2,10 @@
 //! The client's side: a session with a server, and connections to the ends of rows.
 
 use super::args::{RemoteArgs, TOKEN_VARIABLE};
+use super::handshake::{
+    self, Answer, BUILD, Call, Greeting, PATIENCE, Request, ServerHost, VERSION,
+};
 use super::host;
-use super::words::{self, Answer, BUILD, Call, Greeting, PATIENCE, Request, ServerHost, VERSION};
 use crate::control::Wire;
 use crate::place::{Place, Site};
 use crate::spec::Spec;
@@ -222,7 +224,7 @@ fn call(
     let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
     let strange = |cause| foreign(host, addr, cause);
     host::keep_alive(&stream).map_err(strange)?;
-    let greeting: Greeting = words::hear(&stream).map_err(strange)?;
+    let greeting: Greeting = handshake::receive(&stream).map_err(strange)?;
     if (greeting.portolan_bench, greeting.build.as_str()) != (VERSION, BUILD) {
         return Err(RemoteError::OtherVersion {
             host: host.to_owned(),
@@ -234,11 +236,11 @@ fn call(
     let call = Call {
         portolan_bench: VERSION,
         build: BUILD.into(),
-        proof: words::proof(token, &greeting.number),
+        mac: handshake::mac(token, &greeting.nonce),
         request,
     };
-    words::say(&stream, &call).map_err(strange)?;
-    match words::hear(&stream).map_err(strange)? {
+    handshake::send(&stream, &call).map_err(strange)?;
+    match handshake::receive(&stream).map_err(strange)? {
         Answer::Refused(why) => Err(RemoteError::Refused {
             host: host.to_owned(),
             why,

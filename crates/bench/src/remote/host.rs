@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! This host, as rows between two hosts see it: the interface that has an address.
 
-use super::words::ServerHost;
+use super::handshake::ServerHost;
 use crate::machine;
 use crate::place::{Place, pick_cores};
 use crate::spec::Role;

@@ -4,8 +4,8 @@
 
 use super::admit::{Kind, admit};
 use super::args::RemoteArgs;
+use super::handshake::{self, Answer, BUILD, Call, Greeting, Request, VERSION};
 use super::host;
-use super::words::{self, Answer, BUILD, Call, Greeting, Request, VERSION};
 use crate::args::{BenchArgs, Path};
 use crate::competitor::Programs;
 use crate::portolan_rows;
@@ -177,16 +177,16 @@ impl Server<'_> {
         let greeting = Greeting {
             portolan_bench: VERSION,
             build: BUILD.into(),
-            number: rand::random::<u128>().to_string(),
+            nonce: rand::random::<u128>().to_string(),
         };
-        words::say(&stream, &greeting)?;
-        let call: Call = match words::hear(&stream) {
+        handshake::send(&stream, &greeting)?;
+        let call: Call = match handshake::receive(&stream) {
             Ok(call) => call,
             // Who looks whether the port is open.
             Err(error) if error.to_string().contains("ended") => return Ok(()),
             Err(error) => return Err(error),
         };
-        match self.understand(&call, &greeting.number) {
+        match self.understand(&call, &greeting.nonce) {
             Ok(Request::Session) => self.hold(stream, client),
             Ok(Request::Bare { session, spec }) => {
                 self.run(stream, client, (session, Kind::Bare), &spec)
@@ -199,14 +199,14 @@ impl Server<'_> {
     }
 
     /// What the call is for, if its sender may call.
-    fn understand(&self, call: &Call, number: &str) -> Result<Request, String> {
+    fn understand(&self, call: &Call, nonce: &str) -> Result<Request, String> {
         if (call.portolan_bench, call.build.as_str()) != (VERSION, BUILD) {
             return Err(format!(
                 "Portolan is of another version here ({BUILD}, there {}): install the same on both hosts",
                 call.build
             ));
         }
-        if !words::is_proof(&call.proof, &self.token, number) {
+        if !handshake::verify(&call.mac, &self.token, nonce) {
             return Err(
                 "the token is not this server's: give the one that it printed or was given".into(),
             );
@@ -217,7 +217,7 @@ impl Server<'_> {
 
     fn refuse(&self, stream: &TcpStream, client: SocketAddr, why: &str) -> Result<()> {
         self.tell(client, format_args!("refused: {why}"));
-        words::say(stream, &Answer::Refused(why.into()))
+        handshake::send(stream, &Answer::Refused(why.into()))
     }
 
     /// Gives the server to a client until the connection ends.
@@ -235,7 +235,7 @@ impl Server<'_> {
             session: number,
             host,
         };
-        let ended = words::say(&stream, &welcome).map(|()| wait_for_end(&mut stream));
+        let ended = handshake::send(&stream, &welcome).map(|()| wait_for_end(&mut stream));
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.tell(client, "has ended");
         ended
@@ -279,7 +279,7 @@ impl Server<'_> {
                 Err(error) => return self.refuse(&stream, client, &format!("{error:#}")),
             }
         }
-        words::say(&stream, &Answer::Go)?;
+        handshake::send(&stream, &Answer::Go)?;
         match kind {
             Kind::Bare => run_bare(stream, &spec),
             Kind::Rank => self.hosting.serve_rank(&served(&spec)?, stream),

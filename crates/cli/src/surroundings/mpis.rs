@@ -2,6 +2,7 @@
 //! Rows of MPI programs: `bench/mpi/mpibench.c`, built once by each MPI's compiler, and run as a person
 //! would, by `portolan mpirun` and `portolan lab mpirun`.
 
+use super::child::wait;
 use crate::mpi::find::{self, Kind, Wanted};
 use anyhow::{Context, Result, bail};
 use portolan_bench::{Carrier, GRACE, Mpi, MpiJob, Path as Way};
@@ -9,15 +10,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("../../../../bench/mpi/mpibench.c");
-
-/// How often a run is looked at: it takes a second at least.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Programs by MPI; none where there is no such MPI here, with the reason.
 #[derive(Debug, Default)]
@@ -163,23 +159,6 @@ fn lab_of(job: &MpiJob<'_>) -> Result<String> {
     let lab = namespace.and_then(|name| name.rsplit_once("-h"));
     let (lab, _) = lab.context("rows between hosts need a lab")?;
     Ok(lab.to_owned())
-}
-
-/// Waits for the end of `child`; kills it after `limit`.
-fn wait(mut child: Child, limit: Duration) -> Result<ExitStatus> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        if begun.elapsed() > limit {
-            // Its launcher takes the processes with it; it has ended if this fails.
-            let _ = child.kill();
-            child.wait()?;
-            bail!("the program did not end within {limit:?}");
-        }
-        sleep(LOOK);
-    }
 }
 
 fn last_line(said: &mut File) -> Option<String> {

@@ -12,6 +12,7 @@ pub(crate) mod ranks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long anything here may take before the test has failed: the machine may be busy.
@@ -102,6 +103,13 @@ pub(crate) fn can_make_labs() -> bool {
         eprintln!("SKIPPED: this test needs root, network namespaces and iproute2");
     }
     can
+}
+
+/// Ends spin: several measurements at once on two cores would wait for one another's time slices. Of the
+/// tests of one file one at a time measures, for as long as it has this.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until `condition` holds.

@@ -141,19 +141,17 @@ fn gathered(node: &mut Node) {
         let posted = node.post_recv_from(from, 13, vec![0; len]).unwrap();
         node.send_gather(target, pieces).unwrap();
         let again = node.post_recv_from(from, 13, vec![0; len]).unwrap();
-        let sent = node.isend_gather(target, pieces).unwrap();
-        let third = node.post_recv_from(from, 13, vec![0; len]).unwrap();
         // Cut where no frame ends, and where one piece is empty.
         let border = [len / 3, 0, len, len - len / 5][index as usize % 4];
         let (first, second) = bytes.split_at(border);
         let two = node
             .isend_two(target, first.to_vec(), second.to_vec())
             .unwrap();
-        for received in [posted, again, third] {
+        for received in [posted, again] {
             let buffer = node.wait(received).unwrap().buffer.unwrap();
             check(&buffer, from, 2, index, len);
         }
-        for request in [sent, two].into_iter().flatten() {
+        if let Some(request) = two {
             let done = node.wait(request).unwrap();
             assert_eq!((done.len, done.source), (len, to));
         }

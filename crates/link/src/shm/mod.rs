@@ -147,6 +147,15 @@ impl Link for Shm {
         self.pull_from(peer, remote_addr, dst)
     }
 
+    #[inline]
+    fn offered(&self, peer: PeerId) -> Option<u64> {
+        self.offered_by(peer)
+    }
+
+    fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        self.help_peer(peer, memory)
+    }
+
     fn poll_notice(&mut self) -> Option<Notice> {
         if self.notices.is_empty() {
             self.service();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is kept for each peer.
 
+use super::pull::OfferRecord;
 use crate::PeerId;
 use portolan_sys::doorbell::{self, Drained};
 use portolan_sys::lack::Lack;
@@ -84,6 +85,7 @@ pub(super) struct Peer {
     pub(super) lacks: bool,
     /// Its process, as the kernel told; `None` where it cannot be read.
     pub(super) pid: Option<u32>,
+    pub(super) offers: OfferRecord,
 }
 
 /// How the other end of a socket has ended.

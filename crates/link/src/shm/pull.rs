@@ -1,11 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a peer's memory without its help.
+//! Reading a peer's memory; and, of a long message, sharing the work with the peer, if that waits in
+//! the library: it then writes a part into the reader's memory (`portolan_sys::ring`, offers).
+//!
+//! The one invariant: a pull does not return while the peer writes. So it may take as long as the peer's
+//! copy of its last share, which it has begun by then: some 25 microseconds of the peer's time.
 
 use super::Shm;
-use super::peer::Life;
+use super::peer::{Inbound, Life};
 use crate::{PeerId, PullError};
+use portolan_sys::ring::{Helped, OFFER_LEN_MIN, RingBroken};
+use portolan_sys::wait::yield_now;
 use portolan_sys::{doorbell, vm_read};
 use std::io;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Looks at what the peer has done before it is given the core: some microseconds, in which it
+/// finishes if it runs.
+const LOOKS: u32 = 200;
+
+/// Yields before sleeping, for a peer that is stopped.
+const YIELDS: u32 = 200;
+
+/// Between looks at a peer that does not get on.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+
+/// Offers in vain after which the peer is taken to do something else, or to share this core.
+const IN_VAIN_MAX: u32 = 2;
+
+/// Long messages read alone then, before another offer: what it costs in vain, a call for each share, is
+/// hardly seen among so many.
+const ALONE_COUNT: u32 = 16;
+
+/// What became of offers to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OfferRecord {
+    in_vain: u32,
+    /// Messages that are read alone from now on.
+    alone: u32,
+    /// It cannot write here.
+    never: bool,
+}
+
+impl OfferRecord {
+    /// Whether the next message of `len` bytes is to be offered.
+    fn should_offer(&mut self, len: usize) -> bool {
+        if len < OFFER_LEN_MIN || self.never {
+            return false;
+        }
+        self.alone = self.alone.saturating_sub(1);
+        self.alone == 0
+    }
+
+    /// The peer has copied a part, or nothing.
+    fn note(&mut self, has_helped: bool) {
+        match has_helped {
+            true => *self = OfferRecord::default(),
+            false => self.in_vain += 1,
+        }
+        if self.in_vain >= IN_VAIN_MAX {
+            self.alone = ALONE_COUNT;
+        }
+    }
+}
 
 impl Shm {
     pub(super) fn pull_from(
@@ -24,12 +81,22 @@ impl Shm {
             return Err(gone(peer));
         }
         let pid = state.pid.ok_or(PullError::Unsupported)?;
-        match vm_read::read_process(pid, remote_addr, dst) {
+        let inbound = self.inbound.iter_mut().find(|inbound| inbound.peer == peer);
+        let shared = inbound.filter(|_| state.offers.should_offer(dst.len()));
+        let result = match shared {
+            Some(inbound) => pull_shared(inbound, &mut state.offers, (pid, remote_addr), dst),
+            None => vm_read::read_process(pid, remote_addr, dst).map_err(Failed::System),
+        };
+        match result {
             // A process closes its sockets before its id can be given to another, so the bytes are
             // the peer's if it has not hung up by now.
             Ok(()) if self.is_hung_up(peer) => Err(gone(peer)),
             Ok(()) => Ok(()),
-            Err(err) => Err(self.pull_failed(peer, err)),
+            Err(Failed::System(err)) => Err(self.pull_failed(peer, err)),
+            Err(Failed::Broken(broken)) => {
+                self.break_off(peer, broken);
+                Err(gone(peer))
+            }
         }
     }
 
@@ -50,6 +117,38 @@ impl Shm {
         }
     }
 
+    /// See [`crate::Link::offered`].
+    pub(super) fn offered_by(&self, peer: PeerId) -> Option<u64> {
+        let outbound = self.outbound.get(peer as usize)?.as_ref()?;
+        outbound.ring.offered()
+    }
+
+    /// See [`crate::Link::help`].
+    pub(super) fn help_peer(&mut self, peer: PeerId, memory: &[u8]) -> bool {
+        let pid = self.peers.get(&peer).and_then(|state| state.pid);
+        let outbound = self.outbound.get_mut(peer as usize);
+        let (Some(pid), Some(Some(outbound))) = (pid, outbound) else {
+            return false;
+        };
+        // Of a process that has ended, the id might be another's: nothing is written there.
+        if outbound.socket().is_none_or(doorbell::is_hung_up) {
+            return false;
+        }
+        let source = memory.as_ptr().addr() as u64;
+        let Some(claim) = outbound.ring.claim_back(source, memory.len()) else {
+            return false;
+        };
+        let written = match memory.get(claim.bytes.clone()) {
+            Some(bytes) => vm_read::write_process(pid, claim.target, bytes),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        if let Err(error) = &written {
+            log::debug!("shm link: write to peer {peer}: {error}");
+        }
+        outbound.ring.finish(&claim, written.is_ok());
+        written.is_ok()
+    }
+
     fn is_hung_up(&self, peer: PeerId) -> bool {
         let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
         let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
@@ -57,6 +156,83 @@ impl Shm {
         ours.or(inbound.map(|inbound| &inbound.socket))
             .is_none_or(doorbell::is_hung_up)
     }
+}
+
+/// Why a pull that is shared with the peer has ended.
+enum Failed {
+    System(io::Error),
+    Broken(RingBroken),
+}
+
+/// Reads from `from`, an address of a process, into `dst`, and lets the process write a part of it
+/// meanwhile.
+fn pull_shared(
+    inbound: &mut Inbound,
+    record: &mut OfferRecord,
+    from: (u32, u64),
+    dst: &mut [u8],
+) -> Result<(), Failed> {
+    // Bytes that this process does not touch from the claim on: the peer's writes are the kernel's to
+    // this process's memory, as those of a system call.
+    let target = dst.as_mut_ptr().expose_provenance() as u64;
+    inbound.ring.offer(from.1, target, dst.len());
+    let copied = copy_front(inbound, from, dst);
+    inbound.ring.withdraw_offer();
+    if let Err(Failed::Broken(_)) = copied {
+        // Nothing that such a peer says can be waited for.
+        return copied;
+    }
+    // Before anything else happens to `dst`, whatever has become of our own share.
+    let helped = await_share(inbound);
+    copied?;
+    match helped {
+        Helped::From(begin) => record.note(begin < dst.len()),
+        Helped::NotFrom(begin) => {
+            record.never = true;
+            read(from, begin, &mut dst[begin..])?;
+        }
+        Helped::Busy => return Err(Failed::System(io::ErrorKind::NotConnected.into())),
+    }
+    Ok(())
+}
+
+/// Copies what this process claims, until nothing is left.
+fn copy_front(inbound: &mut Inbound, from: (u32, u64), dst: &mut [u8]) -> Result<(), Failed> {
+    while let Some(bytes) = inbound.ring.claim_front().map_err(Failed::Broken)? {
+        let begin = bytes.start;
+        let share = dst.get_mut(bytes).unwrap_or_default();
+        read(from, begin, share)?;
+    }
+    Ok(())
+}
+
+fn read((pid, remote_addr): (u32, u64), off: usize, dst: &mut [u8]) -> Result<(), Failed> {
+    let remote_addr = remote_addr.wrapping_add(off as u64);
+    vm_read::read_process(pid, remote_addr, dst).map_err(Failed::System)
+}
+
+/// Waits until the peer has finished what it has claimed; [`Helped::Busy`] if it has ended instead. Its
+/// sockets are closed when none of its threads is in a system call any more.
+fn await_share(inbound: &Inbound) -> Helped {
+    for look in 0_u32.. {
+        let helped = inbound.ring.helped();
+        if helped != Helped::Busy {
+            return helped;
+        }
+        if look < LOOKS {
+            std::hint::spin_loop();
+            continue;
+        }
+        if doorbell::is_hung_up(&inbound.socket) {
+            // What it finished last may have come in between.
+            return inbound.ring.helped();
+        }
+        match look < LOOKS + YIELDS {
+            true => yield_now(),
+            false => sleep(LOOK_INTERVAL),
+        }
+    }
+    Helped::Busy
 }
 
 fn gone(peer: PeerId) -> PullError {

@@ -3,6 +3,8 @@
 
 use super::hello::{HELLO_LEN, Hello, HelloKey};
 use super::*;
+use portolan_sys::effort::Effort;
+use portolan_sys::ring::OFFER_LEN_MIN;
 use portolan_sys::seqpacket::Seqpacket;
 use portolan_sys::wait::wait_readable;
 use portolan_sys::{memfd, ring};
@@ -12,8 +14,9 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SECRET: [u8; 32] = [7; 32];
 const RING_LEN: usize = 16 * 1024;
@@ -465,6 +468,79 @@ fn pull_reads_the_peers_memory_or_says_that_it_cannot() {
     drop(b);
     let late = a.pull(1, source.as_ptr() as u64, &mut copy);
     assert!(matches!(late, Err(PullError::Failed(1, _))), "{late:?}");
+}
+
+/// How often this thread has read another process's memory.
+fn read_count() -> u64 {
+    let all = Effort::of_this_thread();
+    let found = all.calls().find(|(name, _)| *name == "process_vm_readv");
+    found.map_or(0, |(_, count)| count)
+}
+
+#[test]
+fn both_ends_copy_a_long_message_and_nothing_is_written_when_it_is_there() {
+    const ROUNDS: usize = 300;
+    let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS);
+    let (mut a, mut b) = pair();
+    a.service();
+    let source: Vec<u8> = (0..=250).cycle().take(1_000_001).collect();
+    let addr = source.as_ptr() as u64;
+    let mut copy = vec![0xa5; source.len()];
+    if let Err(PullError::Unsupported) = a.pull(1, addr, &mut copy) {
+        return println!("SKIPPED: process_vm_readv is forbidden");
+    }
+    let (is_over, helped) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                if b.offered(0) == Some(addr) && b.help(0, &source) {
+                    helped.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        for round in 0.. {
+            // However busy the machine is, the sender has its turn some time.
+            let has_helped = helped.load(Ordering::Relaxed) > 0;
+            if round >= ROUNDS && (has_helped || Instant::now() > deadline) {
+                break;
+            }
+            // Cut off, too.
+            let len = source.len() - round % ROUNDS * 1000;
+            copy.fill(0xa5);
+            a.pull(1, addr, &mut copy[..len]).unwrap();
+            assert!(copy[..len] == source[..len]);
+            assert!(copy[len..].iter().all(|byte| *byte == 0xa5));
+            copy.fill(0x5a);
+            thread::yield_now();
+            assert!(copy.iter().all(|byte| *byte == 0x5a), "written late");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(helped.into_inner() > 0, "the sender never had its turn");
+}
+
+#[test]
+fn a_sender_that_is_not_there_is_not_waited_for_and_soon_not_offered_anything() {
+    let (mut a, mut b) = pair();
+    a.service();
+    let source = vec![7; OFFER_LEN_MIN];
+    let mut copy = vec![0xa5; source.len()];
+    let (before, reads) = (b.offered(0), read_count());
+    for _ in 0..10 {
+        match a.pull(1, source.as_ptr() as u64, &mut copy) {
+            Ok(()) => assert!(copy == source),
+            Err(PullError::Unsupported) => {
+                return println!("SKIPPED: process_vm_readv is forbidden");
+            }
+            Err(err) => panic!("{err}"),
+        }
+        copy.fill(0xa5);
+        // What is over is offered no more.
+        assert_eq!((before, b.offered(0)), (None, None));
+        assert!(!b.help(0, &source));
+    }
+    // Two in shares, of which there are two; the others with one call each.
+    assert_eq!(read_count() - reads, 12);
 }
 
 // Peers that break the rules.

@@ -199,6 +199,7 @@ impl Inner {
     fn on_rare(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::SendDone { op, result } => {
+                self.forget_lent(op);
                 if let Some(OpKind::Send(peer)) = self.ops.kind(op) {
                     self.complete_send(op, peer, result);
                 }

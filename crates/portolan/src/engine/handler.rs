@@ -132,15 +132,6 @@ impl<'a> Context<'a> {
         self.inner.isend_two(&to, [first.into(), second.into()])
     }
 
-    /// Sends the pieces as one message, as [`crate::Node::isend_gather`]; wait for the request, if there is
-    /// one, outside of the handler.
-    ///
-    /// # Errors
-    /// As [`Context::send`]; [`Error::NoMemory`].
-    pub fn isend_gather(&mut self, to: Target, pieces: &[&[u8]]) -> Result<Option<Request>, Error> {
-        self.inner.isend_gather(&to, pieces)
-    }
-
     /// Posts `buffer` for the next message to `port`. If the port has a handler, the handler gets
     /// it back; else wait for the request.
     ///

@@ -2,7 +2,7 @@
 //! Submitting messages: at once where the core accepts them, else queued here in order.
 
 use super::Inner;
-use crate::buffer::{self, Buffer};
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request};
 use crate::port::Target;
@@ -202,7 +202,10 @@ impl Inner {
         let len = self.ops.len(op) as u64;
         let remote_addr = self.pull_addr(peer, op, 0);
         match self.core.rendezvous(peer, spec, op, len, remote_addr) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.note_lent(peer, op, (remote_addr, len));
+                true
+            }
             Err(Refused::Gone(cause)) => {
                 self.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
                 true
@@ -296,24 +299,6 @@ impl Inner {
             Submitted::Wait => self.submit_op(peer, spec, op),
         }
         Ok(Request(op))
-    }
-
-    /// Non-blocking send of pieces as one message: nothing to wait for when they were put into a frame, else
-    /// that of a copy.
-    pub(crate) fn isend_gather(
-        &mut self,
-        to: &Target,
-        pieces: &[&[u8]],
-    ) -> Result<Option<Request>, Error> {
-        let peer = self.check_rank(to.rank())?;
-        let spec = to.spec();
-        if self.try_eager(peer, &spec, pieces)? == Submitted::Accepted {
-            return Ok(None);
-        }
-        let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
-        let op = self.ops.owned(OpKind::Send(peer), Buffer::from(whole));
-        self.submit_op(peer, spec, op);
-        Ok(Some(Request(op)))
     }
 
     /// Appends a message to a frame that is being filled, if there is one with room.

@@ -62,8 +62,10 @@ impl Engine {
     /// The same by a network: in a frame of its own, if nothing waits before it.
     #[inline]
     fn send_lone(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
-        let may = self.inner.core.may_send_lone(peer, spec, bytes.len());
-        if !may || self.inner.owner.is_another() {
+        let Some(lone) = self.inner.core.lone(peer, spec, bytes) else {
+            return false;
+        };
+        if self.inner.owner.is_another() {
             return false;
         }
         let now = self.inner.read_clock();
@@ -75,7 +77,7 @@ impl Engine {
             turn,
             ..
         } = &mut self.inner;
-        let Some(transmit) = core.send_lone(now, peer, spec, bytes) else {
+        let Some(transmit) = core.send_lone(now, &lone) else {
             return false;
         };
         let (_, link, result) = self

@@ -63,6 +63,9 @@ impl Engine {
         if !self.inner.pulls.is_empty() {
             self.pull();
         }
+        if !self.inner.lent.is_empty() {
+            moved += self.help();
+        }
         if !self.inner.pending.is_empty() {
             // Says for whom.
             self.drain();

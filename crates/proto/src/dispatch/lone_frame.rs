@@ -5,37 +5,29 @@
 //! As all short ways, it says no where it does not apply, and changes nothing then.
 
 use super::list;
+use crate::peer::lone::Lone;
 use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
 use portolan_wire::{ACK_FIXED_LEN, Ack};
 
 impl Core {
-    /// Whether [`Core::send_lone`] takes a message of `len` bytes now: its session is open, by a network,
-    /// and nothing waits there that would leave before it.
+    /// A message that may leave now, by [`Core::send_lone`]: its session is open, by a network, and
+    /// nothing waits there that would leave before it.
     #[inline]
     #[must_use]
-    pub fn may_send_lone(&self, peer: PeerId, spec: &SendSpec, len: usize) -> bool {
-        let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
-        peer.is_some_and(|peer| peer.may_send_lone(&self.sh.ctx, spec, len))
+    pub fn lone<'a>(&self, peer: PeerId, spec: &'a SendSpec, bytes: &'a [u8]) -> Option<Lone<'a>> {
+        let peer = self.peers.get(peer.index()).and_then(Option::as_deref)?;
+        peer.lone(&self.sh.ctx, spec, bytes)
     }
 
-    /// Accepts a message that [may](Core::may_send_lone) leave at once, and hands out its frames, as
-    /// [`Core::poll_transmit`] would: as many as the window and a call take. What becomes of them is
-    /// said as there.
+    /// Accepts a message that [may](Core::lone) leave now, if the core was told nothing since, and
+    /// hands out its frames, as [`Core::poll_transmit`] would: as many as the window and a call take.
+    /// What becomes of them is said as there.
     #[inline]
-    pub fn send_lone(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        spec: &SendSpec,
-        bytes: &[u8],
-    ) -> Option<Transmit<'_>> {
-        debug_assert!(
-            self.may_send_lone(peer, spec, bytes.len()),
-            "asked right before"
-        );
+    pub fn send_lone(&mut self, now: Instant, lone: &Lone<'_>) -> Option<Transmit<'_>> {
         self.release_sent();
+        let peer = lone.peer();
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
-        let outgoing = state.send_lone(now, &mut self.sh, spec, bytes)?;
+        let outgoing = state.send_lone(now, &mut self.sh, lone)?;
         let counters = self.sh.ctx.counters_mut();
         counters.messages_sent += 1;
         counters.frames_sent += 1;

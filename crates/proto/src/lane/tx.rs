@@ -11,8 +11,10 @@ pub(crate) struct LaneTx {
     /// Charged so far, and how far the peer lets it go; both modulo 2^32.
     charged: u32,
     limit: u32,
-    /// A submission was refused: say when it would not be.
+    /// A submission was refused that costs credit: say when it would not be.
     starved: bool,
+    /// The same of one that costs none: room is all that it lacks.
+    wants_room: bool,
 }
 
 impl LaneTx {
@@ -42,30 +44,28 @@ impl LaneTx {
         seq
     }
 
-    /// A submission was refused for want of room.
-    pub(crate) fn starve(&mut self) {
-        self.starved = true;
-    }
-
     /// The message that was reserved last never left.
     pub(crate) fn cancel(&mut self, charge: u32) {
         self.next_seq = self.next_seq.wrapping_sub(1);
         self.charged = self.charged.wrapping_sub(charge);
     }
 
-    /// The next number of a best-effort message, which costs nothing. `P7.5`
+    /// The next number of a best-effort message, which costs nothing, if its path `has_room`. A refusal
+    /// is remembered (see `wake`). `P7.5`
     #[inline]
-    pub(crate) fn next_best_effort(&mut self) -> u16 {
+    pub(crate) fn next_best_effort(&mut self, has_room: bool) -> Option<u16> {
+        self.wants_room |= !has_room;
         let seq = self.best_effort_seq;
-        self.best_effort_seq = seq.wrapping_add(1);
-        seq
+        self.best_effort_seq = seq.wrapping_add(u16::from(has_room));
+        has_room.then_some(seq)
     }
 
     /// The same for one that fills several frames. `P7.6`
-    pub(crate) fn next_best_effort_number(&mut self) -> u32 {
+    pub(crate) fn next_best_effort_number(&mut self, has_room: bool) -> Option<u32> {
+        self.wants_room |= !has_room;
         let number = self.best_effort_number;
-        self.best_effort_number = number.wrapping_add(1);
-        number
+        self.best_effort_number = number.wrapping_add(u32::from(has_room));
+        has_room.then_some(number)
     }
 
     #[inline]
@@ -84,15 +84,17 @@ impl LaneTx {
 
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
-        self.starved
+        self.starved || self.wants_room
     }
 
-    /// Whether a submission was refused that would not be now, with credit for `charge`; it is told
-    /// once.
-    pub(crate) fn wake(&mut self, charge: u32) -> bool {
-        let wakes = self.starved && self.has_credit(charge);
-        self.starved &= !wakes;
-        wakes
+    /// Whether a submission was refused that would not be now, with credit for `charge`, or without any
+    /// if `is_roomy`; it is told once.
+    pub(crate) fn wake(&mut self, charge: u32, is_roomy: bool) -> bool {
+        let by_credit = self.starved && self.has_credit(charge);
+        let by_room = self.wants_room && is_roomy;
+        self.starved &= !by_credit;
+        self.wants_room &= !by_room;
+        by_credit || by_room
     }
 
     /// How the lane's credit stands, `consumed` of the peer's.

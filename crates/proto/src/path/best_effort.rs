@@ -11,7 +11,7 @@ use crate::base::config::BATCH_LEN_MAX;
 use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
 use crate::{FlushHint, Staging};
-use portolan_wire::{FRAME_HEADER_LEN, FrameKind};
+use portolan_wire::FrameKind;
 
 /// Messages that may wait on a path before submissions are refused. They wait for the next flush alone,
 /// and each may be 64 KiB long.
@@ -47,29 +47,17 @@ impl Path {
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
     ) -> Staging<'a> {
-        let (count, payload_len) = self.cut_evenly(FRAME_HEADER_LEN + parts.header_len, parts.len);
-        let front_len = self.front_len();
-        let head_len = front_len + FRAME_HEADER_LEN + parts.header_len;
-        let segment_len = head_len + payload_len;
-        let len = parts.len + count * head_len;
-        let slot = slots.take(len);
-        let bytes = &mut slots.bytes_mut(slot)[..len];
-        for (offset, segment) in (0..)
-            .step_by(payload_len)
-            .zip(bytes.chunks_mut(segment_len))
-        {
-            let part = segment.len() - head_len;
-            (parts.emit)(offset, part, &mut segment[front_len + FRAME_HEADER_LEN..]);
-        }
+        let cut = self.cut(parts);
+        let slot = slots.take(cut.total_len);
         self.best_effort_runs.push_back(BestEffortRun {
             slot,
             off: 0,
-            len: narrow(len),
-            segment_len: narrow(segment_len),
-            front_len: narrow(front_len),
+            len: narrow(cut.total_len),
+            segment_len: narrow(cut.segment_len()),
+            front_len: narrow(self.front_len()),
         });
-        let bytes = &mut slots.bytes_mut(slot)[head_len..len];
-        Staging::strided(bytes, payload_len, segment_len, FlushHint::Full)
+        let bytes = &mut slots.bytes_mut(slot)[..cut.total_len];
+        cut.stage(parts, bytes, FlushHint::Full)
     }
 
     /// As many frames of the message that waits first as one call takes. No window holds them back.

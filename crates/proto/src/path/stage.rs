@@ -289,32 +289,39 @@ impl Path {
         parts: &Parts<'_>,
         batch_len: usize,
     ) -> Staging<'a> {
-        let header_len = FRAME_HEADER_LEN + parts.header_len;
-        let len = parts.len;
-        let (count, payload_len) = self.cut_evenly(header_len, len);
-        let front_len = self.front_len();
-        let head_len = front_len + header_len;
-        let segment_len = head_len + payload_len;
-        let total_len = len + count * head_len;
-        let (slot, start) = self.place_run(slots, count, segment_len, total_len, batch_len);
-        let hint = match self.has_batch_to_fill(count) {
+        let cut = self.cut(parts);
+        let (slot, start) = self.place_run(
+            slots,
+            cut.count,
+            cut.segment_len(),
+            cut.total_len,
+            batch_len,
+        );
+        let hint = match self.has_batch_to_fill(cut.count) {
             true => FlushHint::Frames,
             false => FlushHint::Full,
         };
-        let bytes = &mut slots.bytes_mut(slot)[start..start + total_len];
-        for index in 0..count {
-            let offset = index * payload_len;
-            let part = payload_len.min(len - offset);
-            let out = &mut bytes[index * segment_len + front_len + FRAME_HEADER_LEN..];
-            (parts.emit)(offset, part, out);
+        let bytes = &mut slots.bytes_mut(slot)[start..start + cut.total_len];
+        cut.stage(parts, bytes, hint)
+    }
+
+    /// How the frames of a record in several parts lie behind one another. There is at least one byte.
+    pub(super) fn cut(&self, parts: &Parts<'_>) -> Cut {
+        let header_len = FRAME_HEADER_LEN + parts.header_len;
+        let (count, payload_len) = self.cut_evenly(header_len, parts.len);
+        let head_len = self.front_len() + header_len;
+        Cut {
+            count,
+            payload_len,
+            head_len,
+            total_len: parts.len + count * head_len,
         }
-        Staging::strided(&mut bytes[head_len..], payload_len, segment_len, hint)
     }
 
     /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
     /// has room for what is piggybacked. As many as must be, of one length: messages of one length fit
     /// into one call, behind one another, and few bytes are padding. `P4.12`
-    pub(super) fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
+    fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
         let most = self.frame_len.min(16 * 1024) - header_len;
         let count = len.div_ceil(most);
@@ -467,6 +474,43 @@ pub(crate) struct Parts<'a> {
     pub(crate) len: usize,
     /// Writes the header of a part: its offset, its length, where to.
     pub(crate) emit: &'a dyn Fn(usize, usize, &mut [u8]),
+}
+
+/// How a record lies in frames of one part each, behind one another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) count: usize,
+    /// Bytes of payload in each but the last.
+    payload_len: usize,
+    /// Bytes in front of the payload.
+    head_len: usize,
+    /// Bytes of all frames.
+    pub(super) total_len: usize,
+}
+
+impl Cut {
+    /// Bytes of each frame but the last, and of what stands in front of it.
+    pub(super) fn segment_len(&self) -> usize {
+        self.head_len + self.payload_len
+    }
+
+    /// Writes the headers of the parts into `bytes`, which are as many as the frames take, and hands
+    /// out the places of the payload.
+    pub(super) fn stage<'a>(
+        &self,
+        parts: &Parts<'_>,
+        bytes: &'a mut [u8],
+        hint: FlushHint,
+    ) -> Staging<'a> {
+        let segments = bytes.chunks_mut(self.segment_len());
+        for (offset, segment) in (0..).step_by(self.payload_len).zip(segments) {
+            let part = segment.len() - self.head_len;
+            let out = &mut segment[self.head_len - parts.header_len..];
+            (parts.emit)(offset, part, out);
+        }
+        let bytes = &mut bytes[self.head_len..];
+        Staging::strided(bytes, self.payload_len, self.segment_len(), hint)
+    }
 }
 
 /// Messages that take about as long to submit as a call takes that sends them: what has gathered so many

@@ -33,11 +33,8 @@ impl Peer {
             .run_path_mut(&sh.ctx, len)
             .ok_or(Refused::NotUp)?;
         let tx = self.lanes.tx(spec.lane);
-        if !path.has_best_effort_room() {
-            tx.starve();
-            return Err(Refused::Busy);
-        }
-        let number = tx.next_best_effort_number();
+        let number = tx.next_best_effort_number(path.has_best_effort_room());
+        let number = number.ok_or(Refused::Busy)?;
         sh.ctx.counters_mut().messages_sent += 1;
         let emit = |offset: usize, part: usize, out: &mut [u8]| {
             let part = BestEffortPart {

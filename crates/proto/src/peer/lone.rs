@@ -9,30 +9,61 @@ use crate::path::Path;
 use crate::path::ack::ACK_LEN_MAX;
 use crate::path::outgoing::Outgoing;
 use crate::shared::Shared;
-use crate::{Instant, Left, LinkId, SendSpec};
+use crate::{Instant, Left, LinkId, PeerId, SendSpec};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment};
 
-impl Peer {
-    /// Whether a message of `len` bytes may leave this instant in numbered frames: nothing waits that
-    /// would leave before it, and it goes without asking. `P4.5`, `P4.10`
+/// A message that may leave this instant, as its peer has found ([`crate::Core::lone`]). True until
+/// that peer's state changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Lone<'a> {
+    peer: PeerId,
+    spec: &'a SendSpec,
+    bytes: &'a [u8],
+    /// It fills several frames.
+    is_run: bool,
+}
+
+impl Lone<'_> {
+    /// Whom it goes to.
     #[inline]
-    pub(crate) fn may_send_lone(&self, ctx: &Context, spec: &SendSpec, len: usize) -> bool {
-        let Some(path) = self.paths.small_path() else {
-            return false;
-        };
+    pub(crate) fn peer(&self) -> PeerId {
+        self.peer
+    }
+}
+
+impl Peer {
+    /// A message that may leave this instant in numbered frames: nothing waits that would leave
+    /// before it, and it goes without asking. `P4.5`, `P4.10`
+    #[inline]
+    pub(crate) fn lone<'a>(
+        &self,
+        ctx: &Context,
+        spec: &'a SendSpec,
+        bytes: &'a [u8],
+    ) -> Option<Lone<'a>> {
+        let len = bytes.len();
+        let path = self.paths.small_path()?;
         let is_free = |path: &Path| path.is_free() && !self.session.has_handshake(path.link());
-        let goes = match path.fits_shared(spec.header_len() + len) {
-            true => is_free(path),
-            false => {
+        let is_run = !path.fits_shared(spec.header_len() + len);
+        let goes = match is_run {
+            false => is_free(path),
+            true => {
                 let run_path = self.paths.run_path(ctx, len);
                 len <= ctx.eager_len_max(false) && run_path.is_some_and(is_free)
             }
         };
-        goes && self.is_open()
+        let may = goes
+            && self.is_open()
             && !spec.best_effort
             && !self.has_control()
             && !self.is_starved()
-            && self.lanes.has_credit(spec.lane, charge(len))
+            && self.lanes.has_credit(spec.lane, charge(len));
+        may.then_some(Lone {
+            peer: self.id,
+            spec,
+            bytes,
+            is_run,
+        })
     }
 
     /// Accepts such a message: what leaves for it now. Of one that fills several frames some may wait,
@@ -42,13 +73,15 @@ impl Peer {
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        spec: &SendSpec,
-        bytes: &[u8],
+        lone: &Lone<'_>,
     ) -> Option<Outgoing> {
-        let path = self.paths.small_path()?;
-        match path.fits_shared(spec.header_len() + bytes.len()) {
-            true => self.send_lone_frame(now, sh, spec, bytes),
-            false => self.send_lone_run(now, sh, spec, bytes),
+        debug_assert!(
+            self.lone(&sh.ctx, lone.spec, lone.bytes).is_some(),
+            "something has changed since it was asked"
+        );
+        match lone.is_run {
+            false => self.send_lone_frame(now, sh, lone),
+            true => self.send_lone_run(now, sh, lone),
         }
     }
 
@@ -57,8 +90,7 @@ impl Peer {
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        spec: &SendSpec,
-        bytes: &[u8],
+        &Lone { spec, bytes, .. }: &Lone<'_>,
     ) -> Option<Outgoing> {
         let len = bytes.len();
         let path = self.paths.run_path_mut(&sh.ctx, len)?;
@@ -101,8 +133,7 @@ impl Peer {
         &mut self,
         now: Instant,
         sh: &mut Shared,
-        spec: &SendSpec,
-        bytes: &[u8],
+        &Lone { spec, bytes, .. }: &Lone<'_>,
     ) -> Option<Outgoing> {
         let len = u16::try_from(bytes.len()).ok()?;
         let path = self.paths.small_path()?;

@@ -51,8 +51,8 @@ impl Peer {
         // P7.5, P11.1
         let best_effort = spec.best_effort && fits && matches!(spec.to, Address::Port(_));
         let (tx, has_room) = (self.lanes.tx(spec.lane), path.has_room(lane));
-        let seq = match best_effort && has_room {
-            true => Some(tx.next_best_effort()),
+        let seq = match best_effort {
+            true => tx.next_best_effort(has_room),
             false => tx.reserve_or_starve(has_room, charge(len)),
         };
         let seq = seq.ok_or(Refused::Busy)?;

@@ -379,6 +379,35 @@ fn messages_wait_for_a_link_that_is_full_and_then_for_room() {
     pair.assert_clean();
 }
 
+// P7.5
+#[test]
+fn what_costs_no_credit_does_not_wait_for_it_once_there_is_room() {
+    let reliable = SendSpec {
+        best_effort: false,
+        ..LOW
+    };
+    for len in [1000, LONGEST] {
+        let mut pair = Pair::new(&[LinkId::UDP], 15);
+        pair.run(Duration::from_millis(50));
+        // Nobody takes these, so their credit does not come back.
+        for _ in 0..100 {
+            while pair.ends[0].send(B, &reliable, &[1; 1000]).is_ok() {}
+            pair.run(Duration::from_millis(1));
+        }
+        let end = &mut pair.ends[0];
+        let credit = end.core.credit(B, LaneId::Low).unwrap();
+        assert!(credit.limit - credit.charged < 4096, "{credit:?}");
+        assert_eq!(end.send(B, &reliable, &[1; 1000]), Err(Refused::Busy));
+        while end.send(B, &LOW, &numbered(1, len)).is_ok() {}
+        while end.core.poll_transmit(pair.now).is_some() {}
+        assert_eq!(end.core.poll_event(), Some(Event::Writable(B)));
+        assert_eq!(end.send(B, &LOW, &numbered(2, len)), Ok(()));
+        // The other waits on, and nothing tells it in vain.
+        while end.core.poll_transmit(pair.now).is_some() {}
+        assert_eq!(end.core.poll_event(), None);
+    }
+}
+
 #[test]
 fn small_messages_of_the_same_burst_do_not_make_a_long_one_seem_late() {
     let mut pair = up(NETWORK, 13);

@@ -131,16 +131,19 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     check_empty(&pair);
 }
 
+/// Whether the way of a message of `len` bytes to end 1 is open.
+fn may_send(core: &Core, spec: &SendSpec, len: usize) -> bool {
+    core.lone(B, spec, &[0; 64 * 1024 + 1][..len]).is_some()
+}
+
 #[test]
 fn a_lone_frame_that_the_link_refused_leaves_later() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let core = &mut pair.ends[0].core;
-    assert!(core.send_lone(pair.now, B, &LOW, b"refused").is_some());
+    let lone = core.lone(B, &LOW, b"refused").unwrap();
+    assert!(core.send_lone(pair.now, &lone).is_some());
     core.transmit_refused();
-    assert!(
-        !pair.ends[0].core.may_send_lone(B, &LOW, 7),
-        "the link is full"
-    );
+    assert!(!may_send(&pair.ends[0].core, &LOW, 7), "the link is full");
     pair.ends[0].core.link_ready(LinkId::UDP);
     pair.run(SOON);
     assert_eq!(got(&pair, 1), [b"refused"]);
@@ -150,30 +153,27 @@ fn a_lone_frame_that_the_link_refused_leaves_later() {
 #[test]
 fn the_way_is_closed_where_something_waits_or_does_not_fit() {
     let pair = Pair::new(&[LinkId::UDP], 3);
-    assert!(
-        !pair.ends[0].core.may_send_lone(B, &LOW, 8),
-        "no session yet"
-    );
+    assert!(!may_send(&pair.ends[0].core, &LOW, 8), "no session yet");
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let core = &pair.ends[0].core;
-    assert!(core.may_send_lone(B, &LOW, 1400));
-    assert!(core.may_send_lone(B, &LOW, 64 * 1024), "in several frames");
-    assert!(!core.may_send_lone(B, &LOW, 64 * 1024 + 1), "it must ask");
+    assert!(may_send(core, &LOW, 1400));
+    assert!(may_send(core, &LOW, 64 * 1024), "in several frames");
+    assert!(!may_send(core, &LOW, 64 * 1024 + 1), "it must ask");
     let best_effort = SendSpec {
         best_effort: true,
         ..LOW
     };
-    assert!(!core.may_send_lone(B, &best_effort, 8));
+    assert!(!may_send(core, &best_effort, 8));
     // A message of either lane that waits for its frame would be overtaken, or share it.
     for spec in [LOW, HIGH] {
         pair.ends[0].send(B, &spec, b"waits").unwrap();
-        assert!(!pair.ends[0].core.may_send_lone(B, &LOW, 8));
+        assert!(!may_send(&pair.ends[0].core, &LOW, 8));
         pair.run(SOON);
-        assert!(pair.ends[0].core.may_send_lone(B, &LOW, 8));
+        assert!(may_send(&pair.ends[0].core, &LOW, 8));
     }
     // Lossless links have a way of their own.
     let pair = up(&[LinkId::SHM], [false, false]);
-    assert!(!pair.ends[0].core.may_send_lone(B, &LOW, 8));
+    assert!(!may_send(&pair.ends[0].core, &LOW, 8));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_way_is_closed_while_the_window_is_full() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     pair.deaf = Some((1, LinkId::UDP));
     let mut sent = 0;
-    while pair.ends[0].core.may_send_lone(B, &LOW, 8) {
+    while may_send(&pair.ends[0].core, &LOW, 8) {
         pair.send_lone(0, &LOW, &[7; 8]);
         sent += 1;
         assert!(sent <= 10_000, "there is a window");
@@ -266,8 +266,8 @@ fn a_run_with_a_hole_gathers_until_it_is_whole() {
 /// The frames of a message of `len` bytes from end 0, which were sent and have not arrived.
 fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
     let core = &mut pair.ends[0].core;
-    let sent = core.send_lone(pair.now, B, spec, &[7; 60_000][..len]);
-    let mut frames = sent.unwrap().frames(&[]);
+    let lone = core.lone(B, spec, &[7; 60_000][..len]).unwrap();
+    let mut frames = core.send_lone(pair.now, &lone).unwrap().frames(&[]);
     while let Some(more) = core.poll_transmit(pair.now) {
         frames.extend(more.frames(&[]));
     }

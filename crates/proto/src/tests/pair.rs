@@ -633,10 +633,10 @@ impl Pair {
     pub(super) fn try_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
-        if !core.may_send_lone(to, spec, bytes.len()) {
+        let Some(lone) = core.lone(to, spec, bytes) else {
             return false;
-        }
-        let transmit = core.send_lone(self.now, to, spec, bytes).unwrap();
+        };
+        let transmit = core.send_lone(self.now, &lone).unwrap();
         let (link, frames) = (transmit.way().1, transmit.frames(&[]));
         for frame in frames {
             let frame = self.take_sum(link, frame);

@@ -83,11 +83,11 @@ impl Node {
         bytes: &[u8],
     ) -> bool {
         let to = PeerId(peer);
-        if !self.core.may_send_lone(to, spec, bytes.len()) {
+        let Some(lone) = self.core.lone(to, spec, bytes) else {
             return false;
-        }
+        };
         let local = self.clock.local(cx.now);
-        let Some(transmit) = self.core.send_lone(local, to, spec, bytes) else {
+        let Some(transmit) = self.core.send_lone(local, &lone) else {
             cx.violate_always(format!("node {} refuses what may leave", self.id));
             return false;
         };

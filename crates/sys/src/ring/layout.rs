@@ -6,7 +6,7 @@
 )]
 
 /// "PTLRING" and the version of this layout, as the first 8 bytes (native byte order: one host).
-pub(super) const MAGIC: u64 = 0x5054_4c52_494e_4701;
+pub(super) const MAGIC: u64 = 0x5054_4c52_494e_4702;
 
 /// Offset of [`MAGIC`].
 pub(super) const MAGIC_OFF: usize = 0;
@@ -24,6 +24,12 @@ pub(super) const HEAD_OFF: usize = 128;
 pub(super) const RECEIVER_STATE_OFF: usize = 256;
 /// Offset of the flag of a sender that sleeps until there is room.
 pub(super) const SENDER_WAITING_OFF: usize = 384;
+
+/// Offset of what is left to claim of a message that the receiver copies, with the offer's terms behind
+/// it: four words that the receiver writes.
+pub(super) const OFFER_OFF: usize = 512;
+/// Offset of what the sender has copied of it.
+pub(super) const OFFER_DONE_OFF: usize = 640;
 
 /// Offset of the data: one page for the header keeps the data page-aligned.
 pub(super) const DATA_OFF: usize = 4096;
@@ -123,7 +129,7 @@ pub(super) fn to_usize(index: u64) -> usize {
 }
 
 const _: () = assert!(usize::BITS == 64, "ring indexes need a 64-bit target");
-const _: () = assert!(SENDER_WAITING_OFF + WORD <= DATA_OFF);
+const _: () = assert!(OFFER_DONE_OFF + WORD <= DATA_OFF);
 
 #[cfg(test)]
 mod tests {

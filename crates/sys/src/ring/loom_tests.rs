@@ -5,7 +5,7 @@
 #![cfg(loom)]
 
 use super::memory::RingMemory;
-use super::{Bell, PushError, RingReceiver, RingSender};
+use super::{Bell, Helped, PushError, RingReceiver, RingSender};
 use crate::barrier;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -142,5 +142,37 @@ fn sender_that_sleeps_is_rung_or_has_seen_the_space() {
         let room = sender.has_room(8).unwrap();
         let rung = consumer.join().unwrap();
         assert!(room || rung, "slept through a wake-up");
+    });
+}
+
+#[test]
+fn shares_of_an_offer_do_not_overlap_and_are_there_when_it_is_said() {
+    const UNIT: usize = 64 * 1024;
+    loom::model(|| {
+        let (mut sender, mut receiver) = pair();
+        let bytes: Arc<Vec<AtomicBool>> =
+            Arc::new((0..3).map(|_| AtomicBool::new(false)).collect());
+        receiver.offer(7, 0, 3 * UNIT);
+        let theirs = bytes.clone();
+        let helper = thread::spawn(move || {
+            if let Some(claim) = sender.claim_back(7, 3 * UNIT) {
+                for unit in claim.bytes.start / UNIT..claim.bytes.end / UNIT {
+                    assert!(!theirs[unit].load(Ordering::Relaxed));
+                    theirs[unit].store(true, Ordering::Relaxed);
+                }
+                sender.finish(&claim, true);
+            }
+        });
+        while let Some(claim) = receiver.claim_front().unwrap() {
+            for unit in claim.start / UNIT..claim.end / UNIT {
+                bytes[unit].store(true, Ordering::Relaxed);
+            }
+        }
+        receiver.withdraw_offer();
+        while receiver.helped() == Helped::Busy {
+            thread::yield_now();
+        }
+        assert!(bytes.iter().all(|unit| unit.load(Ordering::Relaxed)));
+        helper.join().unwrap();
     });
 }

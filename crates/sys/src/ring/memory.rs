@@ -71,6 +71,22 @@ impl RingMemory {
         self.field(layout::SENDER_WAITING_OFF)
     }
 
+    /// What is left to claim of the receiver's offer.
+    #[inline]
+    pub(super) fn offer(&self) -> &AtomicU64 {
+        self.field(layout::OFFER_OFF)
+    }
+
+    /// The terms of the offer, written by the receiver.
+    pub(super) fn offer_fields(&self) -> [&AtomicU64; 4] {
+        std::array::from_fn(|index| self.field(layout::OFFER_OFF + (index + 1) * layout::WORD))
+    }
+
+    /// What the sender has copied of the offer, written by the sender.
+    pub(super) fn offer_done(&self) -> &AtomicU64 {
+        self.field(layout::OFFER_DONE_OFF)
+    }
+
     /// The word at stream position `index`.
     #[inline]
     pub(super) fn word(&self, index: u64) -> &AtomicU64 {

@@ -18,6 +18,9 @@ struct Model {
     head: AtomicU64,
     receiver_state: AtomicU64,
     sender_waiting: AtomicU64,
+    offer: AtomicU64,
+    offer_fields: [AtomicU64; 4],
+    offer_done: AtomicU64,
     words: Vec<AtomicU64>,
     /// Touched with the word of the same index by copies, which are not atomic in reality.
     watched: Vec<UnsafeCell<()>>,
@@ -36,6 +39,9 @@ impl RingMemory {
             head: AtomicU64::new(0),
             receiver_state: AtomicU64::new(0),
             sender_waiting: AtomicU64::new(0),
+            offer: AtomicU64::new(0),
+            offer_fields: std::array::from_fn(|_| AtomicU64::new(0)),
+            offer_done: AtomicU64::new(0),
             words: (0..ring_len / 8).map(|_| AtomicU64::new(0)).collect(),
             watched: (0..ring_len / 8).map(|_| UnsafeCell::new(())).collect(),
         }))
@@ -55,6 +61,18 @@ impl RingMemory {
 
     pub(super) fn sender_waiting(&self) -> &AtomicU64 {
         &self.0.sender_waiting
+    }
+
+    pub(super) fn offer(&self) -> &AtomicU64 {
+        &self.0.offer
+    }
+
+    pub(super) fn offer_fields(&self) -> [&AtomicU64; 4] {
+        self.0.offer_fields.each_ref()
+    }
+
+    pub(super) fn offer_done(&self) -> &AtomicU64 {
+        &self.0.offer_done
     }
 
     pub(super) fn expect_read(&self, _index: u64) {}

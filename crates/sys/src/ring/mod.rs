@@ -22,6 +22,7 @@
 //! - *entry*: the sender's release of a word, the receiver's acquire of it: the frame is readable.
 //! - *space*: the receiver's release of the head, the sender's acquire: the bytes are writable.
 //! - *sleep*: commit, fence, read the receiver's state | set SLEEPING, fence, look for a word.
+//! - *offer* and *share*: see `offer`, which has messages that do not go through the ring.
 //! - *waiting*: publish the head, fence, read the flag | set the flag, fence, read the head.
 
 mod layout;
@@ -30,6 +31,7 @@ mod memory;
 #[cfg(loom)]
 #[path = "memory_loom.rs"]
 mod memory;
+mod offer;
 mod receiver;
 mod sender;
 
@@ -39,6 +41,7 @@ mod loom_tests;
 mod tests;
 
 pub use layout::{RING_LEN_MAX, RING_LEN_MIN, file_len, frame_len_max, is_valid_ring_len};
+pub use offer::{Claim, Helped, OFFER_LEN_MIN};
 pub use receiver::{Entry, RingReceiver};
 pub use sender::{PushError, RingSender};
 

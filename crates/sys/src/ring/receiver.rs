@@ -3,6 +3,7 @@
 
 use super::layout::{self, WORD, Word};
 use super::memory::RingMemory;
+use super::offer::Offered;
 use super::{Bell, RingBroken};
 use crate::barrier;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,8 @@ const LINE_LEN: u64 = 64;
 /// Reads frames from a ring. One per ring, in the process it was passed to.
 #[derive(Debug)]
 pub struct RingReceiver {
-    memory: RingMemory,
+    pub(super) memory: RingMemory,
+    pub(super) offered: Offered,
     /// Stream position of the next word to look at.
     head: u64,
     /// The head as the sender may know it.
@@ -78,6 +80,7 @@ impl RingReceiver {
         let portion = (memory.ring_len() / PORTIONS) as u64;
         RingReceiver {
             memory,
+            offered: Offered::default(),
             head: 0,
             published: 0,
             frame_len_max,

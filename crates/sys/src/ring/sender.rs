@@ -3,6 +3,7 @@
 
 use super::layout::{self, WORD, Word};
 use super::memory::RingMemory;
+use super::offer::Claims;
 use super::{Bell, RingBroken};
 use crate::barrier;
 use std::io::IoSlice;
@@ -25,7 +26,8 @@ pub enum PushError {
 /// Writes frames into a ring. One per ring, in the process that created it.
 #[derive(Debug)]
 pub struct RingSender {
-    memory: RingMemory,
+    pub(super) memory: RingMemory,
+    pub(super) claims: Claims,
     /// Stream position of the next entry. Nobody else knows it.
     tail: u64,
     /// The head as last read; reread only when the ring seems full.
@@ -40,6 +42,7 @@ impl RingSender {
         let frame_len_max = layout::frame_len_max(memory.ring_len());
         RingSender {
             memory,
+            claims: Claims::default(),
             tail: 0,
             head: 0,
             frame_len_max,

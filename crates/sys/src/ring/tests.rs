@@ -357,3 +357,134 @@ fn file_of_another_layout_is_refused() {
     assert!(open(&fd, 12_345).is_err());
     assert!(open(&fd, 0).is_err());
 }
+
+// Offers.
+
+/// A ring, with a message of so many bytes offered by its receiver.
+fn offered(len: usize) -> (RingSender, RingReceiver) {
+    let (sender, fd) = create(RING_LEN).unwrap();
+    let mut receiver = open(&fd, RING_LEN).unwrap();
+    assert_eq!(sender.offered(), None);
+    receiver.offer(4096, 1 << 20, len);
+    assert_eq!(sender.offered(), Some(4096));
+    (sender, receiver)
+}
+
+#[test]
+fn each_byte_of_an_offer_is_claimed_once_whoever_is_faster() {
+    for len in [OFFER_LEN_MIN, OFFER_LEN_MIN + 1, 1_000_000, 5 << 30] {
+        for turns in 0..16_u32 {
+            let (mut sender, mut receiver) = offered(len);
+            let (mut front, mut back) = (0, len);
+            loop {
+                // The bits of `turns` say who claims next, again and again.
+                let mut is_over = true;
+                for bit in 0..4 {
+                    if turns >> bit & 1 == 1 {
+                        let Some(claim) = sender.claim_back(4096, len) else {
+                            continue;
+                        };
+                        assert_eq!((claim.bytes.end, claim.bytes.is_empty()), (back, false));
+                        assert_eq!(claim.target, (1 << 20) + claim.bytes.start as u64);
+                        back = claim.bytes.start;
+                        sender.finish(&claim, true);
+                    } else {
+                        let Some(bytes) = receiver.claim_front().unwrap() else {
+                            continue;
+                        };
+                        assert_eq!((bytes.start, bytes.is_empty()), (front, false));
+                        front = bytes.end;
+                    }
+                    is_over = false;
+                }
+                if is_over {
+                    break;
+                }
+            }
+            assert_eq!(receiver.claim_front(), Ok(None));
+            assert_eq!((front, receiver.helped()), (back, Helped::From(front)));
+            assert_eq!(sender.offered(), None);
+        }
+    }
+}
+
+#[test]
+fn a_share_that_is_begun_is_waited_for_and_one_that_is_not_is_taken_back() {
+    let (mut sender, mut receiver) = offered(1 << 20);
+    let claim = sender.claim_back(4096, 1 << 20).unwrap();
+    receiver.withdraw_offer();
+    assert_eq!((sender.offered(), receiver.helped()), (None, Helped::Busy));
+    assert!(sender.claim_back(4096, 1 << 20).is_none());
+    assert_eq!(receiver.claim_front().ok(), None, "it is over");
+    sender.finish(&claim, true);
+    assert_eq!(receiver.helped(), Helped::From(claim.bytes.start));
+    // A count of an earlier offer says nothing of the next.
+    receiver.offer(4096, 0, 1 << 20);
+    let late = sender.claim_back(4096, 1 << 20).unwrap();
+    while receiver.claim_front().unwrap().is_some() {}
+    assert_eq!(receiver.helped(), Helped::Busy);
+    sender.finish(&late, true);
+    assert_eq!(receiver.helped(), Helped::From(late.bytes.start));
+}
+
+#[test]
+fn a_sender_that_cannot_write_says_so_and_claims_no_more() {
+    let (mut sender, mut receiver) = offered(1 << 20);
+    let first = sender.claim_back(4096, 1 << 20).unwrap();
+    sender.finish(&first, true);
+    let second = sender.claim_back(4096, 1 << 20).unwrap();
+    sender.finish(&second, false);
+    assert_eq!(sender.offered(), None);
+    while receiver.claim_front().unwrap().is_some() {}
+    assert_eq!(receiver.helped(), Helped::NotFrom(second.bytes.start));
+    receiver.offer(4096, 0, 1 << 20);
+    assert!(sender.claim_back(4096, 1 << 20).is_none());
+}
+
+#[test]
+fn an_offer_of_another_message_or_of_more_than_it_has_is_left_alone() {
+    let (mut sender, mut receiver) = offered(1 << 20);
+    assert!(sender.claim_back(8192, 1 << 20).is_none());
+    assert!(sender.claim_back(4096, (1 << 20) - 1).is_none());
+    assert!(sender.claim_back(4096, 2 << 20).is_some(), "it is cut off");
+    receiver.withdraw_offer();
+    assert!(sender.claim_back(4096, 1 << 20).is_none());
+}
+
+// P8.7
+#[test]
+fn claims_that_cannot_be_break_the_ring_and_reach_no_byte_outside() {
+    let good = 1 << 32 | 16;
+    for word in [
+        0,
+        u64::MAX,
+        2 << 32 | 16,
+        good + 1,
+        good | 1 << 16,
+        1 << 32 | 9 << 16 | 3,
+    ] {
+        let (sender, mut receiver) = offered(1 << 20);
+        sender.memory.offer().store(word, Ordering::Relaxed);
+        assert!(receiver.claim_front().is_err(), "{word:#x}");
+        receiver.withdraw_offer();
+        match receiver.helped() {
+            Helped::From(begin) | Helped::NotFrom(begin) => assert!(begin <= 1 << 20),
+            Helped::Busy => {}
+        }
+    }
+    // What its receiver may write there, the sender takes for no more than its message has.
+    let (mut sender, receiver) = offered(1 << 20);
+    let mut rng = Rng(9);
+    for _ in 0..100_000 {
+        let memory = &receiver.memory;
+        memory.offer().store(rng.next(), Ordering::Relaxed);
+        for field in memory.offer_fields() {
+            let value = rng.next() >> rng.below(64);
+            field.store(value, Ordering::Relaxed);
+        }
+        let source = memory.offer_fields()[0].load(Ordering::Relaxed);
+        if let Some(claim) = sender.claim_back(source, 1 << 20) {
+            assert!(claim.bytes.end <= 1 << 20 && !claim.bytes.is_empty());
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::mpi::provider;
 use crate::output::{check_file, write_json};
 use crate::surroundings::Surroundings;
 use anyhow::Result;
-use portolan_bench::{Launcher, SiteKind};
+use portolan_bench::{Launcher, SiteKind, median};
 use portolan_profile::World;
 use portolan_report::{Material, NPB_FORMAT, Network, Npb, NpbRun, PROGRAMS};
 use programs::Programs;
@@ -290,8 +290,8 @@ impl Series {
         let per_round: Vec<f64> = self.ran.iter().map(|ran| ran.seconds).collect();
         self.ran.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let middle = self.ran.len() / 2;
-        let seconds = median(&per_round)?;
         let world: World = self.ran.into_iter().nth(middle)?.world;
+        let seconds = median(per_round.clone());
         Some(NpbRun {
             program: self.program.into(),
             network: self.network,
@@ -301,16 +301,6 @@ impl Series {
             world,
         })
     }
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = (
-        sorted.get((sorted.len().checked_sub(1)?) / 2)?,
-        sorted.get(sorted.len() / 2)?,
-    );
-    Some(f64::midpoint(*low, *high))
 }
 
 /// Puts what ran into `npb`, and what failed into its notes; whether nothing failed.

@@ -3,26 +3,19 @@
 //! would write it.
 
 use crate::mpi::find::Mpi;
-use crate::surroundings::own_way;
+use crate::surroundings::{own_way, wait};
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use portolan_profile::{Profile, World};
 use portolan_report::Network;
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Longer than class B takes alone on a slow core; without it a deadlock would never end.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// How long a launcher may take to end its processes.
-const ENDING: Duration = Duration::from_secs(10);
-/// How often a run is looked at: it takes a second at least.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What is to run, and where.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +62,7 @@ impl Job<'_> {
         command.stdin(Stdio::null());
         command.stdout(out.try_clone()?).stderr(told.try_clone()?);
         let child = command.spawn().context("starting this program again")?;
-        let status = wait(child)?;
+        let status = wait(child, LIMIT)?;
         let (out, told) = (text(&mut out)?, text(&mut told)?);
         if !status.success() {
             bail!("{}", cause(&told).unwrap_or_else(|| status.to_string()));
@@ -133,28 +126,6 @@ impl Job<'_> {
             command.env("OMPI_MCA_mpi_yield_when_idle", "1");
         }
         Ok(command)
-    }
-}
-
-/// Waits for the end of `child`, and ends it if it lasts.
-fn wait(mut child: Child) -> Result<ExitStatus> {
-    let begun = Instant::now();
-    let mut told = false;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            ensure!(!told, "the program did not end within {LIMIT:?}");
-            return Ok(status);
-        }
-        if begun.elapsed() > LIMIT && !told {
-            told = true;
-            // Passed on to the launcher, which ends the processes. It has ended if this fails.
-            let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM);
-        }
-        if begun.elapsed() > LIMIT + ENDING {
-            // As above.
-            let _ = child.kill();
-        }
-        sleep(LOOK);
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client and a server say to each other before the work of a connection begins: three lines of
+//! What a client and a server send each other before the work of a connection begins: three lines of
 //! JSON, the server's greeting, the client's call and the server's answer. After `Go` the connection
 //! belongs to the end of a row that the server runs.
 //!
 //! Nobody sends more than the other waits for, and lines are read byte by byte, so that nothing of what
-//! follows is taken. Who knows the token proves it by a keyed hash of the greeting's number; the token
-//! itself does not travel.
+//! follows is taken. The token authenticates a client by challenge and response: the call carries a
+//! message authentication code of the greeting's nonce. The token itself does not travel.
 
 use crate::spec::Spec;
 use anyhow::{Context, Result, bail};
@@ -16,7 +16,7 @@ use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Version of this conversation. What a row is told is a matter of the version of Portolan as well.
+/// Version of this handshake. What a row is told is a matter of the version of Portolan as well.
 pub(crate) const VERSION: u32 = 1;
 
 /// The version of Portolan.
@@ -38,8 +38,8 @@ pub(crate) struct Greeting {
     pub(crate) portolan_bench: u32,
     /// [`BUILD`] of the server.
     pub(crate) build: String,
-    /// Never said before.
-    pub(crate) number: String,
+    /// Never sent before.
+    pub(crate) nonce: String,
 }
 
 /// The client's line.
@@ -49,8 +49,8 @@ pub(crate) struct Call {
     pub(crate) portolan_bench: u32,
     /// [`BUILD`] of the client.
     pub(crate) build: String,
-    /// That it knows the token.
-    pub(crate) proof: String,
+    /// [`mac`] of the greeting's nonce.
+    pub(crate) mac: String,
     /// What the connection is for, as JSON of a [`Request`]: read only once the rest is in order.
     pub(crate) request: serde_json::Value,
 }
@@ -83,7 +83,7 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     /// The session, and what is to be known of the server's host.
     Welcome {
-        /// To be said for each row.
+        /// To be sent for each row.
         session: u64,
         /// The host.
         host: ServerHost,
@@ -118,46 +118,46 @@ pub struct ServerHost {
     pub hypervisor: String,
 }
 
-/// Proves that `token` is known, to who has said `number`.
-pub(crate) fn proof(token: &str, number: &str) -> String {
+/// The message authentication code of `nonce` under `token`, in hexadecimal: keyed BLAKE3.
+pub(crate) fn mac(token: &str, nonce: &str) -> String {
     let key = blake3::derive_key(PURPOSE, token.as_bytes());
-    blake3::keyed_hash(&key, number.as_bytes())
+    blake3::keyed_hash(&key, nonce.as_bytes())
         .to_hex()
         .to_string()
 }
 
-/// Whether `proof` proves it; takes as long whatever it says.
-pub(crate) fn is_proof(proof_said: &str, token: &str, number: &str) -> bool {
-    let right = blake3::Hash::from_hex(proof(token, number));
-    let said = blake3::Hash::from_hex(proof_said);
+/// Whether `received` is that code; takes as long whatever it is.
+pub(crate) fn verify(received: &str, token: &str, nonce: &str) -> bool {
+    let expected = blake3::Hash::from_hex(mac(token, nonce));
+    let received = blake3::Hash::from_hex(received);
     // Hashes compare in constant time.
-    matches!((right, said), (Ok(right), Ok(said)) if right == said)
+    matches!((expected, received), (Ok(expected), Ok(received)) if expected == received)
 }
 
-/// Says a line.
+/// Sends a line.
 ///
 /// # Errors
 /// The other is gone, or takes nothing within [`PATIENCE`].
-pub(crate) fn say(mut stream: &TcpStream, word: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_vec(word)?;
+pub(crate) fn send(mut stream: &TcpStream, message: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(&line).context("the connection ended")?;
     Ok(stream.set_write_timeout(None)?)
 }
 
-/// Hears a line.
+/// Receives a line.
 ///
 /// # Errors
-/// The other is gone, says nothing within [`PATIENCE`], or says something else.
-pub(crate) fn hear<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
-    let line = hear_line(stream, Instant::now() + PATIENCE)?;
+/// The other is gone, sends nothing within [`PATIENCE`], or sends something else.
+pub(crate) fn receive<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
+    let line = receive_line(stream, Instant::now() + PATIENCE)?;
     stream.set_read_timeout(None)?;
-    serde_json::from_slice(&line).context("it says something else than `portolan bench` does")
+    serde_json::from_slice(&line).context("it sends something else than `portolan bench` does")
 }
 
-/// A line that has come whole by `end`: who sends a byte now and then is heard no longer than others.
-fn hear_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
+/// A line that has come whole by `end`: who sends a byte now and then is waited for no longer than others.
+fn receive_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -177,7 +177,7 @@ fn hear_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
             Err(error) => return Err(error).context("the connection ended"),
         }
         if line.len() > LINE_LEN_MAX {
-            bail!("it says something else than `portolan bench` does");
+            bail!("it sends something else than `portolan bench` does");
         }
     }
 }
@@ -187,12 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_proves_itself_and_only_for_its_number() {
-        let said = proof("secret", "1");
-        assert!(is_proof(&said, "secret", "1"));
-        for (token, number) in [("other", "1"), ("secret", "2")] {
-            assert!(!is_proof(&said, token, number));
+    fn a_code_is_of_one_token_and_one_nonce() {
+        let code = mac("secret", "1");
+        assert!(verify(&code, "secret", "1"));
+        for (token, nonce) in [("other", "1"), ("secret", "2")] {
+            assert!(!verify(&code, token, nonce));
         }
-        assert!(!is_proof("", "secret", "1") && !is_proof("zz", "secret", "1"));
+        assert!(!verify("", "secret", "1") && !verify("zz", "secret", "1"));
     }
 }
