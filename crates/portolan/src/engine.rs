@@ -94,6 +94,8 @@ pub(crate) struct Inner {
     turn: u32,
     /// Turn by which what came in a gap between polls has been received, after one.
     poll_gap_end: Option<u32>,
+    /// Until this turn short messages are expected.
+    hurried_until: u32,
     /// A queued frame should leave at the end of this call.
     flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
@@ -163,6 +165,8 @@ pub(crate) struct Engine {
     pace: Pace,
     /// Links that had no room for a frame, a bit each.
     full_mask: u8,
+    /// The last flush has left something for the next turn, for short messages to be looked for before.
+    has_more: bool,
     /// What the helper sleeps on while the program computes, if it serves what comes then.
     guard: Option<Box<Descriptor>>,
     /// The program is about to sleep, or sleeps, on a descriptor of its own.
@@ -195,6 +199,7 @@ impl Inner {
             port_uses: Vec::new(),
             turn: 0,
             poll_gap_end: None,
+            hurried_until: 0,
             flush_wanted: false,
             pulls: Vec::new(),
             lent: Vec::new(),
@@ -343,6 +348,7 @@ impl Engine {
             slow_at: Instant::default(),
             pace,
             full_mask: 0,
+            has_more: false,
             guard: None,
             is_armed: false,
             #[cfg(test)]

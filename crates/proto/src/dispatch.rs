@@ -393,6 +393,13 @@ impl Core {
         self.sh.ctx.choose(choice);
     }
 
+    /// Says whether short messages pass, which wait for each part that leaves by a stream: those are of
+    /// [`PART_LEN_HURRIED`](crate::PART_LEN_HURRIED) bytes at most then. `P15.4`
+    #[inline]
+    pub fn set_hurried(&mut self, is_hurried: bool) {
+        self.sh.ctx.set_hurried(is_hurried);
+    }
+
     /// Says that frames handed in from now on may have waited for this process.
     pub fn begin_poll_gap(&mut self, now: Instant) {
         self.sh.ctx.begin_poll_gap(now);

@@ -46,7 +46,7 @@ pub use base::event::{
 pub use base::group;
 pub use base::remote::{Answer, AtomicSpec, PutNotice, RemoteFault};
 pub use base::time::Instant;
-pub use bulk::part::PartPlace;
+pub use bulk::part::{PART_LEN_HURRIED, PartPlace};
 pub use bulk::prediction::ExpectedRun;
 pub use dispatch::Core;
 pub use dispatch::batch::TakenRun;

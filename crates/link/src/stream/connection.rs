@@ -260,16 +260,17 @@ impl Connection {
         Ok(true)
     }
 
-    /// Receives by up to `budget` calls; returns how many brought something.
+    /// Receives by up to `budget` calls, each of `call_len_max` bytes of payload at most; returns how many
+    /// brought something.
     pub(super) fn receive(
         &mut self,
-        budget: usize,
+        (budget, call_len_max): (usize, usize),
         receiver: &mut dyn PartReceiver,
     ) -> io::Result<usize> {
         for count in 0..budget {
             let received = match self.part {
                 None => self.receive_front(),
-                Some(_) => self.receive_payload(receiver),
+                Some(_) => self.receive_payload(call_len_max, receiver),
             };
             match received {
                 Ok(true) => self.used = true,
@@ -343,7 +344,11 @@ impl Connection {
     }
 
     /// Payload, and with its end what comes of the next frame's beginning: a call less for each.
-    fn receive_payload(&mut self, receiver: &mut dyn PartReceiver) -> io::Result<bool> {
+    fn receive_payload(
+        &mut self,
+        call_len_max: usize,
+        receiver: &mut dyn PartReceiver,
+    ) -> io::Result<bool> {
         let front_len = self.front_wanted();
         let Some(part) = &mut self.part else {
             return Ok(true);
@@ -351,7 +356,7 @@ impl Connection {
         let left = part.len - part.landed;
         let (got, into_len) = match receiver.place(part) {
             Place::At(into) => {
-                let into_len = into.len().min(left);
+                let into_len = into.len().min(left).min(call_len_max);
                 let into = IoSliceMut::new(&mut into[..into_len]);
                 let next = match into_len == left {
                     true => &mut self.incoming[..front_len],

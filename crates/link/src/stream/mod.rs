@@ -262,14 +262,18 @@ impl Stream {
     }
 
     /// Receives what has arrived, each frame's payload to where `receiver` says, about `budget` calls'
-    /// worth from each connection; and sends on what had no room. Returns how many calls brought
-    /// something.
-    pub fn receive(&mut self, budget: usize, receiver: &mut dyn PartReceiver) -> usize {
+    /// worth from each connection, of `call_len_max` bytes of payload at most; and sends on what had no
+    /// room. Returns how many calls brought something.
+    pub fn receive(
+        &mut self,
+        (budget, call_len_max): (usize, usize),
+        receiver: &mut dyn PartReceiver,
+    ) -> usize {
         self.push();
         let mut moved = 0;
         for index in (0..self.connections.len()).rev() {
             let connection = &mut self.connections[index];
-            match connection.receive(budget, receiver) {
+            match connection.receive((budget, call_len_max), receiver) {
                 Ok(count) => moved += count,
                 Err(error) => {
                     log::debug!("stream link: peer {}: {error}", connection.peer());

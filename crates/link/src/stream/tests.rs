@@ -97,7 +97,7 @@ impl End {
             let (peer, theirs) = known.get(&tokens.mine)?;
             (*theirs == tokens.theirs).then_some(*peer)
         });
-        self.link.receive(4, &mut self.inbox);
+        self.link.receive((4, usize::MAX), &mut self.inbox);
         while let Some(notice) = self.link.poll_notice() {
             match notice {
                 Notice::StreamUp(_) => self.up += 1,

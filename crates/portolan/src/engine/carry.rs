@@ -114,7 +114,7 @@ impl Carry for Engine {
     /// may be lost, and acknowledgements, when the program stays away for longer.
     #[inline]
     fn left(&self) -> Left {
-        if self.full_mask != 0 || !self.inner.pending.is_empty() {
+        if self.has_more || self.full_mask != 0 || !self.inner.pending.is_empty() {
             return Left::Urgent;
         }
         match self.inner.core.left() {

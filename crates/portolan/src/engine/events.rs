@@ -50,6 +50,7 @@ impl Inner {
                     if !self.take_tagged(&mut admitted, frame.head, open) {
                         break;
                     }
+                    self.note_short();
                     if admitted.is_done() {
                         return;
                     }
@@ -60,6 +61,7 @@ impl Inner {
                     (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
+                self.note_short();
                 if admitted.is_done() {
                     return;
                 }

@@ -13,13 +13,19 @@ use crate::links::Links;
 use crate::ops::Ops;
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
 use portolan_link::{LinkAddr, Notice, TxError, TxFrame};
-use portolan_proto::{DropReason, LinkId, PartPlace, PeerId, Transmit};
+use portolan_proto::{DropReason, LinkId, PART_LEN_HURRIED, PartPlace, PeerId, Transmit};
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
-/// Calls by which one connection is received from in a turn: what takes as long as short messages may
-/// wait.
-const RECEIVE_BUDGET: usize = 2;
+/// Calls by which one connection is received from in a turn, and the bytes of each: what takes as long as
+/// messages may wait, and as short ones may.
+const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
+const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
+
+/// Turns from a short message on in which others are expected. With a stream beside it is some
+/// milliseconds, and what a program does between two messages takes less; without one there is nothing
+/// to hurry.
+const HURRIED_TURNS: u32 = 256;
 
 /// Timeouts of TCP in a row after which what was sent goes by a path: one may be a lost tail, two are
 /// half a second without progress.
@@ -33,6 +39,18 @@ pub(crate) enum StreamCall {
 }
 
 impl Inner {
+    /// A short message has passed.
+    #[inline]
+    pub(super) fn note_short(&mut self) {
+        self.hurried_until = self.turn.wrapping_add(HURRIED_TURNS);
+    }
+
+    /// Whether one has lately, so that others are to be looked for soon.
+    #[inline]
+    pub(super) fn is_hurried(&self) -> bool {
+        self.hurried_until.wrapping_sub(self.turn) < 1 << 31
+    }
+
     /// Notes a call for when the links are at hand; who has no streams makes none.
     pub(super) fn call_streams(&mut self, call: StreamCall) {
         if self.core.uses_streams() {
@@ -62,13 +80,17 @@ impl Engine {
             }
             return 0;
         }
+        let budget = match self.inner.is_hurried() {
+            true => RECEIVE_BUDGET_HURRIED,
+            false => RECEIVE_BUDGET,
+        };
         let mut intake = PartIntake {
             wants_sums: streams.wants_sums(),
             is_fresh: false,
             inner: &mut self.inner,
             handlers: &mut self.handlers,
         };
-        let moved = streams.link_mut().receive(RECEIVE_BUDGET, &mut intake);
+        let moved = streams.link_mut().receive(budget, &mut intake);
         self.hear_of_streams();
         moved
     }

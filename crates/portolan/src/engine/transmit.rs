@@ -86,6 +86,7 @@ impl Engine {
         if let Err(error) = result {
             self.on_unsent(now, (peer, link), error);
         }
+        self.inner.note_short();
         if self.inner.core.wants_transmit() || self.full_mask != 0 {
             self.flush();
         }
@@ -126,6 +127,9 @@ impl Engine {
             self.inner.now
         };
         let turn = self.inner.turn;
+        let is_hurried = self.inner.is_hurried();
+        self.inner.core.set_hurried(is_hurried);
+        self.has_more = false;
         let mut count = 0;
         loop {
             if !self.inner.unreached.is_empty() {
@@ -137,12 +141,18 @@ impl Engine {
             let Some(transmit) = core.poll_transmit(now) else {
                 break;
             };
+            let is_bulk = matches!(transmit, Transmit::Bulk { .. });
             let (peer, link, result) =
                 self.links
                     .hand_over(turn, ops, seals.as_deref_mut(), &transmit);
             match result {
                 Ok(()) => count += 1,
                 Err(error) => self.on_unsent(now, (peer, link), error),
+            }
+            // Short messages are looked for between runs and parts of transfers.
+            if is_hurried && is_bulk && link != LinkId::SHM {
+                self.has_more = true;
+                break;
             }
         }
         count

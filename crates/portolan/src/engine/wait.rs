@@ -280,7 +280,7 @@ impl Engine {
     /// them at most. `None`: something has happened.
     pub(crate) fn arm(&mut self, wake: &mut WakeSet, now: Instant) -> Option<Duration> {
         wake.fds.clear();
-        if !self.links.arm(wake) {
+        if self.has_more || !self.links.arm(wake) {
             return None;
         }
         let launcher = self.launch.as_ref().map(Launch::fd);

@@ -25,6 +25,8 @@ pub(crate) struct Context {
     /// is sent (on networks, on lossless links) or taken.
     eager_bounds: [usize; 2],
     poll_gap: PollGap,
+    /// Short messages pass, which wait for what leaves by a stream.
+    hurried: bool,
     /// The program has no more use for messages.
     closing: bool,
 }
@@ -41,6 +43,7 @@ impl Context {
             preferred: None,
             choice: Choice::default(),
             poll_gap: PollGap::default(),
+            hurried: false,
             closing: false,
             config,
         }
@@ -211,6 +214,17 @@ impl Context {
     #[inline]
     pub(crate) fn poll_gap(&self) -> &PollGap {
         &self.poll_gap
+    }
+
+    #[inline]
+    pub(crate) fn set_hurried(&mut self, is_hurried: bool) {
+        self.hurried = is_hurried;
+    }
+
+    /// Short messages pass: parts of transfers are short, too. `P15.4`
+    #[inline]
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried
     }
 
     /// Frames handed in from now on may have waited for this process.

@@ -21,13 +21,20 @@ pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
 /// earlier than with a long one; a call takes as long as copying half of it does.
 const PART_LEN_FIRST: u64 = 32 * 1024;
 
+/// The same while short messages pass, for which they wait 8 µs: two calls, at this end and at the other,
+/// of what a copy takes.
+pub const PART_LEN_HURRIED: usize = 32 * 1024;
+
 /// Parts of a transfer begin where pages do, if its buffer does.
 const PAGE_LEN: u64 = 4096;
 
 /// Bytes of the part at `off` of a transfer, of which `left` have been granted: more and more at first
 /// if it is alone, for then the receiver has nothing else to do; then evenly, so that both ends have as
-/// much to do with each.
-fn part_len(off: u64, left: u64, is_alone: bool) -> u64 {
+/// much to do with each. Short ones if short messages pass.
+fn part_len(off: u64, left: u64, is_alone: bool, is_hurried: bool) -> u64 {
+    if is_hurried {
+        return left.min(PART_LEN_HURRIED as u64);
+    }
     let most = PART_LEN_FIRST + 2 * off;
     let part = match is_alone && most < PART_LEN_MAX {
         true => most,
@@ -55,12 +62,13 @@ pub enum PartPlace {
 }
 
 impl Transfers {
-    /// The next part for the stream to their peer, with room for a checksum in front if `checked`.
+    /// The next part for the stream to their peer, with room for a checksum in front if `checked`; a short
+    /// one if `is_hurried`.
     pub(crate) fn next_stream_part(
         &mut self,
         queue: &mut SendQueue,
         scratch: &mut Scratch,
-        checked: bool,
+        (checked, is_hurried): (bool, bool),
     ) -> Option<Outgoing> {
         let streamed = |key| {
             self.tx
@@ -72,7 +80,7 @@ impl Transfers {
         let transfer = self.tx.get_mut(key)?;
         let off = transfer.next_off;
         let left = transfer.granted - off;
-        let part = part_len(off, left, is_alone);
+        let part = part_len(off, left, is_alone, is_hurried);
         transfer.next_off += part;
         if transfer.next_off >= transfer.granted {
             transfer.queued = false;
@@ -197,7 +205,7 @@ mod tests {
     fn parts(len: u64) -> alloc::vec::Vec<u64> {
         let mut off = 0;
         core::iter::from_fn(|| {
-            let part = part_len(off, len - off, true);
+            let part = part_len(off, len - off, true, false);
             off += part;
             (part > 0).then_some(part)
         })
@@ -211,7 +219,9 @@ mod tests {
         assert_eq!(parts(256 * KIB), [32, 96, 128].map(|len| len * KIB));
         let long = parts(10 << 20);
         assert_eq!(long[..3], [32, 96, 256].map(|len| len * KIB));
-        assert_eq!(part_len(0, 256 * KIB, false), 256 * KIB);
+        assert_eq!(part_len(0, 256 * KIB, false, false), 256 * KIB);
+        assert_eq!(part_len(0, 256 * KIB, false, true), 32 * KIB);
+        assert_eq!(part_len(0, 7, true, true), 7);
         for len in [1, 4097, 131_073, 1 << 20, (64 << 20) + 3] {
             let parts = parts(len);
             assert_eq!(parts.iter().sum::<u64>(), len);

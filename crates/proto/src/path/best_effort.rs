@@ -47,7 +47,7 @@ impl Path {
         slots: &'a mut SlotPool,
         parts: &Parts<'_>,
     ) -> Staging<'a> {
-        let cut = self.cut(parts);
+        let cut = self.cut(parts.header_len, parts.len);
         let slot = slots.take(cut.total_len);
         self.best_effort_runs.push_back(BestEffortRun {
             slot,

@@ -4,28 +4,12 @@
 //! without looking for what cannot be there.
 
 use super::outgoing::{Bytes, Outgoing};
+use super::stage::Cut;
 use super::{Contents, InFlight, Path};
 use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
 use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
-
-/// A message of `len` bytes in `count` frames, each with `part_len` bytes of it but the last, which has what
-/// is left.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    count: usize,
-    part_len: usize,
-    len: usize,
-}
-
-impl Cut {
-    /// Bytes that the last frame takes beside its part, to be as long as the others.
-    #[inline]
-    pub(crate) fn room_in_last(&self) -> usize {
-        self.count * self.part_len - self.len
-    }
-}
 
 impl Path {
     /// A network on which nothing waits, and whose window and link have room: what is submitted now
@@ -55,18 +39,7 @@ impl Path {
         self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
     }
 
-    /// How a message of `len` bytes is cut into frames of one fragment each.
-    #[inline]
-    pub(crate) fn cut(&self, whole: &Fragment, len: usize) -> Cut {
-        let (count, part_len) = self.cut_evenly(FRAME_HEADER_LEN + whole.header_len(), len);
-        Cut {
-            count,
-            part_len,
-            len,
-        }
-    }
-
-    /// Whether that leaves with one call now.
+    /// Whether a message that was [cut](Path::cut) so leaves with one call now.
     #[inline]
     pub(crate) fn takes_at_once(&self, cut: &Cut, batch_len: usize) -> bool {
         // Headers are shorter than what a call has left of the longest datagram.
@@ -85,12 +58,12 @@ impl Path {
         (bytes, tail): (&[u8], &[u8]),
     ) -> Outgoing {
         let front_len = self.front_len();
-        let head_len = FRAME_HEADER_LEN + whole.header_len();
-        let segment_len = front_len + head_len + cut.part_len;
+        let head_len = cut.head_len - front_len;
+        let segment_len = cut.segment_len();
         let slot = slots.take(cut.count * segment_len);
         let first = self.next_num();
         let (mut at, mut offset) = (0, 0);
-        for part in bytes.chunks(cut.part_len) {
+        for part in bytes.chunks(cut.payload_len) {
             let tail = match offset + part.len() == bytes.len() {
                 true => tail,
                 false => &[],

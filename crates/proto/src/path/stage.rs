@@ -289,7 +289,7 @@ impl Path {
         parts: &Parts<'_>,
         batch_len: usize,
     ) -> Staging<'a> {
-        let cut = self.cut(parts);
+        let cut = self.cut(parts.header_len, parts.len);
         let (slot, start) = self.place_run(
             slots,
             cut.count,
@@ -305,16 +305,18 @@ impl Path {
         cut.stage(parts, bytes, hint)
     }
 
-    /// How the frames of a record in several parts lie behind one another. There is at least one byte.
-    pub(super) fn cut(&self, parts: &Parts<'_>) -> Cut {
-        let header_len = FRAME_HEADER_LEN + parts.header_len;
-        let (count, payload_len) = self.cut_evenly(header_len, parts.len);
+    /// How the frames of a record with `len` bytes of payload, in several parts, lie behind one another: each
+    /// part has a header of `header_len` bytes. There is at least one byte.
+    #[inline]
+    pub(crate) fn cut(&self, header_len: usize, len: usize) -> Cut {
+        let header_len = FRAME_HEADER_LEN + header_len;
+        let (count, payload_len) = self.cut_evenly(header_len, len);
         let head_len = self.front_len() + header_len;
         Cut {
             count,
             payload_len,
             head_len,
-            total_len: parts.len + count * head_len,
+            total_len: len + count * head_len,
         }
     }
 
@@ -478,12 +480,12 @@ pub(crate) struct Parts<'a> {
 
 /// How a record lies in frames of one part each, behind one another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(crate) struct Cut {
     pub(super) count: usize,
     /// Bytes of payload in each but the last.
-    payload_len: usize,
+    pub(super) payload_len: usize,
     /// Bytes in front of the payload.
-    head_len: usize,
+    pub(super) head_len: usize,
     /// Bytes of all frames.
     pub(super) total_len: usize,
 }
@@ -492,6 +494,12 @@ impl Cut {
     /// Bytes of each frame but the last, and of what stands in front of it.
     pub(super) fn segment_len(&self) -> usize {
         self.head_len + self.payload_len
+    }
+
+    /// Bytes that the last frame may take more, to be as long as the others.
+    #[inline]
+    pub(crate) fn room_in_last(&self) -> usize {
+        self.count * self.segment_len() - self.total_len
     }
 
     /// Writes the headers of the parts into `bytes`, which are as many as the frames take, and hands

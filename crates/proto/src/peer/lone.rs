@@ -103,7 +103,7 @@ impl Peer {
             message_len: narrow(len),
             offset: 0,
         };
-        let cut = path.cut(&fragment, len);
+        let cut = path.cut(fragment.header_len(), len);
         if !path.takes_at_once(&cut, batch_len) {
             path.stage_run(&mut sh.slots, &fragment, len, batch_len)
                 .push(bytes);

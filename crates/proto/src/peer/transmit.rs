@@ -36,10 +36,11 @@ impl Peer {
             return None;
         }
         let checked = self.paths.bulk_path().is_some_and(Path::is_checked);
+        let is_hurried = sh.ctx.is_hurried();
         let Shared {
             transfers, scratch, ..
         } = sh;
-        transfers.next_stream_part(&mut self.send_queue, scratch, checked)
+        transfers.next_stream_part(&mut self.send_queue, scratch, (checked, is_hurried))
     }
 
     #[inline]
