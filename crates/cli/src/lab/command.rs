@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan lab`.
 
+use super::cores::CoreList;
+use super::link::Link;
 use super::{Lab, Options, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
@@ -53,6 +55,14 @@ struct Up {
     /// Name of the lab.
     #[arg(long, default_value = "lab")]
     name: String,
+    /// Cores of the hosts, an entry each: 0,1,2-3,4+6; `all` for none of their own [default: one core
+    /// for each host, of those that this process may use, in turn].
+    #[arg(long, value_name = "LIST")]
+    cores: Option<CoreList>,
+    /// What the wires are like: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
+    /// loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
+    #[arg(long, value_name = "SPEC")]
+    link: Option<Link>,
 }
 
 #[derive(clap::Args)]
@@ -99,6 +109,8 @@ impl From<Up> for Options {
             name: up.name,
             host_count: up.hosts,
             mtu: up.mtu,
+            cores: up.cores.unwrap_or_else(CoreList::one_each),
+            link: up.link.unwrap_or_default(),
         }
     }
 }
@@ -111,7 +123,7 @@ fn make(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the command, inside the host; returns only if that fails.
+/// Becomes the command, inside the host and on its cores; returns only if that fails.
 fn enter(exec: &Exec) -> anyhow::Error {
     let namespace = match find_host(exec) {
         Ok(namespace) => namespace,
@@ -147,18 +159,24 @@ fn find_host(exec: &Exec) -> Result<String> {
     let lab = Lab::find(&exec.name)?;
     let index = lab.host_index(&exec.host)?;
     program::find(&exec.command[0]).map_err(UserError::new)?;
+    super::host::take_cores(&lab, index)?;
     Ok(lab.namespace(index))
 }
 
 fn list() -> Result<()> {
     for lab in Lab::list()? {
+        let link = match lab.link.is_shaped() {
+            true => lab.link.to_string(),
+            false => "veth".to_owned(),
+        };
         outln!(
-            "{} hosts {} mtu {} addresses {} to {}",
+            "{} hosts {} mtu {} addresses {} to {} cores {} link {link}",
             lab.name,
             lab.host_count,
             lab.mtu,
             plan::address(0),
-            plan::address(lab.host_count - 1)
+            plan::address(lab.host_count - 1),
+            lab.core_list()
         )?;
     }
     Ok(())

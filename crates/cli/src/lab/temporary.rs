@@ -4,6 +4,8 @@
 //! A guard process holds the lab: it makes it, says so, and removes it when its standard input
 //! closes. That happens on drop, on panic, and also when this process is killed.
 
+use super::cores::CoreList;
+use super::link::Link;
 use super::{Lab, Options};
 use crate::error::UserError;
 use crate::output::{out, outln};
@@ -24,12 +26,14 @@ impl TemporaryLab {
     ///
     /// # Errors
     /// As [`Lab::up`].
-    pub(crate) fn up(host_count: u32, mtu: u32) -> Result<TemporaryLab> {
+    pub(crate) fn up(like: &Kind) -> Result<TemporaryLab> {
         let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
         let options = Options {
             name,
-            host_count,
-            mtu,
+            host_count: like.host_count,
+            mtu: like.mtu,
+            cores: like.cores.clone(),
+            link: like.link,
         };
         let mut guard = start_guard(&options).context("starting the guard of a lab")?;
         let mut line = String::new();
@@ -42,11 +46,7 @@ impl TemporaryLab {
             let said = line.trim().to_owned();
             return Err(UserError::new(said).into());
         }
-        let lab = Lab {
-            name: options.name,
-            host_count,
-            mtu,
-        };
+        let lab = Lab::of(&options);
         Ok(TemporaryLab { lab, guard })
     }
 
@@ -68,14 +68,44 @@ impl Drop for TemporaryLab {
     }
 }
 
+/// What a temporary lab is to be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    /// Number of hosts.
+    pub(crate) host_count: u32,
+    /// MTU of the interfaces in bytes.
+    pub(crate) mtu: u32,
+    /// The cores of the hosts.
+    pub(crate) cores: CoreList,
+    /// What the wires are like.
+    pub(crate) link: Link,
+}
+
+impl Kind {
+    /// Hosts with a core each, joined by bare veth.
+    pub(crate) fn plain(host_count: u32, mtu: u32) -> Kind {
+        Kind {
+            host_count,
+            mtu,
+            cores: CoreList::one_each(),
+            link: Link::default(),
+        }
+    }
+}
+
 /// What the guard writes when the lab is up.
 const READY: &str = "ready\n";
 
 fn start_guard(options: &Options) -> Result<Child> {
-    let guard = Command::new(std::env::current_exe()?)
-        .args(["lab", "guard", "--name", &options.name])
+    let mut guard = Command::new(std::env::current_exe()?);
+    guard.args(["lab", "guard", "--name", &options.name]);
+    if options.link.is_shaped() {
+        guard.args(["--link", &options.link.to_string()]);
+    }
+    let guard = guard
         .args(["--hosts", &options.host_count.to_string()])
         .args(["--mtu", &options.mtu.to_string()])
+        .args(["--cores", &options.cores.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Out of reach of the terminal's Ctrl-C, which would leave the lab behind.
