@@ -6,9 +6,7 @@ mod mpis;
 
 pub(crate) use mpis::own_way;
 
-use crate::error::UserError;
 use crate::lab::cores::{CoreList, Cores};
-use crate::lab::link::Link;
 use crate::lab::{Kind, TemporaryLab};
 use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
@@ -59,12 +57,8 @@ impl Surroundings {
 impl Launcher for Surroundings {
     fn open_lab(&self, order: &LabOrder<'_>) -> Result<Site> {
         let LabOrder { mtu, count, link } = *order;
-        let link: Link = match link {
-            Some(link) => link.parse().map_err(UserError::new)?,
-            None => Link::default(),
-        };
-        let mut kind = Kind::plain(count, mtu);
-        kind.link = link;
+        let mut kind = Kind::plain(count, mtu).with(None, link)?;
+        let link = kind.link;
         if count as usize > portolan_bench::usable_cores().len() {
             // Rows of more ends than cores leave them to the scheduler.
             kind.cores = CoreList::all();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan lab`.
 
-use super::cores::CoreList;
-use super::link::Link;
-use super::{Lab, Options, plan, temporary};
+use super::{Kind, Lab, Options, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
 use crate::program;
@@ -58,11 +56,11 @@ struct Up {
     /// Cores of the hosts, an entry each: 0,1,2-3,4+6; `all` for none of their own [default: one core
     /// for each host, of those that this process may use, in turn].
     #[arg(long, value_name = "LIST")]
-    cores: Option<CoreList>,
+    cores: Option<String>,
     /// What the wires are like: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
     /// loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
     #[arg(long, value_name = "SPEC")]
-    link: Option<Link>,
+    link: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -92,26 +90,22 @@ struct Rsh {
 /// Does what was asked.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::Up(up) => make(&up.into())?,
+        Action::Up(up) => make(&up.options()?)?,
         Action::Exec(exec) => return Err(enter(&exec)),
         Action::Mpirun(args) => return crate::mpi::lab::main(args),
         Action::Rsh(rsh) => return Err(be_host(&rsh)),
         Action::List => list()?,
         Action::Down { name } => take_down(&name)?,
-        Action::Guard(up) => temporary::guard(&up.into())?,
+        Action::Guard(up) => temporary::guard(&up.options()?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-impl From<Up> for Options {
-    fn from(up: Up) -> Options {
-        Options {
-            name: up.name,
-            host_count: up.hosts,
-            mtu: up.mtu,
-            cores: up.cores.unwrap_or_else(CoreList::one_each),
-            link: up.link.unwrap_or_default(),
-        }
+impl Up {
+    fn options(self) -> Result<Options> {
+        let kind = Kind::plain(self.hosts, self.mtu);
+        let kind = kind.with(self.cores.as_deref(), self.link.as_deref())?;
+        Ok(kind.named(self.name))
     }
 }
 

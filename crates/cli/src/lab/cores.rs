@@ -187,7 +187,7 @@ impl FromStr for CoreList {
             return Ok(CoreList::all());
         }
         let hosts = text.split(',').map(str::parse).collect::<Result<_, _>>();
-        hosts.map(CoreList).map_err(|why| {
+        hosts.map(CoreList).map_err(|why: String| {
             format!(
                 "{why}; write one entry a host, as in 0,1,2-3,4+6: a core, a range, or several joined by \
                  + (the entries begin again when there are more hosts), or `{ALL}` for no cores of their own"

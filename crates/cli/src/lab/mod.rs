@@ -17,13 +17,13 @@ mod plan;
 mod shape;
 mod temporary;
 
-use crate::error::user_error;
+use crate::error::{UserError, user_error};
 use anyhow::Result;
 use cores::{CoreList, Cores};
 use link::Link;
 pub(crate) use plan::HOSTS_MAX;
 use std::collections::BTreeMap;
-pub(crate) use temporary::{Kind, TemporaryLab};
+pub(crate) use temporary::TemporaryLab;
 
 /// A lab that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,56 @@ pub(crate) struct Options {
     pub(crate) cores: CoreList,
     /// What the wires are like.
     pub(crate) link: Link,
+}
+
+/// What a lab is to be like, but for its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    /// Number of hosts.
+    pub(crate) host_count: u32,
+    /// MTU of the interfaces in bytes.
+    pub(crate) mtu: u32,
+    /// The cores of the hosts.
+    pub(crate) cores: CoreList,
+    /// What the wires are like.
+    pub(crate) link: Link,
+}
+
+impl Kind {
+    /// Hosts with a core each, joined by bare veth.
+    pub(crate) fn plain(host_count: u32, mtu: u32) -> Kind {
+        Kind {
+            host_count,
+            mtu,
+            cores: CoreList::one_each(),
+            link: Link::default(),
+        }
+    }
+
+    /// With the cores and wires that `--cores` and `--link` say, where they are given.
+    ///
+    /// # Errors
+    /// A sentence for a person that names the option.
+    pub(crate) fn with(mut self, cores: Option<&str>, link: Option<&str>) -> Result<Kind> {
+        if let Some(list) = cores {
+            let parsed = list.parse();
+            self.cores = parsed.map_err(|why| UserError::new(format!("--cores {list}: {why}")))?;
+        }
+        if let Some(link) = link {
+            self.link = link.parse().map_err(UserError::new)?;
+        }
+        Ok(self)
+    }
+
+    fn named(self, name: String) -> Options {
+        Options {
+            name,
+            host_count: self.host_count,
+            mtu: self.mtu,
+            cores: self.cores,
+            link: self.link,
+        }
+    }
 }
 
 impl Lab {

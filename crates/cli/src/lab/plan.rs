@@ -192,7 +192,7 @@ mod tests {
             name: name.into(),
             host_count,
             mtu: 1500,
-            cores: "0,1-2".parse().unwrap(),
+            cores: "all".parse().unwrap(),
             link: Link::default(),
         }
     }
@@ -222,6 +222,7 @@ mod tests {
             parse_mark(alias.unwrap()).unwrap()
         };
         let mut options = options("lab", 3);
+        options.cores = "0,1-2".parse().unwrap();
         let mark = read(&options, "lab-h1");
         assert_eq!((mark.host_count, mark.mtu), (3, 1500));
         assert_eq!(

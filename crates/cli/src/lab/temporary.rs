@@ -4,9 +4,7 @@
 //! A guard process holds the lab: it makes it, says so, and removes it when its standard input
 //! closes. That happens on drop, on panic, and also when this process is killed.
 
-use super::cores::CoreList;
-use super::link::Link;
-use super::{Lab, Options};
+use super::{Kind, Lab, Options};
 use crate::error::UserError;
 use crate::output::{out, outln};
 use anyhow::{Context, Result};
@@ -28,13 +26,7 @@ impl TemporaryLab {
     /// As [`Lab::up`].
     pub(crate) fn up(like: &Kind) -> Result<TemporaryLab> {
         let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
-        let options = Options {
-            name,
-            host_count: like.host_count,
-            mtu: like.mtu,
-            cores: like.cores.clone(),
-            link: like.link,
-        };
+        let options = like.clone().named(name);
         let mut guard = start_guard(&options).context("starting the guard of a lab")?;
         let mut line = String::new();
         let stdout = guard.stdout.take().context("stdout of the guard")?;
@@ -64,31 +56,6 @@ impl Drop for TemporaryLab {
                 "portolan: the guard of lab {} is lost: {error}",
                 self.lab.name
             );
-        }
-    }
-}
-
-/// What a temporary lab is to be like.
-#[derive(Clone, Debug)]
-pub(crate) struct Kind {
-    /// Number of hosts.
-    pub(crate) host_count: u32,
-    /// MTU of the interfaces in bytes.
-    pub(crate) mtu: u32,
-    /// The cores of the hosts.
-    pub(crate) cores: CoreList,
-    /// What the wires are like.
-    pub(crate) link: Link,
-}
-
-impl Kind {
-    /// Hosts with a core each, joined by bare veth.
-    pub(crate) fn plain(host_count: u32, mtu: u32) -> Kind {
-        Kind {
-            host_count,
-            mtu,
-            cores: CoreList::one_each(),
-            link: Link::default(),
         }
     }
 }

@@ -80,7 +80,8 @@ impl Plan {
                 self.set("OMPI_ALLOW_RUN_AS_ROOT", 1);
                 self.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", 1);
                 self.option(&["--host", &list.join(","), "--map-by", "node"]);
-                // Each host believes that all cores are its own: bound, their ranks would share one.
+                // A host's ranks have its cores already; where it has none of its own it would believe
+                // that all are, and ranks that are bound would share one.
                 self.option(&["--bind-to", "none"]);
             }
             Kind::Mpich => {

@@ -4,8 +4,6 @@
 use super::hosts::{self, Host, MapBy};
 use super::{AgentOptions, Options, Workload, execute};
 use crate::error::{UserError, user_error};
-use crate::lab::cores::CoreList;
-use crate::lab::link::Link;
 use crate::lab::{HOSTS_MAX, Kind, Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -43,10 +41,10 @@ pub(crate) struct Args {
     new_lab: Option<u32>,
     /// Cores of the hosts of that lab, as `portolan lab up` has them.
     #[arg(long, value_name = "LIST", requires = "new_lab")]
-    cores: Option<CoreList>,
+    cores: Option<String>,
     /// Wires of that lab, as `portolan lab up` has them: 1g; rate=100m,loss=0.1%.
     #[arg(long, value_name = "SPEC", requires = "new_lab")]
-    link: Option<Link>,
+    link: Option<String>,
     /// At most K processes on each host [default: as the hosts file says, 1 without slots=; spread
     /// evenly over a lab; all of them without --hosts and --lab].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
@@ -118,12 +116,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let new_lab = args
         .new_lab
         .map(|count| {
-            let mut kind = Kind::plain(count, MTU);
-            kind.link = args.link.unwrap_or_default();
-            if let Some(cores) = &args.cores {
-                kind.cores = cores.clone();
-            }
-            TemporaryLab::up(&kind)
+            let kind = Kind::plain(count, MTU);
+            TemporaryLab::up(&kind.with(args.cores.as_deref(), args.link.as_deref())?)
         })
         .transpose()?;
     let outcome = execute(&options(args, new_lab.as_ref().map(TemporaryLab::lab))?)?;
