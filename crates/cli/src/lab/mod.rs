@@ -22,7 +22,7 @@ use anyhow::Result;
 use cores::{CoreList, Cores};
 use link::Link;
 pub(crate) use plan::HOSTS_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use temporary::TemporaryLab;
 
 /// A lab that is up.
@@ -173,6 +173,19 @@ impl Lab {
     /// The cores that host `index` owns.
     pub(crate) fn cores(&self, index: u32) -> Cores {
         self.cores.get(&index).cloned().unwrap_or_default()
+    }
+
+    /// How many cores the hosts have together; where one has none of its own, all that this process may
+    /// use.
+    pub(crate) fn core_count(&self) -> usize {
+        let hosts: Vec<Cores> = (0..self.host_count)
+            .map(|index| self.cores(index))
+            .collect();
+        if hosts.iter().any(|cores| cores.numbers().is_empty()) {
+            return portolan_bench::usable_cores().len();
+        }
+        let all: BTreeSet<&usize> = hosts.iter().flat_map(Cores::numbers).collect();
+        all.len()
     }
 
     /// The cores of all hosts, as `--cores` takes them.
