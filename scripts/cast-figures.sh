@@ -4,9 +4,9 @@
 #
 #   scripts/cast-figures.sh [RATE [MEGABYTES [HOSTS...]]]      default: 1gbit 256 1 2 4 8
 #
-# Each host's NIC sends RATE at most (tc tbf). Source and copies are in memory (/dev/shm). Prints seconds and the
+# Each wire passes RATE (portolan lab up --link). Source and copies are in memory (/dev/shm). Prints seconds and the
 # rate to each host, for each of RUNS (1) runs of all; what is missing on this machine is said and left out. SYSTEMS names some
-# of them. LOSS=N: each receiver loses N of 10,000 packets (nft), one by one: the NICs send no longer ones.
+# of them. LOSS=N: each host loses N of 10,000 frames that come to it.
 # DISCARD=1: copies are read by cat and thrown away, by those that can do so, where a machine has less memory or disk to give than
 # they take. JSON=FILE: the figures, for portolan plot.
 # scp needs openssh-server, udpcast the package of that name, tar_chain and the nc_ ones netcat-openbsd.
@@ -174,15 +174,9 @@ with_rsync_loop() {
     done
 }
 
-"$portolan" lab up --name "$lab" --hosts $((most + 1)) >/dev/null
-for ((host = 0; host <= most; host++)); do
-    on "$host" tc qdisc add dev eth0 root tbf rate "$rate" burst 256k limit 4m
-    if ((loss > 0)); then
-        on "$host" ip link set dev eth0 gso_max_segs 1
-        ((host == 0)) || on "$host" nft "table inet loss { chain into {
-            type filter hook input priority 0; numgen random mod 10000 < $loss drop; }; }"
-    fi
-done
+# Processes of the other systems are left to the scheduler, so Portolan's are, too.
+"$portolan" lab up --name "$lab" --hosts $((most + 1)) --cores all \
+    --link "rate=$rate,queue=4m,loss=$(awk -v l="$loss" 'BEGIN { print l / 100 }')%" >/dev/null
 head -c "$((megabytes * 1000000))" /dev/urandom >"$directory/source"
 # The programs that a system needs.
 program_of() {

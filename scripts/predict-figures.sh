@@ -31,14 +31,12 @@ end_with take_lab_down
 mkdir -p "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# shape GBPS: the wire between the hosts; 0 for none but veth.
+# shape GBPS: a lab whose hosts are joined by such a wire; 0 for none but veth.
 shape() {
-    local host
-    for host in "$lab-h0" "$lab-h1"; do
-        ip netns exec "$host" tc qdisc del dev eth0 root 2>/dev/null || true
-        [[ $1 == 0 ]] || ip netns exec "$host" tc qdisc add dev eth0 root tbf \
-            rate "$(awk -v g="$1" 'BEGIN { print g * 1e6 }')kbit" burst 16kb limit 2mb
-    done
+    local link=()
+    [[ $1 == 0 ]] || link=(--link "rate=$1g,queue=2m")
+    take_lab_down
+    bring_lab_up "${link[@]}" >/dev/null || die "no lab with a wire of $1 Gb/s can be made here"
 }
 
 # mpi OVER PLACE: sets job, which runs a program there; a program follows.
@@ -107,7 +105,6 @@ row() {
 make -s -C examples/npb MPICC=mpicc.openmpi OUT="$(realpath "$out")" || die "examples/npb cannot be built"
 "${portolan[@]}" bench logp --path shm,packet,udp --vs tcp --size 8,256,1k,4k,16k,64k,256k \
     --seconds 2 --repeat 5 --json "$out/logp.json" >"$out/logp.txt" || die "bench logp failed: see $out/logp.txt"
-bring_lab_up || die "no lab can be made here"
 for program in "${programs[@]}"; do
     rm -rf "$out/$program-records"
     profile shm here "$out/$program.json" --events 10000000 --keep "$out/$program-records" -- \

@@ -77,6 +77,9 @@ pub struct BenchArgs {
     /// MTU of the temporary lab.
     #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
     pub(crate) mtu: u32,
+    /// Wires of the temporary lab, as `portolan lab up --link` has them: 1g; rate=100m,loss=0.1%.
+    #[arg(long, value_name = "SPEC", conflicts_with_all = ["loopback", "client"])]
+    pub link: Option<String>,
     /// Rounds; every round measures every row once, and the medians of the rounds are reported.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
     pub(crate) repeat: u32,

@@ -73,6 +73,15 @@ fn differences(before: &Machine, after: &Machine) -> String {
             before.mtu, after.mtu
         );
     }
+    if before.link != after.link {
+        let wire = |machine: &Machine| machine.link.clone().unwrap_or_else(|| "veth".into());
+        let _ = writeln!(
+            text,
+            "note: another wire: {}, then {}",
+            wire(before),
+            wire(after)
+        );
+    }
     text
 }
 

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP's congestion controls: of those that the kernel offers to anybody, the fastest one counts.
+//! TCP's congestion controls: of those that the kernel offers to this process, the fastest one counts.
 
 use anyhow::{Context, Result};
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpStream;
+use std::os::fd::AsFd;
 
 /// Names of those that need no privilege, separated by spaces (tcp(7)).
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+/// Names of all that are there; some of them may want CAP_NET_ADMIN.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// Bytes of a name (`TCP_CA_NAME_MAX` of include/net/tcp.h, the end's zero counted).
 const NAME_LEN: usize = 16;
@@ -20,12 +23,15 @@ const NAME_LEN: usize = 16;
 pub(crate) struct Congestion([u8; NAME_LEN]);
 
 impl Congestion {
-    /// Those that the kernel lets anybody choose; `None`, its default, where it does not say.
-    pub(crate) fn allowed() -> Vec<Option<Congestion>> {
-        let names = fs::read_to_string(ALLOWED).unwrap_or_default();
+    /// Those that this process may choose, or with `everywhere` any process of any host that has them;
+    /// `None`, the kernel's default, where it does not say.
+    pub(crate) fn offered(everywhere: bool) -> Vec<Option<Congestion>> {
+        let file = if everywhere { ALLOWED } else { AVAILABLE };
+        let names = fs::read_to_string(file).unwrap_or_default();
         let named = names
             .split_whitespace()
-            .filter_map(|name| Congestion::try_from(name.to_owned()).ok());
+            .filter_map(|name| Congestion::try_from(name.to_owned()).ok())
+            .filter(|congestion| everywhere || congestion.may_be_chosen());
         let all: Vec<_> = named.map(Some).collect();
         match all.is_empty() {
             true => vec![None],
@@ -33,11 +39,17 @@ impl Congestion {
         }
     }
 
+    /// Tried on a socket that goes nowhere.
+    fn may_be_chosen(self) -> bool {
+        let (family, flags) = (AddressFamily::Inet, SockFlag::SOCK_CLOEXEC);
+        socket(family, SockType::Stream, flags, None).is_ok_and(|socket| self.set(&socket).is_ok())
+    }
+
     /// Has `stream` use it.
     ///
     /// # Errors
     /// The kernel has it no more.
-    pub(crate) fn set(self, stream: &TcpStream) -> Result<()> {
+    pub(crate) fn set(self, stream: &impl AsFd) -> Result<()> {
         let name = String::from(self);
         setsockopt(stream, sockopt::TcpCongestion, &OsString::from(&name))
             .with_context(|| format!("TCP_CONGESTION {name}"))
@@ -71,7 +83,7 @@ impl From<Congestion> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn names_survive_and_long_ones_are_refused() {
@@ -86,11 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_can_be_set() {
+    fn what_is_offered_can_be_set() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        for congestion in Congestion::allowed().into_iter().flatten() {
-            congestion.set(&stream).expect("allowed");
+        for everywhere in [false, true] {
+            for congestion in Congestion::offered(everywhere).into_iter().flatten() {
+                congestion.set(&stream).expect("offered");
+            }
         }
+        let (here, anywhere) = (Congestion::offered(false), Congestion::offered(true));
+        assert!(anywhere.iter().all(|congestion| here.contains(congestion)));
     }
 }

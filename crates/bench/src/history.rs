@@ -15,6 +15,8 @@ struct Entry<'a> {
     cpu: &'a str,
     kernel: &'a str,
     mtu: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<&'a str>,
     /// Headline figures by metric, size, system, path and conditions.
     medians: BTreeMap<String, f64>,
 }
@@ -42,6 +44,7 @@ pub fn history_line(report: &Report) -> serde_json::Result<String> {
         cpu: &machine.cpu,
         kernel: &machine.kernel,
         mtu: machine.mtu,
+        link: machine.link.as_deref(),
         medians: medians.collect(),
     })
 }

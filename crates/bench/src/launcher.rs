@@ -12,11 +12,11 @@ use std::time::Duration;
 
 /// Makes hosts to measure between, and runs jobs on them.
 pub trait Launcher {
-    /// Opens a temporary lab of `count` hosts.
+    /// Opens a temporary lab.
     ///
     /// # Errors
     /// Labs are not allowed here, or something that they need is missing.
-    fn open_lab(&self, mtu: u32, count: u32) -> Result<Site>;
+    fn open_lab(&self, lab: &LabOrder<'_>) -> Result<Site>;
 
     /// Runs `job` to its end.
     ///
@@ -34,6 +34,17 @@ pub trait Launcher {
     fn interrupted(&self) -> bool {
         false
     }
+}
+
+/// What a lab is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct LabOrder<'a> {
+    /// MTU of its interfaces in bytes.
+    pub mtu: u32,
+    /// Hosts.
+    pub count: u32,
+    /// What its wires are like, as `portolan lab up --link` has it; those of a bare veth pair without.
+    pub link: Option<&'a str>,
 }
 
 /// A job of one rank at each of `places`.

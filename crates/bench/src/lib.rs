@@ -63,11 +63,12 @@ pub use environment::Environment;
 pub use extra::{Extra, Latency};
 pub use half_power::{HalfPower, throughput};
 pub use history::history_line;
-pub use launcher::{Job, Launcher};
+pub use launcher::{Job, LabOrder, Launcher};
 pub use logp::{LogP, LongGap};
+pub use loss::loss_program;
 pub use mpi::{Carrier, Mpi, MpiJob};
 pub use percentiles::Tail;
-pub use place::{Place, Site, SiteKind, pick_cores, pin};
+pub use place::{Place, Site, SiteKind, pick_cores, pin, usable_cores};
 pub use remote::{Hosting, RemoteArgs, RemoteError, ServedRank, ServerHost, TOKEN_VARIABLE, serve};
 pub use resume::ResumeError;
 pub use rounds::median;
@@ -114,6 +115,9 @@ pub enum RunError {
     /// There is no server to measure with.
     #[error(transparent)]
     Remote(#[from] RemoteError),
+    /// There is no lab with the wire that was asked for.
+    #[error("--link: no lab can be made here: {0}")]
+    Link(String),
 }
 
 /// Measures what `args` ask for and `earlier` does not hold. What cannot be measured is a note of the
@@ -131,12 +135,13 @@ pub fn run(
     let remote = Remote::open(&args.remote)?;
     let site = match &remote {
         Some(remote) => remote.site()?,
-        None => choose_site(args, launcher, 2, &mut notes),
+        None => choose_site(args, launcher, 2, &mut notes)?,
     };
     let crowd = args
         .metrics
         .contains(&Metric::Incast)
-        .then(|| choose_site(args, launcher, args.senders + 1, &mut notes));
+        .then(|| choose_site(args, launcher, args.senders + 1, &mut notes))
+        .transpose()?;
     let mut report = Report {
         schema: SCHEMA,
         machine: machine::describe(
@@ -175,21 +180,28 @@ pub fn run(
     Ok(Outcome { report, complete })
 }
 
-/// A lab where a network path was asked for and a lab is allowed, otherwise this host.
+/// A lab where a network path was asked for and a lab is allowed, otherwise this host, which has no
+/// wire that could be shaped.
 fn choose_site(
     args: &BenchArgs,
     launcher: &dyn Launcher,
     count: u32,
     notes: &mut Vec<String>,
-) -> Site {
+) -> Result<Site, RunError> {
     let network = args.paths().iter().any(|path| *path != Path::Shm);
     if network && !args.loopback {
-        match launcher.open_lab(args.mtu, count) {
-            Ok(site) => return site,
+        let order = LabOrder {
+            mtu: args.mtu,
+            count,
+            link: args.link.as_deref(),
+        };
+        match launcher.open_lab(&order) {
+            Ok(site) => return Ok(site),
+            Err(error) if args.link.is_some() => return Err(RunError::Link(format!("{error:#}"))),
             Err(error) => notes.push(format!("network paths on loopback: no lab: {error:#}")),
         }
     }
-    Site::loopback(args.mtu as usize, count)
+    Ok(Site::loopback(args.mtu as usize, count))
 }
 
 struct Bench<'a> {

@@ -45,7 +45,7 @@ impl Loss {
                 &["-n", &netns, "qdisc", "add", "dev", &interface, "clsact"],
             )?;
             loss.hosts.push((netns.clone(), interface.clone()));
-            let program = program(ppm);
+            let program = loss_program(ppm);
             let filter = ["-n", &netns, "filter", "add", "dev", &interface, "ingress"];
             run(
                 "tc",
@@ -95,13 +95,15 @@ fn set_segments(netns: &str, interface: &str, count: u32) -> Result<()> {
     )
 }
 
-/// Load a random number; if it is below the threshold return TC_ACT_SHOT (2), else TC_ACT_OK (0):
+/// A program for `tc filter … bpf da bytecode` that drops `ppm` of a million frames: load a random number; if it is below the threshold return TC_ACT_SHOT (2), else TC_ACT_OK (0):
 /// include/uapi/linux/pkt_cls.h.
-fn program(ppm: u32) -> String {
+#[must_use]
+pub fn loss_program(ppm: u32) -> String {
     const LOAD_WORD: u32 = 0x20;
     const JUMP_IF_GREATER_OR_EQUAL: u32 = 0x35;
     const RETURN: u32 = 0x06;
-    let threshold = u64::from(ppm) * (1 << 32) / 1_000_000;
+    // The largest number that there is stays below none: all but one of 2^32 are lost then.
+    let threshold = (u64::from(ppm) * (1 << 32) / 1_000_000).min(u32::MAX.into());
     format!(
         "4,{LOAD_WORD} 0 0 {RANDOM},{JUMP_IF_GREATER_OR_EQUAL} 1 0 {threshold},{RETURN} 0 0 2,\
          {RETURN} 0 0 0"
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn the_program_drops_below_the_threshold() {
         assert_eq!(
-            program(10_000),
+            loss_program(10_000),
             "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0"
         );
     }

@@ -62,6 +62,7 @@ pub(crate) fn describe(site: &Site, rounds: u32, server: Option<&ServerHost>) ->
         ),
         portolan: env!("CARGO_PKG_VERSION").into(),
         mtu: site.mtu,
+        link: site.link.clone(),
         socket_buffer_len: read_trimmed("/proc/sys/net/core/rmem_max")
             .parse()
             .unwrap_or(0),

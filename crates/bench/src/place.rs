@@ -22,6 +22,9 @@ pub struct Place {
     pub addr: IpAddr,
     /// Name of the interface.
     pub interface: String,
+    /// The cores that the host owns; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<usize>,
 }
 
 impl Place {
@@ -31,6 +34,7 @@ impl Place {
             netns: None,
             addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
             interface: "lo".into(),
+            cores: Vec::new(),
         }
     }
 
@@ -41,11 +45,14 @@ impl Place {
         is_named.then(|| ("interface".to_owned(), self.interface.clone()))
     }
 
-    /// Moves the calling thread into the place.
+    /// Moves the calling thread into the place, and onto its cores.
     ///
     /// # Errors
-    /// The namespace does not exist, or entering it is not allowed.
+    /// The namespace does not exist, or entering it is not allowed; or this process may not use the cores.
     pub(crate) fn enter(&self) -> io::Result<()> {
+        if !self.cores.is_empty() {
+            run_on(&self.cores)?;
+        }
         let Some(name) = &self.netns else {
             return Ok(());
         };
@@ -74,17 +81,20 @@ pub struct Site {
     pub hosts: Vec<Place>,
     /// MTU between them.
     pub mtu: usize,
+    /// What a lab's wires are like, where they are not those of a bare veth pair.
+    pub link: Option<String>,
     /// Takes a temporary lab down when dropped.
     _guard: Option<Box<dyn Any>>,
 }
 
 impl Site {
     /// The hosts of a lab, which lasts as long as `guard`.
-    pub fn lab(mtu: usize, hosts: Vec<Place>, guard: Box<dyn Any>) -> Self {
+    pub fn lab(mtu: usize, link: Option<String>, hosts: Vec<Place>, guard: Box<dyn Any>) -> Self {
         Site {
             kind: SiteKind::Lab,
             hosts,
             mtu,
+            link,
             _guard: Some(guard),
         }
     }
@@ -95,6 +105,7 @@ impl Site {
             kind: SiteKind::Hosts,
             hosts: hosts.to_vec(),
             mtu,
+            link: None,
             _guard: None,
         }
     }
@@ -117,24 +128,46 @@ impl Site {
             kind: SiteKind::Loopback,
             hosts,
             mtu,
+            link: None,
             _guard: None,
         }
     }
 }
 
+/// The cores that this process may use: one hardware thread of each physical core before the second
+/// ones, which share its cache and its units.
+#[must_use]
+pub fn usable_cores() -> Vec<usize> {
+    let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else {
+        return Vec::new();
+    };
+    let cores = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+    spread(&cores.collect::<Vec<_>>(), siblings)
+}
+
+/// `cores` in the order of [`usable_cores`].
+fn spread(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let mut physical: Vec<Vec<usize>> = Vec::new();
+    for cpu in cores {
+        match physical.iter_mut().find(|of| siblings(of[0]).contains(cpu)) {
+            Some(threads) => threads.push(*cpu),
+            None => physical.push(vec![*cpu]),
+        }
+    }
+    let threads_max = physical.iter().map(Vec::len).max().unwrap_or(0);
+    let turn = |thread: usize| physical.iter().filter_map(move |of| of.get(thread));
+    (0..threads_max).flat_map(turn).copied().collect()
+}
+
 /// The cores for the two ends: two physical ones where this process may use as many. `None` with
-/// fewer: the ends are then left to the scheduler, and yield instead of spinning.
+/// fewer: the ends are then left to the scheduler, and yield instead of spinning. They are those that
+/// the first two hosts of a lab own.
 pub fn pick_cores() -> Option<[usize; 2]> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
-    let mut cores = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false));
-    let first = cores.next()?;
-    let rest: Vec<usize> = cores.collect();
     // Two hardware threads of one core share its cache: a line would not travel at all.
-    let other = rest
-        .iter()
-        .find(|cpu| !siblings(first).contains(cpu))
-        .or(rest.first())?;
-    Some([first, *other])
+    match usable_cores()[..] {
+        [first, other, ..] => Some([first, other]),
+        _ => None,
+    }
 }
 
 /// Pins the calling thread.
@@ -142,8 +175,14 @@ pub fn pick_cores() -> Option<[usize; 2]> {
 /// # Errors
 /// The system's.
 pub fn pin(cpu: usize) -> io::Result<()> {
+    run_on(&[cpu])
+}
+
+fn run_on(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu)?;
+    for cpu in cores {
+        set.set(*cpu)?;
+    }
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
@@ -174,6 +213,16 @@ mod tests {
         assert_eq!(parse_range("3").collect::<Vec<_>>(), [3]);
         assert_eq!(parse_range("3-5").collect::<Vec<_>>(), [3, 4, 5]);
         assert!(parse_range("").next().is_none());
+    }
+
+    #[test]
+    fn each_physical_core_comes_before_a_second_thread_of_one() {
+        let pairs = |cpu: usize| vec![cpu & !1, cpu | 1];
+        assert_eq!(spread(&[0, 1, 2, 3, 5], pairs), [0, 2, 5, 1, 3]);
+        let halves = |cpu: usize| vec![cpu % 2, cpu % 2 + 2];
+        assert_eq!(spread(&[0, 1, 2, 3], halves), [0, 1, 2, 3]);
+        assert_eq!(spread(&[6, 7], pairs), [6, 7]);
+        assert!(spread(&[], pairs).is_empty());
     }
 
     #[test]

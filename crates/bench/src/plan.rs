@@ -73,15 +73,15 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Each way with each of TCP's congestion controls.
-    fn with_each_congestion(mut self) -> Self {
-        let allowed = Congestion::allowed();
+    /// Each way with each of TCP's congestion controls. A server's process may choose fewer.
+    fn with_each_congestion(mut self, args: &BenchArgs) -> Self {
+        let offered = Congestion::offered(args.remote.client.is_some());
         let each = |one: Measurement| {
             let with = |congestion: &Option<Congestion>| Measurement {
                 congestion: *congestion,
                 ..one
             };
-            allowed.iter().map(with).collect::<Vec<_>>()
+            offered.iter().map(with).collect::<Vec<_>>()
         };
         self.candidates = self.candidates.into_iter().flat_map(each).collect();
         self
@@ -267,7 +267,7 @@ fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
             tcp(metric)
         };
         wanted("tcp", path, programs)
-            .with_each_congestion()
+            .with_each_congestion(args)
             .under(conditions)
     };
     args.losses(metric, path).into_iter().map(row).collect()
@@ -323,7 +323,7 @@ mod tests {
     fn network_paths_share_the_measurement_of_tcp_and_shm_has_its_own() {
         let rows = plan("pingpong --path all --vs tcp", 64);
         let tcp = |m: &&Measurement| m.program == Program::TcpPingpong;
-        let count = 2 * Congestion::allowed().len();
+        let count = 2 * Congestion::offered(false).len();
         assert_eq!(measurements(&rows).iter().filter(tcp).count(), count);
     }
 

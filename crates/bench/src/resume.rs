@@ -30,6 +30,10 @@ pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> 
             ("kernel", machine.kernel.clone()),
             ("version of Portolan", machine.portolan.clone()),
             ("MTU", machine.mtu.to_string()),
+            (
+                "wire",
+                machine.link.clone().unwrap_or_else(|| "veth".into()),
+            ),
             ("place", format!("{:?}", machine.site).to_lowercase()),
             (
                 "other host",

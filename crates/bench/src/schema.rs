@@ -57,6 +57,10 @@ pub struct Machine {
     pub portolan: String,
     /// MTU of network paths.
     pub mtu: usize,
+    /// What the wires of the lab were made like, as `--link` has it with all its values; absent for a bare
+    /// veth pair, and outside of labs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// Bytes of the largest receive buffer that sockets may have (`net.core.rmem_max`, 212,992 unless
     /// it was raised): what a stream may have under way. 0 where it is not known.
     #[serde(default)]
@@ -174,6 +178,7 @@ pub(crate) mod tests {
             date: "2026-01-02T03:04:05Z".into(),
             portolan: "0.1.0".into(),
             mtu: 1500,
+            link: None,
             site: SiteKind::Lab,
             rounds: 3,
             clock: "a clock".into(),

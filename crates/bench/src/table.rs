@@ -58,7 +58,10 @@ pub fn render(report: &Report) -> String {
 
 fn heading(machine: &Machine) -> String {
     let site = match (machine.site, &machine.server) {
-        (SiteKind::Lab, _) => "two hosts of a temporary lab".into(),
+        (SiteKind::Lab, _) => match &machine.link {
+            Some(link) => format!("two hosts of a temporary lab, wires {link}"),
+            None => "two hosts of a temporary lab".into(),
+        },
         (SiteKind::Loopback, _) => "this host's loopback interface (no lab)".into(),
         (SiteKind::Hosts, Some(server)) => format!(
             "this host and {} at {} ({}, {} cores, hypervisor: {}, Linux {})",

@@ -4,6 +4,7 @@
 mod serve;
 
 use crate::error::{UserError, user_error};
+use crate::lab::link::Link;
 use crate::output::{self, out};
 use crate::surroundings::Surroundings;
 use anyhow::Result;
@@ -25,6 +26,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     args.check()
         .map_err(|error| UserError::new(error.to_string()))?;
+    if let Some(link) = &args.link {
+        link.parse::<Link>().map_err(UserError::new)?;
+    }
     if args.is_server() {
         serve::run(args)?;
         return Ok(ExitCode::SUCCESS);

@@ -8,13 +8,14 @@ mod mpis;
 pub(crate) use child::wait;
 pub(crate) use mpis::own_way;
 
-use crate::lab::TemporaryLab;
+use crate::lab::cores::{CoreList, Cores};
+use crate::lab::{Kind, TemporaryLab};
 use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
 use crate::run::{self, AgentOptions, Options, Workload};
 use anyhow::{Context, Result, bail};
 use portolan::launch::PathChoice;
-use portolan_bench::{GRACE, Job, Launcher, MpiJob, Path, Place, Site};
+use portolan_bench::{GRACE, Job, LabOrder, Launcher, MpiJob, Path, Place, Site};
 use signal_hook::consts::SIGINT;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,15 +57,24 @@ impl Surroundings {
 }
 
 impl Launcher for Surroundings {
-    fn open_lab(&self, mtu: u32, count: u32) -> Result<Site> {
-        let lab = TemporaryLab::up(count, mtu)?;
+    fn open_lab(&self, order: &LabOrder<'_>) -> Result<Site> {
+        let LabOrder { mtu, count, link } = *order;
+        let mut kind = Kind::plain(count, mtu).with(None, link)?;
+        let link = kind.link;
+        if count as usize > portolan_bench::usable_cores().len() {
+            // Rows of more ends than cores leave them to the scheduler.
+            kind.cores = CoreList::all();
+        }
+        let lab = TemporaryLab::up(&kind)?;
         let place = |index: u32| Place {
             netns: Some(lab.lab().namespace(index)),
             addr: IpAddr::V4(Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)),
             interface: "eth0".into(),
+            cores: lab.lab().cores(index).numbers().to_vec(),
         };
         let hosts = (0..count).map(place).collect();
-        Ok(Site::lab(mtu as usize, hosts, Box::new(lab)))
+        let link = link.is_shaped().then(|| link.to_string());
+        Ok(Site::lab(mtu as usize, link, hosts, Box::new(lab)))
     }
 
     fn interrupted(&self) -> bool {
@@ -142,7 +152,10 @@ fn hosts_of(job: &Job<'_>) -> Vec<Host> {
 
 fn host_of(place: &Place) -> Host {
     let (name, place) = match &place.netns {
-        Some(name) => (name.clone(), hosts::Place::Namespace(name.clone())),
+        Some(name) => (
+            name.clone(),
+            hosts::Place::Namespace(name.clone(), Cores::new(place.cores.clone())),
+        ),
         None => (place.addr.to_string(), hosts::Place::Here),
     };
     Host {
@@ -209,6 +222,9 @@ mod tests {
             hosts.iter().map(|host| host.slots).collect::<Vec<_>>(),
             [1, 1]
         );
-        assert_eq!(hosts[1].place, hosts::Place::Namespace("a-h1".into()));
+        assert_eq!(
+            hosts[1].place,
+            hosts::Place::Namespace("a-h1".into(), Cores::default())
+        );
     }
 }

@@ -357,3 +357,191 @@ fn a_missing_ip_command_is_named_with_the_package() {
     assert_eq!(up.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&up.stderr).contains("apt install iproute2"));
 }
+/// The cores that a process says it may use.
+fn allowed(status: &str) -> String {
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("Cpus_allowed_list:"));
+    line.unwrap().split_whitespace().last().unwrap().to_owned()
+}
+
+const STATUS: [&str; 2] = ["cat", "/proc/self/status"];
+
+#[test]
+fn what_runs_on_a_host_runs_on_its_cores() {
+    if !can_make_labs() {
+        return;
+    }
+    let usable = portolan_bench::usable_cores();
+    let lab = Lab::up("cores", &["--hosts", "3"]);
+    for (index, host) in ["h0", "h1", "h2"].into_iter().enumerate() {
+        let core = usable[index % usable.len()].to_string();
+        assert_eq!(allowed(&lab.exec(host, &STATUS).out), core, "{host}");
+    }
+    let listed: Vec<String> = usable.iter().take(3).map(usize::to_string).collect();
+    let line = run(&["lab", "list"]).out;
+    let line = line
+        .lines()
+        .find(|line| line.starts_with(&lab.0))
+        .unwrap()
+        .to_owned();
+    assert!(
+        line.ends_with(&format!(" cores {} link veth", listed.join(","))),
+        "{line}"
+    );
+    let job = ["run", "-n", "3", "--tag-output", "--lab", &lab.0, "--"];
+    let ended = run(&[&job[..], &STATUS].concat());
+    for (rank, core) in usable.iter().cycle().take(3).enumerate() {
+        let line = format!("[{rank}] Cpus_allowed_list:\t{core}\n");
+        assert!(ended.out.contains(&line), "{line}{}", ended.out);
+    }
+}
+
+#[test]
+fn cores_may_be_chosen_or_left_to_the_scheduler() {
+    if !can_make_labs() {
+        return;
+    }
+    let own = allowed(&std::fs::read_to_string("/proc/self/status").unwrap());
+    let core = portolan_bench::usable_cores()[0].to_string();
+    let chosen = Lab::up(
+        "chosen",
+        &["--hosts", "2", "--cores", &format!("{core},all")],
+    );
+    assert_eq!(allowed(&chosen.exec("h0", &STATUS).out), core);
+    assert_eq!(allowed(&chosen.exec("h1", &STATUS).out), own);
+    let job = ["run", "-n", "2", "--new-lab", "2", "--cores", "all", "--"];
+    let ended = run(&[&job[..], &STATUS].concat());
+    assert_eq!(
+        ended
+            .out
+            .matches(&format!("Cpus_allowed_list:\t{own}\n"))
+            .count(),
+        2
+    );
+    for (list, why) in [
+        ("1000", "core 1000"),
+        ("0,x", "0,1,2-3,4+6"),
+        ("", "one entry a host"),
+    ] {
+        let err = refused(&["lab", "up", "--name", "x", "--cores", list]);
+        assert!(err.contains("--cores") && err.contains(why), "{err}");
+    }
+}
+
+/// The queue of an interface inside a namespace, as `tc` shows it.
+fn queue(namespace: &str, interface: &str) -> serde_json::Value {
+    let show = [
+        "-n", namespace, "-j", "-r", "qdisc", "show", "dev", interface, "root",
+    ];
+    let shown = Command::new("tc").args(show).output().unwrap();
+    serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap()[0].clone()
+}
+
+/// Bytes a second of a gigabit, in which `tc` tells a rate.
+const GIGABIT: u64 = 125_000_000;
+
+#[test]
+fn two_hosts_have_a_cable_of_the_rate() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("cable", &["--hosts", "2", "--link", "1g,queue=128k"]);
+    for host in ["h0", "h1"] {
+        let namespace = format!("{}-{host}", lab.0);
+        let queue = queue(&namespace, "eth0");
+        assert_eq!(queue["kind"], "tbf");
+        assert_eq!(queue["options"]["rate"], GIGABIT);
+        assert_eq!(queue["options"]["limit"], 128 << 10);
+        // What leaves at once after a pause is less than the longest burst of segments, and more than a frame.
+        let burst = queue["options"]["burst"].as_u64().unwrap();
+        assert!((1538..=32_768).contains(&burst), "{queue}");
+        let shown = lab
+            .exec(host, &["ip", "-d", "link", "show", "dev", "eth0"])
+            .out;
+        assert!(shown.contains("gso_max_size 12500 "), "{shown}");
+    }
+    assert!(namespaces_of(&lab.0).len() == 2, "a cable needs no switch");
+    let listed = run(&["lab", "list"]).out;
+    assert!(listed.contains(" link rate=1g,queue=128k"), "{listed}");
+    let ended = run_ranks(2, "meet", &["--lab", &lab.0, "--path", "udp"]);
+    assert_eq!(ended.out.matches("met").count(), 2, "{}", ended.out);
+}
+
+#[test]
+fn ports_of_a_switch_have_the_rate_and_its_queue() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("ports", &["--hosts", "3", "--link", "10g"]);
+    let switch = format!("{}-sw", lab.0);
+    for index in 0..3 {
+        let port = queue(&switch, &format!("p{index}"));
+        assert_eq!(port["options"]["rate"], 10 * GIGABIT);
+        assert_eq!(port["options"]["limit"], 1 << 20);
+        let host = queue(&format!("{}-h{index}", lab.0), "eth0");
+        assert_eq!(host["options"]["rate"], 10 * GIGABIT);
+        assert_eq!(host["options"]["limit"], 1000 * 1514);
+    }
+}
+
+/// Sends datagrams from h0 to h1, of which a share of `loss` is lost, and returns how many arrive: at most
+/// a few are under way, so that no queue is full.
+fn survivors(lab: &Lab, count: u32) -> u32 {
+    let receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+                   s.bind(('0.0.0.0', 7))\nprint('ready', flush=True)\ngot = 0\nwhile True:\n \
+                   data, at = s.recvfrom(100)\n if data == b'end': break\n \
+                   if data == b'look': s.sendto(b'%d' % got, at)\n else: got += 1\n";
+    let send = format!(
+        "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
+         s.connect(('10.77.0.2', 7))\ns.settimeout(0.05)\n\
+         def look():\n while True:\n  s.send(b'look')\n  try: return int(s.recv(100))\n  \
+         except TimeoutError: pass\n\
+         for at in range({count}):\n s.send(b'x')\n if at % 50 == 49: look()\n\
+         print(look())\nfor again in range(50): s.send(b'end')\n"
+    );
+    let mut receiver = portolan(&["lab", "exec", "--name", &lab.0, "h1", "--", "python3", "-c"]);
+    let receiver = receiver.arg(receive).stdout(Stdio::piped()).spawn();
+    let mut receiver = KillOnDrop(receiver.unwrap());
+    let out = receiver.0.stdout.take().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(out));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let sent = lab.exec("h0", &["python3", "-c", &send]);
+    sent.out.trim().parse().expect(&sent.err)
+}
+
+#[test]
+fn a_lossy_wire_loses_its_share() {
+    if !can_make_labs() {
+        return;
+    }
+    if Command::new("python3").arg("-V").output().is_err() {
+        return eprintln!("SKIPPED: python3, which sends the datagrams, is not installed");
+    }
+    const COUNT: u32 = 20_000;
+    let lab = Lab::up("lossy", &["--hosts", "2", "--link", "rate=1g,loss=10%"]);
+    let lost = COUNT - survivors(&lab, COUNT);
+    // Six standard deviations, of 42, to either side.
+    assert!((1746..=2254).contains(&lost), "{lost} of {COUNT} were lost");
+    let whole = Lab::up("whole", &["--hosts", "2", "--link", "1g"]);
+    assert_eq!(survivors(&whole, COUNT / 10), COUNT / 10);
+}
+
+#[test]
+fn a_wire_that_cannot_be_made_is_refused_and_leaves_nothing() {
+    if !can_make_labs() {
+        return;
+    }
+    let name = format!("t{}-nowire", std::process::id());
+    for (link, key) in [
+        ("1g,delay=50us", "delay=50us"),
+        ("rate=fast", "rate=fast"),
+        ("1g,queue=1k", "queue=1024 "),
+        ("loss=5", "loss=5"),
+        ("wifi", "wifi"),
+    ] {
+        let err = refused(&["lab", "up", "--name", &name, "--link", link]);
+        assert!(err.contains("--link") && err.contains(key), "{err}");
+    }
+    assert_eq!(namespaces_of(&name), Vec::<String>::new());
+}

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether [`claim_inherited_socket`] has succeeded in this process.
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
+/// Cores that a set of the C library has room for (`CPU_SETSIZE` of sched.h).
+pub const CORES_MAX: usize = libc::CPU_SETSIZE as usize;
+
 /// Lets the child that `command` starts inherit `fd`, under the number it has here.
 ///
 /// The parent's copy stays open until `command` is dropped.
@@ -81,6 +84,31 @@ pub fn unblock_signals(command: &mut Command) {
     };
     // SAFETY: the closure calls sigemptyset and sigprocmask only, both async-signal-safe.
     unsafe { command.pre_exec(unblock) };
+}
+
+/// Has the child that `command` starts, and all that it starts, run on `cores` only.
+///
+/// Spawning fails with `EINVAL` when this process may use none of them.
+#[allow(
+    unsafe_code,
+    reason = "pre_exec is the only way to act between fork and exec"
+)]
+pub fn run_on(command: &mut Command, cores: &[usize]) {
+    // SAFETY: a `cpu_set_t` is an array of integers, for which zeros are the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores.iter().filter(|core| **core < CORES_MAX) {
+        // SAFETY: the number is below the bits of the set, as CPU_SET asks.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    let bind = move || {
+        // SAFETY: the set is the closure's own, and its size is given; 0 is the calling thread.
+        match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(bind) };
 }
 
 /// Takes over the unix stream socket `number` that the parent left open for this process, and makes
@@ -194,6 +222,37 @@ mod tests {
         assert_eq!(refused.raw_os_error(), Some(libc::ENOTSOCK));
         let refused = claim_inherited_socket(-1).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+    }
+
+    #[test]
+    fn a_child_runs_on_the_cores_that_it_is_given() {
+        let mine = || std::fs::read_to_string("/proc/self/status").unwrap();
+        let list = |status: &str| -> String {
+            let line = status
+                .lines()
+                .find(|line| line.starts_with("Cpus_allowed_list"));
+            line.unwrap().split_whitespace().last().unwrap().to_owned()
+        };
+        let first: usize = list(&mine())
+            .split(['-', ','])
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/status");
+        run_on(&mut command, &[first]);
+        let said = command.output().unwrap();
+        assert_eq!(
+            list(&String::from_utf8(said.stdout).unwrap()),
+            first.to_string()
+        );
+        let mut nowhere = Command::new("true");
+        run_on(&mut nowhere, &[]);
+        assert_eq!(
+            nowhere.status().unwrap_err().raw_os_error(),
+            Some(libc::EINVAL)
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct RemoteArgs {
 }
 
 /// Options that say what is measured: the client's business.
-const MEASURING: [&str; 25] = [
+const MEASURING: [&str; 26] = [
     "metrics",
     "paths",
     "sizes",
@@ -49,6 +49,7 @@ const MEASURING: [&str; 25] = [
     "iterations",
     "seconds",
     "mtu",
+    "link",
     "repeat",
     "placement",
     "loss",

@@ -37,6 +37,7 @@ pub(crate) fn place(addr: IpAddr) -> Result<Place> {
         netns: None,
         addr,
         interface: interface.interface_name,
+        cores: Vec::new(),
     })
 }
 
@@ -89,6 +90,7 @@ pub(crate) fn elsewhere(addr: IpAddr, interface: &str) -> Place {
         netns: None,
         addr,
         interface: interface.into(),
+        cores: Vec::new(),
     }
 }
 

@@ -236,6 +236,7 @@ fn welcome(start: &Start, local_rank: usize) -> Result<Welcome> {
     job.local_rank = u32::try_from(local_rank)?;
     job.local_size = u32::try_from(start.ranks.len())?;
     job.host_count = start.host_count;
+    job.rivals = start.rivals;
     job.path = start.workload.path;
     job.options.clone_from(&start.workload.options);
     job.host_name = Some(start.host.clone());

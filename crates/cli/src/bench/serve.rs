@@ -152,6 +152,7 @@ fn written_anew(told: &Start, rank: &ServedRank) -> Result<Start> {
         // For sentences of this host's process only.
         host: "the server".into(),
         ranks: vec![RANK],
+        rivals: 1,
         workload: Workload {
             path: surroundings::choice(rank.path),
             options: rank.options.clone(),
@@ -195,6 +196,7 @@ mod tests {
             host_count: 1,
             host: "x".into(),
             ranks: ranks.to_vec(),
+            rivals: 9,
             workload,
         }))
     }

@@ -272,7 +272,7 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
     let name = absolute(target)?;
     let are_namespaces = places
         .iter()
-        .all(|host| matches!(host.place, Place::Namespace(_)));
+        .all(|host| matches!(host.place, Place::Namespace(..)));
     let is_shared = portolan_cast::expand(&name, "a") == portolan_cast::expand(&name, "b");
     let is_device =
         std::fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir());

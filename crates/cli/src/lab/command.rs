@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan lab`.
 
-use super::{Lab, Options, plan, temporary};
+use super::{Kind, Lab, Options, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
 use crate::program;
@@ -53,6 +53,14 @@ struct Up {
     /// Name of the lab.
     #[arg(long, default_value = "lab")]
     name: String,
+    /// Cores of the hosts, an entry each: 0,1,2-3,4+6; `all` for none of their own [default: one core
+    /// for each host, of those that this process may use, in turn].
+    #[arg(long, value_name = "LIST")]
+    cores: Option<String>,
+    /// What the wires are like: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
+    /// loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
+    #[arg(long, value_name = "SPEC")]
+    link: Option<String>,
 }
 
 #[derive(clap::Args)]
@@ -82,24 +90,22 @@ struct Rsh {
 /// Does what was asked.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::Up(up) => make(&up.into())?,
+        Action::Up(up) => make(&up.options()?)?,
         Action::Exec(exec) => return Err(enter(&exec)),
         Action::Mpirun(args) => return crate::mpi::lab::main(args),
         Action::Rsh(rsh) => return Err(be_host(&rsh)),
         Action::List => list()?,
         Action::Down { name } => take_down(&name)?,
-        Action::Guard(up) => temporary::guard(&up.into())?,
+        Action::Guard(up) => temporary::guard(&up.options()?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-impl From<Up> for Options {
-    fn from(up: Up) -> Options {
-        Options {
-            name: up.name,
-            host_count: up.hosts,
-            mtu: up.mtu,
-        }
+impl Up {
+    fn options(self) -> Result<Options> {
+        let kind = Kind::plain(self.hosts, self.mtu);
+        let kind = kind.with(self.cores.as_deref(), self.link.as_deref())?;
+        Ok(kind.named(self.name))
     }
 }
 
@@ -111,7 +117,7 @@ fn make(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the command, inside the host; returns only if that fails.
+/// Becomes the command, inside the host and on its cores; returns only if that fails.
 fn enter(exec: &Exec) -> anyhow::Error {
     let namespace = match find_host(exec) {
         Ok(namespace) => namespace,
@@ -147,18 +153,24 @@ fn find_host(exec: &Exec) -> Result<String> {
     let lab = Lab::find(&exec.name)?;
     let index = lab.host_index(&exec.host)?;
     program::find(&exec.command[0]).map_err(UserError::new)?;
+    super::host::take_cores(&lab, index)?;
     Ok(lab.namespace(index))
 }
 
 fn list() -> Result<()> {
     for lab in Lab::list()? {
+        let link = match lab.link.is_shaped() {
+            true => lab.link.to_string(),
+            false => "veth".to_owned(),
+        };
         outln!(
-            "{} hosts {} mtu {} addresses {} to {}",
+            "{} hosts {} mtu {} addresses {} to {} cores {} link {link}",
             lab.name,
             lab.host_count,
             lab.mtu,
             plan::address(0),
-            plan::address(lab.host_count - 1)
+            plan::address(lab.host_count - 1),
+            lab.core_list()
         )?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use std::process::Command;
 
 const HOSTS_FILE: &str = "/etc/hosts";
 
-/// Makes this process one of host `index` but for its network; what is left to do is to run a
+/// Makes this process one of host `index`, on its cores, but for its network; what is left to do is to run a
 /// program by the command that is returned.
 ///
 /// # Errors
@@ -23,6 +23,7 @@ const HOSTS_FILE: &str = "/etc/hosts";
 pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
     super::ip::check_privilege()?;
     let namespace = lab.namespace(index);
+    take_cores(lab, index)?;
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS) {
         user_error!("a host of a lab needs mount and UTS namespaces, which fails here ({error})");
     }
@@ -31,6 +32,22 @@ pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &namespace]);
     Ok(command)
+}
+
+/// Moves this process onto the cores of host `index`.
+///
+/// # Errors
+/// A sentence for a person when it may use none of them.
+pub(super) fn take_cores(lab: &Lab, index: u32) -> Result<()> {
+    let cores = lab.cores(index);
+    if let Err(error) = cores.take() {
+        user_error!(
+            "host {} owns the cores {cores}, none of which this process may use ({error}): make the \
+             lab again with others, `portolan lab up --cores LIST`, or allow this process to use them",
+            lab.namespace(index)
+        );
+    }
+    Ok(())
 }
 
 /// Covers `/etc/hosts`, for this process and its children, by one with the hosts of the lab.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Driving the command `ip` of iproute2.
+//! Driving the commands `ip` and `tc` of iproute2.
 
 use crate::error::{UserError, user_error};
 use anyhow::{Context, Result};
@@ -117,6 +117,20 @@ pub(super) fn batch(namespace: &str, commands: &str) -> Result<()> {
     )
 }
 
+/// Runs `commands` of `tc`, one a line, inside `namespace`.
+pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
+    let output = execute_by("tc", &["-n", namespace, "-batch", "-"], commands)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().replace('\n', "; ");
+    user_error!(
+        "--link: the wires of {namespace} cannot be made so: tc said: {said}; a rate needs a kernel with \
+         NET_SCH_TBF, loss one with NET_SCH_INGRESS and NET_CLS_BPF"
+    )
+}
+
 fn succeed(output: &Output, what: &str) -> Result<()> {
     if output.status.success() {
         return Ok(());
@@ -130,7 +144,12 @@ fn succeed(output: &Output, what: &str) -> Result<()> {
 }
 
 fn execute(args: &[&str], input: &str) -> Result<Output> {
-    let spawned = Command::new("ip")
+    execute_by("ip", args, input)
+}
+
+/// Runs `program` of iproute2.
+fn execute_by(program: &str, args: &[&str], input: &str) -> Result<Output> {
+    let spawned = Command::new(program)
         .args(args)
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
@@ -139,8 +158,8 @@ fn execute(args: &[&str], input: &str) -> Result<Output> {
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing().into()),
-        Err(error) => return Err(error).context("starting ip"),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(program).into()),
+        Err(error) => return Err(error).with_context(|| format!("starting {program}")),
     };
     let mut stdin = child.stdin.take().context("stdin of ip")?;
     // `ip` may stop at a bad line without reading the rest; its own words say why, so not EPIPE.
@@ -153,6 +172,8 @@ fn execute(args: &[&str], input: &str) -> Result<Output> {
     }
 }
 
-fn missing() -> UserError {
-    UserError::new("the command `ip` is missing: install it with `apt install iproute2`")
+fn missing(program: &str) -> UserError {
+    UserError::new(format!(
+        "the command `{program}` is missing: install it with `apt install iproute2`"
+    ))
 }

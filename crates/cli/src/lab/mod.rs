@@ -9,15 +9,20 @@
 //! listed, entered or removed.
 
 pub(crate) mod command;
+pub(crate) mod cores;
 pub(crate) mod host;
 mod ip;
+pub(crate) mod link;
 mod plan;
+mod shape;
 mod temporary;
 
-use crate::error::user_error;
+use crate::error::{UserError, user_error};
 use anyhow::Result;
+use cores::{CoreList, Cores};
+use link::Link;
 pub(crate) use plan::HOSTS_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use temporary::TemporaryLab;
 
 /// A lab that is up.
@@ -29,6 +34,10 @@ pub(crate) struct Lab {
     pub(crate) host_count: u32,
     /// MTU of its interfaces.
     pub(crate) mtu: u32,
+    /// The cores of each host that is there, by its index.
+    cores: BTreeMap<u32, Cores>,
+    /// What its wires are like.
+    pub(crate) link: Link,
 }
 
 /// What to make.
@@ -40,6 +49,60 @@ pub(crate) struct Options {
     pub(crate) host_count: u32,
     /// MTU of the interfaces in bytes.
     pub(crate) mtu: u32,
+    /// The cores of the hosts.
+    pub(crate) cores: CoreList,
+    /// What the wires are like.
+    pub(crate) link: Link,
+}
+
+/// What a lab is to be like, but for its name.
+#[derive(Clone, Debug)]
+pub(crate) struct Kind {
+    /// Number of hosts.
+    pub(crate) host_count: u32,
+    /// MTU of the interfaces in bytes.
+    pub(crate) mtu: u32,
+    /// The cores of the hosts.
+    pub(crate) cores: CoreList,
+    /// What the wires are like.
+    pub(crate) link: Link,
+}
+
+impl Kind {
+    /// Hosts with a core each, joined by bare veth.
+    pub(crate) fn plain(host_count: u32, mtu: u32) -> Kind {
+        Kind {
+            host_count,
+            mtu,
+            cores: CoreList::one_each(),
+            link: Link::default(),
+        }
+    }
+
+    /// With the cores and wires that `--cores` and `--link` say, where they are given.
+    ///
+    /// # Errors
+    /// A sentence for a person that names the option.
+    pub(crate) fn with(mut self, cores: Option<&str>, link: Option<&str>) -> Result<Kind> {
+        if let Some(list) = cores {
+            let parsed = list.parse();
+            self.cores = parsed.map_err(|why| UserError::new(format!("--cores {list}: {why}")))?;
+        }
+        if let Some(link) = link {
+            self.link = link.parse().map_err(UserError::new)?;
+        }
+        Ok(self)
+    }
+
+    fn named(self, name: String) -> Options {
+        Options {
+            name,
+            host_count: self.host_count,
+            mtu: self.mtu,
+            cores: self.cores,
+            link: self.link,
+        }
+    }
 }
 
 impl Lab {
@@ -55,17 +118,26 @@ impl Lab {
         for namespace in plan::namespaces(options) {
             ip::run(&["netns", "add", &namespace])?;
             undo.made.push(namespace.clone());
-            ip::batch(&namespace, &plan::mark_commands(options))?;
+            ip::batch(&namespace, &plan::mark_commands(options, &namespace))?;
         }
         for (namespace, commands) in plan::network_commands(options) {
             ip::batch(&namespace, &commands)?;
         }
+        shape::make(options)?;
         undo.made.clear();
-        Ok(Lab {
+        Ok(Lab::of(options))
+    }
+
+    /// The lab that has been made so.
+    fn of(options: &Options) -> Lab {
+        let cores = (0..options.host_count).map(|index| (index, options.cores.of_host(index)));
+        Lab {
             name: options.name.clone(),
             host_count: options.host_count,
             mtu: options.mtu,
-        })
+            cores: cores.collect(),
+            link: options.link,
+        }
     }
 
     /// The lab of that name.
@@ -96,6 +168,29 @@ impl Lab {
     /// Name of the namespace of host `index`, for people and for `ip netns exec`.
     pub(crate) fn namespace(&self, index: u32) -> String {
         plan::host_namespace(&self.name, index)
+    }
+
+    /// The cores that host `index` owns.
+    pub(crate) fn cores(&self, index: u32) -> Cores {
+        self.cores.get(&index).cloned().unwrap_or_default()
+    }
+
+    /// How many cores the hosts have together; where one has none of its own, all that this process may
+    /// use.
+    pub(crate) fn core_count(&self) -> usize {
+        let hosts: Vec<Cores> = (0..self.host_count)
+            .map(|index| self.cores(index))
+            .collect();
+        if hosts.iter().any(|cores| cores.numbers().is_empty()) {
+            return portolan_bench::usable_cores().len();
+        }
+        let all: BTreeSet<&usize> = hosts.iter().flat_map(Cores::numbers).collect();
+        all.len()
+    }
+
+    /// The cores of all hosts, as `--cores` takes them.
+    fn core_list(&self) -> CoreList {
+        CoreList::of((0..self.host_count).map(|index| self.cores(index)))
     }
 
     /// The index of a host called `h1`, `1` or `NAME-h1`.
@@ -137,24 +232,27 @@ impl Drop for Undo {
 fn marked(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
     let namespaces = ip::namespaces();
     let hosts = namespaces.iter().filter_map(|namespace| {
-        let (name, _host) = plan::host_of(namespace)?;
-        wanted(name).then_some((name, namespace.as_str()))
+        let (name, index) = plan::host_of(namespace)?;
+        wanted(name).then_some((name, index, namespace.as_str()))
     });
-    let hosts: Vec<(&str, &str)> = hosts.collect();
+    let hosts: Vec<(&str, u32, &str)> = hosts.collect();
     if !hosts.is_empty() {
         ip::check_privilege()?;
     }
     let mut labs = BTreeMap::new();
-    let names: Vec<&str> = hosts.iter().map(|(_, namespace)| *namespace).collect();
-    for ((name, _), mark) in hosts.iter().zip(ip::marks(&names)?) {
+    let names: Vec<&str> = hosts.iter().map(|(.., namespace)| *namespace).collect();
+    for ((name, index, _), mark) in hosts.iter().zip(ip::marks(&names)?) {
         let Some(mark) = mark.as_deref().and_then(plan::parse_mark) else {
             continue;
         };
-        labs.entry((*name).to_owned()).or_insert_with(|| Lab {
+        let lab = labs.entry((*name).to_owned()).or_insert_with(|| Lab {
             name: (*name).to_owned(),
             host_count: mark.host_count,
             mtu: mark.mtu,
+            cores: BTreeMap::new(),
+            link: mark.link,
         });
+        lab.cores.insert(*index, mark.cores);
     }
     Ok(labs)
 }

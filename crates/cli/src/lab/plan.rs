@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which namespaces, names, addresses and commands make a lab. No side effects.
 
-use super::Options;
+use super::cores::Cores;
+use super::link::Link;
+use super::{Options, shape};
 use crate::error::user_error;
 use anyhow::Result;
 use std::net::Ipv4Addr;
@@ -26,11 +28,14 @@ const PREFIX_LEN: u32 = 16;
 /// First word of the alias of a lab namespace's `lo`.
 const MARK: &str = "portolan-lab";
 
-/// What the mark of a namespace says.
+/// What the mark of a namespace says: `portolan-lab:HOSTS:MTU:CORES:LINK`, the cores those of this host,
+/// in at most 255 bytes (`IFALIASZ` of include/uapi/linux/if.h).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) host_count: u32,
     pub(super) mtu: u32,
+    pub(super) cores: Cores,
+    pub(super) link: Link,
 }
 
 /// Refuses what cannot be made.
@@ -57,7 +62,14 @@ pub(super) fn check(options: &Options) -> Result<()> {
             options.mtu
         );
     }
-    Ok(())
+    let usable = portolan_bench::usable_cores();
+    if let Some(core) = options.cores.stranger(&usable) {
+        user_error!(
+            "--cores: core {core} is none that this process may use: take some of {}",
+            Cores::new(usable)
+        );
+    }
+    shape::check(options)
 }
 
 /// Name of the namespace of host `index` of the lab `name`.
@@ -95,19 +107,35 @@ pub(super) fn namespaces(options: &Options) -> Vec<String> {
 }
 
 /// Commands that mark a namespace as this program's, and bring `lo` up.
-pub(super) fn mark_commands(options: &Options) -> String {
+pub(super) fn mark_commands(options: &Options, namespace: &str) -> String {
     let Options {
-        host_count, mtu, ..
+        host_count,
+        mtu,
+        link,
+        ..
     } = options;
-    format!("link set dev lo alias {MARK}:{host_count}:{mtu}\nlink set dev lo up\n")
+    let cores = match host_of(namespace) {
+        Some((_, index)) => options.cores.of_host(index),
+        None => Cores::default(),
+    };
+    format!("link set dev lo alias {MARK}:{host_count}:{mtu}:{cores}:{link}\nlink set dev lo up\n")
 }
 
 /// Reads a mark back.
 pub(super) fn parse_mark(alias: &str) -> Option<Mark> {
-    let mut words = alias.split(':');
-    let ours = words.next() == Some(MARK);
-    let (host_count, mtu) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    (ours && words.next().is_none()).then_some(Mark { host_count, mtu })
+    let words: Vec<&str> = alias.split(':').collect();
+    let [MARK, host_count, mtu, cores, link] = words[..] else {
+        return None;
+    };
+    Some(Mark {
+        host_count: host_count.parse().ok()?,
+        mtu: mtu.parse().ok()?,
+        cores: cores.parse().ok()?,
+        link: match link {
+            "" => Link::default(),
+            link => link.parse().ok()?,
+        },
+    })
 }
 
 /// The commands that join the hosts, each batch with the namespace to run it in.
@@ -133,9 +161,10 @@ pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
     batches
 }
 
-/// A single host has one too, so that programs find the interface that they expect.
-fn has_switch(options: &Options) -> bool {
-    options.host_count != 2
+/// A single host has one too, so that programs find the interface that they expect; two hosts have one
+/// where frames are held up or lost on their way.
+pub(super) fn has_switch(options: &Options) -> bool {
+    options.host_count != 2 || shape::needs_switch(&options.link)
 }
 
 fn switch_commands(options: &Options) -> String {
@@ -163,6 +192,8 @@ mod tests {
             name: name.into(),
             host_count,
             mtu: 1500,
+            cores: "all".parse().unwrap(),
+            link: Link::default(),
         }
     }
 
@@ -185,21 +216,29 @@ mod tests {
 
     #[test]
     fn marks_are_read_back_and_others_are_not() {
-        let commands = mark_commands(&options("lab", 3));
-        let alias = commands.lines().next().unwrap().rsplit(' ').next().unwrap();
+        let read = |options: &Options, namespace: &str| {
+            let commands = mark_commands(options, namespace);
+            let alias = commands.lines().next().unwrap().rsplit(' ').next();
+            parse_mark(alias.unwrap()).unwrap()
+        };
+        let mut options = options("lab", 3);
+        options.cores = "0,1-2".parse().unwrap();
+        let mark = read(&options, "lab-h1");
+        assert_eq!((mark.host_count, mark.mtu), (3, 1500));
         assert_eq!(
-            parse_mark(alias),
-            Some(Mark {
-                host_count: 3,
-                mtu: 1500
-            })
+            (mark.cores.numbers(), mark.link),
+            (&[1, 2][..], Link::default())
         );
+        options.link = "25g,loss=0.1%".parse().unwrap();
+        assert_eq!(read(&options, "lab-h2").link, options.link);
+        assert!(read(&options, "lab-sw").cores.numbers().is_empty());
         for other in [
             "",
             "portolan-lab",
-            "portolan-lab:3",
-            "other:3:1500",
-            "portolan-lab:3:1500:1",
+            "portolan-lab:3:1500",
+            "other:3:1500:all:",
+            "portolan-lab:3:1500:all:x",
+            "portolan-lab:3:1500:all::1",
         ] {
             assert_eq!(parse_mark(other), None, "{other}");
         }

@@ -4,7 +4,7 @@
 //! A guard process holds the lab: it makes it, says so, and removes it when its standard input
 //! closes. That happens on drop, on panic, and also when this process is killed.
 
-use super::{Lab, Options};
+use super::{Kind, Lab, Options};
 use crate::error::UserError;
 use crate::output::{out, outln};
 use anyhow::{Context, Result};
@@ -24,13 +24,9 @@ impl TemporaryLab {
     ///
     /// # Errors
     /// As [`Lab::up`].
-    pub(crate) fn up(host_count: u32, mtu: u32) -> Result<TemporaryLab> {
+    pub(crate) fn up(like: &Kind) -> Result<TemporaryLab> {
         let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
-        let options = Options {
-            name,
-            host_count,
-            mtu,
-        };
+        let options = like.clone().named(name);
         let mut guard = start_guard(&options).context("starting the guard of a lab")?;
         let mut line = String::new();
         let stdout = guard.stdout.take().context("stdout of the guard")?;
@@ -42,11 +38,7 @@ impl TemporaryLab {
             let said = line.trim().to_owned();
             return Err(UserError::new(said).into());
         }
-        let lab = Lab {
-            name: options.name,
-            host_count,
-            mtu,
-        };
+        let lab = Lab::of(&options);
         Ok(TemporaryLab { lab, guard })
     }
 
@@ -72,10 +64,15 @@ impl Drop for TemporaryLab {
 const READY: &str = "ready\n";
 
 fn start_guard(options: &Options) -> Result<Child> {
-    let guard = Command::new(std::env::current_exe()?)
-        .args(["lab", "guard", "--name", &options.name])
+    let mut guard = Command::new(std::env::current_exe()?);
+    guard.args(["lab", "guard", "--name", &options.name]);
+    if options.link.is_shaped() {
+        guard.args(["--link", &options.link.to_string()]);
+    }
+    let guard = guard
         .args(["--hosts", &options.host_count.to_string()])
         .args(["--mtu", &options.mtu.to_string()])
+        .args(["--cores", &options.cores.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Out of reach of the terminal's Ctrl-C, which would leave the lab behind.

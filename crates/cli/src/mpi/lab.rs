@@ -47,6 +47,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         &Hosts {
             names: &names,
             rank_count: args.n,
+            is_crowded: args.n as usize > lab.core_count(),
             agent: &agent,
             agent_args: &format!("lab rsh --name {}", lab.name),
         },

@@ -26,6 +26,8 @@ pub(super) struct Hosts<'a> {
     /// Their names, each with an address.
     pub(super) names: &'a [String],
     pub(super) rank_count: u32,
+    /// There are fewer cores than ranks.
+    pub(super) is_crowded: bool,
     /// This program.
     pub(super) agent: &'a str,
     /// What it gets before the host and the command.
@@ -79,8 +81,13 @@ impl Plan {
                 // Labs need root, which Open MPI refuses unless told twice.
                 self.set("OMPI_ALLOW_RUN_AS_ROOT", 1);
                 self.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", 1);
+                if hosts.is_crowded {
+                    // It knows so by itself only of one host's ranks and slots.
+                    self.set("OMPI_MCA_mpi_yield_when_idle", 1);
+                }
                 self.option(&["--host", &list.join(","), "--map-by", "node"]);
-                // Each host believes that all cores are its own: bound, their ranks would share one.
+                // A host's ranks have its cores already; where it has none of its own it would believe
+                // that all are, and ranks that are bound would share one.
                 self.option(&["--bind-to", "none"]);
             }
             Kind::Mpich => {

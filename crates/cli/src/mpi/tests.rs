@@ -96,6 +96,7 @@ fn ranks_are_spread_over_the_hosts_of_a_lab() {
         plan.take_hosts(
             mpi.kind,
             &Hosts {
+                is_crowded: true,
                 names: &names,
                 rank_count,
                 agent: "/opt/portolan",
@@ -104,6 +105,8 @@ fn ranks_are_spread_over_the_hosts_of_a_lab() {
         );
         let line = plan.to_string();
         assert!(line.contains(expected), "{line}");
+        let yields = line.contains("OMPI_MCA_mpi_yield_when_idle=1");
+        assert_eq!(yields, mpi.kind == Kind::OpenMpi, "{line}");
     }
 }
 

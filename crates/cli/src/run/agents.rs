@@ -195,7 +195,7 @@ impl Agent {
         let what = match self.host.place {
             Place::Ssh => "ssh",
             Place::Slurm => "srun",
-            Place::Here | Place::Namespace(_) => "its agent",
+            Place::Here | Place::Namespace(..) => "its agent",
             Place::Connected => return format!("the server on host {} is gone", self.host.name),
         };
         format!(
@@ -259,9 +259,10 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
         Place::Here => {
             command = Command::new(own);
         }
-        Place::Namespace(namespace) => {
+        Place::Namespace(namespace, cores) => {
             command = Command::new("ip");
             command.args(["netns", "exec", namespace]).arg(own);
+            cores.bind(&mut command);
         }
         Place::Ssh => {
             command = Command::new("ssh");
@@ -294,6 +295,10 @@ fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
             let remedy = match error.raw_os_error() {
                 Some(libc::EMFILE | libc::ENFILE) => "; raise `ulimit -n`",
                 Some(libc::EAGAIN) => "; raise `ulimit -u`",
+                Some(libc::EINVAL) if program == "ip" => {
+                    "; this process may use none of the host's cores (`portolan lab list`): make the lab \
+                     again with other --cores"
+                }
                 _ => "",
             };
             format!("the command `{program}` does not start: {error}{remedy}")

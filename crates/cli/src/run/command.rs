@@ -4,7 +4,7 @@
 use super::hosts::{self, Host, MapBy};
 use super::{AgentOptions, Options, Workload, execute};
 use crate::error::{UserError, user_error};
-use crate::lab::{HOSTS_MAX, Lab, TemporaryLab};
+use crate::lab::{HOSTS_MAX, Kind, Lab, TemporaryLab};
 use anyhow::Result;
 use clap::ValueEnum;
 use portolan::launch::{FD_VARIABLE, PathChoice};
@@ -39,6 +39,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["lab", "hosts"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HOSTS_MAX)))]
     new_lab: Option<u32>,
+    /// Cores of the hosts of that lab, as `portolan lab up` has them.
+    #[arg(long, value_name = "LIST", requires = "new_lab")]
+    cores: Option<String>,
+    /// Wires of that lab, as `portolan lab up` has them: 1g; rate=100m,loss=0.1%.
+    #[arg(long, value_name = "SPEC", requires = "new_lab")]
+    link: Option<String>,
     /// At most K processes on each host [default: as the hosts file says, 1 without slots=; spread
     /// evenly over a lab; all of them without --hosts and --lab].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
@@ -109,7 +115,10 @@ const PROCESSES_MAX: u32 = 1 << 20;
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let new_lab = args
         .new_lab
-        .map(|count| TemporaryLab::up(count, MTU))
+        .map(|count| {
+            let kind = Kind::plain(count, MTU);
+            TemporaryLab::up(&kind.with(args.cores.as_deref(), args.link.as_deref())?)
+        })
         .transpose()?;
     let outcome = execute(&options(args, new_lab.as_ref().map(TemporaryLab::lab))?)?;
     let Some(failure) = outcome.failure else {

@@ -3,6 +3,7 @@
 
 use crate::error::user_error;
 use crate::lab::Lab;
+use crate::lab::cores::Cores;
 use anyhow::Result;
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,8 +14,8 @@ use std::process::Command;
 pub(crate) enum Place {
     /// This machine.
     Here,
-    /// A network namespace of this machine.
-    Namespace(String),
+    /// A network namespace of this machine, and the cores that what runs there gets.
+    Namespace(String, Cores),
     /// Another machine, through ssh.
     Ssh,
     /// A node of this process's allocation, by Slurm's srun.
@@ -61,7 +62,7 @@ pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<H
         Host {
             name: name.clone(),
             slots,
-            place: Place::Namespace(name),
+            place: Place::Namespace(name, lab.cores(index)),
         }
     };
     (0..lab.host_count).map(host).collect()
@@ -218,6 +219,25 @@ pub(crate) fn place(rank_count: u32, hosts: &[Host], map_by: MapBy) -> Result<Ve
     Ok(ranks)
 }
 
+/// How many ranks want the cores of each host: its own, and those of hosts of a lab that own some of
+/// the same cores.
+pub(crate) fn rivals(hosts: &[Host], ranks: &[Vec<u32>]) -> Vec<u32> {
+    let cores = |host: &Host| match &host.place {
+        Place::Namespace(_, cores) => cores.clone(),
+        _ => Cores::default(),
+    };
+    let cores: Vec<Cores> = hosts.iter().map(cores).collect();
+    let count = |host: usize| {
+        let with = |other: &usize| *other == host || cores[host].meet(&cores[*other]);
+        let met: usize = (0..ranks.len())
+            .filter(with)
+            .map(|other| ranks[other].len())
+            .sum();
+        u32::try_from(met).unwrap_or(u32::MAX)
+    };
+    (0..ranks.len()).map(count).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +265,18 @@ mod tests {
         assert_eq!(names("n1"), ["n2", "n10"]);
         assert_eq!(names("n1.example.org"), ["n2", "n10"]);
         assert_eq!(names("login"), ["n1", "n2", "n10"]);
+    }
+
+    #[test]
+    fn hosts_on_the_same_cores_are_rivals() {
+        let host = |cores: &str| Host {
+            name: "x".into(),
+            slots: 2,
+            place: Place::Namespace("x".into(), cores.parse().unwrap()),
+        };
+        let hosts = ["0", "1", "0", "all"].map(host);
+        let ranks = [vec![0, 1], vec![2], vec![3], vec![4]];
+        assert_eq!(rivals(&hosts, &ranks), [3, 1, 3, 1]);
     }
 
     #[test]

@@ -145,7 +145,8 @@ impl<'a> Job<'a> {
         let mut host_of = vec![String::new(); options.rank_count as usize];
         let mut start = start_order(options, &ranks)?;
         let mut agents = Vec::new();
-        for (host, ranks) in options.hosts.iter().zip(ranks) {
+        let rivals = hosts::rivals(&options.hosts, &ranks);
+        for ((host, ranks), rivals) in options.hosts.iter().zip(ranks).zip(rivals) {
             if ranks.is_empty() {
                 continue;
             }
@@ -154,6 +155,7 @@ impl<'a> Job<'a> {
                 .for_each(|rank| host_of[*rank as usize].clone_from(&host.name));
             start.ranks.clone_from(&ranks);
             start.host.clone_from(&host.name);
+            start.rivals = rivals;
             let mut agent = Agent::spawn(host.clone(), ranks, &options.agent)?;
             // The order is copied into the pipe now; a slow ssh reads it when it is connected.
             let order = Order::Start(Box::new(start));
@@ -429,6 +431,7 @@ fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
         host_count: u32::try_from(used)?,
         host: String::new(),
         ranks: Vec::new(),
+        rivals: 0,
         workload: options.workload.clone(),
     })
 }

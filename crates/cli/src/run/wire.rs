@@ -45,6 +45,8 @@ pub(crate) struct Start {
     pub(crate) host: String,
     /// The ranks of this host, in the order of their local ranks.
     pub(crate) ranks: Vec<u32>,
+    /// Ranks that want the cores of this host: its own, and those of hosts of a lab that share them.
+    pub(crate) rivals: u32,
     #[serde(flatten)]
     pub(crate) workload: Workload,
 }

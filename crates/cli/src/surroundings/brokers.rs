@@ -2,6 +2,7 @@
 //! Brokers for a job: one on each host of a lab, which ends when it is dropped, or with this process.
 
 use crate::error::user_error;
+use crate::lab::cores::Cores;
 use anyhow::{Context, Result};
 use portolan_bench::{BROKER, Place};
 use std::io::{BufRead, BufReader, Write};
@@ -39,7 +40,9 @@ impl Broker {
             "socket = '{BROKER}'\n[[nic]]\ninterface = '{}'\ngroups = ['*']",
             place.interface
         )?;
-        let mut child = Command::new("ip")
+        let mut command = Command::new("ip");
+        Cores::new(place.cores.clone()).bind(&mut command);
+        let mut child = command
             .args(["netns", "exec", namespace])
             .arg(std::env::current_exe()?)
             .args(["broker", "--foreground", "--until-input-ends", "--config"])

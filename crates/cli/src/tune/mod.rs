@@ -25,7 +25,7 @@ use clap::ValueEnum;
 use measure::Order;
 use points::Points;
 use portolan::model::{self, Host, Model, SCHEMA};
-use portolan_bench::{Job, Launcher, Path, Site, SiteKind, parse_seconds, pick_cores};
+use portolan_bench::{Job, LabOrder, Launcher, Path, Site, SiteKind, parse_seconds, pick_cores};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -143,7 +143,12 @@ fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Resu
     if paths.iter().all(|path| *path == Path::Shm) {
         return Ok(Site::loopback(loopback, 2));
     }
-    match Surroundings::default().open_lab(args.mtu, 2) {
+    let lab = LabOrder {
+        mtu: args.mtu,
+        count: 2,
+        link: None,
+    };
+    match Surroundings::default().open_lab(&lab) {
         Ok(site) => Ok(site),
         Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
         Err(error) => {

@@ -83,9 +83,9 @@ enum Phase {
 }
 
 impl Waiter {
-    /// For a process that shares `core_count` cores with `local_size` processes of its job.
-    pub(crate) fn of_job(local_size: u32, core_count: usize) -> Self {
-        Self::new(Crowd::Counted(local_size as usize > core_count))
+    /// For a process that is one of `process_count` of its job that have `core_count` cores.
+    pub(crate) fn of_job(process_count: u32, core_count: usize) -> Self {
+        Self::new(Crowd::Counted(process_count as usize > core_count))
     }
 
     /// For an endpoint, whose neighbours cannot be counted.

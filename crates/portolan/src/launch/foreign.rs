@@ -202,6 +202,7 @@ fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, La
         local_rank,
         local_size,
         host_count,
+        rivals: local_size,
         secret: founding.secret,
         path: founding.path,
         options: founding.options,

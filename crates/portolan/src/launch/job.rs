@@ -24,6 +24,10 @@ pub struct Job {
     pub local_size: u32,
     /// Hosts in the job.
     pub host_count: u32,
+    /// Processes of the job that want this one's cores, itself counted: those of other hosts as well, where
+    /// the hosts are namespaces of one machine. 0 where the launcher does not say.
+    #[serde(default)]
+    pub rivals: u32,
     /// Known to the processes of the job and to nobody else. Debug output leaves it out.
     #[serde(with = "hex::serde")]
     pub secret: [u8; 32],
@@ -48,6 +52,7 @@ impl Job {
             local_rank: 0,
             local_size: 1,
             host_count: 1,
+            rivals: 0,
             secret,
             path: PathChoice::Auto,
             options: Options::new(),

@@ -60,7 +60,7 @@ impl Node {
             core.allow(PeerId(rank), &own.common_links(other));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let waiter = Waiter::of_job(job.local_size, cores);
+        let waiter = Waiter::of_job(job.local_size.max(job.rivals), cores);
         let table = Table::of_job(table, job.rank);
         let own_job = Box::new(job.clone());
         let all = Group::of_job(job.rank, job.size);

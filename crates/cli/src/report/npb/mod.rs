@@ -8,7 +8,7 @@ mod programs;
 mod run;
 
 use super::{Page, measured};
-use crate::lab::TemporaryLab;
+use crate::lab::{Kind, TemporaryLab};
 use crate::mpi::find::{self, Mpi, Wanted};
 use crate::mpi::provider;
 use crate::output::{check_file, write_json};
@@ -144,7 +144,7 @@ impl Place {
     /// The networks that are here for `most` processes; what is missing is noted.
     fn find(args: &NpbArgs, mpi: &Mpi, most: u32, npb: &mut Npb) -> Place {
         let mut networks = Network::ALL.to_vec();
-        let lab = TemporaryLab::up(most, MTU).map_err(|error| {
+        let lab = TemporaryLab::up(&Kind::plain(most, MTU)).map_err(|error| {
             networks.retain(|network| *network != Network::PortolanPacket);
             let lack = format!(
                 "no lab ({error:#}): networks are this host's loopback interface, without raw Ethernet"

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which cores each host of a lab owns: what runs there runs on them, and on no other.
+//!
+//! Two hosts that answer one another are then never on one core by accident. It decides nothing about
+//! how processes of one host share its cores: that is the scheduler's, and they yield.
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::fmt;
+use std::io;
+use std::process::Command;
+use std::str::FromStr;
+
+/// The word for no cores of one's own.
+const ALL: &str = "all";
+
+/// Longest text of one host's cores: it stands in the mark of a namespace, an alias of 255 bytes at
+/// most (`IFALIASZ` of include/uapi/linux/if.h), beside what the wire is.
+const TEXT_LEN_MAX: usize = 100;
+
+/// Cores of one host; none for whichever the scheduler takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cores(Vec<usize>);
+
+impl Cores {
+    /// These.
+    pub(crate) fn new(cores: Vec<usize>) -> Cores {
+        Cores(cores)
+    }
+
+    /// Their numbers; none for all.
+    pub(crate) fn numbers(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// Whether a process may be on either host's cores and meet the other's there. Hosts that have none
+    /// of their own are left to the scheduler, which looks after that.
+    pub(crate) fn meet(&self, other: &Cores) -> bool {
+        self.0.iter().any(|core| other.0.contains(core))
+    }
+
+    /// Has `command`, and what it starts, run on them.
+    pub(crate) fn bind(&self, command: &mut Command) {
+        if !self.0.is_empty() {
+            portolan_sys::inherit::run_on(command, &self.0);
+        }
+    }
+
+    /// Has the calling thread, and what it becomes and starts, run on them.
+    ///
+    /// # Errors
+    /// The system's, when this process may use none of them.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut set = CpuSet::new();
+        for core in &self.0 {
+            set.set(*core)?;
+        }
+        Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+    }
+}
+
+/// `all`, or numbers and ranges joined by `+`.
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(ALL);
+        }
+        let mut rest = &self.0[..];
+        while let Some(first) = rest.first() {
+            let follows = |at: &usize| rest.get(*at).is_some_and(|core| *core == first + at);
+            let len = (1..).take_while(follows).count() + 1;
+            let plus = if rest.len() < self.0.len() { "+" } else { "" };
+            match len {
+                1 => write!(f, "{plus}{first}")?,
+                _ => write!(f, "{plus}{first}-{}", first + len - 1)?,
+            }
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Cores {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cores, String> {
+        if text == ALL {
+            return Ok(Cores::default());
+        }
+        let mut cores = Vec::new();
+        for part in text.split('+') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |text: &str| {
+                let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                let number: Option<usize> = plain.then(|| text.parse().ok()).flatten();
+                number.filter(|core| *core < portolan_sys::inherit::CORES_MAX)
+            };
+            match (number(first), number(last)) {
+                (Some(first), Some(last)) if first <= last => cores.extend(first..=last),
+                _ => {
+                    return Err(format!(
+                        "{part:?} is neither a core's number nor a range of them"
+                    ));
+                }
+            }
+        }
+        cores.sort_unstable();
+        cores.dedup();
+        let cores = Cores(cores);
+        if cores.to_string().len() > TEXT_LEN_MAX {
+            return Err(format!(
+                "a host's cores take {TEXT_LEN_MAX} characters at most"
+            ));
+        }
+        Ok(cores)
+    }
+}
+
+/// Cores for the hosts of a lab, in their order; those of the first again where there are more hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CoreList(Vec<Cores>);
+
+impl CoreList {
+    /// One core for each host, of those that this process may use.
+    pub(crate) fn one_each() -> CoreList {
+        let usable = portolan_bench::usable_cores();
+        CoreList(usable.into_iter().map(|core| Cores(vec![core])).collect())
+    }
+
+    /// These, a host each; the shortest list that says so.
+    pub(super) fn of(hosts: impl Iterator<Item = Cores>) -> CoreList {
+        let hosts: Vec<Cores> = hosts.collect();
+        let repeats = |period: &usize| {
+            hosts
+                .iter()
+                .zip(hosts.iter().skip(*period))
+                .all(|(a, b)| a == b)
+        };
+        let period = (1..hosts.len()).find(repeats).unwrap_or(hosts.len());
+        match &hosts[..] {
+            [first, ..] if period == 1 && first.0.is_empty() => CoreList::all(),
+            _ => CoreList(hosts[..period].to_vec()),
+        }
+    }
+
+    /// None of their own, for any host.
+    pub(crate) fn all() -> CoreList {
+        CoreList(Vec::new())
+    }
+
+    /// Those of host `index`.
+    pub(crate) fn of_host(&self, index: u32) -> Cores {
+        match self.0.len() {
+            0 => Cores::default(),
+            count => self.0[index as usize % count].clone(),
+        }
+    }
+
+    /// One that is named and is not among `usable`.
+    pub(super) fn stranger(&self, usable: &[usize]) -> Option<usize> {
+        let mut named = self.0.iter().flat_map(|cores| &cores.0);
+        named.find(|core| !usable.contains(core)).copied()
+    }
+}
+
+impl fmt::Display for CoreList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str(ALL);
+        }
+        for (index, cores) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{cores}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CoreList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CoreList, String> {
+        if text == ALL {
+            return Ok(CoreList::all());
+        }
+        let hosts = text.split(',').map(str::parse).collect::<Result<_, _>>();
+        hosts.map(CoreList).map_err(|why: String| {
+            format!(
+                "{why}; write one entry a host, as in 0,1,2-3,4+6: a core, a range, or several joined by \
+                 + (the entries begin again when there are more hosts), or `{ALL}` for no cores of their own"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_entry_is_a_host_s_and_they_begin_again() {
+        let list: CoreList = "0,1,2-3,6+4+5+9".parse().unwrap();
+        let cores = |index| list.of_host(index).numbers().to_vec();
+        assert_eq!([cores(0), cores(1)], [[0], [1]]);
+        assert_eq!(cores(2), [2, 3]);
+        assert_eq!(cores(3), [4, 5, 6, 9]);
+        assert_eq!(cores(4), [0]);
+        assert_eq!(list.to_string(), "0,1,2-3,4-6+9");
+        assert_eq!(list.to_string().parse::<CoreList>().unwrap(), list);
+        let mixed: CoreList = "all,1".parse().unwrap();
+        assert_eq!(mixed.of_host(2), Cores::default());
+        assert_eq!(mixed.to_string(), "all,1");
+    }
+
+    #[test]
+    fn a_list_is_shown_without_what_repeats() {
+        let shown = |text: &str, host_count| {
+            let list: CoreList = text.parse().unwrap();
+            CoreList::of((0..host_count).map(|index| list.of_host(index))).to_string()
+        };
+        assert_eq!(shown("0,1", 8), "0,1");
+        assert_eq!(shown("0,1", 3), "0,1");
+        assert_eq!(shown("0,1,2", 2), "0,1");
+        assert_eq!(shown("all", 4), "all");
+        assert_eq!(shown("3", 1), "3");
+    }
+
+    #[test]
+    fn all_binds_nothing() {
+        let list: CoreList = "all".parse().unwrap();
+        assert_eq!(list, CoreList::all());
+        assert!(list.of_host(5).numbers().is_empty());
+        assert_eq!(list.to_string(), "all");
+    }
+
+    #[test]
+    fn what_is_no_list_of_cores_is_refused_with_the_grammar() {
+        for text in ["", "x", "1,", "3-1", "-1", "1-", "+1", "1+", "0 1", "99999"] {
+            let error = text.parse::<CoreList>().unwrap_err();
+            assert!(error.contains("0,1,2-3,4+6"), "{text}: {error}");
+        }
+        let long: Vec<String> = (0..60).map(|core| (core * 2).to_string()).collect();
+        assert!(long.join("+").parse::<CoreList>().is_err());
+    }
+
+    #[test]
+    fn hosts_meet_where_their_cores_do() {
+        let cores = |text: &str| text.parse::<Cores>().unwrap();
+        assert!(cores("0-2").meet(&cores("2")));
+        assert!(!cores("0-2").meet(&cores("3")));
+        assert!(!cores("all").meet(&cores("3")));
+    }
+
+    #[test]
+    fn cores_that_this_process_may_not_use_are_found() {
+        let list: CoreList = "0,1+3".parse().unwrap();
+        assert_eq!(list.stranger(&[0, 1]), Some(3));
+        assert_eq!(list.stranger(&[0, 1, 3]), None);
+        assert_eq!(CoreList::all().stranger(&[]), None);
+    }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the wires of a lab are like, as `--link` says it: a class of Ethernet, single values, or both.
+//!
+//! It makes no wire ([`super::shape`] does). The invariant: a [`Link`] that has been parsed can be made,
+//! but for what depends on the MTU or on this kernel.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A wire; zeros and `None` where it is that of a bare veth pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Bits a second, each frame's preamble, checksum and gap counted.
+    pub(crate) rate_bits_per_sec: Option<u64>,
+    /// Of a million frames that reach a host's wire, how many are lost.
+    pub(crate) loss_ppm: u32,
+    /// Bytes that wait where the wire begins; what comes then is lost.
+    pub(crate) queue_len: Option<u64>,
+}
+
+/// A kind of Ethernet with all its values.
+struct Class {
+    name: &'static str,
+    rate_bits_per_sec: u64,
+    queue_len: u64,
+}
+
+/// Rates are the standard's. Queues are what one port of a switch of that class has: 64 KiB in its chip;
+/// a share of the 1 MiB that a few ports use at once; of the 9 to 16 MiB, and of the 22 to 32 MiB, that the 32 to 64 ports of
+/// a data centre's switch share. Nothing is lost, as on a sound cable.
+const CLASSES: [Class; 4] = [
+    Class {
+        name: "fast-ethernet",
+        rate_bits_per_sec: 100_000_000,
+        queue_len: 64 << 10,
+    },
+    Class {
+        name: "1g",
+        rate_bits_per_sec: 1_000_000_000,
+        queue_len: 256 << 10,
+    },
+    Class {
+        name: "10g",
+        rate_bits_per_sec: 10_000_000_000,
+        queue_len: 1 << 20,
+    },
+    Class {
+        name: "25g",
+        rate_bits_per_sec: 25_000_000_000,
+        queue_len: 2 << 20,
+    },
+];
+
+/// Slower than any Ethernet, and faster than a machine's memory passes frames on.
+const RATE_MIN: u64 = 1_000_000;
+const RATE_MAX: u64 = 100_000_000_000;
+
+/// Millionths in a hundredth.
+const PPM_IN_PERCENT: f64 = 1e4;
+
+const QUEUE_LEN_MAX: u64 = 1 << 30;
+
+impl Link {
+    /// Whether anything is to be made.
+    pub(crate) fn is_shaped(&self) -> bool {
+        *self != Link::default()
+    }
+
+    /// A sentence, where one value needs another.
+    fn check(self) -> Result<Link, String> {
+        if self.rate_bits_per_sec.is_none() && self.queue_len.is_some() {
+            return Err(format!(
+                "--link: queue= is that of a wire with a rate, which is not given: add rate=1g, or a \
+                 class ({})",
+                class_names()
+            ));
+        }
+        Ok(self)
+    }
+}
+
+/// As `--link` takes it; empty for the bare veth pair.
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut values = Vec::new();
+        if let Some(rate) = self.rate_bits_per_sec {
+            values.push(format!("rate={}", scaled(rate, &RATE_UNITS)));
+        }
+        if self.loss_ppm > 0 {
+            values.push(format!(
+                "loss={}%",
+                f64::from(self.loss_ppm) / PPM_IN_PERCENT
+            ));
+        }
+        if let Some(len) = self.queue_len {
+            values.push(format!("queue={}", scaled(len, &LEN_UNITS)));
+        }
+        f.write_str(&values.join(","))
+    }
+}
+
+impl FromStr for Link {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Link, String> {
+        let mut link = Link::default();
+        let mut given = Vec::new();
+        // A class first, wherever it stands: single values are more particular.
+        for word in text.split(',').filter(|word| !word.contains('=')) {
+            let class = CLASSES.iter().find(|class| class.name == word);
+            let class = class.ok_or_else(|| unknown(word))?;
+            once(&mut given, "a class")?;
+            link.rate_bits_per_sec = Some(class.rate_bits_per_sec);
+            link.queue_len = Some(class.queue_len);
+        }
+        for word in text.split(',') {
+            let Some((key, value)) = word.split_once('=') else {
+                continue;
+            };
+            match key {
+                "rate" => link.rate_bits_per_sec = Some(rate(value)?),
+                "delay" => refuse_delay(value)?,
+                "loss" => link.loss_ppm = loss(value)?,
+                "queue" => link.queue_len = Some(queue(value)?),
+                _ => return Err(unknown(word)),
+            }
+            once(&mut given, key)?;
+        }
+        link.check()
+    }
+}
+
+fn class_names() -> String {
+    let names: Vec<&str> = CLASSES.iter().map(|class| class.name).collect();
+    names.join(", ")
+}
+
+fn unknown(word: &str) -> String {
+    format!(
+        "--link: {word:?} is neither a class ({}) nor one of rate=, delay=, loss=, queue=: write for \
+         instance --link 1g,loss=0.1%",
+        class_names()
+    )
+}
+
+fn once<'a>(given: &mut Vec<&'a str>, key: &'a str) -> Result<(), String> {
+    if given.contains(&key) {
+        return Err(format!("--link: {key} is given twice: leave one out"));
+    }
+    given.push(key);
+    Ok(())
+}
+
+/// Units by their names, the largest first.
+type Units = [(&'static str, u64)];
+
+const RATE_UNITS: [(&str, u64); 4] = [
+    ("g", 1_000_000_000),
+    ("m", 1_000_000),
+    ("k", 1_000),
+    ("", 1),
+];
+const LEN_UNITS: [(&str, u64); 4] = [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10), ("", 1)];
+
+/// A whole number of the largest unit that allows it.
+fn scaled(value: u64, units: &Units) -> String {
+    let fits = |(_, unit): &&(&str, u64)| value >= *unit && value.is_multiple_of(*unit);
+    let (name, unit) = units.iter().find(fits).copied().unwrap_or(("", 1));
+    format!("{}{name}", value / unit)
+}
+
+/// A number, perhaps with a fraction, and one of `units`.
+fn quantity(text: &str, units: &Units) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let name = &text[digits.len()..];
+    let (_, unit) = units.iter().find(|(known, _)| *known == name)?;
+    let plain = digits.starts_with(|c: char| c.is_ascii_digit());
+    let number: f64 = plain.then(|| digits.parse().ok()).flatten()?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "not negative; what is too large is outside of any range"
+    )]
+    Some((number * *unit as f64).round() as u64)
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let bits = text.strip_suffix("bit").unwrap_or(text);
+    let bits = quantity(bits, &RATE_UNITS).filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate));
+    bits.ok_or_else(|| {
+        format!(
+            "--link: rate={text} is no rate of a wire: write bits a second from 1m to 100g, as in \
+             rate=2.5g"
+        )
+    })
+}
+
+/// A queue discipline that holds frames up for a time is missing in kernels without netem and fq, and no other
+/// is tried.
+fn refuse_delay(text: &str) -> Result<(), String> {
+    match text {
+        "0" => Ok(()),
+        _ => Err(format!(
+            "--link: delay={text} cannot be made: labs have no way to hold frames up; leave it out, or write delay=0"
+        )),
+    }
+}
+
+fn loss(text: &str) -> Result<u32, String> {
+    let percent = text.strip_suffix('%').and_then(|digits| {
+        let plain = digits.starts_with(|c: char| c.is_ascii_digit());
+        plain.then(|| digits.parse::<f64>().ok()).flatten()
+    });
+    match percent {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to a million"
+        )]
+        Some(percent) if (0.0..=100.0).contains(&percent) => {
+            Ok((percent * PPM_IN_PERCENT).round() as u32)
+        }
+        _ => Err(format!(
+            "--link: loss={text} is no share of frames: write 0% to 100%, as in loss=0.1%"
+        )),
+    }
+}
+
+fn queue(text: &str) -> Result<u64, String> {
+    let len = quantity(text, &LEN_UNITS).filter(|len| (1..=QUEUE_LEN_MAX).contains(len));
+    len.ok_or_else(|| {
+        format!(
+            "--link: queue={text} is no number of bytes: write up to 1g, as in queue=256k (k, m and g \
+             are powers of 1024)"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(text: &str) -> Link {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_value_is_understood() {
+        let all = link("rate=1g,delay=0,loss=0.1%,queue=128k");
+        assert_eq!(
+            all,
+            Link {
+                rate_bits_per_sec: Some(1_000_000_000),
+                loss_ppm: 1000,
+                queue_len: Some(128 << 10),
+            }
+        );
+        assert_eq!(link("rate=2.5gbit").rate_bits_per_sec, Some(2_500_000_000));
+        assert_eq!(link("rate=100mbit").rate_bits_per_sec, Some(100_000_000));
+        assert_eq!(link("loss=100%").loss_ppm, 1_000_000);
+        assert_eq!(link("loss=0.0001%").loss_ppm, 1);
+    }
+
+    #[test]
+    fn a_class_has_all_values_and_single_ones_win_wherever_they_stand() {
+        for class in &CLASSES {
+            let link = link(class.name);
+            assert_eq!(link.rate_bits_per_sec, Some(class.rate_bits_per_sec));
+            assert!(link.queue_len.is_some());
+        }
+        assert_eq!(link("1g,loss=0.1%").loss_ppm, 1000);
+        assert_eq!(link("queue=2k,1g").queue_len, Some(2048));
+        assert_eq!(link("1g,rate=500m").rate_bits_per_sec, Some(500_000_000));
+    }
+
+    #[test]
+    fn what_is_shown_is_what_was_said() {
+        for text in [
+            "rate=1g,loss=0.1%,queue=128k",
+            "rate=2500m,queue=1500",
+            "loss=12.5%",
+            "rate=1g",
+        ] {
+            assert_eq!(link(text).to_string(), text);
+        }
+        for class in &CLASSES {
+            let made = link(class.name);
+            assert_eq!(link(&made.to_string()), made);
+        }
+        assert_eq!(Link::default().to_string(), "");
+        assert!(!Link::default().is_shaped());
+    }
+
+    #[test]
+    fn a_mistake_names_the_key_and_the_remedy() {
+        for (text, key, remedy) in [
+            ("", "\"\"", "1g,loss=0.1%"),
+            ("2g", "\"2g\"", "fast-ethernet"),
+            ("jitter=1us", "jitter", "rate=, delay="),
+            ("rate=0", "rate=0", "1m to 100g"),
+            ("rate=1t", "rate=1t", "rate=2.5g"),
+            ("rate=-1g", "rate=-1g", "rate=2.5g"),
+            ("rate=infg", "rate=infg", "rate=2.5g"),
+            ("1g,delay=50us", "delay=50us", "leave it out"),
+            ("loss=1", "loss=1", "loss=0.1%"),
+            ("loss=101%", "loss=101%", "100%"),
+            ("loss=-1%", "loss=-1%", "0%"),
+            ("1g,queue=0", "queue=0", "queue=256k"),
+            ("1g,queue=x", "queue=x", "queue=256k"),
+            ("1g,10g", "a class", "leave one out"),
+            ("loss=1%,loss=2%", "loss", "leave one out"),
+            ("queue=5k", "queue=", "rate=1g"),
+        ] {
+            let error = text.parse::<Link>().unwrap_err();
+            assert!(error.starts_with("--link: "), "{error}");
+            assert!(
+                error.contains(key) && error.contains(remedy),
+                "{text}: {error}"
+            );
+        }
+    }
+}
