@@ -94,8 +94,9 @@ pub(crate) struct Inner {
     turn: u32,
     /// Turn by which what came in a gap between polls has been received, after one.
     poll_gap_end: Option<u32>,
-    /// Until this turn short messages are expected.
-    hurried_until: u32,
+    /// Short messages that have passed one after another, and the turn of the last.
+    shorts: u32,
+    short_turn: u32,
     /// A queued frame should leave at the end of this call.
     flush_wanted: bool,
     /// Messages to fetch from peers' memory, after the link has been left.
@@ -199,7 +200,8 @@ impl Inner {
             port_uses: Vec::new(),
             turn: 0,
             poll_gap_end: None,
-            hurried_until: 0,
+            shorts: 0,
+            short_turn: 0,
             flush_wanted: false,
             pulls: Vec::new(),
             lent: Vec::new(),

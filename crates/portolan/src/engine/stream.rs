@@ -22,10 +22,13 @@ use std::io::IoSlice;
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
 const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
 
-/// Turns from a short message on in which others are expected. With a stream beside it is some
-/// milliseconds, and what a program does between two messages takes less; without one there is nothing
-/// to hurry.
-const HURRIED_TURNS: u32 = 256;
+/// Turns from a short message on in which another is expected: beside a stream half a millisecond, more than
+/// a program takes between question and answer.
+const HURRIED_TURNS: u32 = 64;
+
+/// Short messages, each expected from the one before, after which those to come are hurried for. Fewer end a
+/// window of long ones, as those of a bandwidth test, which had better not be slowed down.
+const HURRIED_STREAK: u32 = 4;
 
 /// Timeouts of TCP in a row after which what was sent goes by a path: one may be a lost tail, two are
 /// half a second without progress.
@@ -42,13 +45,23 @@ impl Inner {
     /// A short message has passed.
     #[inline]
     pub(super) fn note_short(&mut self) {
-        self.hurried_until = self.turn.wrapping_add(HURRIED_TURNS);
+        self.shorts = match self.expects_short() {
+            true => self.shorts.saturating_add(1),
+            false => 1,
+        };
+        self.short_turn = self.turn;
     }
 
-    /// Whether one has lately, so that others are to be looked for soon.
+    #[inline]
+    fn expects_short(&self) -> bool {
+        self.turn.wrapping_sub(self.short_turn) <= HURRIED_TURNS
+    }
+
+    /// Whether short messages pass one after another, and are to be looked for between short parts of long
+    /// ones.
     #[inline]
     pub(super) fn is_hurried(&self) -> bool {
-        self.hurried_until.wrapping_sub(self.turn) < 1 << 31
+        self.shorts >= HURRIED_STREAK && self.expects_short()
     }
 
     /// Notes a call for when the links are at hand; who has no streams makes none.

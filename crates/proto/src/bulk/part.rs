@@ -21,9 +21,9 @@ pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
 /// earlier than with a long one; a call takes as long as copying half of it does.
 const PART_LEN_FIRST: u64 = 32 * 1024;
 
-/// The same while short messages pass, for which they wait 8 µs: two calls, at this end and at the other,
-/// of what a copy takes.
-pub const PART_LEN_HURRIED: usize = 32 * 1024;
+/// The same while short messages pass, and of a run of frames: they wait for some 5 µs at each end, as long
+/// as they take themselves.
+pub const PART_LEN_HURRIED: usize = 16 * 1024;
 
 /// Parts of a transfer begin where pages do, if its buffer does.
 const PAGE_LEN: u64 = 4096;
@@ -220,7 +220,7 @@ mod tests {
         let long = parts(10 << 20);
         assert_eq!(long[..3], [32, 96, 256].map(|len| len * KIB));
         assert_eq!(part_len(0, 256 * KIB, false, false), 256 * KIB);
-        assert_eq!(part_len(0, 256 * KIB, false, true), 32 * KIB);
+        assert_eq!(part_len(0, 256 * KIB, false, true), 16 * KIB);
         assert_eq!(part_len(0, 7, true, true), 7);
         for len in [1, 4097, 131_073, 1 << 20, (64 << 20) + 3] {
             let parts = parts(len);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending side of bulk data: runs of fragments of granted transfers, and chunks on lossless links.
 
+use super::part::PART_LEN_HURRIED;
 use super::trial::{Trial, Way};
 use super::{Transfers, TxRole, TxTransfer};
 use crate::base::config::BATCH_LEN_MAX;
@@ -494,9 +495,10 @@ impl TxTransfer {
         own.map(Path::link).or(paths.bulk())
     }
 
-    /// Fragments of one GSO batch. `P4.11`
+    /// Fragments of one GSO batch; of a short one if short messages pass. `P4.11`
     fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
         let batch_len = match is_lone {
+            _ if ctx.is_hurried() => PART_LEN_HURRIED,
             true => ctx.choice().lone_batch_len(self.len),
             false => BATCH_LEN_MAX,
         };
