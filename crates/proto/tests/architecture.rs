@@ -129,6 +129,7 @@ const PORTOLAN: Rules = Rules {
         "directory",
         "table",
         "port",
+        "multicast",
         "engine",
         "start",
         "node",
