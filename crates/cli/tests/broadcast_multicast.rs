@@ -10,6 +10,7 @@ use common::ranks::{joined, role, run_ranks};
 use common::{Ended, can_make_labs, portolan, run};
 use portolan::{Error, Group, Node};
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 
 /// A mebibyte and a bit: two blocks.
 const LEN: usize = (1 << 20) + 4321;
@@ -63,7 +64,11 @@ fn sent_bytes() -> u64 {
 
 fn broadcast(node: &mut Node, root: u32, len: usize, seed: u32) {
     let is_root = node.rank() == root;
-    let mut bytes = if is_root { fill(len, seed) } else { vec![0xa5; len] };
+    let mut bytes = if is_root {
+        fill(len, seed)
+    } else {
+        vec![0xa5; len]
+    };
     node.broadcast(root, &mut bytes).unwrap();
     assert!(bytes == fill(len, seed), "{len} bytes from {root}");
 }
@@ -116,6 +121,27 @@ fn count(node: &mut Node) {
     println!("\nby multicast: {}", node.multicast_count());
 }
 
+/// Rank 1 also sends to the group what only looks like datagrams of it.
+fn forged(node: &mut Node) {
+    let id = node.job_id();
+    let port = 20_000 + u16::from_le_bytes([id[2], id[3]]) % 12_000;
+    let group = SocketAddr::from(([239, 255, id[0], id[1]], port));
+    let socket = UdpSocket::bind((node.network_addr().unwrap(), 0)).unwrap();
+    for seed in 0..20 {
+        if node.rank() == 1 {
+            for number in 0..20 {
+                socket
+                    .send_to(&fill(1472, seed + 1000 * number), group)
+                    .unwrap();
+            }
+        }
+        broadcast(node, 0, LEN, seed);
+    }
+    node.barrier().unwrap();
+    let dropped = node.drops().get("multicast_unknown").copied();
+    println!("\nunknown: {}", dropped.unwrap_or(0));
+}
+
 /// Rank 1 dies in the middle.
 fn death(node: &mut Node) {
     node.barrier().unwrap();
@@ -144,6 +170,7 @@ fn as_rank() {
     match role().as_deref() {
         Some("lengths") => lengths(&mut node),
         Some("count") => count(&mut node),
+        Some("forged") => forged(&mut node),
         Some("death") => death(&mut node),
         other => panic!("no role {other:?}"),
     }
@@ -152,7 +179,9 @@ fn as_rank() {
 /// The counts that ranks have printed behind `word`.
 fn numbers(out: &str, word: &str) -> Vec<u64> {
     let found = out.lines().filter_map(|line| line.split_once(word));
-    found.map(|(_, number)| number.trim().parse().unwrap()).collect()
+    found
+        .map(|(_, number)| number.trim().parse().unwrap())
+        .collect()
 }
 
 #[test]
@@ -162,9 +191,10 @@ fn every_length_from_every_root_arrives() {
     }
     let lab = Lab::up("all", "3");
     for args in [&[][..], &["--option", "auth=aead"]] {
-        let out = lab.play(4, "lengths", args).succeeded("lengths");
+        // Two on each host: all hear the same frames.
+        let out = lab.play(6, "lengths", args).succeeded("lengths");
         // Five lengths are long enough, and two at once.
-        assert_eq!(numbers(&out, "by multicast:"), [7; 4], "{out}");
+        assert_eq!(numbers(&out, "by multicast:"), [7; 6], "{out}");
     }
     let out = lab.play(3, "lengths", &["--option", "multicast=off"]);
     let out = out.succeeded("lengths");
@@ -180,7 +210,10 @@ fn the_root_sends_once_what_all_get() {
     let out = lab.play(4, "count", &[]).succeeded("count");
     let sent = numbers(&out, "sent ");
     println!("{sent:?} bytes on the wire for {LEN}");
-    assert!(sent[0] > LEN as u64 && sent[0] < LEN as u64 * 5 / 4, "{out}");
+    assert!(
+        sent[0] > LEN as u64 && sent[0] < LEN as u64 * 5 / 4,
+        "{out}"
+    );
     let off = lab.play(4, "count", &["--option", "multicast=off"]);
     let sent = numbers(&off.succeeded("count"), "sent ");
     println!("{sent:?} by the tree");
@@ -217,6 +250,19 @@ fn a_host_that_hears_no_multicast_gets_the_data_by_messages() {
     counts.sort_unstable();
     // Whom it does not hear tries once; it itself is heard.
     assert_eq!(counts, [1, 1, 7], "{out}");
+}
+
+#[test]
+fn what_only_looks_like_a_datagram_changes_nothing() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("forged", "3");
+    let out = lab.play(3, "forged", &[]).succeeded("forged");
+    let mut unknown = numbers(&out, "unknown:");
+    unknown.sort_unstable();
+    // The root hears nothing; the others have met them.
+    assert!(unknown[1] > 0, "{out}");
 }
 
 #[test]
