@@ -23,6 +23,11 @@ const MALFORMED: &str = "multicast_malformed";
 impl Inner {
     /// Whether a broadcast of `len` bytes may go by multicast.
     pub(crate) fn may_multicast(&mut self, members: &Members, len: usize) -> bool {
+        self.multicasts.is_allowed() && self.may_be_announced(members, len)
+    }
+
+    /// The same by whatever settings: what all members know alike.
+    pub(crate) fn may_be_announced(&mut self, members: &Members, len: usize) -> bool {
         let Inner {
             multicasts, table, ..
         } = self;

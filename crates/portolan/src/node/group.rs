@@ -133,6 +133,8 @@ pub struct Broadcast {
     /// Long data that come behind their head.
     data: Option<Wait>,
     buffer: Option<Buffer>,
+    /// Who sends to this member.
+    from: u32,
 }
 
 /// What a broadcast waits for.
@@ -242,6 +244,7 @@ impl Node {
             step: None,
             data: None,
             buffer: Some(buffer),
+            from: root,
         };
         let begun = match broadcast_parent(own, root, size) {
             Some(parent) => self.begin_receiving(&mut broadcast, parent),
@@ -257,6 +260,11 @@ impl Node {
     fn begin_receiving(&mut self, broadcast: &mut Broadcast, parent: u32) -> Result<(), Error> {
         let head = self.post_head_of(&broadcast.task, parent)?;
         broadcast.step = Some(Step::Head(head));
+        broadcast.from = parent;
+        // What comes next may be the head of a later broadcast.
+        if self.may_be_announced(broadcast.task.group(), broadcast.task.head()) {
+            return Ok(());
+        }
         self.begin_receiving_data(broadcast, parent)
     }
 

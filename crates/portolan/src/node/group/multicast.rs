@@ -6,7 +6,7 @@
 
 use super::{Broadcast, Group, Node, Step, Task};
 use crate::buffer::Buffer;
-use crate::collective::News;
+use crate::collective::{Head, News};
 use crate::engine::multicast_id;
 use crate::error::Error;
 use crate::multicast::{Announcement, Ended, Id};
@@ -28,6 +28,13 @@ impl Node {
     pub(super) fn may_multicast(&mut self, group: &Group, len: usize) -> bool {
         let inner = &mut self.engine.enter().inner;
         inner.may_multicast(group.members(), len)
+    }
+
+    /// Whether the head of a broadcast may have an announcement behind it, by a root of whatever settings.
+    pub(super) fn may_be_announced(&mut self, group: &Group, head: &Head) -> bool {
+        let len = usize::try_from(head.len).unwrap_or(usize::MAX);
+        let inner = &mut self.engine.enter().inner;
+        inner.may_be_announced(group.members(), len)
     }
 
     /// Announces the data of this process to all, if they are to go by multicast.
@@ -79,11 +86,17 @@ impl Node {
         wait: &Wait,
     ) -> Result<(), Error> {
         let Some(announcement) = self.finish_announced(&broadcast.task, wait)? else {
+            if broadcast.data.is_none() {
+                self.begin_receiving_data(broadcast, broadcast.from)?;
+            }
             broadcast.step = broadcast.data.take().map(Step::Data);
             return Ok(());
         };
         let data = broadcast.data.take();
-        let buffer = data.and_then(|data| self.take_back(&data));
+        let buffer = match data {
+            Some(data) => self.take_back(&data),
+            None => broadcast.buffer.take(),
+        };
         let Some(buffer) = buffer else {
             // Something came to the buffer of which no head told.
             let what = "a broadcast's data beside their announcement";
