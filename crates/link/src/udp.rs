@@ -55,6 +55,9 @@ const NOTICES_MAX: usize = 64;
 /// ICMP messages can be forged, and a tiny MTU would be a cheap way to slow a job down.
 const MTU_MIN: u32 = 576;
 
+/// Says how long the datagram is that begins with some bytes.
+pub type DatagramLen = fn(&[u8]) -> Option<usize>;
+
 /// How to open a [`Udp`] link.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
@@ -75,7 +78,7 @@ pub struct UdpConfig {
     pub offload: bool,
     /// Length of the datagram that begins with these bytes, as it says itself, where several stand behind
     /// one another. Default none: then the kernel is asked with each call, which costs more.
-    pub datagram_len: Option<fn(&[u8]) -> Option<usize>>,
+    pub datagram_len: Option<DatagramLen>,
 }
 
 impl UdpConfig {

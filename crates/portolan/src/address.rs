@@ -62,7 +62,8 @@ impl Address {
         }
     }
 
-    fn same_network(&self, other: &Address) -> bool {
+    /// Whether both are of one network.
+    pub(crate) fn same_network(&self, other: &Address) -> bool {
         let (Some((a, prefix_len)), Some((b, other_len))) = (self.network, other.network) else {
             return false;
         };

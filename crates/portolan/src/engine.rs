@@ -17,6 +17,7 @@ mod events;
 mod gather;
 mod handler;
 mod help;
+mod multicast;
 mod notices;
 mod pace;
 mod peer;
@@ -37,6 +38,7 @@ pub(crate) use completion::Completions;
 pub(crate) use delivery::{Inbox, Taken};
 pub use handler::Context;
 pub(crate) use handler::{Handler, PortUse};
+pub(crate) use multicast::multicast_id;
 pub(crate) use peer::PeerInfo;
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState, atomic_spec};
@@ -56,6 +58,7 @@ use crate::error::{Error, Reason};
 use crate::launch::{Job, Launch, LossReporter};
 use crate::links::{Links, RawBy};
 use crate::liveness::{self, Liveness};
+use crate::multicast::Multicasts;
 use crate::ops::Ops;
 use crate::seal::{Auth, Seals};
 use crate::settings;
@@ -151,6 +154,8 @@ pub(crate) struct Inner {
     unopened: Vec<Unopened>,
     /// What is known of groups' operations; apart, as it is not used by every program.
     collectives: Box<Collectives>,
+    /// Broadcasts by multicast.
+    multicasts: Box<Multicasts>,
 }
 
 /// See the module documentation.
@@ -223,6 +228,7 @@ impl Inner {
             losses: None,
             unopened: Vec::new(),
             collectives: Box::default(),
+            multicasts: Box::new(Multicasts::new(&job)?),
             owner: Owner::this_process(),
             completions: Completions::default(),
             connect_timeout: CONNECT_TIMEOUT,
@@ -328,6 +334,8 @@ impl Inner {
         let mut drops = self.link_drops.clone();
         let counted = self.core.counters().iter_drops();
         drops.extend(counted.map(|(reason, n)| (reason.name(), n)));
+        let unknown = self.multicasts.unknown_count();
+        drops.extend((unknown > 0).then_some(("multicast_unknown", unknown)));
         drops
     }
 }

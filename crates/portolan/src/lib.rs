@@ -41,6 +41,7 @@ pub mod launch;
 mod links;
 mod liveness;
 pub mod model;
+mod multicast;
 mod node;
 mod ops;
 mod port;

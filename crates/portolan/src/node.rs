@@ -173,6 +173,12 @@ impl Node {
         status.is_some_and(|path| path.up)
     }
 
+    /// Broadcasts of this process, as their root, that went by multicast (the setting `multicast`).
+    #[must_use]
+    pub fn multicast_count(&self) -> u64 {
+        self.engine.look().inner.multicast_count()
+    }
+
     /// Everything that was dropped here, by reason, by the protocol and by the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {

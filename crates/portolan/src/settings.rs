@@ -149,6 +149,15 @@ pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Set
         .find(|setting| value(setting).is_some())
 }
 
+/// Whether broadcasts go by multicast.
+pub const MULTICAST: Setting = Setting {
+    option: Some("multicast"),
+    variable: "PORTOLAN_MULTICAST",
+    default: "auto",
+    meaning: "long broadcasts to three hosts and more of one network by UDP multicast: auto (where all hosts hear it) \
+              or off; never with fault or pcap",
+};
+
 /// Checksums in frames.
 pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),
@@ -241,6 +250,7 @@ pub const ALL: &[Setting] = &[
     AUTH,
     CHECKSUM,
     STREAM,
+    MULTICAST,
     PROGRESS,
     LAUNCH_FD,
     LAUNCHER,

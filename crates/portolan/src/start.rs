@@ -12,6 +12,7 @@ use crate::launch::{Job, PathChoice};
 use crate::links::{Asked, Links, Plan};
 use crate::liveness::{self, Unstarted};
 use crate::model;
+use crate::multicast;
 use crate::seal::Auth;
 use crate::settings;
 use crate::unexpected;
@@ -138,6 +139,7 @@ pub fn check_settings(
     schedule(&job)?;
     unexpected::of_job(&job, false)?;
     liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?;
+    multicast::is_allowed(&job)?;
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }
 

@@ -4,15 +4,16 @@
 //! The source invites all hosts into a group, sends some datagrams for trial, and asks how many have come.
 //! Where a host cannot join or hears too few, the data goes by a chain, and that is said.
 
-use super::datagram::{Codec, Header, OVERHEAD_LEN};
-use super::socket::{self, Run, Socket};
-use super::{Keys, Terms, Word};
+use super::Word;
 use crate::control::Control;
 use crate::event::Event;
 use crate::fault::Fault;
 use crate::member::{CONTROL, Inbox, Signals, WATCH};
 use crate::nap::nap;
 use portolan::{Error, Lane, Node, Request, Target};
+use portolan_multicast::{
+    self as multicast, Codec, Header, Keys, OVERHEAD_LEN, Run, Socket, Terms,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -33,17 +34,6 @@ const TRIAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Longest sleep: a signal is noticed then, if it came just before.
 const NAP: Duration = Duration::from_millis(20);
-
-/// What the kernel books for a datagram in a socket's buffer where its driver receives into pages: a page,
-/// and a record.
-const BOOKED_LEN: u64 = 4096 + 512;
-
-/// Bytes of a piece at least: fewer make more pieces of a block than have numbers.
-const PIECE_LEN_MIN: usize = 64;
-
-/// Ports of groups begin here, below those that systems give away by themselves (from 32,768 on Linux).
-const PORT_FIRST: u16 = 20_000;
-const PORTS: u16 = 12_000;
 
 /// Where the processes of a job talk to one another.
 pub(crate) struct Desks<'a> {
@@ -129,38 +119,34 @@ impl Call<'_> {
 
     /// A group that everybody hears who lives.
     fn try_group(&mut self) -> Result<Result<(Way, Terms), Why>, Fault> {
-        let id = self.desks.node.job_id();
-        let group = Ipv4Addr::new(239, 255, id[0], id[1]);
-        let port = PORT_FIRST + u16::from_le_bytes([id[2], id[3]]) % PORTS;
+        let at = multicast::group_of(self.desks.node.job_id(), 0);
         let keys = draw()?;
-        let at = SocketAddrV4::new(group, port);
         let opened = own_addr(self.desks.node).and_then(|own| {
             let socket = Socket::casting(own, at).map_err(|errno| refused(own, &errno))?;
-            let mtu = socket::mtu_of(own).map_err(|errno| refused(own, &errno))?;
+            let mtu = multicast::mtu_of(own).map_err(|errno| refused(own, &errno))?;
             Ok((Box::new(socket), mtu))
         });
         let (socket, mtu) = match opened {
             Ok(opened) => opened,
             Err(why) => return Ok(Err(format!("the source {why}"))),
         };
-        let codec = Box::new(Codec::new(&keys)?);
+        let codec = Box::new(codec(&keys)?);
         self.tell_all(&Word::Invite {
-            group: group.octets(),
-            port,
+            group: at.ip().octets(),
+            port: at.port(),
             keys,
         })?;
         let (buffer_len, mtu) = match self.gather_ready(mtu)? {
             Ok(least) => least,
             Err(why) => return Ok(Err(why)),
         };
-        let piece_len = socket::datagram_len(mtu).saturating_sub(OVERHEAD_LEN);
-        if piece_len < PIECE_LEN_MIN {
+        let piece_len = multicast::datagram_len(mtu).saturating_sub(OVERHEAD_LEN);
+        if piece_len < multicast::PIECE_LEN_MIN {
             return Ok(Err(format!("packets of {mtu} bytes are too short")));
         }
-        let booked = BOOKED_LEN.max(2 * piece_len as u64);
         let terms = Terms {
             piece_len,
-            window: (buffer_len / booked).max(1),
+            window: multicast::window_of(buffer_len, piece_len),
             serial: 0,
         };
         self.try_datagrams((socket, codec), terms)
@@ -226,7 +212,7 @@ impl Call<'_> {
                     let word = match join(self.desks.node, at) {
                         Ok((socket, mtu)) => {
                             let buffer_len = socket.buffer_len();
-                            way = Some((Box::new(socket), Box::new(Codec::new(&keys)?)));
+                            way = Some((Box::new(socket), Box::new(codec(&keys)?)));
                             Word::Ready { buffer_len, mtu }
                         }
                         Err(why) => Word::Refused { why },
@@ -355,6 +341,10 @@ fn draw() -> Result<Keys, Fault> {
     })
 }
 
+fn codec(keys: &Keys) -> Result<Codec, Fault> {
+    Codec::new(keys).ok_or(Fault::Protocol("a key that is none"))
+}
+
 /// The address whose interface is taken. A job on one host has the loopback.
 fn own_addr(node: &Node) -> Result<Ipv4Addr, Why> {
     match node.network_addr() {
@@ -371,7 +361,7 @@ fn refused(own: Ipv4Addr, errno: &io::Error) -> Why {
 fn join(node: &Node, at: SocketAddrV4) -> Result<(Socket, u32), Why> {
     let own = own_addr(node)?;
     let socket = Socket::listening(own, at).map_err(|errno| refused(own, &errno))?;
-    let mtu = socket::mtu_of(own).map_err(|errno| refused(own, &errno))?;
+    let mtu = multicast::mtu_of(own).map_err(|errno| refused(own, &errno))?;
     Ok((socket, mtu))
 }
 

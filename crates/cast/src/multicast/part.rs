@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a process of a cast by multicast does in each turn of its loop.
 
-use super::caster::Caster;
-use super::datagram::Codec;
-use super::listener::Listener;
-use super::socket::{Run, Socket};
-use super::{Front, Terms, Word};
+use super::Word;
+use crate::block::TRAILER_LEN;
 use crate::fault::Fault;
 use crate::relay::Relay;
+use crate::spec::BLOCK_LEN;
 use crate::stages::Memory;
+use portolan_multicast::{Caster, Codec, Listener, Run, Sent, Socket, Terms};
 use rustix::event::{PollFd, PollFlags};
 use std::time::Instant;
 
@@ -17,6 +16,9 @@ const RUNS_IN_TURN: usize = 32;
 
 /// A run is this share of the window: more of a burst is lost at once.
 const RUNS_IN_WINDOW: u64 = 8;
+
+/// Bytes of the longest block's message.
+const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
 /// The source's part, or a host's.
 pub(crate) enum Part {
@@ -55,7 +57,7 @@ impl Part {
             _ => Part::Listening(Box::new(Listening {
                 socket,
                 codec,
-                listener: Listener::new(terms),
+                listener: Listener::new(terms, TRAILER_LEN..=MESSAGE_LEN),
                 sent: None,
             })),
         }
@@ -68,7 +70,10 @@ impl Part {
                 casting.caster.on_report(rank, report);
             }
             (Part::Listening(listening), Word::Sent { serial, front }) if rank == 0 => {
-                listening.sent = Some((*serial, *front));
+                listening.sent = Some(Sent {
+                    serial: *serial,
+                    front: *front,
+                });
             }
             _ => {}
         }
@@ -118,7 +123,7 @@ pub(crate) struct Casting {
     codec: Box<Codec>,
     piece_len: usize,
     run_count: usize,
-    caster: Caster,
+    caster: Caster<Instant>,
     /// What is being sent.
     run: Run,
     /// The socket had no room.
@@ -159,7 +164,10 @@ impl Casting {
         }
         // What waits to be sent must not be told of as sent.
         if !self.is_blocked {
-            turn.words = self.caster.on_time(now);
+            let told = self.caster.on_time(now).into_iter();
+            turn.words = told
+                .map(|(rank, Sent { serial, front })| (rank, Word::Sent { serial, front }))
+                .collect();
         }
         Ok(turn)
     }
@@ -186,7 +194,7 @@ pub(crate) struct Listening {
     codec: Box<Codec>,
     listener: Listener,
     /// What the source says that it has sent, until what has come is read.
-    sent: Option<(u64, Front)>,
+    sent: Option<Sent>,
 }
 
 impl Listening {
@@ -211,9 +219,9 @@ impl Listening {
         while let Some(block) = self.listener.take_block() {
             turn.blocks.push(block);
         }
-        if let Some((serial, front)) = self.sent.filter(|_| is_drained) {
+        if let Some(sent) = self.sent.filter(|_| is_drained) {
             self.sent = None;
-            self.listener.on_sent(serial, front);
+            self.listener.on_sent(sent);
         }
         let report = self.listener.take_report().map(Word::Report);
         turn.words = report.into_iter().map(|word| (0, word)).collect();

@@ -6,6 +6,7 @@
 //! here was told to be so to all its members, by this process or by the one that told it.
 
 use super::Inner;
+use super::multicast::WORD_PORT;
 use crate::collective::{AT_ONCE, Fault, HEAD_LEN, Head, Members, News, Pair, State};
 use crate::error::Error;
 use portolan_proto::{Cause, LaneId, PeerId, PortId, PortMode, SendSpec};
@@ -45,6 +46,15 @@ impl Inner {
     /// Takes in news of groups from now on.
     pub(crate) fn open_news(&mut self) {
         self.core.open_port(NEWS_PORT, PortMode::InPlace);
+        self.core.open_port(WORD_PORT, PortMode::InPlace);
+    }
+
+    /// A message to a port of this library's that takes them where they lie has come.
+    pub(super) fn on_system(&mut self, source: PeerId, port: PortId, bytes: &[u8]) {
+        match port == WORD_PORT {
+            true => self.on_multicast_word(source, bytes),
+            false => self.on_news(source, bytes),
+        }
     }
 
     fn group_entry(&mut self, group: u16) -> &mut Entry {
@@ -232,7 +242,7 @@ impl Inner {
 
     /// News have come.
     #[cold]
-    pub(super) fn on_news(&mut self, source: PeerId, bytes: &[u8]) {
+    fn on_news(&mut self, source: PeerId, bytes: &[u8]) {
         let (me, size) = (self.rank(), self.size());
         let (group, fault) = match News::parse(bytes) {
             Some(News::Waiting { group, head }) => {

@@ -247,7 +247,7 @@ impl Inner {
         buffer: Option<Buffer>,
     ) {
         if port.system {
-            return self.on_news(peer, bytes);
+            return self.on_system(peer, port, bytes);
         }
         // Behind those that wait, whose turn is before.
         if (self.is_away || !self.deferred.is_empty())

@@ -57,6 +57,9 @@ impl Engine {
         if self.links.has_streams() {
             moved += self.work_on_streams(turn);
         }
+        if self.inner.multicasts.is_busy() {
+            moved += self.inner.work_on_multicasts();
+        }
         if self.pace.clock_is_due(turn, moved) {
             self.look_at_clock();
         }

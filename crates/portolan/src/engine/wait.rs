@@ -290,6 +290,7 @@ impl Engine {
             0 => self.inner.sleep_max(),
             _ => SLEEP_FULL,
         };
+        let most = self.inner.arm_multicasts(wake, now, most);
         Some(self.inner.core.poll_timeout().since(now).min(most))
     }
 

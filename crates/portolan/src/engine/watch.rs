@@ -224,6 +224,7 @@ impl Inner {
             return;
         };
         log::debug!("{peer} is given up: {cause:?}");
+        self.multicasts.on_gone(peer.0);
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {

@@ -12,13 +12,14 @@ use crate::buffer::{self, Buffer};
 use crate::collective::{HEAD_LEN, Head, News};
 use crate::engine::{Submitted, system_spec};
 use crate::error::Error;
+use crate::multicast::Announcement;
 use crate::ops::{Completion, OpKind, Request};
 use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, Wanted};
 use std::time::Duration;
 
 /// How long a member waits for another before it tells that one what it waits in: longer than
 /// members are apart in a healthy program, shorter than a person's patience.
-const TELL_AFTER: Duration = Duration::from_millis(100);
+pub(super) const TELL_AFTER: Duration = Duration::from_millis(100);
 
 /// Bytes that travel in one message with their head; more come as a message of their own.
 const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
@@ -33,6 +34,10 @@ pub(crate) struct Task {
 impl Task {
     pub(super) fn group(&self) -> &Group {
         &self.group
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.head
     }
 
     fn port(&self) -> PortId {
@@ -64,6 +69,13 @@ pub(crate) struct Wait {
     /// When that peer is told, and whether it was.
     tell_at: Instant,
     told: bool,
+}
+
+impl Wait {
+    /// For whom it waits.
+    pub(super) fn peer(&self) -> PeerId {
+        self.peer
+    }
 }
 
 impl Node {
@@ -164,7 +176,7 @@ impl Node {
         }
     }
 
-    fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
+    pub(super) fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
         self.engine
             .look()
             .inner
@@ -247,13 +259,24 @@ impl Node {
             .map(Sending::UnderWay)
     }
 
+    /// Sends a head with `inline` behind it to `member`.
+    pub(crate) fn begin_short(
+        &mut self,
+        task: &Task,
+        member: u32,
+        inline: &[u8],
+    ) -> Result<(), Error> {
+        let peer = self.peer_of(task, member)?;
+        self.begin_message(task, peer, inline)
+    }
+
     fn begin_head(&mut self, task: &Task, peer: PeerId, bytes: &[u8]) -> Result<(), Error> {
+        let is_inline = Task::is_inline(bytes.len());
+        self.begin_message(task, peer, if is_inline { bytes } else { &[] })
+    }
+
+    fn begin_message(&mut self, task: &Task, peer: PeerId, inline: &[u8]) -> Result<(), Error> {
         let mut place = [0; INBOX_LEN_MAX];
-        let inline = if Task::is_inline(bytes.len()) {
-            bytes
-        } else {
-            &[]
-        };
         let message = task.whole(&mut place, inline);
         let engine = &mut *self.engine.enter();
         let spec = system_spec(task.port());
@@ -400,6 +423,24 @@ impl Node {
         self.take_inline(task, wait.peer, &message, into)
     }
 
+    /// What is behind the head of long data that a finished wait for it has brought: nothing, or an
+    /// announcement that they come by multicast.
+    pub(crate) fn finish_announced(
+        &mut self,
+        task: &Task,
+        wait: &Wait,
+    ) -> Result<Option<Announcement>, Error> {
+        let message = self.finish_message(wait)?;
+        let behind = self.check_head(task, wait.peer, &message)?;
+        if behind.is_empty() {
+            return Ok(None);
+        }
+        let announcement = Announcement::parse(behind);
+        let what = "a broadcast's announcement that is none";
+        let violation = || self.violation(wait.peer, what);
+        announcement.map(Some).ok_or_else(violation)
+    }
+
     fn take_inline(
         &mut self,
         task: &Task,
@@ -407,6 +448,19 @@ impl Node {
         message: &[u8],
         into: &mut [u8],
     ) -> Result<(), Error> {
+        let data = self.check_head(task, peer, message)?;
+        self.check_len(peer, data.len() as u64, into.len() as u64)?;
+        into.copy_from_slice(data);
+        Ok(())
+    }
+
+    /// What is behind the head of a message, which must be that of `task`.
+    fn check_head<'a>(
+        &mut self,
+        task: &Task,
+        peer: PeerId,
+        message: &'a [u8],
+    ) -> Result<&'a [u8], Error> {
         let Some(theirs) = Head::parse(message) else {
             return Err(self.violation(peer, "a collective operation's data without a head"));
         };
@@ -416,10 +470,7 @@ impl Node {
             .enter()
             .inner
             .check_data(group, peer, theirs, own)?;
-        let data = &message[HEAD_LEN..];
-        self.check_len(peer, data.len() as u64, into.len() as u64)?;
-        into.copy_from_slice(data);
-        Ok(())
+        Ok(&message[HEAD_LEN..])
     }
 
     fn check_len(&self, peer: PeerId, got: u64, announced: u64) -> Result<(), Error> {
@@ -432,11 +483,18 @@ impl Node {
         ))
     }
 
-    fn violation(&self, peer: PeerId, what: &'static str) -> Error {
+    pub(super) fn violation(&self, peer: PeerId, what: &'static str) -> Error {
         self.engine
             .look()
             .inner
             .gone_error(peer, Cause::Violation(what))
+    }
+
+    /// Withdraws a receive to which nothing comes, and gives its buffer back.
+    pub(crate) fn take_back(&mut self, wait: &Wait) -> Option<Buffer> {
+        let inner = &mut self.engine.enter().inner;
+        let is_withdrawn = inner.withdraw(wait.op);
+        is_withdrawn.then(|| inner.ops.reclaim(wait.op)).flatten()
     }
 
     /// Withdraws an operation whose end nobody waits for any more.

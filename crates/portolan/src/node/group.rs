@@ -11,11 +11,13 @@
 //! call on it says: the others may go on in a group of another number.
 
 mod cast;
+mod multicast;
 
 use super::{Node, Sending, Task, Wait};
 use crate::buffer::Buffer;
 use crate::collective::{CollectiveKind, Head, Members};
 use crate::error::Error;
+use multicast::MulticastWait;
 use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
@@ -131,6 +133,8 @@ pub struct Broadcast {
     /// Long data that come behind their head.
     data: Option<Wait>,
     buffer: Option<Buffer>,
+    /// Who sends to this member.
+    from: u32,
 }
 
 /// What a broadcast waits for.
@@ -139,6 +143,7 @@ enum Step {
     Head(Wait),
     Data(Wait),
     Send(Wait),
+    Multicast(MulticastWait),
 }
 
 impl Node {
@@ -239,25 +244,43 @@ impl Node {
             step: None,
             data: None,
             buffer: Some(buffer),
+            from: root,
         };
         let begun = match broadcast_parent(own, root, size) {
             Some(parent) => self.begin_receiving(&mut broadcast, parent),
-            None => Ok(()),
+            None => self.begin_multicast(&mut broadcast),
         };
+        if begun.is_err() {
+            self.take_memory_back(&mut broadcast);
+        }
         self.end_on_failure(&broadcast.task, begun)?;
         Ok(broadcast)
     }
 
     fn begin_receiving(&mut self, broadcast: &mut Broadcast, parent: u32) -> Result<(), Error> {
-        let task = &broadcast.task;
-        broadcast.step = Some(Step::Head(self.post_head_of(task, parent)?));
+        let head = self.post_head_of(&broadcast.task, parent)?;
+        broadcast.step = Some(Step::Head(head));
+        broadcast.from = parent;
+        // What comes next may be the head of a later broadcast.
+        if self.may_be_announced(broadcast.task.group(), broadcast.task.head()) {
+            return Ok(());
+        }
+        self.begin_receiving_data(broadcast, parent)
+    }
+
+    /// Long data that come behind their head find their place when they come.
+    fn begin_receiving_data(
+        &mut self,
+        broadcast: &mut Broadcast,
+        parent: u32,
+    ) -> Result<(), Error> {
         if broadcast
             .buffer
             .as_ref()
             .is_some_and(|buffer| !Task::is_inline(buffer.len()))
             && let Some(buffer) = broadcast.buffer.take()
         {
-            broadcast.data = self.post_data_of(task, parent, buffer)?;
+            broadcast.data = self.post_data_of(&broadcast.task, parent, buffer)?;
         }
         Ok(())
     }
@@ -276,13 +299,23 @@ impl Node {
         if let Ok(None) = result {
             return result;
         }
-        let step = broadcast.step.take().map(|step| match step {
-            Step::Head(wait) | Step::Data(wait) | Step::Send(wait) => wait,
-        });
+        self.take_memory_back(broadcast);
+        self.end_task(&broadcast.task, result)
+    }
+
+    /// Withdraws what is under way, and with it the library's hold on the buffer.
+    fn take_memory_back(&mut self, broadcast: &mut Broadcast) {
+        let step = match broadcast.step.take() {
+            Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) => Some(wait),
+            Some(Step::Multicast(wait)) => {
+                self.end_multicast(&wait);
+                None
+            }
+            None => None,
+        };
         for wait in step.into_iter().chain(broadcast.data.take()) {
             self.give_up(&wait);
         }
-        self.end_task(&broadcast.task, result)
     }
 
     fn try_broadcast(
@@ -291,10 +324,14 @@ impl Node {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Buffer>, Error> {
         loop {
-            if let Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) =
-                &mut broadcast.step
-                && !self.wait_task(&broadcast.task, wait, stop)?
-            {
+            let has_ended = match &mut broadcast.step {
+                Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) => {
+                    self.wait_task(&broadcast.task, wait, stop)?
+                }
+                Some(Step::Multicast(wait)) => self.wait_multicast(&broadcast.task, wait, stop)?,
+                None => true,
+            };
+            if !has_ended {
                 return Ok(None);
             }
             match broadcast.step.take() {
@@ -304,6 +341,10 @@ impl Node {
                 }
                 Some(Step::Data(wait) | Step::Send(wait)) => {
                     broadcast.buffer = self.finish_wait(&wait)?.buffer;
+                }
+                Some(Step::Multicast(wait)) => {
+                    self.finish_multicast(broadcast, &wait)?;
+                    continue;
                 }
                 None => {}
             }
@@ -324,13 +365,15 @@ impl Node {
 
     /// A head has come, with the data if they are short.
     fn take_head(&mut self, broadcast: &mut Broadcast, wait: &Wait) -> Result<(), Error> {
+        let len = usize::try_from(broadcast.task.head().len).unwrap_or(usize::MAX);
+        if !Task::is_inline(len) {
+            return self.take_long_head(broadcast, wait);
+        }
         let place = match &mut broadcast.buffer {
             Some(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
             None => &mut [],
         };
-        self.finish_inline(&broadcast.task, wait, place)?;
-        broadcast.step = broadcast.data.take().map(Step::Data);
-        Ok(())
+        self.finish_inline(&broadcast.task, wait, place)
     }
 
     /// Waits until every process of the job has come here.
@@ -368,7 +411,8 @@ impl Node {
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::GroupBusy`];
     /// [`Error::CollectiveMismatch`] when lengths or roots differ, or another is in another
-    /// operation. The root does not wait for all: it may hear of that from its next call.
+    /// operation. Unless the data go by multicast, the root does not wait for all: it may hear of that from its
+    /// next call.
     pub fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let all = Group::all(self);
         self.broadcast_of(&all, root, bytes)
@@ -385,6 +429,9 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<(), Error> {
         check_root(root, group.size())?;
+        if self.may_multicast(group, bytes.len()) {
+            return self.broadcast_lent(group, root, bytes);
+        }
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
         let task = self.begin_task(group, head)?;
         let result = self.perform_broadcast(&task, root, bytes);

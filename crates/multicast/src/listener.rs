@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host's side of multicast: blocks from pieces, and which of them it lacks.
 
+use super::caster::Sent;
 use super::datagram::{Header, lay_over};
 use super::{Front, Lack, Report, Terms, piece_count, piece_range};
-use crate::block::TRAILER_LEN;
-use crate::spec::BLOCK_LEN;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Reports in the time of a window: the source hears of what has come before it must stop.
 const REPORTS_IN_WINDOW: u64 = 4;
 
 /// Ranges of pieces in one report: more are told in the next.
 const RANGES_MAX: usize = 512;
-
-/// Bytes of the longest block's message.
-pub(super) const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
 /// A block of which pieces have come.
 #[derive(Debug)]
@@ -26,7 +23,9 @@ struct Partial {
 
 /// The state of a host.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
+    /// Bytes that a block may have.
+    lens: RangeInclusive<usize>,
     piece_len: usize,
     /// Datagrams after which it reports.
     report_interval: u64,
@@ -40,8 +39,11 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(terms: Terms) -> Listener {
+    /// A host that takes blocks of these lengths in bytes.
+    #[must_use]
+    pub fn new(terms: Terms, lens: RangeInclusive<usize>) -> Listener {
         Listener {
+            lens,
             piece_len: terms.piece_len.max(1),
             report_interval: (terms.window / REPORTS_IN_WINDOW).max(1),
             seen: terms.serial,
@@ -54,7 +56,7 @@ impl Listener {
     }
 
     /// A datagram has come; `limit` is one past the last block for which there is room.
-    pub(crate) fn on_datagram(
+    pub fn on_datagram(
         &mut self,
         header: &Header,
         body: &[u8],
@@ -63,8 +65,8 @@ impl Listener {
     ) {
         let block = header.block;
         let count = piece_count(header.len, self.piece_len);
-        let is_message = (TRAILER_LEN..=MESSAGE_LEN).contains(&header.len);
-        let is_sound = is_message && header.pieces.iter().all(|piece| *piece < count);
+        let is_block = self.lens.contains(&header.len);
+        let is_sound = is_block && header.pieces.iter().all(|piece| *piece < count);
         let Some(last) = header.pieces.iter().max().filter(|_| is_sound) else {
             return;
         };
@@ -91,14 +93,14 @@ impl Listener {
     }
 
     /// The source says what it has sent: what of it has not come is lost.
-    pub(crate) fn on_sent(&mut self, serial: u64, front: Front) {
-        self.seen = self.seen.max(serial);
-        self.front = self.front.max(front);
+    pub fn on_sent(&mut self, sent: Sent) {
+        self.seen = self.seen.max(sent.serial);
+        self.front = self.front.max(sent.front);
         self.is_asked = true;
     }
 
-    /// The next whole block's number and message, in their order.
-    pub(crate) fn take_block(&mut self) -> Option<(u64, Vec<u8>)> {
+    /// The next whole block's number and bytes, in their order.
+    pub fn take_block(&mut self) -> Option<(u64, Vec<u8>)> {
         let first = self.blocks.first_entry()?;
         if *first.key() != self.next || first.get().missing > 0 {
             return None;
@@ -108,7 +110,7 @@ impl Listener {
     }
 
     /// What to tell the source, if it is time.
-    pub(crate) fn take_report(&mut self) -> Option<Report> {
+    pub fn take_report(&mut self) -> Option<Report> {
         if !self.is_asked && self.seen - self.reported < self.report_interval {
             return None;
         }

@@ -7,9 +7,10 @@
 //! nobody misses: the source says then what it has sent.
 
 use super::datagram::{Header, PIECES_MAX};
-use super::{Front, Report, Terms, Word, piece_count};
+use super::{Front, Report, Terms, piece_count};
 use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::ops::Add;
+use std::time::Duration;
 
 /// Silence after which hosts are told what was sent: a sleep and a wake of a host that is not busy, some
 /// times over. Too short costs messages, too long idle wire.
@@ -24,8 +25,22 @@ const LOOKED_THROUGH: usize = 64;
 
 /// Lost pieces wait until that many blocks have begun after theirs, while there is something new to send: by
 /// then all hosts have said what they lack, and one datagram repairs more. It is a part of the blocks that
-/// hosts hold anyway ([`crate::Spec::window`]).
+/// hosts hold anyway.
 const REPAIR_LAG: u64 = 3;
+
+/// A point in time, by whatever clock the caller has.
+pub trait Moment: Copy + Ord + Add<Duration, Output = Self> {}
+
+impl<T: Copy + Ord + Add<Duration, Output = T>> Moment for T {}
+
+/// What the source has sent, for hosts that may have missed the last of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Number of the last datagram.
+    pub serial: u64,
+    /// One past the last piece that was ever sent.
+    pub front: Front,
+}
 
 /// How far one host is.
 #[derive(Debug)]
@@ -37,7 +52,7 @@ struct Member {
 
 /// A block that was sent, or begun.
 #[derive(Debug)]
-struct Sent {
+struct Block {
     len: usize,
     /// Number of the last datagram with each piece; 0 for none.
     serials: Vec<u64>,
@@ -45,7 +60,7 @@ struct Sent {
 
 /// The state of the source.
 #[derive(Debug)]
-pub(crate) struct Caster {
+pub struct Caster<T> {
     piece_len: usize,
     window: u64,
     /// Number of the last datagram.
@@ -54,18 +69,18 @@ pub(crate) struct Caster {
     front: Front,
     /// Blocks from this number on.
     first: u64,
-    blocks: VecDeque<Sent>,
+    blocks: VecDeque<Block>,
     members: BTreeMap<u32, Member>,
     /// Lost pieces, and who lacks them, until they are sent again.
     wanted: BTreeMap<(u64, u16), Vec<u32>>,
     /// When it last sent, or told that it had.
-    moved: Instant,
+    moved: T,
     patience: Duration,
 }
 
-impl Caster {
+impl<T: Moment> Caster<T> {
     /// A source of these hosts.
-    pub(crate) fn new(members: impl Iterator<Item = u32>, terms: Terms, now: Instant) -> Caster {
+    pub fn new(members: impl Iterator<Item = u32>, terms: Terms, now: T) -> Caster<T> {
         let member = Member {
             seen: terms.serial,
             next: 0,
@@ -87,11 +102,7 @@ impl Caster {
 
     /// The header of the next datagram, if one may be sent now; `len_of` tells how long the message of a
     /// block is, if it is there to be sent.
-    pub(crate) fn next(
-        &mut self,
-        now: Instant,
-        len_of: impl FnOnce(u64) -> Option<usize>,
-    ) -> Option<Header> {
+    pub fn next(&mut self, now: T, len_of: impl FnOnce(u64) -> Option<usize>) -> Option<Header> {
         let seen = self.members.values().map(|member| member.seen).min()?;
         if self.serial - seen.min(self.serial) >= self.window {
             return None;
@@ -120,7 +131,7 @@ impl Caster {
     }
 
     /// What it gave was sent just now.
-    pub(crate) fn on_sent(&mut self, now: Instant) {
+    pub fn on_sent(&mut self, now: T) {
         (self.moved, self.patience) = (now, PATIENCE);
     }
 
@@ -149,7 +160,7 @@ impl Caster {
         let index = usize::try_from(block - self.first).ok()?;
         if index == self.blocks.len() {
             let len = len_of(block)?;
-            self.blocks.push_back(Sent {
+            self.blocks.push_back(Block {
                 len,
                 serials: vec![0; usize::from(piece_count(len, self.piece_len))],
             });
@@ -166,7 +177,7 @@ impl Caster {
     }
 
     /// A host has told how far it is.
-    pub(crate) fn on_report(&mut self, rank: u32, report: &Report) {
+    pub fn on_report(&mut self, rank: u32, report: &Report) {
         let Some(member) = self.members.get_mut(&rank) else {
             return;
         };
@@ -193,7 +204,7 @@ impl Caster {
     }
 
     /// A host is gone.
-    pub(crate) fn on_gone(&mut self, rank: u32) {
+    pub fn on_gone(&mut self, rank: u32) {
         self.members.remove(&rank);
         self.wanted.retain(|_, ranks| {
             ranks.retain(|other| *other != rank);
@@ -202,7 +213,7 @@ impl Caster {
     }
 
     /// Nobody lacks anything of the blocks below.
-    pub(crate) fn forget(&mut self, below: u64) {
+    pub fn forget(&mut self, below: u64) {
         // A host may say anything; what was not sent has not arrived.
         let below = below.min(self.front.block);
         while self.first < below && self.blocks.pop_front().is_some() {
@@ -212,19 +223,20 @@ impl Caster {
     }
 
     /// When to call [`Caster::on_time`]; `None` while everything has come everywhere.
-    pub(crate) fn timeout(&self) -> Option<Instant> {
+    #[must_use]
+    pub fn timeout(&self) -> Option<T> {
         let is_behind = self.members.values().any(|member| self.is_behind(member));
         is_behind.then(|| self.moved + self.patience)
     }
 
     /// Whom to tell what, after a silence.
-    pub(crate) fn on_time(&mut self, now: Instant) -> Vec<(u32, Word)> {
+    pub fn on_time(&mut self, now: T) -> Vec<(u32, Sent)> {
         if self.timeout().is_none_or(|timeout| now < timeout) {
             return Vec::new();
         }
         self.moved = now;
         self.patience = (2 * self.patience).min(PATIENCE_MAX);
-        let word = Word::Sent {
+        let sent = Sent {
             serial: self.serial,
             front: self.front,
         };
@@ -232,7 +244,7 @@ impl Caster {
             .members
             .iter()
             .filter(|(_, member)| self.is_behind(member));
-        behind.map(|(rank, _)| (*rank, word.clone())).collect()
+        behind.map(|(rank, _)| (*rank, sent)).collect()
     }
 
     fn is_behind(&self, member: &Member) -> bool {

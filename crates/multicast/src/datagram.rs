@@ -2,19 +2,18 @@
 //! Datagrams: a header, the bytes of a piece or of several laid over one another, encrypted, and a seal of
 //! both (AES-256-GCM).
 //!
-//! Token 8 bytes, serial 8, block 4, length of the block's message 3, number of pieces 1, pieces 8 times
+//! Token 8 bytes, serial 8, block 4, length of the block 3, number of pieces 1, pieces 8 times
 //! 2, all little-endian. Pieces that are laid over one another, by exclusive or, are filled up with zeros:
 //! whoever lacks one of them gets it from the others. So one datagram repairs what several hosts lost.
 
 use super::{Keys, piece_range};
-use crate::fault::Fault;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 /// Bytes of the header.
 const HEADER_LEN: usize = 40;
 
 /// Bytes of a datagram that are none of a piece.
-pub(super) const OVERHEAD_LEN: usize = HEADER_LEN + TAG_LEN;
+pub const OVERHEAD_LEN: usize = HEADER_LEN + TAG_LEN;
 
 /// Pieces that one datagram repairs at most: with random losses, at more hosts than that two of them
 /// lack the same soon.
@@ -25,42 +24,36 @@ const TAG_LEN: usize = 16;
 
 /// A header. Without pieces it is for trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// Number of the datagram, from 1; none is sent twice.
-    pub(crate) serial: u64,
-    pub(crate) block: u64,
-    /// Bytes of the block's message.
-    pub(crate) len: usize,
+    pub serial: u64,
+    /// Number of the block.
+    pub block: u64,
+    /// Bytes of the block.
+    pub len: usize,
     /// Lowest first.
-    pub(crate) pieces: Vec<u16>,
+    pub pieces: Vec<u16>,
 }
 
-/// Writes and reads datagrams of one cast.
-pub(crate) struct Codec {
+/// Writes and reads the datagrams of one source.
+pub struct Codec {
     token: u64,
     seal: LessSafeKey,
 }
 
 impl Codec {
-    /// # Errors
-    /// [`Fault::Protocol`] for a key of another length, which the type does not let be.
-    pub(crate) fn new(keys: &Keys) -> Result<Codec, Fault> {
-        let key = UnboundKey::new(&AES_256_GCM, &keys.seal);
-        let key = key.map_err(|_| Fault::Protocol("a key that is none"))?;
-        Ok(Codec {
+    /// `None` for a key of another length, which the type does not let be.
+    #[must_use]
+    pub fn new(keys: &Keys) -> Option<Codec> {
+        let key = UnboundKey::new(&AES_256_GCM, &keys.seal).ok()?;
+        Some(Codec {
             token: keys.token,
             seal: LessSafeKey::new(key),
         })
     }
 
     /// Appends a datagram with pieces of `message`; one for trial is filled up to `piece_len`.
-    pub(crate) fn write(
-        &self,
-        out: &mut Vec<u8>,
-        header: &Header,
-        message: &[u8],
-        piece_len: usize,
-    ) {
+    pub fn write(&self, out: &mut Vec<u8>, header: &Header, message: &[u8], piece_len: usize) {
         let begin = out.len();
         out.extend_from_slice(&self.token.to_le_bytes());
         out.extend_from_slice(&header.serial.to_le_bytes());
@@ -97,10 +90,16 @@ impl Codec {
         }
     }
 
-    /// The header and the body of a datagram; `None` for what this cast's source has not sent.
-    pub(crate) fn read<'a>(&self, bytes: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
+    /// Whether a datagram may be of this source, by what it begins with: its seal will tell.
+    #[must_use]
+    pub fn knows(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(&self.token.to_le_bytes())
+    }
+
+    /// The header and the body of a datagram; `None` for what this source has not sent.
+    pub fn read<'a>(&self, bytes: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
         let (head, body) = bytes.split_at_mut_checked(HEADER_LEN)?;
-        if head[..8] != self.token.to_le_bytes() {
+        if !self.knows(head) {
             return None;
         }
         let number = |from: usize, to: usize| {
@@ -129,7 +128,7 @@ impl Codec {
     }
 }
 
-/// Numbers of datagrams only grow, and the key is one cast's: none is used twice.
+/// Numbers of datagrams only grow, and the key is one source's: none is used twice.
 fn nonce(serial: u64) -> Nonce {
     let mut bytes = [0; NONCE_LEN];
     bytes[..8].copy_from_slice(&serial.to_le_bytes());

@@ -32,7 +32,7 @@ const IP_UDP_LEN: usize = 28;
 
 /// Datagrams of one length, but for the last, which may be shorter.
 #[derive(Debug, Default)]
-pub(crate) struct Run {
+pub struct Run {
     bytes: Vec<u8>,
     datagram_len: usize,
     sent: usize,
@@ -40,25 +40,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Whether another datagram of the same length fits.
-    pub(crate) fn has_room(&self, count_max: usize) -> bool {
+    #[must_use]
+    pub fn has_room(&self, count_max: usize) -> bool {
         let count = self.bytes.len() / self.datagram_len.max(1);
         let fits = self.bytes.len() + self.datagram_len <= RUN_LEN_MAX;
         !self.is_full && fits && count < count_max.clamp(1, RUN_COUNT_MAX)
     }
 
     /// Appends a datagram with pieces of `message`.
-    pub(crate) fn push(
-        &mut self,
-        codec: &Codec,
-        header: &Header,
-        message: &[u8],
-        piece_len: usize,
-    ) {
+    pub fn push(&mut self, codec: &Codec, header: &Header, message: &[u8], piece_len: usize) {
         let before = self.bytes.len();
         codec.write(&mut self.bytes, header, message, piece_len);
         let len = self.bytes.len() - before;
@@ -75,7 +72,7 @@ impl Run {
 }
 
 /// See the module documentation.
-pub(crate) struct Socket {
+pub struct Socket {
     socket: UdpSocket,
     sender: Sender,
     to: SockAddr,
@@ -86,7 +83,10 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Of the source, at the interface with this address.
-    pub(crate) fn casting(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn casting(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
         let socket = Socket::bind(SocketAddrV4::new(own, 0))?;
         sockopt::set_ip_multicast_if(&socket, &own)?;
         // Not beyond the Ethernet; but to processes on this host.
@@ -98,7 +98,10 @@ impl Socket {
     }
 
     /// Of a host, that has joined the group at the interface with this address.
-    pub(crate) fn listening(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn listening(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
         let socket = Socket::bind(group)?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &own)?;
         // Who may, is given more than the system's limit.
@@ -113,7 +116,7 @@ impl Socket {
     fn bind(at: SocketAddrV4) -> io::Result<UdpSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        // Several hosts of a cast may be one machine.
+        // Several hosts may be one machine.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         rustix::net::bind(&socket, &at)?;
         Ok(UdpSocket::from(socket))
@@ -129,17 +132,23 @@ impl Socket {
         }
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    /// Its descriptor, to wait for.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     /// Bytes that wait for this process at most, with what the kernel books for them.
-    pub(crate) fn buffer_len(&self) -> u64 {
+    #[must_use]
+    pub fn buffer_len(&self) -> u64 {
         net::receive_buffer_len(self.fd()).map_or(0, |len| len as u64)
     }
 
     /// Sends the run. `false` if there is no room now for all of it.
-    pub(crate) fn send(&mut self, run: &mut Run) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send(&mut self, run: &mut Run) -> io::Result<bool> {
         while run.sent < run.bytes.len() {
             let (fd, to) = (self.socket.as_fd(), Some(&self.to));
             let (bytes, len) = (&run.bytes[run.sent..], run.datagram_len);
@@ -170,37 +179,54 @@ impl Socket {
         Ok(true)
     }
 
-    /// Hands over the datagrams of one run that has come, as far as they are this cast's. `false` when none
-    /// is there.
-    pub(crate) fn receive(
+    /// Hands over the datagrams of one run that has come, as far as they are of this source. `false` when
+    /// none is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive(
         &mut self,
         codec: &Codec,
         mut sink: impl FnMut(&Header, &[u8]),
     ) -> io::Result<bool> {
+        self.receive_any(|datagram| {
+            if let Some((header, body)) = codec.read(datagram) {
+                sink(&header, body);
+            }
+        })
+    }
+
+    /// The same of whatever source.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive_any(&mut self, mut sink: impl FnMut(&mut [u8])) -> io::Result<bool> {
         let fd = self.socket.as_fd();
         let Some(received) = net::recv_segments(fd, &mut self.memory)? else {
             return Ok(false);
         };
         let bytes = &mut self.memory[..received.len];
-        for datagram in bytes.chunks_mut(received.segment_len.max(1)) {
-            if let Some((header, body)) = codec.read(datagram) {
-                sink(&header, body);
-            }
-        }
+        bytes
+            .chunks_mut(received.segment_len.max(1))
+            .for_each(&mut sink);
         Ok(true)
     }
 }
 
 /// Bytes of a datagram that fits all packets of `mtu` bytes.
-pub(crate) fn datagram_len(mtu: u32) -> usize {
+#[must_use]
+pub fn datagram_len(mtu: u32) -> usize {
     usize::try_from(mtu)
         .unwrap_or(MTU_MAX)
         .min(MTU_MAX)
         .saturating_sub(IP_UDP_LEN)
 }
 
-/// Bytes of packets of the interface with this address.
-pub(crate) fn mtu_of(own: Ipv4Addr) -> io::Result<u32> {
+/// Bytes of packets of the interface with this address; 0 if there is none.
+///
+/// # Errors
+/// What the system says.
+pub fn mtu_of(own: Ipv4Addr) -> io::Result<u32> {
     let own = IpAddr::V4(own);
     let interfaces = net::interfaces()?;
     let mut found = interfaces.iter().filter(|interface| {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Broadcasts by multicast (P17) in the engine's turns: words go as messages of the library's own, and who is
+//! waited for is watched as ever.
+
+use super::Inner;
+use super::collective::system_spec;
+use super::wait::SLEEP_FULL;
+use crate::buffer::Buffer;
+use crate::collective::{Head, Members};
+use crate::error::Error;
+use crate::multicast::{Announcement, Call, Ended, Id, reaches};
+use portolan_link::WakeSet;
+use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// The system port that words of multicast come to: below that for news, above those of groups.
+pub(super) const WORD_PORT: PortId = PortId::system(u16::MAX - 1);
+
+/// What is no word is counted under this name.
+const MALFORMED: &str = "multicast_malformed";
+
+impl Inner {
+    /// Whether a broadcast of `len` bytes may go by multicast.
+    pub(crate) fn may_multicast(&mut self, members: &Members, len: usize) -> bool {
+        self.multicasts.is_allowed() && self.may_be_announced(members, len)
+    }
+
+    /// The same by whatever settings: what all members know alike.
+    pub(crate) fn may_be_announced(&mut self, members: &Members, len: usize) -> bool {
+        let Inner {
+            multicasts, table, ..
+        } = self;
+        multicasts.may_carry(members, len, || {
+            let address = |rank: &u32| table.of(PeerId(*rank));
+            let addresses: Option<Vec<_>> = members.ranks().iter().map(address).collect();
+            addresses.is_some_and(|addresses| reaches(table.own(), &addresses))
+        })
+    }
+
+    fn own_v4(&self) -> Option<Ipv4Addr> {
+        match self.table.own().network {
+            Some((IpAddr::V4(own), _)) => Some(own),
+            _ => None,
+        }
+    }
+
+    fn multicast_call<'a>(&self, members: &'a Members, head: &Head) -> Option<Call<'a>> {
+        Some(Call {
+            id: multicast_id(members, head),
+            members,
+            me: self.rank(),
+            root: *members.ranks().get(head.root as usize)?,
+            own: self.own_v4()?,
+        })
+    }
+
+    /// Begins a broadcast by multicast, as its root.
+    ///
+    /// # Errors
+    /// The buffer, if the data is to go by the tree.
+    pub(crate) fn begin_multicast(
+        &mut self,
+        members: &Members,
+        head: &Head,
+        buffer: Buffer,
+    ) -> Result<Announcement, Buffer> {
+        match self.multicast_call(members, head) {
+            Some(call) => self.multicasts.begin_root(&call, buffer, self.now),
+            None => Err(buffer),
+        }
+    }
+
+    /// Begins to hear what the root has announced.
+    ///
+    /// # Errors
+    /// The buffer, if the data comes by a message from the root.
+    pub(crate) fn begin_hearing(
+        &mut self,
+        members: &Members,
+        head: &Head,
+        announcement: &Announcement,
+        buffer: Buffer,
+    ) -> Result<(), Buffer> {
+        match self.multicast_call(members, head) {
+            Some(call) => self.multicasts.begin_hearing(&call, announcement, buffer),
+            None => {
+                let root = members.ranks().get(head.root as usize);
+                if let Some(root) = root.copied() {
+                    self.multicasts.refuse(root, multicast_id(members, head));
+                }
+                Err(buffer)
+            }
+        }
+    }
+
+    /// Whether nothing is to be waited for any more by multicast: it is over, or somebody is gone.
+    pub(crate) fn is_multicast_settled(&self, id: Id) -> bool {
+        self.multicasts.is_settled(id)
+    }
+
+    /// For whom a broadcast by multicast waits. A process that was gone before it began is, too.
+    pub(crate) fn multicast_awaits(&mut self, id: Id) -> Vec<PeerId> {
+        let awaited: Vec<PeerId> = self
+            .multicasts
+            .awaited(id)
+            .into_iter()
+            .map(PeerId)
+            .collect();
+        for peer in &awaited {
+            if let PeerStatus::Failed(_) = self.core.peer_status(*peer) {
+                self.multicasts.on_gone(peer.0);
+            }
+        }
+        awaited
+    }
+
+    /// An error when somebody is gone for whom it waits.
+    pub(crate) fn check_multicast(&mut self, id: Id) -> Result<(), Error> {
+        let Some(rank) = self.multicasts.gone(id) else {
+            return Ok(());
+        };
+        let cause = match self.core.peer_status(PeerId(rank)) {
+            PeerStatus::Failed(cause) => cause,
+            _ => Cause::ProcessGone,
+        };
+        Err(self.gone_error(PeerId(rank), cause))
+    }
+
+    /// Ends a broadcast by multicast, settled or not.
+    pub(crate) fn end_multicast(&mut self, id: Id) -> Option<Ended> {
+        self.multicasts.end(id)
+    }
+
+    /// Broadcasts that this process, as the root, has begun by multicast.
+    pub(crate) fn multicast_count(&self) -> u64 {
+        self.multicasts.root_count()
+    }
+
+    #[cold]
+    pub(super) fn on_multicast_word(&mut self, source: PeerId, bytes: &[u8]) {
+        if !self.multicasts.on_word(source.0, bytes, self.now) {
+            *self.link_drops.entry(MALFORMED).or_default() += 1;
+        }
+    }
+
+    /// A turn's part of them; how many runs of datagrams moved.
+    #[cold]
+    pub(crate) fn work_on_multicasts(&mut self) -> usize {
+        let moved = self.multicasts.turn(self.now);
+        for (rank, word) in self.multicasts.take_words() {
+            let spec = system_spec(WORD_PORT);
+            // Of who is gone its own link tells.
+            if let Err(error) = self.send_copy_spec(PeerId(rank), spec, &word) {
+                log::debug!("a word about a broadcast to rank {rank}: {error}");
+            }
+        }
+        moved
+    }
+
+    /// Adds what to sleep on for them; how long at most, where nothing else wakes.
+    pub(super) fn arm_multicasts(
+        &self,
+        wake: &mut WakeSet,
+        now: Instant,
+        most: Duration,
+    ) -> Duration {
+        if !self.multicasts.is_busy() {
+            return most;
+        }
+        self.multicasts.arm(wake);
+        let until = self.multicasts.timeout().map(|at| at.since(now));
+        let full = self.multicasts.is_blocked().then_some(SLEEP_FULL);
+        until.into_iter().chain(full).fold(most, Duration::min)
+    }
+}
+
+/// What a broadcast is called among those by multicast.
+pub(crate) fn multicast_id(members: &Members, head: &Head) -> Id {
+    Id {
+        group: members.id(),
+        seq: head.seq,
+    }
+}

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Broadcasts by multicast (P17): the sockets of groups, and the broadcasts that are under way.
+//!
+//! What goes by an Ethernet to all at once is `portolan_multicast`'s; this says to whom and when. It knows no
+//! engine: words go out by a queue, and are handed in.
+//!
+//! The one invariant: a broadcast that has begun here ends with every member having all bytes from its root, by
+//! whichever way, or with the name of a process that is gone.
+
+mod hearing;
+mod root;
+mod word;
+
+pub(crate) use word::Announcement;
+
+use crate::address::Address;
+use crate::buffer::Buffer;
+use crate::collective::Members;
+use crate::error::Error;
+use crate::launch::Job;
+use crate::settings;
+use hearing::Hearing;
+use portolan_link::{HostId, WakeSet};
+use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Socket, Terms};
+use portolan_proto::Instant;
+use rand::TryRngCore;
+use root::Root;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{Range, RangeInclusive};
+use std::os::fd::AsRawFd;
+use word::Word;
+
+/// Shortest broadcast that goes by multicast, in bytes: on a gigabit Ethernet its second copy takes 0.27 ms, and
+/// what members say to end it some microseconds each.
+pub(crate) const LEN_MIN: usize = 32 << 10;
+
+/// Members of a group that broadcasts so. Of two, a message reaches the other as well; each of many reports
+/// four times in a window, which is 90 datagrams with Linux' defaults.
+const MEMBERS: RangeInclusive<usize> = 3..=64;
+
+/// Hosts of such a group: with fewer, the root sends once by the tree, too.
+const HOSTS_MIN: usize = 3;
+
+/// Groups that one process has sockets for.
+const GROUPS_MAX: usize = 16;
+
+/// Bytes of a block: those of `portolan cast`.
+const BLOCK_LEN: usize = 1 << 20;
+
+/// Blocks that a member holds, until those before are whole. Repair waits for three (`REPAIR_LAG` of
+/// `portolan_multicast`).
+const BLOCKS_AHEAD: u64 = 8;
+
+/// Runs that are sent, or received, in a turn of the engine: half of them in a window.
+const RUNS_IN_TURN: usize = 4;
+
+/// One operation of one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id {
+    pub(crate) group: u16,
+    pub(crate) seq: u64,
+}
+
+/// What a group has.
+#[derive(Default)]
+struct Way {
+    /// Whether its members are on hosts enough, and one network, with the digest of whom that is known.
+    reach: Option<(u64, bool)>,
+    casting: Option<Socket>,
+    hearing: Option<Socket>,
+    /// Datagrams that each member buffers that has said so to this process as the root.
+    windows: BTreeMap<u32, u32>,
+    /// This process broadcasts by the tree.
+    is_off: bool,
+}
+
+/// How a broadcast by multicast has ended.
+pub(crate) struct Ended {
+    pub(crate) buffer: Buffer,
+    /// At the root: who is to get the data by a message.
+    pub(crate) direct: Vec<u32>,
+    /// At a member: the data comes by a message from the root.
+    pub(crate) is_direct: bool,
+}
+
+/// Who takes part in a broadcast, for those that begin one.
+pub(crate) struct Call<'a> {
+    pub(crate) id: Id,
+    pub(crate) members: &'a Members,
+    /// Ranks.
+    pub(crate) me: u32,
+    pub(crate) root: u32,
+    /// The address of this host's interface.
+    pub(crate) own: Ipv4Addr,
+}
+
+/// See the module documentation.
+pub(crate) struct Multicasts {
+    job_id: [u8; 16],
+    secret: [u8; 32],
+    is_allowed: bool,
+    ways: BTreeMap<u16, Way>,
+    roots: BTreeMap<Id, Root>,
+    hearings: BTreeMap<Id, Hearing>,
+    /// Bytes of the longest piece that the interface carries, once it is known.
+    piece_len: Option<usize>,
+    /// To be sent.
+    words: Vec<(u32, Vec<u8>)>,
+    /// Broadcasts that this process, as the root, has begun so.
+    root_count: u64,
+    /// Datagrams that were no broadcast's under way here.
+    unknown_count: u64,
+}
+
+impl Multicasts {
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(crate) fn new(job: &Job) -> Result<Multicasts, Error> {
+        Ok(Multicasts {
+            job_id: job.job_id,
+            secret: job.secret,
+            is_allowed: is_allowed(job)?,
+            ways: BTreeMap::new(),
+            roots: BTreeMap::new(),
+            hearings: BTreeMap::new(),
+            piece_len: None,
+            words: Vec::new(),
+            root_count: 0,
+            unknown_count: 0,
+        })
+    }
+
+    /// Whether the job's settings allow it in this process.
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.is_allowed
+    }
+
+    /// Whether a broadcast of `len` bytes may go by multicast; `reaches` tells of a group whether its members are on
+    /// hosts enough, and one network.
+    pub(crate) fn may_carry(
+        &mut self,
+        members: &Members,
+        len: usize,
+        reaches: impl FnOnce() -> bool,
+    ) -> bool {
+        let is_fit = len >= LEN_MIN && MEMBERS.contains(&members.ranks().len());
+        if !is_fit {
+            return false;
+        }
+        let way = self.ways.entry(members.id()).or_default();
+        match way.reach {
+            Some((digest, reaches)) if digest == members.digest() => reaches,
+            _ => {
+                let reaches = reaches();
+                way.reach = Some((members.digest(), reaches));
+                reaches
+            }
+        }
+    }
+
+    /// Begins a broadcast as its root.
+    ///
+    /// # Errors
+    /// The buffer, if the data is to go by the tree.
+    pub(crate) fn begin_root(
+        &mut self,
+        call: &Call<'_>,
+        buffer: Buffer,
+        now: Instant,
+    ) -> Result<Announcement, Buffer> {
+        if self.ways.get(&call.id.group).is_none_or(|way| way.is_off) {
+            return Err(buffer);
+        }
+        let (announcement, codec) = match self.announce(call) {
+            Ok(announced) => announced,
+            Err(why) => {
+                self.turn_off(call.id.group, &why);
+                return Err(buffer);
+            }
+        };
+        let way = self.ways.entry(call.id.group).or_default();
+        let others = || {
+            call.members
+                .ranks()
+                .iter()
+                .copied()
+                .filter(|rank| *rank != call.me)
+        };
+        let unready: BTreeSet<u32> = others()
+            .filter(|rank| !way.windows.contains_key(rank))
+            .collect();
+        let way_of = (codec, usize::from(announcement.piece_len));
+        let root = Root::new(way_of, buffer, others(), unready, now);
+        self.roots.insert(call.id, root);
+        self.root_count += 1;
+        Ok(announcement)
+    }
+
+    fn announce(&mut self, call: &Call<'_>) -> Result<(Announcement, Codec), String> {
+        let group = portolan_multicast::group_of(self.job_id, call.id.group);
+        let mut salt = [0; 16];
+        rand::rngs::OsRng
+            .try_fill_bytes(&mut salt)
+            .map_err(|error| error.to_string())?;
+        let codec = self.codec(call, salt)?;
+        let way = self.ways.entry(call.id.group).or_default();
+        if way.casting.is_none() {
+            way.casting =
+                Some(Socket::casting(call.own, group).map_err(|error| error.to_string())?);
+        }
+        let piece_len = self.longest_piece(call.own)?;
+        let way = self.ways.entry(call.id.group).or_default();
+        let least = way.windows.values().min();
+        let announcement = Announcement {
+            piece_len: u16::try_from(piece_len).unwrap_or(u16::MAX),
+            window: least.copied().unwrap_or(u32::MAX),
+            salt,
+        };
+        Ok((announcement, codec))
+    }
+
+    /// Begins to hear what the root has announced.
+    ///
+    /// # Errors
+    /// The buffer, if that cannot be; the data comes by a message from the root then.
+    pub(crate) fn begin_hearing(
+        &mut self,
+        call: &Call<'_>,
+        announcement: &Announcement,
+        buffer: Buffer,
+    ) -> Result<(), Buffer> {
+        let (word, codec) = match self.listen(call, announcement) {
+            Ok((window, codec)) => (Word::Ready { window }, Some((window, codec))),
+            Err(why) => (Word::Refused { why }, None),
+        };
+        self.say(call.root, call.id, &word);
+        let Some((window, codec)) = codec else {
+            return Err(buffer);
+        };
+        let terms = Terms {
+            piece_len: usize::from(announcement.piece_len),
+            window: u64::from(window.min(announcement.window)),
+            serial: 0,
+        };
+        let hearing = Hearing::new(call.root, codec, terms, buffer);
+        self.hearings.insert(call.id, hearing);
+        Ok(())
+    }
+
+    /// Has the root send the data by a message.
+    pub(crate) fn refuse(&mut self, root: u32, id: Id) {
+        let why = "it has no IPv4 address".to_owned();
+        self.say(root, id, &Word::Refused { why });
+    }
+
+    /// Datagrams that the socket of the group holds, and what opens them.
+    fn listen(
+        &mut self,
+        call: &Call<'_>,
+        announcement: &Announcement,
+    ) -> Result<(u32, Codec), String> {
+        if !self.is_allowed {
+            return Err("multicast is off here".to_owned());
+        }
+        let piece_len = usize::from(announcement.piece_len);
+        let longest = self.longest_piece(call.own)?;
+        if !(PIECE_LEN_MIN..=longest).contains(&piece_len) {
+            return Err(format!("pieces have {longest} bytes here, not {piece_len}"));
+        }
+        let codec = self.codec(call, announcement.salt)?;
+        let hearing_count = self
+            .ways
+            .values()
+            .filter(|way| way.hearing.is_some())
+            .count();
+        let way = self.ways.entry(call.id.group).or_default();
+        if way.hearing.is_none() {
+            if hearing_count == GROUPS_MAX {
+                return Err(format!("{GROUPS_MAX} groups have sockets"));
+            }
+            let group = portolan_multicast::group_of(self.job_id, call.id.group);
+            way.hearing =
+                Some(Socket::listening(call.own, group).map_err(|error| error.to_string())?);
+        }
+        let buffer_len = way.hearing.as_ref().map_or(0, Socket::buffer_len);
+        let window = portolan_multicast::window_of(buffer_len, piece_len);
+        Ok((u32::try_from(window).unwrap_or(u32::MAX), codec))
+    }
+
+    /// Bytes of the longest piece that the interface with this address carries.
+    fn longest_piece(&mut self, own: Ipv4Addr) -> Result<usize, String> {
+        if let Some(len) = self.piece_len {
+            return Ok(len);
+        }
+        let mtu = portolan_multicast::mtu_of(own).map_err(|error| error.to_string())?;
+        let len = portolan_multicast::datagram_len(mtu).saturating_sub(OVERHEAD_LEN);
+        if len < PIECE_LEN_MIN {
+            return Err(format!(
+                "the interface with {own} carries packets of {mtu} bytes"
+            ));
+        }
+        self.piece_len = Some(len);
+        Ok(len)
+    }
+
+    /// `P17.3`
+    fn codec(&self, call: &Call<'_>, salt: [u8; 16]) -> Result<Codec, String> {
+        let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 broadcast by multicast");
+        hasher.update(&self.secret);
+        hasher.update(&self.job_id);
+        hasher.update(&call.id.group.to_le_bytes());
+        hasher.update(&call.id.seq.to_le_bytes());
+        hasher.update(&call.root.to_le_bytes());
+        hasher.update(&salt);
+        let mut bytes = [0; Keys::LEN];
+        hasher.finalize_xof().fill(&mut bytes);
+        Codec::new(&Keys::from_bytes(&bytes)).ok_or_else(|| "no cipher".to_owned())
+    }
+
+    fn turn_off(&mut self, group: u16, why: &str) {
+        let way = self.ways.entry(group).or_default();
+        if !std::mem::replace(&mut way.is_off, true) {
+            log::info!("group {group} broadcasts without multicast: {why}");
+        }
+    }
+
+    fn say(&mut self, rank: u32, id: Id, word: &Word) {
+        self.words.push((rank, word.to_bytes(id)));
+    }
+
+    /// What is to be sent, and to whom.
+    pub(crate) fn take_words(&mut self) -> Vec<(u32, Vec<u8>)> {
+        std::mem::take(&mut self.words)
+    }
+
+    /// A member has said something; whether that is a word.
+    pub(crate) fn on_word(&mut self, rank: u32, bytes: &[u8], now: Instant) -> bool {
+        let Some((id, word)) = Word::parse(bytes) else {
+            return false;
+        };
+        if let Some(hearing) = self.hearings.get_mut(&id) {
+            let is_refusing = match word {
+                _ if hearing.root() != rank => false,
+                Word::Sent(sent) => {
+                    hearing.on_sent(sent);
+                    false
+                }
+                Word::Direct => hearing.on_direct(),
+                _ => false,
+            };
+            if is_refusing {
+                let why = "it hears nothing".to_owned();
+                self.say(rank, id, &Word::Refused { why });
+            }
+            return true;
+        }
+        // Of an earlier broadcast, it is as true.
+        if let (Word::Ready { window }, Some(way)) = (&word, self.ways.get_mut(&id.group)) {
+            way.windows.insert(rank, (*window).max(1));
+        }
+        let Some(root) = self.roots.get_mut(&id) else {
+            return true;
+        };
+        let (is_told, why) = match word {
+            Word::Ready { .. } => (root.on_ready(rank, now), None),
+            Word::Refused { why } => {
+                root.on_refused(rank);
+                (false, Some(why))
+            }
+            Word::Report { report, got } => {
+                let is_deaf = root.on_report(rank, (&report, got), now);
+                (is_deaf, is_deaf.then(|| "it hears nothing".to_owned()))
+            }
+            Word::Sent(_) | Word::Direct => (false, None),
+        };
+        if is_told {
+            self.say(rank, id, &Word::Direct);
+        }
+        if let Some(why) = why {
+            self.turn_off(id.group, &format!("rank {rank}: {why}"));
+        }
+        true
+    }
+
+    /// Whether a turn has something to do.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        !(self.roots.is_empty() && self.hearings.is_empty() && self.words.is_empty())
+    }
+
+    /// Sends and receives what there is; how many runs.
+    pub(crate) fn turn(&mut self, now: Instant) -> usize {
+        let ids: Vec<Id> = self.roots.keys().copied().collect();
+        let sent: usize = ids.into_iter().map(|id| self.cast(id, now)).sum();
+        sent + self.hear()
+    }
+
+    fn cast(&mut self, id: Id, now: Instant) -> usize {
+        let (Some(root), Some(way)) = (self.roots.get_mut(&id), self.ways.get_mut(&id.group))
+        else {
+            return 0;
+        };
+        let Way {
+            casting: Some(socket),
+            windows,
+            ..
+        } = way
+        else {
+            return 0;
+        };
+        let least = |ranks: &mut dyn Iterator<Item = u32>| {
+            let known = ranks.filter_map(|rank| windows.get(&rank)).min();
+            known.copied().map_or(1, u64::from)
+        };
+        root.begin(least, now);
+        let mut moved = 0;
+        let mut failure = None;
+        while let Some(run) = root.run(now).filter(|_| moved < RUNS_IN_TURN) {
+            match socket.send(run) {
+                Ok(is_sent) => root.on_sent(!is_sent, now),
+                Err(error) => failure = Some(error),
+            }
+            if root.is_blocked() || failure.is_some() {
+                break;
+            }
+            moved += 1;
+        }
+        let told = match failure {
+            None => root.on_time(now),
+            Some(error) => {
+                let told = root.fail();
+                self.turn_off(id.group, &format!("sending: {error}"));
+                told.into_iter().map(|rank| (rank, Word::Direct)).collect()
+            }
+        };
+        told.iter()
+            .for_each(|(rank, word)| self.say(*rank, id, word));
+        moved
+    }
+
+    fn hear(&mut self) -> usize {
+        let mut moved = 0;
+        let waiting = self
+            .hearings
+            .iter()
+            .filter(|(_, hearing)| !hearing.is_settled());
+        let mut groups: Vec<u16> = waiting.map(|(id, _)| id.group).collect();
+        groups.dedup();
+        for group in groups {
+            moved += self.hear_group(group);
+        }
+        moved
+    }
+
+    fn hear_group(&mut self, group: u16) -> usize {
+        let Multicasts {
+            ways,
+            hearings,
+            unknown_count,
+            words,
+            ..
+        } = self;
+        let socket = ways.get_mut(&group).and_then(|way| way.hearing.as_mut());
+        let Some(socket) = socket else { return 0 };
+        let (mut moved, mut is_drained) = (0, false);
+        let ids = Id { group, seq: 0 }..=Id {
+            group,
+            seq: u64::MAX,
+        };
+        while !is_drained && moved < RUNS_IN_TURN {
+            let received = socket.receive_any(|datagram| {
+                let mut known = hearings.range_mut(ids.clone());
+                let known = known.find(|(_, hearing)| hearing.knows(datagram));
+                if !known.is_some_and(|(_, hearing)| hearing.on_datagram(datagram)) {
+                    *unknown_count += 1;
+                }
+            });
+            match received {
+                Ok(true) => moved += 1,
+                Ok(false) => is_drained = true,
+                Err(error) => {
+                    // Whoever hears nothing gets the data by a message.
+                    log::debug!("receiving by multicast: {error}");
+                    is_drained = true;
+                }
+            }
+        }
+        for (id, hearing) in hearings.range_mut(ids).filter(|(_, it)| !it.is_settled()) {
+            if let Some(word) = hearing.report(is_drained) {
+                words.push((hearing.root(), word.to_bytes(*id)));
+            }
+        }
+        moved
+    }
+
+    /// Whether nothing is to be waited for any more by multicast.
+    pub(crate) fn is_settled(&self, id: Id) -> bool {
+        match (self.roots.get(&id), self.hearings.get(&id)) {
+            (Some(root), _) => root.is_settled() || root.gone().is_some(),
+            (_, Some(hearing)) => hearing.is_settled() || hearing.gone().is_some(),
+            (None, None) => true,
+        }
+    }
+
+    /// Ranks for which a broadcast waits.
+    pub(crate) fn awaited(&self, id: Id) -> Vec<u32> {
+        match (self.roots.get(&id), self.hearings.get(&id)) {
+            (Some(root), _) => root.awaited().collect(),
+            (_, Some(hearing)) => vec![hearing.root()],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Who of those is gone.
+    pub(crate) fn gone(&self, id: Id) -> Option<u32> {
+        let root = self.roots.get(&id).and_then(Root::gone);
+        root.or_else(|| self.hearings.get(&id).and_then(Hearing::gone))
+    }
+
+    /// A process is gone.
+    pub(crate) fn on_gone(&mut self, rank: u32) {
+        self.roots.values_mut().for_each(|root| root.on_gone(rank));
+        self.hearings
+            .values_mut()
+            .for_each(|hearing| hearing.on_gone(rank));
+    }
+
+    /// Ends a broadcast, settled or not.
+    pub(crate) fn end(&mut self, id: Id) -> Option<Ended> {
+        if let Some(root) = self.roots.remove(&id) {
+            let (buffer, direct) = root.into_parts();
+            return Some(Ended {
+                buffer,
+                direct,
+                is_direct: false,
+            });
+        }
+        let (buffer, is_direct) = self.hearings.remove(&id)?.into_parts();
+        Some(Ended {
+            buffer,
+            direct: Vec::new(),
+            is_direct,
+        })
+    }
+
+    /// What to wait for while it is busy.
+    pub(crate) fn arm(&self, wake: &mut WakeSet) {
+        let waiting = self
+            .hearings
+            .iter()
+            .filter(|(_, hearing)| !hearing.is_settled());
+        let sockets = waiting.filter_map(|(id, _)| self.ways.get(&id.group)?.hearing.as_ref());
+        wake.fds
+            .extend(sockets.map(|socket| socket.fd().as_raw_fd()));
+    }
+
+    /// When a turn has something to do although nothing comes.
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.roots.values().filter_map(Root::timeout).min()
+    }
+
+    /// A socket had no room.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.roots.values().any(Root::is_blocked)
+    }
+
+    /// Broadcasts that this process, as the root, has begun so.
+    pub(crate) fn root_count(&self) -> u64 {
+        self.root_count
+    }
+
+    /// Datagrams that were no broadcast's under way here.
+    pub(crate) fn unknown_count(&self) -> u64 {
+        self.unknown_count
+    }
+}
+
+/// Whether processes with `addresses` are on hosts enough, all in the IPv4 network of `own`.
+pub(crate) fn reaches(own: &Address, addresses: &[Cow<'_, Address>]) -> bool {
+    let is_v4 = matches!(own.network, Some((IpAddr::V4(_), _)));
+    let hosts: HashSet<&HostId> = addresses.iter().map(|address| &address.host).collect();
+    let is_near = |address: &Cow<'_, Address>| own.same_network(address);
+    is_v4 && hosts.len() >= HOSTS_MIN && addresses.iter().all(is_near)
+}
+
+/// Whether the job's settings allow it. What is spoilt or recorded on purpose goes by links.
+///
+/// # Errors
+/// [`Error::Setting`].
+pub(crate) fn is_allowed(job: &Job) -> Result<bool, Error> {
+    let is_on = match settings::MULTICAST.of(job).as_deref() {
+        None | Some("auto") => true,
+        Some("off") => false,
+        Some(other) => {
+            return Err(Error::Setting {
+                name: "multicast",
+                value: other.to_owned(),
+                why: "write auto or off".to_owned(),
+            });
+        }
+    };
+    let is_excluded = [settings::FAULT, settings::PCAP]
+        .iter()
+        .any(|it| it.of(job).is_some());
+    Ok(is_on && !is_excluded)
+}
+
+/// Blocks of `len` bytes.
+fn block_count(len: usize) -> u64 {
+    len.div_ceil(BLOCK_LEN) as u64
+}
+
+/// Where a block of `len` bytes lies; empty beyond the end.
+fn block_range(block: u64, len: usize) -> Range<usize> {
+    let begin = usize::try_from(block)
+        .unwrap_or(usize::MAX)
+        .saturating_mul(BLOCK_LEN)
+        .min(len);
+    begin..(begin + BLOCK_LEN).min(len)
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A member's side of a broadcast by multicast: what has come is put into its buffer, block by block.
+
+use super::word::Word;
+use super::{BLOCK_LEN, BLOCKS_AHEAD, block_count, block_range};
+use crate::buffer::Buffer;
+use portolan_multicast::{Codec, Front, Listener, Sent, Terms};
+
+/// See the module documentation.
+pub(super) struct Hearing {
+    root: u32,
+    codec: Codec,
+    listener: Listener,
+    buffer: Buffer,
+    /// Blocks that are in the buffer.
+    taken: u64,
+    /// Datagrams of this broadcast that have come.
+    got: u64,
+    /// What the root says that it has sent, until what has come is read.
+    sent: Option<Sent>,
+    /// The root knows that everything is here.
+    has_told: bool,
+    /// The data comes by a message.
+    is_direct: bool,
+    is_root_gone: bool,
+    /// Memory of blocks.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Hearing {
+    pub(super) fn new(root: u32, codec: Codec, terms: Terms, buffer: Buffer) -> Hearing {
+        Hearing {
+            root,
+            codec,
+            listener: Listener::new(terms, 1..=BLOCK_LEN),
+            buffer,
+            taken: 0,
+            got: 0,
+            sent: None,
+            has_told: false,
+            is_direct: false,
+            is_root_gone: false,
+            spare: Vec::new(),
+        }
+    }
+
+    pub(super) fn root(&self) -> u32 {
+        self.root
+    }
+
+    /// It waits for nothing more by multicast.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_direct || self.has_told
+    }
+
+    pub(super) fn gone(&self) -> Option<u32> {
+        self.is_root_gone.then_some(self.root)
+    }
+
+    pub(super) fn on_gone(&mut self, rank: u32) {
+        self.is_root_gone |= rank == self.root && !self.is_settled();
+    }
+
+    /// The buffer, and whether its data comes by a message.
+    pub(super) fn into_parts(self) -> (Buffer, bool) {
+        (self.buffer, self.is_direct)
+    }
+
+    /// The root says what it has sent.
+    pub(super) fn on_sent(&mut self, sent: Sent) {
+        self.sent = Some(sent);
+    }
+
+    /// The root gives this member up for multicast; whether it takes the data by a message. It does not when
+    /// it has told the root that everything is here.
+    pub(super) fn on_direct(&mut self) -> bool {
+        self.is_direct = !self.has_told;
+        self.is_direct
+    }
+
+    /// Whether a datagram may be of this broadcast.
+    pub(super) fn knows(&self, datagram: &[u8]) -> bool {
+        self.codec.knows(datagram)
+    }
+
+    /// Takes a datagram; whether it is of this broadcast and can be.
+    pub(super) fn on_datagram(&mut self, datagram: &mut [u8]) -> bool {
+        let Some((header, body)) = self.codec.read(datagram) else {
+            return false;
+        };
+        if header.len != block_range(header.block, self.buffer.len()).len() {
+            return false;
+        }
+        self.got += 1;
+        let (limit, spare) = (self.taken + BLOCKS_AHEAD, &mut self.spare);
+        let memory = || spare.pop().unwrap_or_default();
+        self.listener.on_datagram(&header, body, limit, memory);
+        true
+    }
+
+    /// Takes what is whole, and says what to tell the root. `is_drained`: all that has come was read.
+    pub(super) fn report(&mut self, is_drained: bool) -> Option<Word> {
+        let len = self.buffer.len();
+        while let Some((block, bytes)) = self.listener.take_block() {
+            if let Some(place) = self.buffer.as_mut_slice() {
+                place[block_range(block, len)].copy_from_slice(&bytes);
+            }
+            self.taken += 1;
+            self.spare.push(bytes);
+        }
+        let is_whole = self.taken == block_count(len);
+        if let Some(sent) = self.sent.filter(|_| is_drained || is_whole) {
+            self.sent = None;
+            self.listener.on_sent(sent);
+        }
+        if is_whole && !self.has_told {
+            self.has_told = true;
+            // It is asked for a report, and learns nothing.
+            let nothing = Sent {
+                serial: 0,
+                front: Front::default(),
+            };
+            self.listener.on_sent(nothing);
+        }
+        let report = self.listener.take_report()?;
+        let got = self.got;
+        Some(Word::Report { report, got })
+    }
+}

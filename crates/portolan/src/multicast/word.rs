@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What root and members tell one another, as bytes; little-endian, see P17 in docs/protocol.md.
+
+use super::Id;
+use portolan_multicast::{Front, Lack, Report, Sent};
+
+/// Version of the records.
+const VERSION: u8 = 1;
+
+/// Bytes in front of every word.
+const WORD_LEN: usize = 16;
+
+/// Bytes of a report without its ranges, and of a range.
+const REPORT_LEN: usize = WORD_LEN + 24;
+const RANGE_LEN: usize = 8;
+
+/// Bytes of what the longest reason has.
+const WHY_LEN_MAX: usize = 192;
+
+/// Behind the head of a broadcast whose data comes by multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announcement {
+    /// Bytes of a piece.
+    pub(super) piece_len: u16,
+    /// Datagrams that the root takes for those that may be under way.
+    pub(super) window: u32,
+    /// What the keys of this broadcast are made of beside what all members know.
+    pub(super) salt: [u8; 16],
+}
+
+impl Announcement {
+    /// Bytes of it.
+    pub(crate) const LEN: usize = 24;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = VERSION;
+        bytes[2..4].copy_from_slice(&self.piece_len.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.window.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.salt);
+        bytes
+    }
+
+    /// `None` for bytes that are none.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Announcement> {
+        let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
+        if bytes[..2] != [VERSION, 0] {
+            return None;
+        }
+        Some(Announcement {
+            piece_len: u16::from_le_bytes(field(bytes, 2)?),
+            window: u32::from_le_bytes(field(bytes, 4)?),
+            salt: field(bytes, 8)?,
+        })
+    }
+}
+
+/// What is said about one broadcast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// To the root: joined; the socket holds that many datagrams.
+    Ready { window: u32 },
+    /// To the root: not joined.
+    Refused { why: String },
+    /// To the root: what has come, and what has not; so many datagrams in all.
+    Report { report: Report, got: u64 },
+    /// From the root: this was sent, in case that it has not come.
+    Sent(Sent),
+    /// From the root: the data comes by a message.
+    Direct,
+}
+
+impl Word {
+    pub(super) fn to_bytes(&self, id: Id) -> Vec<u8> {
+        let kind = match self {
+            Word::Ready { .. } => 1,
+            Word::Refused { .. } => 2,
+            Word::Report { .. } => 3,
+            Word::Sent(_) => 4,
+            Word::Direct => 5,
+        };
+        let mut bytes = vec![VERSION, kind];
+        bytes.extend_from_slice(&id.group.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&id.seq.to_le_bytes());
+        match self {
+            Word::Ready { window } => bytes.extend_from_slice(&window.to_le_bytes()),
+            Word::Refused { why } => {
+                let end = why.floor_char_boundary(WHY_LEN_MAX);
+                bytes.extend_from_slice(&why.as_bytes()[..end]);
+            }
+            Word::Report { report, got } => emit_report(&mut bytes, report, *got),
+            Word::Sent(Sent { serial, front }) => {
+                bytes.extend_from_slice(&serial.to_le_bytes());
+                bytes.extend_from_slice(&front.block.to_le_bytes()[..4]);
+                bytes.extend_from_slice(&front.pieces.to_le_bytes());
+                bytes.extend_from_slice(&[0; 2]);
+            }
+            Word::Direct => {}
+        }
+        bytes
+    }
+
+    /// What it is about, and the word; `None` for bytes that are none.
+    pub(super) fn parse(bytes: &[u8]) -> Option<(Id, Word)> {
+        let (head, rest) = bytes.split_at_checked(WORD_LEN)?;
+        let id = Id {
+            group: u16::from_le_bytes(field(head, 2)?),
+            seq: u64::from_le_bytes(field(head, 8)?),
+        };
+        if head[0] != VERSION {
+            return None;
+        }
+        let word = match (head[1], rest.len()) {
+            (1, 4) => Word::Ready {
+                window: u32::from_le_bytes(field(rest, 0)?),
+            },
+            (2, 0..=WHY_LEN_MAX) => Word::Refused {
+                why: std::str::from_utf8(rest).ok()?.to_owned(),
+            },
+            (3, _) => parse_report(bytes)?,
+            (4, 16) => Word::Sent(Sent {
+                serial: u64::from_le_bytes(field(rest, 0)?),
+                front: Front {
+                    block: u64::from(u32::from_le_bytes(field(rest, 8)?)),
+                    pieces: u16::from_le_bytes(field(rest, 12)?),
+                },
+            }),
+            (5, 0) => Word::Direct,
+            _ => return None,
+        };
+        Some((id, word))
+    }
+}
+
+fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {
+    for number in [report.seen, report.next, got] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    for Lack { block, ranges } in &report.lacks {
+        for (first, end) in ranges {
+            bytes.extend_from_slice(&block.to_le_bytes()[..4]);
+            bytes.extend_from_slice(&first.to_le_bytes());
+            bytes.extend_from_slice(&end.to_le_bytes());
+        }
+    }
+}
+
+fn parse_report(bytes: &[u8]) -> Option<Word> {
+    let (head, ranges) = bytes.split_at_checked(REPORT_LEN)?;
+    let number = |at| Some(u64::from_le_bytes(field(head, at)?));
+    let mut lacks: Vec<Lack> = Vec::new();
+    let mut chunks = ranges.chunks_exact(RANGE_LEN);
+    for range in &mut chunks {
+        let block = u64::from(u32::from_le_bytes(field(range, 0)?));
+        let pieces = (
+            u16::from_le_bytes(field(range, 4)?),
+            u16::from_le_bytes(field(range, 6)?),
+        );
+        match lacks.last_mut().filter(|lack| lack.block == block) {
+            Some(lack) => lack.ranges.push(pieces),
+            None => lacks.push(Lack {
+                block,
+                ranges: vec![pieces],
+            }),
+        }
+    }
+    let report = Report {
+        seen: number(WORD_LEN)?,
+        next: number(WORD_LEN + 8)?,
+        lacks,
+    };
+    let got = number(WORD_LEN + 16)?;
+    let is_whole = chunks.remainder().is_empty();
+    is_whole.then_some(Word::Report { report, got })
+}
+
+fn field<const LEN: usize>(bytes: &[u8], at: usize) -> Option<[u8; LEN]> {
+    bytes.get(at..at + LEN)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+
+    const ID: Id = Id {
+        group: 0x0102,
+        seq: 0x0304_0506_0708,
+    };
+
+    fn words() -> Vec<Word> {
+        let lack = |block, ranges: &[(u16, u16)]| Lack {
+            block,
+            ranges: ranges.to_vec(),
+        };
+        let report = |lacks| Report {
+            seen: 7,
+            next: 2,
+            lacks,
+        };
+        vec![
+            Word::Ready { window: 92 },
+            Word::Refused {
+                why: "no such device".to_owned(),
+            },
+            Word::Report {
+                report: report(Vec::new()),
+                got: 5,
+            },
+            Word::Report {
+                report: report(vec![lack(2, &[(0, 3), (7, 8)]), lack(5, &[(1, 2)])]),
+                got: u64::MAX,
+            },
+            Word::Sent(Sent {
+                serial: 1 << 40,
+                front: Front {
+                    block: 3,
+                    pieces: 9,
+                },
+            }),
+            Word::Direct,
+        ]
+    }
+
+    #[test]
+    fn words_and_announcements_survive_the_wire() {
+        for word in words() {
+            assert_eq!(Word::parse(&word.to_bytes(ID)), Some((ID, word)));
+        }
+        let announcement = Announcement {
+            piece_len: 1416,
+            window: 1 << 20,
+            salt: [9; 16],
+        };
+        let bytes = announcement.to_bytes();
+        assert_eq!(Announcement::parse(&bytes), Some(announcement));
+        assert_eq!(Announcement::parse(&bytes[1..]), None);
+    }
+
+    #[test]
+    fn what_is_no_word_is_none() {
+        for word in words() {
+            let bytes = word.to_bytes(ID);
+            let refused = |bytes: &[u8]| Word::parse(bytes).is_none();
+            let mut other = bytes.clone();
+            other[0] = 2;
+            assert!(refused(&other), "of another version");
+            other[..2].copy_from_slice(&[1, 6]);
+            assert!(refused(&other), "of another kind");
+            assert!(refused(&bytes[..WORD_LEN - 1]));
+            let is_text = matches!(word, Word::Refused { .. });
+            assert!(is_text || refused(&[&bytes[..], &[0]].concat()), "{word:?}");
+        }
+        let long = Word::Refused {
+            why: "ü".repeat(WHY_LEN_MAX),
+        };
+        let Some((_, Word::Refused { why })) = Word::parse(&long.to_bytes(ID)) else {
+            panic!("it is none");
+        };
+        assert_eq!(why, "ü".repeat(WHY_LEN_MAX / 2));
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_harm() {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        for _ in 0..20_000 {
+            let mut bytes = vec![0; random.random_range(0..80)];
+            random.fill(&mut bytes[..]);
+            if let [version, kind, ..] = &mut bytes[..] {
+                (*version, *kind) = (1, *kind % 7);
+            }
+            if let Some((id, word)) = Word::parse(&bytes) {
+                assert_eq!(Word::parse(&word.to_bytes(id)), Some((id, word)));
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A broadcast whose data go by multicast (P17): the head by the tree, with an announcement behind it, the data to
+//! all at once.
+//!
+//! The one invariant: a member that gets no announcement, or cannot follow it, gets the data by messages as ever.
+
+use super::{Broadcast, Group, Node, Step, Task};
+use crate::buffer::Buffer;
+use crate::collective::{Head, News};
+use crate::engine::multicast_id;
+use crate::error::Error;
+use crate::multicast::{Announcement, Ended, Id};
+use crate::node::Wait;
+use crate::node::collective::TELL_AFTER;
+use portolan_proto::{Instant, PeerId};
+
+/// A wait for all that goes by multicast.
+#[derive(Debug)]
+pub(super) struct MulticastWait {
+    id: Id,
+    /// When those that are waited for are told, and whether they were.
+    tell_at: Instant,
+    told: bool,
+}
+
+impl Node {
+    /// Whether a broadcast of `len` bytes in `group` may go by multicast.
+    pub(super) fn may_multicast(&mut self, group: &Group, len: usize) -> bool {
+        let inner = &mut self.engine.enter().inner;
+        inner.may_multicast(group.members(), len)
+    }
+
+    /// Whether the head of a broadcast may have an announcement behind it, by a root of whatever settings.
+    pub(super) fn may_be_announced(&mut self, group: &Group, head: &Head) -> bool {
+        let len = usize::try_from(head.len).unwrap_or(usize::MAX);
+        let inner = &mut self.engine.enter().inner;
+        inner.may_be_announced(group.members(), len)
+    }
+
+    /// Announces the data of this process to all, if they are to go by multicast.
+    pub(super) fn begin_multicast(&mut self, broadcast: &mut Broadcast) -> Result<(), Error> {
+        let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
+        let len = broadcast.buffer.as_ref().map_or(0, |buffer| buffer.len());
+        if !self.may_multicast(broadcast.task.group(), len) {
+            return Ok(());
+        }
+        let Some(buffer) = broadcast.buffer.take() else {
+            return Ok(());
+        };
+        let begun = self
+            .engine
+            .enter()
+            .inner
+            .begin_multicast(members, head, buffer);
+        match begun {
+            Ok(announcement) => self.announce_on(broadcast, &announcement),
+            Err(buffer) => {
+                broadcast.buffer = Some(buffer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the announcement to the members behind this one; the data then go, or come, by multicast.
+    fn announce_on(
+        &mut self,
+        broadcast: &mut Broadcast,
+        announcement: &Announcement,
+    ) -> Result<(), Error> {
+        let now = self.engine.enter().inner.read_clock();
+        broadcast.step = Some(Step::Multicast(MulticastWait {
+            id: multicast_id(broadcast.task.group().members(), broadcast.task.head()),
+            tell_at: now + TELL_AFTER,
+            told: false,
+        }));
+        while let Some(child) = broadcast.children.pop() {
+            self.begin_short(&broadcast.task, child, &announcement.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The head of long data has come, and perhaps an announcement.
+    pub(super) fn take_long_head(
+        &mut self,
+        broadcast: &mut Broadcast,
+        wait: &Wait,
+    ) -> Result<(), Error> {
+        let Some(announcement) = self.finish_announced(&broadcast.task, wait)? else {
+            if broadcast.data.is_none() {
+                self.begin_receiving_data(broadcast, broadcast.from)?;
+            }
+            broadcast.step = broadcast.data.take().map(Step::Data);
+            return Ok(());
+        };
+        let data = broadcast.data.take();
+        let buffer = match data {
+            Some(data) => self.take_back(&data),
+            None => broadcast.buffer.take(),
+        };
+        let Some(buffer) = buffer else {
+            // Something came to the buffer of which no head told.
+            let what = "a broadcast's data beside their announcement";
+            return Err(self.violation(wait.peer(), what));
+        };
+        self.announce_on(broadcast, &announcement)?;
+        let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
+        let begun = {
+            let inner = &mut self.engine.enter().inner;
+            let begun = inner.begin_hearing(members, head, &announcement, buffer);
+            inner.work_on_multicasts();
+            begun
+        };
+        self.flush();
+        match begun {
+            Ok(()) => Ok(()),
+            Err(buffer) => self.receive_from_root(broadcast, buffer),
+        }
+    }
+
+    /// The data come by messages from the root itself, however far the tree has it.
+    fn receive_from_root(
+        &mut self,
+        broadcast: &mut Broadcast,
+        buffer: Buffer,
+    ) -> Result<(), Error> {
+        broadcast.buffer = Some(buffer);
+        let root = broadcast.task.head().root;
+        self.begin_receiving(broadcast, root)
+    }
+
+    /// Drives the engine until nothing more goes by multicast, or `stop` says so: whether that is over.
+    pub(super) fn wait_multicast(
+        &mut self,
+        task: &Task,
+        wait: &mut MulticastWait,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<bool, Error> {
+        let (id, group) = (wait.id, task.group().members().id());
+        loop {
+            let tell_at = (!wait.told).then_some(wait.tell_at);
+            let engine = &mut *self.engine.enter();
+            engine.inner.check_whole(group)?;
+            let about = engine.inner.multicast_awaits(id);
+            self.waiter.until(engine, &about, |inner| {
+                inner.is_multicast_settled(id)
+                    || inner.is_broken(group)
+                    || stop()
+                    || tell_at.is_some_and(|at| inner.last_look() >= at)
+            });
+            engine.inner.check_whole(group)?;
+            engine.inner.check_multicast(id)?;
+            if engine.inner.is_multicast_settled(id) {
+                return Ok(true);
+            }
+            if !wait.told && engine.inner.last_look() >= wait.tell_at {
+                wait.told = true;
+                let news = News::Waiting {
+                    group,
+                    head: *task.head(),
+                };
+                let waited_for: Vec<PeerId> = engine.inner.multicast_awaits(id);
+                for peer in waited_for {
+                    engine.inner.tell(peer, &news);
+                }
+                engine.inner.check_unread(task.group().members())?;
+                engine.flush();
+            }
+            if stop() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// All that goes by multicast has gone; who does not get it so is served, or is this member.
+    pub(super) fn finish_multicast(
+        &mut self,
+        broadcast: &mut Broadcast,
+        wait: &MulticastWait,
+    ) -> Result<(), Error> {
+        let Some(ended) = self.end_multicast(wait) else {
+            return Ok(());
+        };
+        let Ended {
+            buffer,
+            direct,
+            is_direct,
+        } = ended;
+        if is_direct {
+            return self.receive_from_root(broadcast, buffer);
+        }
+        broadcast.buffer = Some(buffer);
+        let ranks = broadcast.task.group().members().ranks();
+        let places = (0..).zip(ranks).filter(|(_, rank)| direct.contains(rank));
+        broadcast.children = places.map(|(member, _)| member).collect();
+        Ok(())
+    }
+
+    /// Takes a broadcast out of those under way.
+    pub(super) fn end_multicast(&mut self, wait: &MulticastWait) -> Option<Ended> {
+        self.engine.enter().inner.end_multicast(wait.id)
+    }
+
+    /// A broadcast that lends `bytes` until it returns.
+    pub(super) fn broadcast_lent(
+        &mut self,
+        group: &Group,
+        root: u32,
+        bytes: &mut [u8],
+    ) -> Result<(), Error> {
+        // SAFETY: the guard takes the memory back before the borrow of `bytes` ends, and nobody uses them
+        // until then.
+        let buffer = unsafe { Buffer::from_raw_mut(bytes.as_mut_ptr(), bytes.len()) };
+        let broadcast = self.begin_broadcast(group, root, buffer)?;
+        let mut guard = MemoryGuard {
+            node: self,
+            broadcast,
+        };
+        let MemoryGuard { node, broadcast } = &mut guard;
+        while node.poll_broadcast(broadcast, || false)?.is_none() {}
+        Ok(())
+    }
+}
+
+/// Takes lent memory back if a broadcast ends early.
+struct MemoryGuard<'a> {
+    node: &'a mut Node,
+    broadcast: Broadcast,
+}
+
+impl Drop for MemoryGuard<'_> {
+    fn drop(&mut self) {
+        self.node.take_memory_back(&mut self.broadcast);
+    }
+}
