@@ -64,13 +64,16 @@ end_with() {
 
 lab_is_up=no
 
-# bring_lab_up [OPTION…]: makes the lab $lab of two hosts by $portolan. The name must be short: those of
+# More options of `lab up`.
+lab_options=()
+
+# bring_lab_up: makes the lab $lab of two hosts by $portolan. The name must be short: those of
 # interfaces (15 characters) carry it and a host's number.
 # shellcheck disable=SC2154  # lab and portolan are the script's
 bring_lab_up() {
     # Before the attempt: half a lab must go down, too.
     lab_is_up=yes
-    if "${portolan[@]}" lab up --hosts 2 --name "$lab" "$@"; then
+    if "${portolan[@]}" lab up --hosts 2 --name "$lab" "${lab_options[@]}"; then
         return 0
     fi
     # Nothing to report when nothing was made.

@@ -36,7 +36,8 @@ shape() {
     local link=()
     [[ $1 == 0 ]] || link=(--link "rate=$1g,queue=2m")
     take_lab_down
-    bring_lab_up "${link[@]}" >/dev/null || die "no lab with a wire of $1 Gb/s can be made here"
+    lab_options=("${link[@]}")
+    bring_lab_up >/dev/null || die "no lab with a wire of $1 Gb/s can be made here"
 }
 
 # mpi OVER PLACE: sets job, which runs a program there; a program follows.
