@@ -1243,6 +1243,10 @@ int portolan_barrier(struct portolan_node_t *node,
  * of the job. All must give the same length. The root does not wait for all: it may hear of a failure
  * from a later call.
  *
+ * But 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
+ * root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
+ * PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+ *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
  */
 int portolan_broadcast(struct portolan_node_t *node,

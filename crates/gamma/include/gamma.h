@@ -348,6 +348,10 @@ int gamma_sync(void);
  * Threads may call it at once: the broadcasts of a process are made one after the other, and its
  * other threads go on meanwhile.
  *
+ * 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
+ * root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
+ * PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+ *
  * Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
  * GAMMA_ERR_IN_HANDLER.
  */
