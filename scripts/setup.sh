@@ -25,9 +25,10 @@ missing_packages() {
     command -v ip >/dev/null || [[ -x /usr/sbin/ip || -x /sbin/ip ]] || echo iproute2
 }
 
-# Packages that only some tests want, which skip without them: libfabric's own programs and headers, and
-# UCX's headers.
+# Packages that only some tests want, which skip without them: nftables, by which tests lose frames;
+# libfabric's own programs and headers, and UCX's headers.
 optional_packages() {
+    command -v nft >/dev/null || [[ -x /usr/sbin/nft || -x /sbin/nft ]] || echo nftables
     command -v fi_info >/dev/null || echo libfabric-bin
     [[ -e /usr/include/rdma/fabric.h ]] || echo libfabric-dev
     [[ -e /usr/include/ucp/api/ucp.h ]] || echo libucx-dev
