@@ -14,6 +14,10 @@ const WORD_LEN: usize = 16;
 const REPORT_LEN: usize = WORD_LEN + 24;
 const RANGE_LEN: usize = 8;
 
+/// Ranges of a report that are told: what fits the shortest frame beside a header, since a word that had to
+/// ask first would wait for a buffer for ever. More are told in the next.
+const RANGES_MAX: usize = 100;
+
 /// Bytes of what the longest reason has.
 const WHY_LEN_MAX: usize = 192;
 
@@ -137,12 +141,12 @@ fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {
     for number in [report.seen, report.next, got] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    for Lack { block, ranges } in &report.lacks {
-        for (first, end) in ranges {
-            bytes.extend_from_slice(&block.to_le_bytes()[..4]);
-            bytes.extend_from_slice(&first.to_le_bytes());
-            bytes.extend_from_slice(&end.to_le_bytes());
-        }
+    let lacks = report.lacks.iter();
+    let ranges = lacks.flat_map(|lack| lack.ranges.iter().map(|range| (lack.block, *range)));
+    for (block, (first, end)) in ranges.take(RANGES_MAX) {
+        bytes.extend_from_slice(&block.to_le_bytes()[..4]);
+        bytes.extend_from_slice(&first.to_le_bytes());
+        bytes.extend_from_slice(&end.to_le_bytes());
     }
 }
 

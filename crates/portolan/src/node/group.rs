@@ -429,10 +429,10 @@ impl Node {
         bytes: &mut [u8],
     ) -> Result<(), Error> {
         check_root(root, group.size())?;
-        if self.may_multicast(group, bytes.len()) {
+        let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
+        if self.may_be_announced(group, &head) {
             return self.broadcast_lent(group, root, bytes);
         }
-        let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
         let task = self.begin_task(group, head)?;
         let result = self.perform_broadcast(&task, root, bytes);
         self.end_task(&task, result)
