@@ -80,13 +80,16 @@ impl Engine {
         let Some(transmit) = core.send_lone(now, &lone) else {
             return false;
         };
+        let is_short = matches!(transmit, Transmit::Frame { .. });
         let (_, link, result) = self
             .links
             .hand_over(*turn, ops, seals.as_deref_mut(), &transmit);
         if let Err(error) = result {
             self.on_unsent(now, (peer, link), error);
         }
-        self.inner.note_short();
+        if is_short {
+            self.inner.note_short();
+        }
         if self.inner.core.wants_transmit() || self.full_mask != 0 {
             self.flush();
         }
@@ -130,10 +133,16 @@ impl Engine {
         let is_hurried = self.inner.is_hurried();
         self.inner.core.set_hurried(is_hurried);
         self.has_more = false;
+        // Who was the first to let others go before.
+        let mut yielded = None;
         let mut count = 0;
         loop {
             if !self.inner.unreached.is_empty() {
                 self.reach();
+            }
+            if yielded.is_some() && yielded == self.inner.core.next_peer() {
+                self.has_more = true;
+                break;
             }
             let Inner {
                 core, ops, seals, ..
@@ -149,10 +158,10 @@ impl Engine {
                 Ok(()) => count += 1,
                 Err(error) => self.on_unsent(now, (peer, link), error),
             }
-            // Short messages are looked for between runs and parts of transfers.
+            // Short messages are looked for between runs and parts of transfers: one to each peer.
             if is_hurried && is_bulk && link != LinkId::SHM {
-                self.has_more = true;
-                break;
+                self.inner.core.yield_peer();
+                yielded = yielded.or(Some(peer));
             }
         }
         count

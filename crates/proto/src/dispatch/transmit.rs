@@ -132,6 +132,21 @@ impl Core {
         None
     }
 
+    /// Whose frames [`Core::poll_transmit`] hands out next, if it has any.
+    #[inline]
+    #[must_use]
+    pub fn next_peer(&self) -> Option<PeerId> {
+        self.ready.front().copied()
+    }
+
+    /// Lets all others that have something to send go before the one whose frame was handed out last.
+    #[inline]
+    pub fn yield_peer(&mut self) {
+        if self.ready.len() > 1 {
+            self.ready.rotate_left(1);
+        }
+    }
+
     /// What may be left to do although the program asks for nothing. Seen when frames are asked for.
     #[inline]
     #[must_use]
