@@ -107,8 +107,8 @@ fn burst_limit(options: &Options) -> Burst {
 }
 
 fn host_commands(options: &Options) -> String {
-    let queue_len = match (options.link.queue_len, plan::has_switch(options)) {
-        // A cable: what waits, waits at the NIC.
+    let queue_len = match (options.link.queue_len, options.host_count > 2) {
+        // A cable, or a switch that only loses: what waits, waits at the NIC.
         (Some(len), false) => len,
         (len, _) => len.unwrap_or(0).max(HOST_FRAMES * frame(options)),
     };
