@@ -68,7 +68,7 @@ pub use logp::{LogP, LongGap};
 pub use loss::loss_program;
 pub use mpi::{Carrier, Mpi, MpiJob};
 pub use percentiles::Tail;
-pub use place::{Place, Site, SiteKind, pick_cores, pin, usable_cores};
+pub use place::{Place, Site, SiteKind, pick_cores, pin, run_on, usable_cores};
 pub use remote::{Hosting, RemoteArgs, RemoteError, ServedRank, ServerHost, TOKEN_VARIABLE, serve};
 pub use resume::ResumeError;
 pub use rounds::median;

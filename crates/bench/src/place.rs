@@ -178,7 +178,11 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     run_on(&[cpu])
 }
 
-fn run_on(cores: &[usize]) -> io::Result<()> {
+/// Has the calling thread run on these cores, of which there is at least one.
+///
+/// # Errors
+/// The system's, when this process may use none of them.
+pub fn run_on(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cores {
         set.set(*cpu)?;

@@ -151,26 +151,20 @@ fn both_copy_and_no_byte_is_wrong_or_late() {
     assert!(figure(&ended.out, "writes") > 0, "{}", ended.out);
 }
 
+/// In `role` one of two dies, and the other hears of it.
+fn the_death_is_heard_of(role: &str) {
+    let ended = run_ranks(2, role, &[]);
+    assert_ne!(ended.status, 0);
+    let is_heard_of = ended.out.contains("heard of it");
+    assert!(is_heard_of, "{}{}", ended.out, ended.err);
+}
+
 #[test]
 fn a_sender_that_is_killed_while_it_copies_ends_the_receive() {
-    let ended = run_ranks(2, "sender-dies", &[]);
-    assert_ne!(ended.status, 0);
-    assert!(
-        ended.out.contains("heard of it"),
-        "{}{}",
-        ended.out,
-        ended.err
-    );
+    the_death_is_heard_of("sender-dies");
 }
 
 #[test]
 fn a_receiver_that_is_killed_while_its_sender_copies_ends_the_send() {
-    let ended = run_ranks(2, "receiver-dies", &[]);
-    assert_ne!(ended.status, 0);
-    assert!(
-        ended.out.contains("heard of it"),
-        "{}{}",
-        ended.out,
-        ended.err
-    );
+    the_death_is_heard_of("receiver-dies");
 }

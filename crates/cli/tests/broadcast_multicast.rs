@@ -6,8 +6,9 @@
 
 mod common;
 
+use common::labs::Lab;
 use common::ranks::{joined, role, run_ranks};
-use common::{Ended, can_make_labs, portolan, run};
+use common::{Ended, can_make_labs};
 use portolan::{Error, Group, Node};
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,39 +18,10 @@ use std::process::Command;
 /// A mebibyte and a bit: two blocks.
 const LEN: usize = (1 << 20) + 4321;
 
-/// Takes the lab down when a test ends, however it ends.
-struct Lab(String);
-
 impl Lab {
-    fn up(test: &str, hosts: &str) -> Lab {
-        let lab = Lab(format!("b{}-{test}", std::process::id()));
-        let ended = run(&["lab", "up", "--name", &lab.0, "--hosts", hosts]);
-        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
-        lab
-    }
-
-    /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.
-    fn filter(&self, host: &str, rule: &str) -> bool {
-        let rules = format!(
-            "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }}; }}"
-        );
-        let words = ["lab", "exec", "--name", &self.0, host, "--", "nft", &rules];
-        let ended = run(&words);
-        if ended.status != 0 {
-            eprintln!("SKIPPED: losing frames needs nftables: {}", ended.err);
-        }
-        ended.status == 0
-    }
-
     fn play(&self, count: u32, role: &str, args: &[&str]) -> Ended {
         let args = [&["--lab", &self.0, "--path", "udp"], args].concat();
         run_ranks(count, role, &args)
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
     }
 }
 

@@ -8,7 +8,8 @@ mod common;
 #[path = "cast/hosts.rs"]
 mod hosts;
 
-use common::{Ended, can_make_labs, portolan, run, wait_until};
+use common::labs::Lab;
+use common::{Ended, can_make_labs, portolan, wait_until};
 use hosts::{Hosts, compare, fill, has_parts, make_tree};
 use std::fs;
 use std::io::Write;
@@ -151,30 +152,7 @@ fn what_it_cannot_do_is_said() {
     assert!(ended.out.contains("by multicast"), "{}", ended.out);
 }
 
-/// Takes the lab down when a test ends, however it ends.
-struct Lab(String);
-
 impl Lab {
-    fn up(test: &str, hosts: &str) -> Lab {
-        let lab = Lab(format!("t{}-{test}", std::process::id()));
-        let ended = run(&["lab", "up", "--name", &lab.0, "--hosts", hosts]);
-        assert_eq!((ended.status, ended.err.as_str()), (0, ""));
-        lab
-    }
-
-    /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.
-    fn filter(&self, host: &str, rule: &str) -> bool {
-        let rules = format!(
-            "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }}; }}"
-        );
-        let words = ["lab", "exec", "--name", &self.0, host, "--", "nft", &rules];
-        let ended = run(&words);
-        if ended.status != 0 {
-            eprintln!("SKIPPED: losing frames needs nftables: {}", ended.err);
-        }
-        ended.status == 0
-    }
-
     fn cast(&self, source: &Path, args: &[&str]) -> Ended {
         let target = source.with_extension("%h");
         let names = [source.to_str().unwrap(), target.to_str().unwrap()];
@@ -191,12 +169,6 @@ impl Lab {
                 "h{host}"
             );
         }
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = portolan(&["lab", "down", "--name", &self.0]).output();
     }
 }
 

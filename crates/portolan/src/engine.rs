@@ -17,6 +17,7 @@ mod events;
 mod gather;
 mod handler;
 mod help;
+mod hurry;
 mod multicast;
 mod notices;
 mod pace;

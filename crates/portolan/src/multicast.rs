@@ -43,7 +43,8 @@ const MEMBERS: RangeInclusive<usize> = 3..=64;
 /// Hosts of such a group: with fewer, the root sends once by the tree, too.
 const HOSTS_MIN: usize = 3;
 
-/// Groups that one process has sockets for.
+/// Groups that one process has sockets for, to hear and to broadcast, which stay open: 32 descriptors of the
+/// thousand that a process has. Others get the data by messages.
 const GROUPS_MAX: usize = 16;
 
 /// Bytes of a block: those of `portolan cast`.
@@ -205,8 +206,16 @@ impl Multicasts {
             .try_fill_bytes(&mut salt)
             .map_err(|error| error.to_string())?;
         let codec = self.codec(call, salt)?;
+        let casting_count = self
+            .ways
+            .values()
+            .filter(|way| way.casting.is_some())
+            .count();
         let way = self.ways.entry(call.id.group).or_default();
         if way.casting.is_none() {
+            if casting_count == GROUPS_MAX {
+                return Err(format!("{GROUPS_MAX} groups have sockets"));
+            }
             way.casting =
                 Some(Socket::casting(call.own, group).map_err(|error| error.to_string())?);
         }

@@ -4,8 +4,6 @@
 //! Two hosts that answer one another are then never on one core by accident. It decides nothing about
 //! how processes of one host share its cores: that is the scheduler's, and they yield.
 
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use std::fmt;
 use std::io;
 use std::process::Command;
@@ -51,14 +49,10 @@ impl Cores {
     /// # Errors
     /// The system's, when this process may use none of them.
     pub(crate) fn take(&self) -> io::Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
+        match self.0.is_empty() {
+            true => Ok(()),
+            false => portolan_bench::run_on(&self.0),
         }
-        let mut set = CpuSet::new();
-        for core in &self.0 {
-            set.set(*core)?;
-        }
-        Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
     }
 }
 

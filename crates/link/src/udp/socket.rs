@@ -6,6 +6,9 @@
 //! round trip. There is one at most, since each is looked at by a system call of its own; who is busy
 //! is who so many frames in a row went to. The one invariant: both are looked at, so it does not
 //! matter by which of them something comes.
+//!
+//! Of each socket is also kept how the kernel cuts what is sent by it ([`Cut`]), and when a call asks the
+//! kernel for marks ([`Looks`]): what a control message with each call would say costs more.
 
 use super::UdpConfig;
 use crate::PeerId;

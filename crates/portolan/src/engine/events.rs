@@ -50,7 +50,9 @@ impl Inner {
                     if !self.take_tagged(&mut admitted, frame.head, open) {
                         break;
                     }
-                    self.note_short();
+                    if !lossless {
+                        self.note_short();
+                    }
                     if admitted.is_done() {
                         return;
                     }
@@ -61,7 +63,9 @@ impl Inner {
                     (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
-                self.note_short();
+                if !lossless {
+                    self.note_short();
+                }
                 if admitted.is_done() {
                     return;
                 }

@@ -22,14 +22,6 @@ use std::io::IoSlice;
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
 const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
 
-/// Turns from a short message on in which another is expected: beside a stream half a millisecond, more than
-/// a program takes between question and answer.
-const HURRIED_TURNS: u32 = 64;
-
-/// Short messages, each expected from the one before, after which those to come are hurried for. Fewer end a
-/// window of long ones, as those of a bandwidth test, which had better not be slowed down.
-const HURRIED_STREAK: u32 = 4;
-
 /// Timeouts of TCP in a row after which what was sent goes by a path: one may be a lost tail, two are
 /// half a second without progress.
 const TIMEOUTS_MAX: u8 = 2;
@@ -42,28 +34,6 @@ pub(crate) enum StreamCall {
 }
 
 impl Inner {
-    /// A short message has passed.
-    #[inline]
-    pub(super) fn note_short(&mut self) {
-        self.shorts = match self.expects_short() {
-            true => self.shorts.saturating_add(1),
-            false => 1,
-        };
-        self.short_turn = self.turn;
-    }
-
-    #[inline]
-    fn expects_short(&self) -> bool {
-        self.turn.wrapping_sub(self.short_turn) <= HURRIED_TURNS
-    }
-
-    /// Whether short messages pass one after another, and are to be looked for between short parts of long
-    /// ones.
-    #[inline]
-    pub(super) fn is_hurried(&self) -> bool {
-        self.shorts >= HURRIED_STREAK && self.expects_short()
-    }
-
     /// Notes a call for when the links are at hand; who has no streams makes none.
     pub(super) fn call_streams(&mut self, call: StreamCall) {
         if self.core.uses_streams() {

@@ -366,20 +366,10 @@ impl Path {
             len,
             segment_len,
             front_len: self.front_len(),
-            batch_len: self.even_batch_len(count, segment_len, batch_len),
+            batch_len,
             is_shared: false,
         });
         (slot, 0)
-    }
-
-    /// Most bytes of a call for `count` frames of `segment_len` bytes, in calls of at most `batch_len`: as
-    /// few calls as those, and all alike, so that sender and receiver work at the same time for longest.
-    /// What leaves with one call may have others behind it there.
-    fn even_batch_len(&self, count: usize, segment_len: usize, batch_len: usize) -> usize {
-        match count.div_ceil(self.batch_frames(segment_len, batch_len)) {
-            1 => batch_len,
-            calls => count.div_ceil(calls) * segment_len,
-        }
     }
 
     /// Room for a numbered record of `need` bytes in the run of shared frames that waits last, or in a
