@@ -528,3 +528,59 @@ fn a_run_takes_the_path_of_small_messages_up_to_the_chosen_length() {
         assert_eq!(link == small, by_packet);
     }
 }
+
+/// What leaves next, as an engine asks for it that lets others go before whom a part went to: to whom, and how
+/// much of a transfer.
+fn next_in_turn(core: &mut Core, now: Instant) -> Option<(PeerId, usize)> {
+    let transmit = core.poll_transmit(now)?;
+    let (peer, len) = (
+        transmit.way().0,
+        transmit.payload().map_or(0, |(_, _, len)| len),
+    );
+    if len > 0 {
+        core.yield_peer();
+    }
+    Some((peer, len))
+}
+
+// P15.4
+#[test]
+fn beside_short_messages_each_peer_has_a_short_part_in_turn() {
+    for is_hurried in [false, true] {
+        let mut trio = Trio::new();
+        let mut now = Instant::from_nanos(1);
+        for peer in [1, 2] {
+            trio.cores[peer].post_recv(PORT, OpId(7), 300_000, None);
+            trio.cores[0].connect(now, PeerId(u32::try_from(peer).unwrap()));
+        }
+        trio.pass(&mut now, 4);
+        for peer in [1, 2] {
+            let op = OpId(u64::from(peer));
+            trio.cores[0]
+                .rendezvous(PeerId(peer), &LOW, op, 300_000, 0)
+                .unwrap();
+        }
+        // Requests go there, and grants come back.
+        for from in [0, 1, 2] {
+            let mut frames = Vec::new();
+            while let Some(transmit) = trio.cores[from].poll_transmit(now) {
+                frames.extend(frames_of(&transmit));
+            }
+            for (to, frame) in frames {
+                trio.cores[to].handle_frame(now, LinkId::UDP, &frame);
+                trio.drain(to);
+            }
+        }
+        trio.cores[0].set_hurried(is_hurried);
+        let sender = &mut trio.cores[0];
+        let sent: Vec<_> = core::iter::from_fn(|| next_in_turn(sender, now)).collect();
+        let parts: Vec<_> = sent.iter().filter(|(_, len)| *len > 0).collect();
+        assert!(parts.len() >= 4, "{parts:?}");
+        assert!(
+            parts[..4].windows(2).all(|pair| pair[0].0 != pair[1].0),
+            "{parts:?}"
+        );
+        let is_short = parts.iter().all(|(_, len)| *len <= PART_LEN_HURRIED);
+        assert_eq!(is_short, is_hurried, "{parts:?}");
+    }
+}
