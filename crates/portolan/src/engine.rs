@@ -315,7 +315,7 @@ impl Inner {
                 paths: paths.join(" and "),
             };
         }
-        let report = self.peers[peer.0 as usize].report.clone();
+        let report = self.peers[peer.0 as usize].report_text();
         if let Cause::Lacking(_) = cause {
             return Error::Lacking {
                 rank: peer.0,

@@ -138,7 +138,7 @@ impl Inner {
             host: self.host_of(peer),
             reason: Reason {
                 cause,
-                report: self.peers[peer.0 as usize].report.clone(),
+                report: self.peers[peer.0 as usize].report_text(),
             },
             others: self.undelivered.len() - 1,
         })

@@ -33,7 +33,7 @@ impl Engine {
             let peer = PeerId(gone.rank);
             // What it lacked says more than how it then ended.
             if info.report.is_none() {
-                info.report = (!gone.well).then_some(gone.cause);
+                info.report = (!gone.well).then(|| gone.cause.into());
             }
             info.has_ended = true;
             self.inner.ended_count += 1;
@@ -71,7 +71,7 @@ impl Engine {
             Notice::PeerLacks { peer, lack } => {
                 if let Some(info) = self.inner.peers.get_mut(peer as usize) {
                     info.lacks = Some(lack.resource.summary());
-                    info.report = Some(lack.to_string());
+                    info.report = Some(lack.to_string().into());
                 }
             }
             Notice::Lacking { peer, lack, what } => self.on_lacking(PeerId(peer), &lack, what),

@@ -8,7 +8,7 @@ use portolan_proto::Instant;
 #[derive(Debug, Default)]
 pub(crate) struct PeerInfo {
     /// What the launcher said of its end, or it has said itself; what this process lacks for it.
-    pub(super) report: Option<String>,
+    pub(super) report: Option<Box<str>>,
     /// What it has said that it lacks.
     pub(super) lacks: Option<&'static str>,
     /// The launcher has told that its process has ended.
@@ -48,6 +48,11 @@ pub(crate) struct PeerInfo {
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {
+    /// What is known of its end, for an error.
+    pub(super) fn report_text(&self) -> Option<String> {
+        self.report.as_deref().map(str::to_owned)
+    }
+
     /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
     #[inline]
     pub(crate) fn note_send(&mut self, turn: u32) -> bool {

@@ -229,7 +229,7 @@ impl Engine {
             launch.tell_trouble(&what);
         }
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
-            info.report = Some(what);
+            info.report = Some(what.into());
         }
         self.give_up_for_good(peer, Cause::Lacking(lack.resource.summary()));
     }

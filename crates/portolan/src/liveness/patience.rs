@@ -28,7 +28,7 @@ const PEER_TIMEOUTS: RangeInclusive<Duration> =
 pub(crate) struct Silence {
     heard: Instant,
     looked: Instant,
-    lasted: Duration,
+    lasted_ns: u64,
 }
 
 /// What a look at a silent peer shows.
@@ -46,14 +46,16 @@ impl Silence {
     /// meanwhile, and what it did not hear is not the peer's silence.
     pub(crate) fn look(&mut self, now: Instant, heard: Instant, most: Duration) -> Look {
         if heard > self.heard {
-            (self.heard, self.lasted) = (heard, Duration::ZERO);
+            (self.heard, self.lasted_ns) = (heard, 0);
         }
         let passed = now.since(self.looked.max(heard));
         let listened = passed.min(most);
-        self.lasted += listened;
+        self.lasted_ns = self
+            .lasted_ns
+            .saturating_add(u64::try_from(listened.as_nanos()).unwrap_or(u64::MAX));
         self.looked = now;
         Look {
-            silent_for: self.lasted,
+            silent_for: Duration::from_nanos(self.lasted_ns),
             missed: passed - listened,
         }
     }
