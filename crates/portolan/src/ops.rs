@@ -494,7 +494,7 @@ impl Ops {
     ) -> bool {
         let len = bytes.len();
         effort::copies();
-        self.bytes_mut(id)[..len].copy_from_slice(bytes);
+        portolan_proto::copy(&mut self.bytes_mut(id)[..len], bytes);
         self.complete_ok(id, Received { len, source }, match_bits)
     }
 

@@ -54,6 +54,7 @@ pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Wanted, Whole, WholeDes
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
+pub use mem::copy::copy;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{Left, PathStatus};
 pub use peer::PeerStatus;

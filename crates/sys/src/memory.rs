@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory whose length a program, or a peer, has chosen: where there is not so much, that is told,
 //! and nobody is aborted.
-#![allow(unsafe_code, reason = "zeroed memory that may be refused")]
+#![allow(
+    unsafe_code,
+    reason = "zeroed memory that may be refused, and copies by pointers"
+)]
 
 use crate::lack::Lack;
 use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 
 /// A vector of `len` zero bytes, whose pages are not touched yet.
 ///
@@ -38,6 +42,28 @@ pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Lack> {
         .iter()
         .for_each(|piece| whole.extend_from_slice(piece));
     Ok(whole)
+}
+
+/// Bytes that are copied by one call of the C library: beyond some 2 KiB glibc takes the processor's string
+/// instruction, which on AMD's is up to thirty times slower where the destination lies up to 31 bytes behind
+/// the source, counted in pages of 4 KiB. Pieces of a kibibyte cost nothing where it does not.
+const PIECE_LEN: usize = 1024;
+
+/// Copies `len` bytes, however their places lie to each other.
+///
+/// # Safety
+/// As of [`ptr::copy_nonoverlapping`].
+#[inline]
+pub unsafe fn copy_raw(src: *const u8, dst: *mut u8, len: usize) {
+    if len <= PIECE_LEN {
+        // SAFETY: the caller's promise.
+        return unsafe { ptr::copy_nonoverlapping(src, dst, len) };
+    }
+    for at in (0..len).step_by(PIECE_LEN) {
+        let piece_len = PIECE_LEN.min(len - at);
+        // SAFETY: within `len` bytes, which the caller has promised.
+        unsafe { ptr::copy_nonoverlapping(src.add(at), dst.add(at), piece_len) };
+    }
 }
 
 /// Zero bytes that begin with a page, for calls that copy much between the kernel and a program.
@@ -83,6 +109,17 @@ impl DerefMut for PageBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_is_copied_whatever_its_length() {
+        for len in [0, 1, 1023, 1024, 1025, 5000] {
+            let src: Vec<u8> = (0..=255).cycle().take(len).collect();
+            let mut dst = vec![0xa5; len];
+            // SAFETY: two vectors of that length.
+            unsafe { copy_raw(src.as_ptr(), dst.as_mut_ptr(), len) };
+            assert_eq!(dst, src);
+        }
+    }
 
     #[test]
     fn a_page_buffer_begins_with_a_page() {

@@ -13,6 +13,7 @@ use crate::raw::{
 };
 use portolan_proto::{MatchBits, OpError, OpId, PeerId};
 use portolan_sys::effort;
+use portolan_sys::memory::copy_raw;
 use std::ops::Range;
 use std::ptr;
 
@@ -163,7 +164,7 @@ impl Inner {
         if let Some(payload) = payload.filter(|payload| payload.len() <= recv.buf_len) {
             // SAFETY: the caller of `recv` has lent the buffer until the completion, which is below;
             // nobody else has the bytes that the frame was copied to.
-            unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), recv.buf, payload.len()) };
+            unsafe { copy_raw(payload.as_ptr(), recv.buf, payload.len()) };
         }
         self.complete_raw(RawCompletion {
             cookie: recv.cookie,
@@ -313,7 +314,7 @@ fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
             effort::copies();
             // SAFETY: the caller of `recv` has promised that the piece may be written until the
             // completion is handed out, which is later; `bytes` is memory of the library.
-            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), piece.ptr, len) };
+            unsafe { copy_raw(now.as_ptr(), piece.ptr, len) };
         }
         bytes = rest;
     }

@@ -7,7 +7,9 @@ use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request, State};
 use crate::port::Message;
 use portolan_link::RxFrame;
-use portolan_proto::{Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest};
+use portolan_proto::{
+    Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest, copy,
+};
 use portolan_sys::effort;
 use std::ops::Range;
 
@@ -34,7 +36,7 @@ impl Inbox<'_> {
     #[inline]
     pub(super) fn fill(&mut self, source: PeerId, bytes: &[u8], match_bits: Option<MatchBits>) {
         effort::copies();
-        self.bytes[..bytes.len()].copy_from_slice(bytes);
+        copy(&mut self.bytes[..bytes.len()], bytes);
         let received = Received {
             len: bytes.len(),
             source: source.0,
@@ -190,7 +192,7 @@ impl Inner {
                 let dst = self.ops.bytes_mut(op);
                 let len = src.len().min(dst.len());
                 effort::copies();
-                dst[..len].copy_from_slice(&src[..len]);
+                copy(&mut dst[..len], &src[..len]);
                 self.core.release(id);
             }
             Data::Placed => {}
@@ -356,7 +358,7 @@ pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mu
     let Some(frame) = frame else { return };
     effort::copies();
     if let Some(bytes) = frame.head.get(src.clone()) {
-        dst.copy_from_slice(bytes);
+        copy(dst, bytes);
         return;
     }
     let head_len = frame.head.len();

@@ -8,6 +8,7 @@ use super::stage::Cut;
 use super::{Contents, InFlight, Path};
 use crate::Instant;
 use crate::base::narrow::narrow;
+use crate::mem::copy::copy;
 use crate::mem::slot::{SlotId, SlotPool};
 use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
 
@@ -88,7 +89,7 @@ impl Path {
                 ..*whole
             };
             fragment.emit(&mut frame[FRAME_HEADER_LEN..]);
-            frame[head_len..payload_end].copy_from_slice(part);
+            copy(&mut frame[head_len..payload_end], part);
             frame[payload_end..].copy_from_slice(tail);
             self.put_sum(front, frame);
             at += front_len + len;

@@ -7,6 +7,7 @@ use super::{CLOSED_MAX, OpenFrame, Path, Paths, Run};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
 use crate::base::narrow::narrow;
+use crate::mem::copy::copy;
 use crate::mem::slot::{RUNS_LEN, SlotId, SlotPool};
 use crate::{Address, Cause};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment, LaneId, MESSAGE_LEN, Message};
@@ -146,7 +147,7 @@ impl Staging<'_> {
     #[inline]
     pub fn push(&mut self, mut piece: &[u8]) {
         if self.stride == 0 {
-            self.bytes[self.at..self.at + piece.len()].copy_from_slice(piece);
+            copy(&mut self.bytes[self.at..self.at + piece.len()], piece);
             self.at += piece.len();
             return;
         }
@@ -154,7 +155,7 @@ impl Staging<'_> {
             let (run, within) = (self.at / self.run_len, self.at % self.run_len);
             let len = piece.len().min(self.run_len - within);
             let start = run * self.stride + within;
-            self.bytes[start..start + len].copy_from_slice(&piece[..len]);
+            copy(&mut self.bytes[start..start + len], &piece[..len]);
             self.at += len;
             piece = &piece[len..];
         }

@@ -10,9 +10,9 @@
 
 use super::layout::{self, DATA_OFF};
 use crate::mapping::Mapping;
+use crate::memory;
 use std::io;
 use std::os::fd::AsFd;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapped ring.
@@ -156,7 +156,8 @@ impl RingMemory {
     }
 }
 
-/// [`ptr::copy_nonoverlapping`], by a few moves and without a call where the bytes are few.
+/// [`ptr::copy_nonoverlapping`], by a few moves and without a call where the bytes are few, and as
+/// [`memory::copy_raw`] does where they are many.
 ///
 /// # Safety
 /// As of [`ptr::copy_nonoverlapping`].
@@ -181,6 +182,6 @@ unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
         8..=16 => by!(u64),
         17..=32 => by!(u128),
         // SAFETY: the caller's promise.
-        _ => unsafe { ptr::copy_nonoverlapping(src, dst, len) },
+        _ => unsafe { memory::copy_raw(src, dst, len) },
     }
 }

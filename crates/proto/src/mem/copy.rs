@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Copying many bytes, however their places lie to each other.
+
+/// Bytes that are copied by one call of the C library: beyond some 2 KiB glibc takes the processor's string
+/// instruction, which on AMD's is up to thirty times slower where the destination lies up to 31 bytes behind
+/// the source, counted in pages of 4 KiB. Pieces of a kibibyte cost nothing where it does not.
+const COPY_PIECE_LEN: usize = 1024;
+
+/// Copies all of `src` into `dst`.
+///
+/// # Panics
+/// When their lengths differ.
+#[inline]
+pub fn copy(dst: &mut [u8], src: &[u8]) {
+    assert_eq!(dst.len(), src.len(), "as much is copied as there is");
+    if src.len() <= COPY_PIECE_LEN {
+        return dst.copy_from_slice(src);
+    }
+    let pieces = src.chunks(COPY_PIECE_LEN);
+    for (dst, src) in dst.chunks_mut(COPY_PIECE_LEN).zip(pieces) {
+        dst.copy_from_slice(src);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn all_is_copied_whatever_its_length() {
+        for len in [0, 1, 1023, 1024, 1025, 5000] {
+            let src: Vec<u8> = (0..=255).cycle().take(len).collect();
+            let mut dst = vec![0xa5; len];
+            copy(&mut dst, &src);
+            assert_eq!(dst, src);
+        }
+    }
+}
