@@ -8,10 +8,11 @@
 
 use crate::measure::{Sample, Turn, drive};
 use crate::pattern::{Flags, stamp, verify};
+use crate::portolan_rows::region_of;
 use crate::rows::turn_flags;
 use crate::spec::{Spec, window};
 use anyhow::{Context, Result, ensure};
-use portolan::{Node, PortConfig, Request, Target};
+use portolan::{Buffer, Node, PortConfig, Region, Request, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -102,7 +103,7 @@ struct End<'a> {
     peer: Target,
     messages: u64,
     /// One buffer for all sends of a window: it is written between windows, when no send holds it.
-    message: Arc<[u8]>,
+    message: Arc<Region>,
     posted: VecDeque<Request>,
     sends: Vec<Request>,
 }
@@ -112,14 +113,14 @@ impl<'a> End<'a> {
         node.open(DATA, PortConfig::default())?;
         let mut posted = VecDeque::new();
         for _ in 0..POSTED {
-            posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+            posted.push_back(node.post_recv(DATA, Region::new(spec.size)?)?);
         }
         node.barrier()?;
         Ok(End {
             peer: Target::new(1 - node.rank(), DATA),
             node,
             messages: window(spec.size),
-            message: vec![0; spec.size].into(),
+            message: Arc::new(Region::new(spec.size)?),
             posted,
             sends: Vec::new(),
         })
@@ -130,7 +131,7 @@ impl<'a> End<'a> {
             Arc::get_mut(&mut self.message).context("a completed send still holds its buffer")?;
         stamp(bytes, seq, flags);
         for _ in 0..self.messages {
-            let message = Arc::clone(&self.message);
+            let message = Buffer::shared_region(Arc::clone(&self.message));
             self.sends.push(self.node.isend(self.peer, message)?);
         }
         let mut heard = Flags::NONE;
@@ -142,10 +143,7 @@ impl<'a> End<'a> {
             let completion = self.node.wait(request)?;
             let len = completion.len;
             ensure!(len == self.message.len(), "a message of {len} bytes");
-            let buffer = completion.buffer;
-            let message = buffer
-                .context("a receive gives its buffer back")?
-                .into_vec();
+            let message = region_of(completion)?;
             heard = verify(&message, seq)?;
             self.posted.push_back(self.node.post_recv(DATA, message)?);
         }

@@ -14,7 +14,7 @@ use crate::rounds::median;
 use crate::rows::turn_flags;
 use crate::spec::Spec;
 use anyhow::{Context, Result, bail, ensure};
-use portolan::{Lane, Node, PortConfig, Target};
+use portolan::{Buffer, Lane, Node, PortConfig, Region, Target};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,8 @@ enum Word {
 struct Arrival {
     source: u32,
     at: Instant,
-    message: Vec<u8>,
+    /// What it has come in: what was provided for it.
+    message: Option<Region>,
 }
 
 /// Messages of the turn under way. One thread uses it; a lock only because handlers must be `Send`.
@@ -65,8 +66,7 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
         let (source, at) = (message.source(), Instant::now());
         let buffer = message
             .take_buffer()
-            .map(portolan::Buffer::into_vec)
-            .unwrap_or_default();
+            .and_then(|buffer| buffer.into_region().ok());
         if let Ok(mut list) = noted.list.lock() {
             list.push(Arrival {
                 source,
@@ -80,7 +80,9 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.barrier()?;
     let senders = node.size() - 1;
     let shape = Turn::one_way(u64::from(senders));
-    let buffers = (0..senders).map(|_| vec![0; spec.size]).collect();
+    let buffers = (0..senders)
+        .map(|_| Region::new(spec.size))
+        .collect::<Result<_, _>>()?;
     let mut receiver = Receiver {
         node,
         arrivals,
@@ -102,7 +104,7 @@ pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
 struct Receiver<'a> {
     node: &'a mut Node,
     arrivals: Arc<Arrivals>,
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Region>,
     /// Turns of each rank so far.
     seqs: Vec<u64>,
     /// Of each turn so far, by sender.
@@ -148,12 +150,15 @@ impl Receiver<'_> {
         };
         let mut finish = vec![0.0; ranks.len()];
         for arrival in list {
-            verify(&arrival.message, self.seqs[arrival.source as usize])
+            let message = arrival
+                .message
+                .context("a message came without the memory that was provided")?;
+            verify(&message, self.seqs[arrival.source as usize])
                 .with_context(|| format!("from rank {}", arrival.source))?;
             if let Some(place) = ranks.iter().position(|rank| *rank == arrival.source) {
                 finish[place] = arrival.at.duration_since(began).as_secs_f64() * 1e6;
             }
-            self.buffers.push(arrival.message);
+            self.buffers.push(message);
         }
         for rank in ranks {
             self.seqs[*rank as usize] += 1;
@@ -200,7 +205,7 @@ impl Receiver<'_> {
 pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
     node.open(WORDS, PortConfig::default())?;
     node.barrier()?;
-    let mut message: Arc<[u8]> = vec![0; spec.size].into();
+    let mut message = Arc::new(Region::new(spec.size)?);
     loop {
         let Word::Send {
             messages,
@@ -214,7 +219,8 @@ pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
             Arc::get_mut(&mut message).context("a completed send still holds its buffer")?;
         stamp(bytes, seq, turn_flags(seq, last));
         let requests: Vec<_> = (0..messages)
-            .map(|_| node.isend(Target::new(0, DATA), Arc::clone(&message)))
+            .map(|_| Buffer::shared_region(Arc::clone(&message)))
+            .map(|message| node.isend(Target::new(0, DATA), message))
             .collect::<Result<_, _>>()?;
         for request in requests {
             node.wait(request)?;

@@ -9,10 +9,11 @@
 use crate::extra::{Extra, Latency};
 use crate::measure::{Pace, Sample, Turn, drive};
 use crate::pattern::{Flags, stamp, verify};
+use crate::portolan_rows::region_of;
 use crate::rows::turn_flags;
 use crate::spec::Spec;
 use anyhow::{Context, Result, ensure};
-use portolan::{Lane, Node, PortConfig, Request, Target};
+use portolan::{Lane, Node, PortConfig, Region, Request, Target};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -167,7 +168,7 @@ impl Stream {
             arrived: 0,
         };
         for _ in 0..UNDER_WAY {
-            stream.send(node, vec![0; BULK_LEN], turn_flags(stream.sent, false))?;
+            stream.send(node, Region::new(BULK_LEN)?, turn_flags(stream.sent, false))?;
         }
         Ok(stream)
     }
@@ -182,19 +183,18 @@ impl Stream {
         };
         self.under_way.pop_front();
         self.arrived += 1;
-        let buffer = completion.buffer.context("a send gives its buffer back")?;
-        self.send(node, buffer.into_vec(), Flags::NONE)
+        self.send(node, region_of(completion)?, Flags::NONE)
     }
 
     fn end(mut self, node: &mut Node) -> Result<()> {
-        self.send(node, vec![0; BULK_LEN], Flags::LAST)?;
+        self.send(node, Region::new(BULK_LEN)?, Flags::LAST)?;
         for request in self.under_way {
             node.wait(request)?;
         }
         Ok(())
     }
 
-    fn send(&mut self, node: &mut Node, mut message: Vec<u8>, flags: Flags) -> Result<()> {
+    fn send(&mut self, node: &mut Node, mut message: Region, flags: Flags) -> Result<()> {
         stamp(&mut message, self.sent, flags);
         self.sent += 1;
         self.under_way
@@ -218,7 +218,7 @@ pub(crate) fn answer(node: &mut Node) -> Result<()> {
     node.open(BULK, PortConfig::default())?;
     let mut posted = VecDeque::new();
     for _ in 0..UNDER_WAY {
-        posted.push_back(node.post_recv(BULK, vec![0; BULK_LEN])?);
+        posted.push_back(node.post_recv(BULK, Region::new(BULK_LEN)?)?);
     }
     node.barrier()?;
     for seq in 0.. {
@@ -229,10 +229,7 @@ pub(crate) fn answer(node: &mut Node) -> Result<()> {
                 break completion;
             }
         };
-        let message = completion
-            .buffer
-            .context("a receive gives its buffer back")?
-            .into_vec();
+        let message = region_of(completion)?;
         if verify(&message, seq)?.last {
             break;
         }

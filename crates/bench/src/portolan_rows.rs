@@ -18,9 +18,9 @@ use crate::rows::turn_flags;
 use crate::spec::{Program, Role, Spec, window};
 use crate::worker;
 use crate::{bidir, incast, interfere, loaded, logp};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use portolan::{Effort, Node, PortConfig, Target};
+use portolan::{Buffer, Completion, Effort, Node, PortConfig, Region, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -283,7 +283,8 @@ impl logp::Talk for Loops<'_> {
 fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
-    let (mut tx, mut rx) = (vec![0; spec.size.max(1)], vec![0; spec.size.max(1)]);
+    let mut tx = Region::new(spec.size.max(1))?;
+    let mut rx = Region::new(spec.size.max(1))?;
     let mut seq = 0;
     let messages = if uses_memory(spec) { SHM_BATCH } else { 1 };
     drive(spec.pace, Turn::round_trips(messages), |last| {
@@ -311,7 +312,8 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
 fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     node.barrier()?;
-    let (mut tx, mut rx) = (vec![0; spec.size.max(1)], vec![0; spec.size.max(1)]);
+    let mut tx = Region::new(spec.size.max(1))?;
+    let mut rx = Region::new(spec.size.max(1))?;
     let mut flags = Flags::NONE;
     let mut seq = 0;
     while !flags.last {
@@ -348,7 +350,7 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
     let messages = window(spec.size);
-    let mut message: Arc<[u8]> = vec![0; spec.size].into();
+    let mut message = Arc::new(Region::new(spec.size)?);
     let mut seq = 0;
     let mut requests = Vec::with_capacity(usize::try_from(messages)?);
     let mut conductor = Conductor::new(spec);
@@ -358,7 +360,10 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
         stamp(bytes, seq, turn_flags(seq, last));
         seq += 1;
         for _ in 0..messages {
-            requests.push(node.isend(Target::new(1, DATA), Arc::clone(&message))?);
+            requests.push(node.isend(
+                Target::new(1, DATA),
+                Buffer::shared_region(Arc::clone(&message)),
+            )?);
         }
         for request in requests.drain(..) {
             node.wait(request)?;
@@ -380,7 +385,7 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();
     for _ in 0..POSTED {
-        posted.push_back(node.post_recv(DATA, vec![0; spec.size])?);
+        posted.push_back(node.post_recv(DATA, Region::new(spec.size)?)?);
     }
     node.barrier()?;
     let mut flags = Flags::NONE;
@@ -394,10 +399,7 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
                 "a message of {} bytes",
                 completion.len
             );
-            let message = completion
-                .buffer
-                .context("a receive gives its buffer back")?
-                .into_vec();
+            let message = region_of(completion)?;
             flags = verify(&message, seq)?;
             posted.push_back(node.post_recv(DATA, message)?);
         }
@@ -408,6 +410,19 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
         }
     }
     Ok(seq * window(spec.size))
+}
+
+/// The region that an operation gives back with its end.
+///
+/// # Errors
+/// It was given none.
+pub(crate) fn region_of(completion: Completion) -> Result<Region> {
+    let buffer = completion
+        .buffer
+        .context("an operation gives its buffer back")?;
+    buffer
+        .into_region()
+        .map_err(|_| anyhow!("an operation gives back what it was given"))
 }
 
 /// A window of sends that are not waited for, then its acknowledgement, in the manner of

@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Memory for a non-blocking send or a posted receive.
 ///
 /// A `Vec<u8>` or a [`Region`] belongs to one operation at a time; an `Arc<[u8]>`, or what
-/// [`Buffer::shared`] makes, may be sent many times at once, and cannot be received into.
+/// [`Buffer::shared`] and [`Buffer::shared_region`] make, may be sent many times at once, and cannot be
+/// received into.
 #[derive(Clone, Debug)]
 pub struct Buffer(Kind);
 
@@ -27,6 +28,7 @@ enum Kind {
     Shared(Arc<[u8]>),
     /// What was received as a vector, and is passed on without a copy.
     SharedVec(Arc<Vec<u8>>),
+    SharedRegion(Arc<Region>),
     /// A program's own memory, lent by address.
     Foreign(Foreign),
 }
@@ -86,13 +88,19 @@ impl Buffer {
         Buffer(Kind::SharedVec(bytes))
     }
 
+    /// A region that may be sent many times at once.
+    #[must_use]
+    pub fn shared_region(region: Arc<Region>) -> Buffer {
+        Buffer(Kind::SharedRegion(region))
+    }
+
     /// The bytes for writing; `None` for shared ones.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
-            Kind::Shared(_) | Kind::SharedVec(_) => None,
+            Kind::Shared(_) | Kind::SharedVec(_) | Kind::SharedRegion(_) => None,
             // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
             // this the only access.
             Kind::Foreign(lent) => lent
@@ -120,6 +128,7 @@ impl Buffer {
             Kind::Region(bytes) => bytes.to_vec(),
             Kind::Shared(bytes) => bytes.to_vec(),
             Kind::SharedVec(bytes) => Arc::unwrap_or_clone(bytes),
+            Kind::SharedRegion(bytes) => bytes.to_vec(),
             Kind::Foreign(bytes) => bytes.bytes().to_vec(),
         }
     }
@@ -155,6 +164,7 @@ impl Clone for Kind {
             Kind::Region(bytes) => Kind::Owned(bytes.to_vec().into()),
             Kind::Shared(bytes) => Kind::Shared(Arc::clone(bytes)),
             Kind::SharedVec(bytes) => Kind::SharedVec(Arc::clone(bytes)),
+            Kind::SharedRegion(bytes) => Kind::SharedRegion(Arc::clone(bytes)),
             Kind::Foreign(bytes) => Kind::Owned(bytes.bytes().to_vec().into()),
         }
     }
@@ -170,6 +180,7 @@ impl Deref for Buffer {
             Kind::Region(bytes) => bytes,
             Kind::Shared(bytes) => bytes,
             Kind::SharedVec(bytes) => bytes,
+            Kind::SharedRegion(bytes) => bytes,
             Kind::Foreign(bytes) => bytes.bytes(),
         }
     }
@@ -229,6 +240,22 @@ mod tests {
         let mut shared = Buffer::from(Arc::from([3_u8]));
         assert!(shared.as_mut_slice().is_none());
         assert!(shared.into_region().is_err());
+    }
+
+    #[test]
+    fn a_region_is_shared_and_is_never_written() {
+        let mut region = Region::new(100).unwrap();
+        region[99] = 7;
+        let region = Arc::new(region);
+        let mut buffer = Buffer::shared_region(Arc::clone(&region));
+        assert!(buffer.as_mut_slice().is_none());
+        let other = buffer.clone();
+        assert_eq!(
+            (buffer.as_ptr(), other.as_ptr()),
+            (region.as_ptr(), region.as_ptr())
+        );
+        assert_eq!(other.into_vec(), region[..]);
+        assert!(buffer.into_region().is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::spec::{Aim, Hook, Intake};
 use crate::sys::{self, Ring, Xdp};
 use anyhow::{Result, ensure};
 use nix::sys::socket::SockaddrStorage;
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -97,8 +97,8 @@ pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
     let datagrams = Datagrams {
         socket,
         to,
-        tx: PageBuf::zeroed(size),
-        rx: PageBuf::zeroed(size),
+        tx: Region::new(size)?,
+        rx: Region::new(size)?,
         call_len: segment * segments_max(segment),
         patience: end.patience(),
     };
@@ -117,8 +117,8 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
         end,
         Bytes {
             stream,
-            tx: PageBuf::zeroed(size),
-            rx: PageBuf::zeroed(size),
+            tx: Region::new(size)?,
+            rx: Region::new(size)?,
             patience: end.patience(),
         },
     )
@@ -259,8 +259,8 @@ struct Datagrams {
     socket: OwnedFd,
     /// Where they go, if the socket is not connected.
     to: Option<SockaddrStorage>,
-    tx: PageBuf,
-    rx: PageBuf,
+    tx: Region,
+    rx: Region,
     /// Bytes that one call carries.
     call_len: usize,
     patience: Patience,
@@ -303,8 +303,8 @@ impl Channel for Datagrams {
 
 struct Bytes {
     stream: TcpStream,
-    tx: PageBuf,
-    rx: PageBuf,
+    tx: Region,
+    rx: Region,
     patience: Patience,
 }
 

@@ -11,6 +11,7 @@ use crate::sys::{SharedMap, allow_any_tracer};
 use anyhow::{Context, Result};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use portolan::Region;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +36,7 @@ pub(crate) const SHARED_LEN: usize = DATA + PIECE * PIECES;
 /// A payload was wrong, nothing came, or reading another process's memory is not allowed.
 pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
     let map = end.shared()?;
-    let message = vec![0; end.spec.size];
+    let message = Region::new(end.spec.size)?;
     allow_any_tracer();
     let offer = Offer {
         pid: Some(Pid::this().as_raw()),
@@ -58,7 +59,7 @@ pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
 fn send(
     end: &End,
     mut channel: Channel<'_>,
-    mut message: Vec<u8>,
+    mut message: Region,
     copying: Copying,
 ) -> Result<Option<Sample>> {
     let messages = window(message.len());
@@ -80,7 +81,7 @@ fn send(
 fn receive(
     end: &mut End,
     mut channel: Channel<'_>,
-    mut message: Vec<u8>,
+    mut message: Region,
     copying: Copying,
     peer: &Offer,
 ) -> Result<Option<Sample>> {

@@ -10,7 +10,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::{Wait, Writes, window};
 use anyhow::{Result, bail, ensure};
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -26,7 +26,7 @@ const LAST: u64 = 1 << 63;
 /// A payload was wrong, or the connection broke.
 pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
     let mut pipe = Pipe::open(end, wait)?;
-    let mut message = PageBuf::zeroed(end.spec.size);
+    let mut message = Region::new(end.spec.size)?;
     let messages = window(message.len());
     let mut seq = 0;
     if end.drives() {
@@ -63,7 +63,7 @@ pub(crate) fn rate(end: &mut End, writes: Writes) -> Result<Option<Sample>> {
     let mut pipe = Pipe::open(end, Wait::Spin)?;
     let size = end.spec.size;
     let messages = window(size);
-    let mut buffer = PageBuf::zeroed(size * usize::try_from(messages)?);
+    let mut buffer = Region::new(size * usize::try_from(messages)?)?;
     let mut number = 0_u64;
     if !end.drives() {
         return take_windows(&mut pipe, &mut buffer, size);

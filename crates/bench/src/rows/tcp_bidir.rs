@@ -10,7 +10,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::{Chunk, window};
 use anyhow::{Result, bail};
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -25,8 +25,8 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let mut both = Both {
         stream,
         call_len: chunk.call_len(),
-        tx: PageBuf::zeroed(size),
-        rx: PageBuf::zeroed(size),
+        tx: Region::new(size)?,
+        rx: Region::new(size)?,
         messages: usize::try_from(window(size))?,
         patience: end.patience(),
     };
@@ -43,8 +43,8 @@ struct Both {
     stream: TcpStream,
     /// Bytes that a call may move before the other direction is looked at.
     call_len: usize,
-    tx: PageBuf,
-    rx: PageBuf,
+    tx: Region,
+    rx: Region,
     /// Messages of a window.
     messages: usize,
     patience: Patience,

@@ -13,7 +13,7 @@ use crate::pattern::{stamp, verify};
 use crate::socket;
 use crate::spec::window;
 use anyhow::{Result, bail, ensure};
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
         patience,
         until,
     };
-    let mut message = PageBuf::zeroed(end.spec.size);
+    let mut message = Region::new(end.spec.size)?;
     let mut seq = 0;
     loop {
         stamp(&mut message, seq, super::turn_flags(seq, false));
@@ -106,7 +106,7 @@ impl Flow {
 }
 
 fn receive(end: &mut End, mut stream: TcpStream) -> Result<Sample> {
-    let mut message = PageBuf::zeroed(end.spec.size);
+    let mut message = Region::new(end.spec.size)?;
     let mut tally = Tally::new(end.spec.pace, message.len());
     let patience = end.patience();
     let (mut filled, mut count, mut seq) = (0, 0, 0);

@@ -13,6 +13,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::Chunk;
 use anyhow::{Result, bail, ensure};
+use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -31,7 +32,7 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let bulk = Bulk {
         stream: large,
         call_len: chunk.call_len(),
-        message: vec![0; BULK_LEN],
+        message: Region::new(BULK_LEN)?,
         done: 0,
         seq: 0,
     };
@@ -128,7 +129,7 @@ fn answer(size: usize, mut small: TcpStream, mut bulk: Bulk, mut patience: Patie
 struct Bulk {
     stream: TcpStream,
     call_len: usize,
-    message: Vec<u8>,
+    message: Region,
     /// Bytes of the message that have gone or come.
     done: usize,
     /// Messages that have gone or come.

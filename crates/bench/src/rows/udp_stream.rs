@@ -19,7 +19,7 @@ use anyhow::{Result, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::uio::{readv, writev};
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -52,9 +52,9 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
         calls,
         position: 0,
     };
-    let message = PageBuf::zeroed(end.spec.size);
+    let message = Region::new(end.spec.size)?;
     let headers = vec![[0; HEADER]; pieces];
-    let bounce = PageBuf::zeroed(pieces * segment);
+    let bounce = Region::new(pieces * segment)?;
     if end.drives() {
         Sender {
             flow,
@@ -96,12 +96,12 @@ struct Flow {
 struct Sender {
     flow: Flow,
     headers: Vec<[u8; HEADER]>,
-    bounce: PageBuf,
+    bounce: Region,
     acknowledged: u64,
 }
 
 impl Sender {
-    fn run(mut self, end: &End, mut message: PageBuf, gather: Gather) -> Result<Option<Sample>> {
+    fn run(mut self, end: &End, mut message: Region, gather: Gather) -> Result<Option<Sample>> {
         let messages = window(message.len());
         let mut seq = 0;
         end.measure(Turn::one_way(messages), |last| {
@@ -178,7 +178,7 @@ impl Sender {
 struct Receiver {
     flow: Flow,
     headers: Vec<[u8; HEADER]>,
-    bounce: PageBuf,
+    bounce: Region,
     acknowledged: u64,
 }
 
@@ -186,7 +186,7 @@ impl Receiver {
     fn run(
         mut self,
         meter: &mut Meter,
-        mut message: PageBuf,
+        mut message: Region,
         scatter: Scatter,
     ) -> Result<Option<Sample>> {
         let messages = window(message.len());
