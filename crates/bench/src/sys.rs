@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
+use portolan_sys::memory::copy_raw;
 
 /// Memory that another process may write at any moment; it is copied in and out, never borrowed.
 pub(crate) struct SharedMap {
@@ -113,9 +114,7 @@ impl SharedMap {
         assert!(off <= self.len.get() && bytes.len() <= self.len.get() - off);
         // SAFETY: inside the mapping by the assertion; `bytes` is private memory, so nothing
         // overlaps.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(off), bytes.len())
-        }
+        unsafe { copy_raw(bytes.as_ptr(), self.base.as_ptr().add(off), bytes.len()) }
     }
 
     /// Fills `bytes` from `off`.
@@ -127,7 +126,7 @@ impl SharedMap {
         assert!(off <= self.len.get() && bytes.len() <= self.len.get() - off);
         // SAFETY: as in `write`.
         unsafe {
-            ptr::copy_nonoverlapping(self.base.as_ptr().add(off), bytes.as_mut_ptr(), bytes.len());
+            copy_raw(self.base.as_ptr().add(off), bytes.as_mut_ptr(), bytes.len());
         }
     }
 }

@@ -53,7 +53,7 @@ impl Spare {
         let copy = match self.take(bytes.len()) {
             Some(mut copy) => {
                 copy.clear();
-                copy.extend_from_slice(bytes);
+                memory::append(&mut copy, bytes);
                 copy
             }
             None => memory::gathered(&[bytes]).map_err(|lack| Error::NoMemory {

@@ -38,10 +38,17 @@ pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Lack> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
     let mut whole = Vec::new();
     whole.try_reserve_exact(len).map_err(|_| Lack::memory())?;
-    pieces
-        .iter()
-        .for_each(|piece| whole.extend_from_slice(piece));
+    pieces.iter().for_each(|piece| append(&mut whole, piece));
     Ok(whole)
+}
+
+/// Appends `bytes`, however their places lie to each other ([`copy_raw`]).
+#[inline]
+pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.reserve(bytes.len());
+    for piece in bytes.chunks(PIECE_LEN) {
+        to.extend_from_slice(piece);
+    }
 }
 
 /// Bytes that are copied by one call of the C library: beyond some 2 KiB glibc takes the processor's string

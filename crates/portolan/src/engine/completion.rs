@@ -11,7 +11,7 @@ use crate::ops::{Ended, Memory, OpKind, Owner};
 use crate::raw::{
     Cookie, Many, PeerIndex, RawCompletion, RawError, RawKind, RawOp, RawPiece, RawWhat,
 };
-use portolan_proto::{MatchBits, OpError, OpId, PeerId};
+use portolan_proto::{MatchBits, OpError, OpId, PeerId, copy};
 use portolan_sys::effort;
 use portolan_sys::memory::copy_raw;
 use std::ops::Range;
@@ -196,7 +196,7 @@ impl Inner {
         let bytes = ended.memory.bytes_mut();
         if let Some(payload) = payload {
             effort::copies();
-            bytes[..payload.len()].copy_from_slice(payload);
+            copy(&mut bytes[..payload.len()], payload);
         }
         let (buf, buf_len) = (bytes.as_mut_ptr(), bytes.len() as u64);
         let len = message_len.min(buf_len);

@@ -11,6 +11,7 @@ use portolan_proto::{
     Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest, copy,
 };
 use portolan_sys::effort;
+use portolan_sys::memory::append;
 use std::ops::Range;
 
 /// Longest message for which a handler's port gets a buffer of the library's own accord.
@@ -228,7 +229,7 @@ impl Inner {
             Data::Held(id) => {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 scratch.clear();
-                scratch.extend_from_slice(self.core.held(id));
+                append(&mut scratch, self.core.held(id));
                 self.core.release(id);
                 self.handle(handlers, peer, port, len, &scratch, None);
                 self.scratch = scratch;
@@ -364,7 +365,8 @@ pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mu
     let head_len = frame.head.len();
     let in_head = head_len.saturating_sub(src.start).min(dst.len());
     let (front, back) = dst.split_at_mut(in_head);
-    front.copy_from_slice(&frame.head[src.start.min(head_len)..src.start.min(head_len) + in_head]);
+    let first = src.start.min(head_len);
+    copy(front, &frame.head[first..first + in_head]);
     if let Some(body) = frame.body {
         let off = (src.start + in_head).saturating_sub(head_len);
         body.copy_to(off, back);

@@ -8,7 +8,7 @@ use crate::checksum;
 use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
-use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, WholeDest};
+use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, WholeDest, copy};
 use portolan_sys::effort;
 
 /// A message to fetch from a peer's memory.
@@ -103,7 +103,7 @@ impl Inner {
         let dst = dst.unwrap_or_default().chunks_mut(run.part_len);
         for (dst, piece) in dst.zip(run.pieces(datagrams().map(checksum::behind_sum))) {
             effort::copies();
-            dst[..piece.len()].copy_from_slice(piece);
+            copy(&mut dst[..piece.len()], piece);
         }
         self.placement.count(run.count * frame_len);
         self.drain(handlers, None);

@@ -10,7 +10,7 @@ use crate::error::Error;
 use portolan_link::RxFrame;
 use portolan_proto::{
     ATOMIC_LEN_MAX, Answer, AtomicSpec, Data, Event, HeldId, OpError, OpId, PeerId, PortId,
-    PutNotice, Refused, RemoteSpec, SendSpec,
+    PutNotice, Refused, RemoteSpec, SendSpec, copy,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -185,7 +185,7 @@ impl Inner {
         let Inner { core, ops, .. } = self;
         let src = core.held(held);
         if let Some(dst) = part_mut(ops.bytes_mut(region), off, src.len()) {
-            dst.copy_from_slice(src);
+            copy(dst, src);
         }
         core.release(held);
     }

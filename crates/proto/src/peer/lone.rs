@@ -5,6 +5,7 @@ use super::Peer;
 use crate::base::context::Context;
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
+use crate::mem::copy::copy;
 use crate::path::Path;
 use crate::path::ack::ACK_LEN_MAX;
 use crate::path::outgoing::Outgoing;
@@ -145,7 +146,7 @@ impl Peer {
         let slot = sh.slots.take(end + ACK_LEN_MAX);
         let out = sh.slots.bytes_mut(slot);
         message.emit(&mut out[start..]);
-        out[start + message.header_len()..end].copy_from_slice(bytes);
+        copy(&mut out[start + message.header_len()..end], bytes);
         let limit = out.len().min(front_len + limit);
         let room = out.get_mut(end..limit).unwrap_or_default();
         end += self.paths.emit_acks(now, sh.ctx.poll_gap(), room);

@@ -7,6 +7,7 @@ use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::bulk::TxRole;
 use crate::bulk::send::Announcement;
+use crate::mem::copy::copy;
 use crate::mem::slot::FRAGMENTED_LEN_MAX;
 use crate::path::control::Control;
 use crate::path::stage::cut_points;
@@ -119,7 +120,7 @@ impl Peer {
             let header_len = fragment.header_len();
             let out = path.stage_alone(&mut sh.slots, lane, header_len + part);
             fragment.emit(out);
-            out[header_len..].copy_from_slice(&bytes[offset..offset + part]);
+            copy(&mut out[header_len..], &bytes[offset..offset + part]);
         }
         Ok(())
     }
@@ -163,7 +164,7 @@ impl Peer {
         let (seq, out) = self.paths.append(&mut sh.slots, lane, need, number)?;
         sh.ctx.counters_mut().messages_sent += 1;
         spec.message(len, seq).emit(out);
-        out[header_len..].copy_from_slice(bytes);
+        copy(&mut out[header_len..], bytes);
         Some(())
     }
 
