@@ -3,6 +3,7 @@
 
 use crate::{Segments, TxError, TxFrame};
 use std::io::IoSlice;
+use std::ops::Range;
 
 /// A frame, or a run of segments, whose shape has been checked.
 #[derive(Clone, Copy)]
@@ -80,6 +81,70 @@ impl<'a> Run<'a> {
     pub(crate) fn uncut(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
         let is_headless = self.frame.head.is_empty();
         is_headless.then(|| self.frame.payload.iter().map(|slice| &**slice))
+    }
+
+    /// The datagrams that are `kept`, as a frame of their own: `heads` takes their headers, and
+    /// `payload` the slices that their payload lies in. `None` if there are none.
+    pub(crate) fn only<'b>(
+        &self,
+        kept: impl Fn(usize) -> bool,
+        heads: &'b mut Vec<u8>,
+        payload: &'b mut Vec<IoSlice<'a>>,
+    ) -> Option<TxFrame<'b>>
+    where
+        'a: 'b,
+    {
+        heads.clear();
+        let mut first = 0;
+        while let Some(from) = (first..self.count).find(|&index| kept(index)) {
+            let end = (from..self.count).find(|&index| !kept(index));
+            let end = end.unwrap_or(self.count);
+            heads.extend_from_slice(self.heads_of(from..end));
+            payload.extend(self.payload_of(from..end).map(IoSlice::new));
+            first = end;
+        }
+        let is_any = !heads.is_empty() || !payload.is_empty();
+        is_any.then_some(TxFrame {
+            head: heads,
+            payload,
+            segments: self.frame.segments,
+        })
+    }
+
+    /// Copies one datagram into `out`, which is cleared before.
+    pub(crate) fn copy_datagram(&self, index: usize, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.heads_of(index..index + 1));
+        for piece in self.payload_of(index..index + 1) {
+            out.extend_from_slice(piece);
+        }
+    }
+
+    /// The headers of datagrams that follow one another.
+    fn heads_of(&self, which: Range<usize>) -> &'a [u8] {
+        let header_len = self
+            .frame
+            .segments
+            .map_or(self.frame.head.len(), |cut| cut.header_len);
+        &self.frame.head[which.start * header_len..which.end * header_len]
+    }
+
+    /// The pieces that their payload lies in.
+    fn payload_of(&self, which: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let segment_len = self
+            .frame
+            .segments
+            .map_or(self.payload_len, |cut| cut.payload_len);
+        let end = (which.end * segment_len).min(self.payload_len);
+        let mut skip = which.start * segment_len;
+        let mut left = end.saturating_sub(skip);
+        self.frame.payload.iter().filter_map(move |slice| {
+            let from = skip.min(slice.len());
+            skip -= from;
+            let to = from + left.min(slice.len() - from);
+            left -= to - from;
+            (to > from).then(|| &slice[from..to])
+        })
     }
 
     /// Copies each datagram into `scratch`, which is cleared before, and hands it to `each`.
@@ -263,6 +328,51 @@ mod tests {
             segments: Some(cut),
         };
         assert_eq!(datagrams(&frame), [&b"0abc"[..], b"1"]);
+    }
+
+    #[test]
+    fn some_datagrams_of_a_run_are_a_run() {
+        let payload = [
+            IoSlice::new(b"abcde"),
+            IoSlice::new(b""),
+            IoSlice::new(b"fghij"),
+        ];
+        let with_headers = TxFrame {
+            head: b"00112233",
+            payload: &payload,
+            segments: Some(Segments {
+                header_len: 2,
+                payload_len: 3,
+            }),
+        };
+        let without = TxFrame {
+            head: b"",
+            segments: Some(Segments {
+                header_len: 0,
+                payload_len: 3,
+            }),
+            ..with_headers
+        };
+        let single = TxFrame {
+            segments: None,
+            ..with_headers
+        };
+        for frame in [with_headers, without, single] {
+            let (run, all) = (Run::new(&frame), datagrams(&frame));
+            for kept in 0..1_usize << run.count {
+                let is_kept = |index: usize| kept >> index & 1 == 1;
+                let wanted = (0..run.count).filter(|&index| is_kept(index));
+                let wanted: Vec<_> = wanted.map(|index| all[index].clone()).collect();
+                let (mut heads, mut slices) = (vec![0xa5], Vec::new());
+                let only = run.only(is_kept, &mut heads, &mut slices);
+                assert_eq!(only.map_or(Vec::new(), |only| datagrams(&only)), wanted);
+            }
+            let mut copy = vec![0xa5];
+            for (index, datagram) in all.iter().enumerate() {
+                run.copy_datagram(index, &mut copy);
+                assert_eq!(&copy, datagram);
+            }
+        }
     }
 
     #[test]

@@ -15,12 +15,11 @@ pub use spec::{FaultSpec, FaultSpecError, parse_time};
 
 use crate::cut::Run;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, Segments,
-    TxError, TxFrame, WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
 use plan::{Fate, Plan};
 use std::collections::{BTreeSet, VecDeque};
-use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 /// Frames held back at one time. Beyond it they are dropped: a lossy network may do that too.
@@ -58,9 +57,10 @@ pub struct Fault<L> {
     connected: BTreeSet<PeerId>,
     held: VecDeque<Held>,
     fates: Vec<Fate>,
+    /// A datagram that does not leave as it was given.
     scratch: Vec<u8>,
-    /// Datagrams that leave undisturbed, behind one another.
-    good: Vec<u8>,
+    /// Headers of the datagrams that do.
+    heads: Vec<u8>,
 }
 
 /// Alters a datagram, by the number of a bit.
@@ -95,7 +95,7 @@ impl<L: Link> Fault<L> {
             held: VecDeque::new(),
             fates: Vec::new(),
             scratch: Vec::new(),
-            good: Vec::new(),
+            heads: Vec::new(),
         }
     }
 
@@ -131,107 +131,65 @@ impl<L: Link> Fault<L> {
         }
     }
 
-    /// The way of a frame, or of a run, with which fate does something. A run falls apart only where
-    /// fate keeps, changes or adds a datagram: what leaves undisturbed in between leaves in one call,
-    /// and so does what lies around a lost one, as a wire loses it after the sender's call.
+    /// The way of a frame, or of a run, with which fate does something. What leaves undisturbed leaves
+    /// in one call from where it lies, as a wire loses datagrams after the call that sent them; the
+    /// others follow it, or are held back.
     fn transmit_badly(&mut self, peer: PeerId, run: &Run<'_>) -> Result<(), TxError> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut good = std::mem::take(&mut self.good);
         let fates = std::mem::take(&mut self.fates);
-        let full = run.datagram_len();
-        let (mut index, mut acted, mut result, mut lost) = (0, false, Ok(()), 0);
-        run.for_each_copy(&mut scratch, |datagram| {
-            if result.is_ok() && fates[index].is_good() {
-                good.extend_from_slice(datagram);
-            } else if fates[index].is_loss() {
-                lost += 1;
-            } else if result.is_ok() {
-                result = self.transmit_good(peer, &mut good, full, acted);
-                if result.is_ok() {
-                    self.meet_fate(peer, datagram, fates[index]);
-                    acted = true;
-                }
-            }
-            index += 1;
-        });
-        if result.is_ok() {
-            result = self.transmit_good(peer, &mut good, full, acted);
-        }
-        good.clear();
-        (self.scratch, self.good, self.fates) = (scratch, good, fates);
+        let mut heads = std::mem::take(&mut self.heads);
+        let leaves = |index: usize| fates[index].leaves_in_run();
+        let mut payload = Vec::new();
+        let result = match run.only(leaves, &mut heads, &mut payload) {
+            Some(frame) => self.inner.transmit(peer, &frame),
+            None => Ok(()),
+        };
+        // Only while nothing was done with the run may the caller be told to try again.
         if result.is_ok() {
             self.counters.frames += run.count as u64;
-            self.counters.dropped += lost;
+            let last = (0..run.count).rfind(|&index| leaves(index));
+            for (index, &fate) in fates.iter().enumerate() {
+                if fate.is_loss() {
+                    self.counters.dropped += 1;
+                } else if !fate.is_good() {
+                    self.meet_fate(peer, run, index, fate);
+                }
+                if Some(index) == last {
+                    self.overtaken();
+                }
+            }
         }
+        (self.fates, self.heads) = (fates, heads);
         result
     }
 
-    /// Passes on datagrams that lie behind one another, each but the last of `full` bytes, and
-    /// clears `good`.
-    ///
-    /// Only while nothing was done with the run may the caller be told to try again. Once fate has
-    /// `acted`, datagrams that find the link full take the way of those that are held back.
-    fn transmit_good(
-        &mut self,
-        peer: PeerId,
-        good: &mut Vec<u8>,
-        full: usize,
-        acted: bool,
-    ) -> Result<(), TxError> {
-        if good.is_empty() {
-            return Ok(());
-        }
-        let passed = if good.len() <= full {
-            self.inner.transmit(peer, &TxFrame::whole(good))
-        } else {
-            let cut = Segments {
-                header_len: 0,
-                payload_len: full,
-            };
-            let frame = TxFrame {
-                head: &[],
-                payload: &[IoSlice::new(good)],
-                segments: Some(cut),
-            };
-            self.inner.transmit(peer, &frame)
-        };
-        match passed {
-            Ok(()) => self.overtaken(),
-            Err(error) if !acted => return Err(error),
-            Err(TxError::Full) => {
-                for datagram in good.chunks(full) {
-                    self.hold(peer, datagram, Duration::ZERO, false);
-                }
-            }
-            Err(_) => {}
-        }
-        good.clear();
-        Ok(())
-    }
-
-    /// Gives one datagram what fate has in store for it.
-    fn meet_fate(&mut self, peer: PeerId, frame: &mut [u8], fate: Fate) {
+    /// Gives one datagram of a run, the others of which have left, what fate has in store for it.
+    fn meet_fate(&mut self, peer: PeerId, run: &Run<'_>, index: usize, fate: Fate) {
+        let mut frame = std::mem::take(&mut self.scratch);
+        run.copy_datagram(index, &mut frame);
         if let Some(bit) = fate.corrupt_bit {
-            (self.spoil)(frame, bit);
+            (self.spoil)(&mut frame, bit);
             self.counters.corrupted += 1;
         }
         if fate.drop {
             self.counters.dropped += 1;
         } else if let Some(delay) = fate.delay {
-            self.hold(peer, frame, delay, false);
+            self.hold(peer, &frame, delay, false);
             self.counters.delayed += 1;
         } else if fate.reorder {
-            self.hold(peer, frame, OVERTAKE_MAX, true);
+            self.hold(peer, &frame, OVERTAKE_MAX, true);
             self.counters.reordered += 1;
-        } else if self.inner.transmit(peer, &TxFrame::whole(frame)).is_ok() {
+        } else if fate.leaves_in_run() {
+            // It has left.
+        } else if self.inner.transmit(peer, &TxFrame::whole(&frame)).is_ok() {
             self.overtaken();
         } else {
-            self.hold(peer, frame, Duration::ZERO, false);
+            self.hold(peer, &frame, Duration::ZERO, false);
         }
         if fate.duplicate {
-            self.hold(peer, frame, Duration::ZERO, false);
+            self.hold(peer, &frame, Duration::ZERO, false);
             self.counters.duplicated += 1;
         }
+        self.scratch = frame;
     }
 
     fn hold(&mut self, peer: PeerId, frame: &[u8], delay: Duration, overtakable: bool) {

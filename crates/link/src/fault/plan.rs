@@ -26,6 +26,15 @@ impl Fate {
             && self.delay.is_none()
     }
 
+    /// It leaves beside the others of its run, as it was given.
+    pub(super) fn leaves_in_run(&self) -> bool {
+        let leaves = Fate {
+            duplicate: false,
+            ..*self
+        };
+        leaves.is_good()
+    }
+
     /// Nothing of the datagram is left.
     pub(super) fn is_loss(&self) -> bool {
         self.drop && !self.duplicate && self.corrupt_bit.is_none()
@@ -51,13 +60,19 @@ impl Plan {
 
     fn fate(&mut self, len: usize) -> Fate {
         let (spec, rng) = (&self.spec, &mut self.rng);
-        let corrupt = len > 0 && rng.random_bool(spec.corrupt);
+        // Dice that cannot fall cost time all the same, a hundred of them as much as a copy.
+        let mut falls = |chance: f64| chance > 0.0 && rng.random_bool(chance);
+        let corrupt = len > 0 && falls(spec.corrupt);
+        let drop = falls(spec.drop);
+        let duplicate = falls(spec.duplicate);
+        let reorder = falls(spec.reorder);
+        let delay = falls(spec.delay).then_some(spec.delay_by);
         Fate {
-            drop: rng.random_bool(spec.drop),
-            duplicate: rng.random_bool(spec.duplicate),
-            reorder: rng.random_bool(spec.reorder),
+            drop,
+            duplicate,
+            reorder,
             corrupt_bit: corrupt.then(|| rng.random_range(0..len * 8)),
-            delay: rng.random_bool(spec.delay).then_some(spec.delay_by),
+            delay,
         }
     }
 }
