@@ -24,6 +24,13 @@ const WINDOW_LEAST: u32 = 8;
 /// Frames that fill two calls on links without segmentation offload, as in `window_frames`.
 const BATCH_LEAST: usize = 32;
 
+/// Frames sent with next to nothing under way that tell which share is lost by chance: 64 of 256 are a
+/// quarter, give or take a twentieth.
+const CHANCE_FRAMES: u32 = 256;
+
+/// Frames of a round that show that the share is less than it was.
+const CHANCE_ROUND: u32 = 64;
+
 /// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
 const SHARE_ONE: u32 = 1024;
 
@@ -49,6 +56,10 @@ pub(crate) struct Congestion {
     lost: u32,
     shortest: Span,
     full: bool,
+    /// Share of frames, of [`SHARE_ONE`], that was lost with next to nothing under way.
+    chance: u32,
+    /// Frames sent, and lost, by which it is measured at present.
+    least: (u32, u32),
     /// Of this round: there are round trips of which only a bound is known.
     bound: bool,
     /// Of this round: frames of which the peer said that they were marked.
@@ -74,6 +85,8 @@ impl Congestion {
             lost: 0,
             shortest: Span::MAX,
             full: false,
+            chance: 0,
+            least: (0, 0),
             bound: false,
             marked: 0,
             ecn_told: 0,
@@ -150,8 +163,9 @@ impl Congestion {
     fn judge(&mut self, queued: Span) {
         let is_marked = self.judge_marks();
         let sent = self.acked + self.lost;
-        // Beyond two deviations of that share: a round has few frames, and chance comes in lumps.
-        if self.lost > sent / CHANCE_LOSS + sent.isqrt() / 2 {
+        self.judge_chance(sent);
+        let share = self.chance.max(SHARE_ONE / CHANCE_LOSS);
+        if self.lost > lost_by_chance(sent, share) {
             // As many as got through.
             self.ramps = false;
             self.scale(self.acked.max(sent / 2), sent);
@@ -176,6 +190,24 @@ impl Congestion {
         }
     }
 
+    /// Learns which share is lost whatever is under way: what is lost of the least window is no
+    /// congestion that a smaller one would end.
+    fn judge_chance(&mut self, sent: u32) {
+        if self.window > 2 * WINDOW_LEAST {
+            if sent >= CHANCE_ROUND && self.lost <= lost_by_chance(sent, SHARE_ONE / CHANCE_LOSS) {
+                self.chance -= self.chance.div_ceil(8);
+            }
+            return;
+        }
+        let (least_sent, least_lost) = &mut self.least;
+        (*least_sent, *least_lost) = (*least_sent + sent, *least_lost + self.lost);
+        if *least_sent >= CHANCE_FRAMES {
+            self.chance = (*least_lost * SHARE_ONE / *least_sent).min(SHARE_ONE / 2);
+            self.ramps |= self.chance > SHARE_ONE / CHANCE_LOSS;
+            self.least = (0, 0);
+        }
+    }
+
     /// Shrinks the window by half of the share of frames that are marked; whether marks forbid that
     /// it grows. `P3.14`
     fn judge_marks(&mut self) -> bool {
@@ -196,6 +228,15 @@ impl Congestion {
         let scaled = u64::from(self.window) * u64::from(part) / u64::from(whole.max(1));
         self.window = u32::try_from(scaled).unwrap_or(u32::MAX);
     }
+}
+
+/// Most frames of `sent` that are lost by chance, if a `share` of [`SHARE_ONE`] is: two deviations more
+/// than on average, since a round has few frames, and chance comes in lumps.
+fn lost_by_chance(sent: u32, share: u32) -> u32 {
+    let one = u64::from(SHARE_ONE);
+    let (sent, share) = (u64::from(sent), u64::from(share));
+    let deviations = (4 * sent * share * (one - share) / (one * one)).isqrt();
+    narrow(sent * share / one + deviations)
 }
 
 #[cfg(test)]
@@ -314,5 +355,62 @@ mod tests {
         let now = Instant::from_nanos(1_000_000_000);
         congestion.on_acked(now, (1, 1), (BASE, BASE), 2848);
         assert_eq!(congestion.window(), 176);
+    }
+
+    /// Rounds of full windows of which each frame is lost with a chance of `percent`, and the queue is as
+    /// long as the window exceeds `fits`: what does not fit is lost as well. Returns the mean window of
+    /// the last quarter.
+    fn random_rounds(congestion: &mut Congestion, count: u32, percent: u32, fits: u32) -> u32 {
+        let mut state = 12_345_u64;
+        let mut sum = 0;
+        for round in 0..count {
+            let window = congestion.window;
+            let mut lost = window.saturating_sub(fits);
+            for _ in lost..window {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                lost += u32::from(state >> 33 < (1 << 31) * u64::from(percent) / 100);
+            }
+            let now = congestion.round_at + Span::from_millis(1);
+            congestion.on_lost(lost);
+            congestion.on_sample(BASE);
+            let (landed, all) = ((window - lost) as usize, window as usize);
+            congestion.on_acked(now, (landed, all), (BASE, BASE), 2848);
+            if round >= count / 4 * 3 {
+                sum += window;
+            }
+        }
+        sum / (count / 4)
+    }
+
+    // P3.13
+    #[test]
+    fn loss_that_no_smaller_window_ends_leaves_the_window_large() {
+        for (percent, least) in [(1, 2800), (5, 2000), (10, 88), (20, 88), (30, 88)] {
+            let mut congestion = Congestion::new(44);
+            let mean = random_rounds(&mut congestion, 2000, percent, 2848);
+            assert!(mean >= least, "{percent} %: {mean}");
+        }
+    }
+
+    // P3.13
+    #[test]
+    fn loss_by_a_shallow_queue_still_shrinks_the_window() {
+        for percent in [0, 1, 5, 20] {
+            let mut congestion = Congestion::new(44);
+            let mean = random_rounds(&mut congestion, 2000, percent, 60);
+            assert!(mean <= 90, "{percent} %: {mean}");
+        }
+    }
+
+    // P3.13
+    #[test]
+    fn a_share_that_was_lost_by_chance_is_forgotten_when_it_ends() {
+        let mut congestion = Congestion::new(44);
+        random_rounds(&mut congestion, 400, 25, 2848);
+        assert!(congestion.chance > SHARE_ONE / 8, "{}", congestion.chance);
+        random_rounds(&mut congestion, 100, 0, 2848);
+        assert_eq!(congestion.chance, 0);
     }
 }
