@@ -16,6 +16,7 @@ pub(crate) mod probe;
 pub(crate) mod refragment;
 pub(crate) mod rtt;
 pub(crate) mod stage;
+mod told;
 
 use crate::base::config::{BATCH_LEN_MAX, number_span};
 use crate::base::context::Context;
@@ -493,11 +494,21 @@ impl Path {
         }
     }
 
+    /// The header of a fragment's frame of `len` bytes.
+    pub(crate) fn bulk_header(&self, number: (u32, u8), len: usize, session: u64) -> FrameHeader {
+        self.header(FrameKind::Bulk, number, len, session)
+    }
+
     /// Something waits to be sent by this path.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.lost.is_empty()
-            || !self.runs.is_empty()
+        !self.lost.is_empty() || self.has_more_waiting()
+    }
+
+    /// Something that was not lost waits to be sent by this path.
+    #[inline]
+    pub(crate) fn has_more_waiting(&self) -> bool {
+        !self.runs.is_empty()
             || !self.best_effort_runs.is_empty()
             || self.has_frames()
             || self.probe.has_due()

@@ -9,8 +9,9 @@ use portolan_wire::Sum;
 /// Most bytes of one GSO batch: a UDP datagram's, headers off.
 pub(crate) const BATCH_LEN_MAX: usize = 65_000;
 
-/// Numbers of which an acknowledgement can tell: more than a megabyte in frames of 1500 bytes.
-pub(crate) const NUMBERS_TOLD: u32 = 1024;
+/// Numbers of which an acknowledgement can tell. At 5 GB/s frames of 1500 bytes take a millisecond for
+/// them: a frame that was lost twice is repaired by then. What cannot be told counts as in flight.
+pub(crate) const NUMBERS_TOLD: u32 = 3072;
 
 /// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
 /// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another

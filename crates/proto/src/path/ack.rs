@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
+use super::FRAME_LEN_LEAST;
 use crate::base::config::{NUMBERS_TOLD, number_span};
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::{DELAY_UNKNOWN, PollGap};
@@ -9,11 +10,15 @@ use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
 
-/// Words of bitmap in one acknowledgement.
-const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
+/// Words of bitmap in one acknowledgement. With all of them it fits the shortest frames (`P6.2`).
+pub(super) const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
 
 /// Bytes of the longest acknowledgement.
-pub(crate) const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
+const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
+const _: () = assert!(ACK_LEN_MAX + 64 < FRAME_LEN_LEAST);
+
+/// Bytes that are kept free for one behind a message: with up to 16 words. A longer one leaves by itself.
+pub(crate) const ACK_ROOM: usize = ACK_FIXED_LEN + 16 * 8;
 
 /// The set of numbers that have arrived, exact above `base` and complete below it.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub(crate) struct RxWindow {
     last_at: Instant,
     /// Numbered frames since the last acknowledgement.
     unacked_count: u32,
+    /// Numbers are missing of which no acknowledgement has told.
+    has_new_gap: bool,
     due: Instant,
     /// Numbered frames that the network had marked, and the count that was told last.
     marked: u32,
@@ -77,6 +84,7 @@ impl RxWindow {
             last_attempt: 0,
             last_at: Instant::default(),
             unacked_count: 0,
+            has_new_gap: false,
             due: Instant::NEVER,
             marked: 0,
             marked_told: 0,
@@ -108,6 +116,8 @@ impl RxWindow {
     /// Records `num`, which [`RxWindow::check`] has admitted.
     #[inline]
     pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
+        let ahead = num.wrapping_sub(self.end());
+        self.has_new_gap |= ahead > 0 && ahead < 1 << 31;
         let (word, bit) = self.place(num);
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -135,6 +145,7 @@ impl RxWindow {
     #[inline]
     pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
         let end = first.wrapping_add(count);
+        self.has_new_gap |= first != self.end();
         if first == self.base {
             self.base = end;
             // Bits below the base say that those have arrived.
@@ -163,11 +174,11 @@ impl RxWindow {
         }
     }
 
-    /// An acknowledgement is owed: at once where a number is missing or `every` have come, else
+    /// An acknowledgement is owed: at once where a number was found missing or `every` have come, else
     /// within `delay`. Returns whether it is at once. `P3.5`
     #[inline]
     pub(crate) fn owe(&mut self, now: Instant, every: u32, delay: Span) -> bool {
-        let prompt = self.has_gap() || self.unacked_count >= every;
+        let prompt = self.has_new_gap || self.unacked_count >= every;
         self.set_due(if prompt { now } else { now + delay });
         prompt
     }
@@ -239,6 +250,7 @@ impl RxWindow {
             bytes.copy_from_slice(&self.relative_word(index).to_le_bytes());
         }
         self.unacked_count = 0;
+        self.has_new_gap = false;
         self.due = Instant::NEVER;
         if self.marked != self.marked_told {
             return len + self.emit_ecn_count(path, &mut out[len..]);
@@ -346,7 +358,10 @@ mod tests {
         }
         assert_eq!(acked(&mut window), (200, Vec::new()));
         assert_eq!(window.check(199), Err(DropReason::Duplicate));
-        assert_eq!(window.check(200 + 1024), Err(DropReason::BeyondWindow));
+        assert_eq!(
+            window.check(200 + NUMBERS_TOLD),
+            Err(DropReason::BeyondWindow)
+        );
     }
 
     /// Now and then records a run of up to 100 numbers at or behind the end of `model`.
@@ -418,5 +433,31 @@ mod tests {
                 .collect();
             assert_eq!(got, want);
         }
+    }
+
+    // P3.5
+    #[test]
+    fn a_gap_is_told_at_once_and_once() {
+        let now = Instant::from_nanos(1000);
+        let mut window = RxWindow::new(1024);
+        let mut came = |nums: core::ops::Range<u32>| {
+            match nums.len() {
+                1 => window.insert(now, nums.start, 0),
+                _ => window.insert_run(now, nums.start, nums.end - nums.start, 0),
+            }
+            let prompt = window.owe(now, 64, Span::from_micros(50));
+            assert_eq!(prompt, window.due() == now);
+            if prompt {
+                acked(&mut window);
+            }
+            prompt
+        };
+        assert!(!came(0..10));
+        assert!(came(11..20), "10 is missing");
+        assert!(!came(20..30) && !came(30..31), "that was told");
+        assert!(came(32..33), "31 is missing");
+        assert!(!came(10..11) && !came(31..32), "all have come");
+        assert!(!came(33..40));
+        assert!(came(41..42));
     }
 }

@@ -3,6 +3,7 @@
 //! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
 //! probed by a timeout (`P3.9`).
 
+use super::told::Told;
 use super::{Contents, InFlight, Path, TxState};
 use crate::base::config::Times;
 use crate::base::narrow::narrow;
@@ -36,6 +37,8 @@ const BACKOFF_MAX: u32 = 16;
 pub(crate) struct LossState {
     /// When the newest frame that has arrived was sent, and its number.
     newest: (Instant, u32),
+    /// What the last acknowledgement told.
+    told: Told,
     /// When the next frame will count as lost, if nothing arrives before.
     lost_at: Instant,
     /// What reordering is tolerated beside the round trip.
@@ -59,6 +62,7 @@ impl Default for LossState {
     fn default() -> Self {
         LossState {
             newest: (Instant::default(), 0),
+            told: Told::default(),
             lost_at: Instant::NEVER,
             reorder: REORDER_MIN,
             last_sent_at: Instant::default(),
@@ -150,18 +154,12 @@ impl Path {
                 take(entry, &mut self.in_flight, &mut progress, &mut acked);
             }
         }
-        for (index, word) in words.chunks_exact(8).enumerate() {
-            let mut bits = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
-            let first = ack.base.wrapping_add(1).wrapping_add(narrow(index * 64));
-            while bits != 0 {
-                let num = first.wrapping_add(bits.trailing_zeros());
-                bits &= bits - 1;
-                let index = num.wrapping_sub(self.base_num) as usize;
-                if let Some(entry) = self.unacked.get_mut(index) {
-                    take(entry, &mut self.in_flight, &mut progress, &mut acked);
-                }
+        self.loss.told.update(ack.base, words, |num| {
+            let index = num.wrapping_sub(self.base_num) as usize;
+            if let Some(entry) = self.unacked.get_mut(index) {
+                take(entry, &mut self.in_flight, &mut progress, &mut acked);
             }
-        }
+        });
         self.pop_acked();
         if progress.refuted {
             self.on_reordered();
@@ -230,6 +228,7 @@ impl Path {
         }
         if self.unacked.is_empty() {
             self.lost.clear();
+            self.loss.told.clear();
             // Most peers are idle most of the time: they should not keep the table of a burst.
             if self.unacked.capacity() > 256 {
                 self.unacked.shrink_to(64);
@@ -245,7 +244,15 @@ impl Path {
         let rtt = self.rtt.smoothed();
         let patience = rtt + (rtt / 4).max(self.loss.reorder);
         let mut num = self.base_num;
-        for entry in &mut self.unacked {
+        loop {
+            num = self.loss.told.next_untold(num);
+            let index = num.wrapping_sub(self.base_num) as usize;
+            let Some(entry) = self.unacked.get_mut(index) else {
+                break;
+            };
+            if self.loss.told.may_hide(num) {
+                break;
+            }
             let before = entry.sent_at < newest_at
                 || (entry.sent_at == newest_at && num.wrapping_sub(newest_num) >= 1 << 31);
             if entry.state == TxState::Sent && before {
@@ -346,7 +353,7 @@ impl Path {
     }
 
     /// Takes back a frame that the link would not have: it is sent again when there is room.
-    pub(super) fn put_back(&mut self, num: u32) {
+    pub(crate) fn put_back(&mut self, num: u32) {
         if let Some(entry) = self.entry_mut(num)
             && entry.state == TxState::Sent
         {
@@ -384,4 +391,54 @@ fn take(
         core::mem::replace(&mut entry.contents, Contents::Nothing),
         entry.len,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ack::WORDS_MAX;
+    use super::*;
+    use crate::{LinkId, LinkParams};
+    use alloc::vec::Vec;
+
+    // P3.8
+    #[test]
+    fn numbers_beyond_a_full_bitmap_are_not_taken_for_lost() {
+        let params = LinkParams {
+            frame_len_max: 1472,
+            segments_max: 44,
+            lossless: false,
+            pull: false,
+            checksum: false,
+            sum: None,
+            rx_buffer_len: 4 << 20,
+        };
+        let mut path = Path::new(LinkId::UDP, params, 2048);
+        let sent_at = Instant::from_nanos(1_000_000);
+        let told_max: u32 = narrow(WORDS_MAX * 64);
+        for _ in 0..told_max + 500 {
+            path.number(sent_at, Contents::Nothing, 1472);
+        }
+        // All but the first have come.
+        let told = |word_count: usize, base| Ack {
+            path: 1,
+            word_count: narrow(word_count),
+            echo_attempt: 0,
+            delay_us: 0,
+            base,
+            echo_num: told_max + 499,
+        };
+        let mut ack = |after: Span, ack: &Ack| {
+            let words = [0xff; WORDS_MAX * 8];
+            let words = &words[..usize::from(ack.word_count) * 8];
+            path.on_ack(sent_at + after, ack, words, |_, _| {}).unwrap();
+            path.lost.iter().copied().collect::<Vec<_>>()
+        };
+        let times = [Span::from_micros(20), Span::from_millis(20)];
+        assert!(ack(times[0], &told(WORDS_MAX, 0)).is_empty(), "too early");
+        assert_eq!(ack(times[1], &told(WORDS_MAX, 0)), [0]);
+        assert_eq!(path.frame_counts(), (499, told_max as usize + 500));
+        path.on_ack(sent_at + times[1], &told(0, told_max + 500), &[], |_, _| {})
+            .unwrap();
+        assert_eq!(path.frame_counts(), (0, 0));
+    }
 }

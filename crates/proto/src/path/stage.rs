@@ -2,7 +2,7 @@
 //! What is submitted goes into frames: into the lane's open one if it fits, else in parts, each of
 //! which says where it belongs.
 
-use super::ack::ACK_LEN_MAX;
+use super::ack::ACK_ROOM;
 use super::{CLOSED_MAX, OpenFrame, Path, Paths, Run};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
@@ -229,7 +229,7 @@ impl Path {
         let len_max = self.shared_frame_len();
         OpenFrame {
             // With room for the acknowledgement that may be appended.
-            slot: slots.take(len_max + ACK_LEN_MAX),
+            slot: slots.take(len_max + ACK_ROOM),
             len: self.header_len(),
             len_max,
             numbered: false,

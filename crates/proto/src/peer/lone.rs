@@ -7,7 +7,7 @@ use crate::base::credit::charge;
 use crate::base::narrow::narrow;
 use crate::mem::copy::copy;
 use crate::path::Path;
-use crate::path::ack::ACK_LEN_MAX;
+use crate::path::ack::ACK_ROOM;
 use crate::path::outgoing::Outgoing;
 use crate::shared::Shared;
 use crate::{Instant, Left, LinkId, PeerId, SendSpec};
@@ -111,7 +111,7 @@ impl Peer {
             let batch = self.next_batch(now, sh, link);
             return Some(batch.expect("a run waits, alone, and the window has room"));
         }
-        let mut tail = [0; ACK_LEN_MAX];
+        let mut tail = [0; ACK_ROOM];
         let room = cut.room_in_last().min(tail.len());
         let tail_len = self
             .paths
@@ -143,7 +143,7 @@ impl Peer {
         let message = spec.message(len, seq);
         let start = front_len + FRAME_HEADER_LEN;
         let mut end = start + message.header_len() + bytes.len();
-        let slot = sh.slots.take(end + ACK_LEN_MAX);
+        let slot = sh.slots.take(end + ACK_ROOM);
         let out = sh.slots.bytes_mut(slot);
         message.emit(&mut out[start..]);
         copy(&mut out[start + message.header_len()..end], bytes);

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the last acknowledgement has told of the numbers behind the lowest that is missing. With a frame
+//! missing, each acknowledgement tells all of it again: what is new is found a word at a time.
+
+use super::ack::WORDS_MAX;
+use crate::base::narrow::narrow;
+use alloc::vec::Vec;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Number that the first bit stands for.
+    first: u32,
+    words: Vec<u64>,
+}
+
+impl Told {
+    /// Takes the bitmap of an acknowledgement, the words of which begin behind `base`; hands the numbers
+    /// to `arrived` that the one before has not told. An acknowledgement that was overtaken changes nothing
+    /// of what is kept.
+    pub(super) fn update(&mut self, base: u32, words: &[u8], mut arrived: impl FnMut(u32)) {
+        let first = base.wrapping_add(1);
+        let ahead = first.wrapping_sub(self.first);
+        let is_old = ahead >= 1 << 31;
+        let words = words.chunks_exact(8).take(WORDS_MAX);
+        let count = words.len();
+        for (index, word) in words.enumerate() {
+            let word = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
+            let start = 64 * narrow::<_, u32>(index);
+            let mut new = match is_old {
+                true => word,
+                // Not yet overwritten: those before `index` are.
+                false => word & !self.word_at(ahead.saturating_add(start)),
+            };
+            while new != 0 {
+                arrived(first.wrapping_add(start + new.trailing_zeros()));
+                new &= new - 1;
+            }
+            match self.words.get_mut(index) {
+                _ if is_old => {}
+                Some(kept) => *kept = word,
+                None => self.words.push(word),
+            }
+        }
+        if !is_old {
+            self.first = first;
+            self.words.truncate(count);
+        }
+    }
+
+    /// Forgets it all.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// The first number from `num` on that was not told to have arrived.
+    pub(super) fn next_untold(&self, num: u32) -> u32 {
+        let mut at = num.wrapping_sub(self.first);
+        if at >= 1 << 31 {
+            return num;
+        }
+        while let Some(word) = self.words.get(at as usize / 64) {
+            let missing = !(word >> (at % 64)) & (u64::MAX >> (at % 64));
+            if missing != 0 {
+                at += missing.trailing_zeros();
+                break;
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        self.first.wrapping_add(at)
+    }
+
+    /// Whether there was no room to tell of `num`, which may have arrived.
+    pub(super) fn may_hide(&self, num: u32) -> bool {
+        let at = num.wrapping_sub(self.first);
+        self.words.len() == WORDS_MAX && at < 1 << 31 && at as usize / 64 >= WORDS_MAX
+    }
+
+    /// 64 bits from the one of place `at` on.
+    fn word_at(&self, at: u32) -> u64 {
+        let (index, shift) = (at as usize / 64, at % 64);
+        let word = |index: usize| self.words.get(index).copied().unwrap_or(0);
+        match shift {
+            0 => word(index),
+            _ => word(index) >> shift | word(index + 1) << (64 - shift),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+
+    /// The bitmap behind `base` of `arrived`, as long as it must be.
+    fn bitmap(base: u32, arrived: &BTreeSet<u32>) -> Vec<u8> {
+        let mut words = vec![0_u64; WORDS_MAX];
+        for ahead in 0..narrow::<_, u32>(WORDS_MAX * 64) {
+            if arrived.contains(&base.wrapping_add(1 + ahead)) {
+                words[ahead as usize / 64] |= 1 << (ahead % 64);
+            }
+        }
+        let count = words
+            .iter()
+            .rposition(|word| *word != 0)
+            .map_or(0, |last| last + 1);
+        words[..count]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect()
+    }
+
+    // P3.4
+    #[test]
+    fn each_number_is_told_once_across_wrap_of_numbers() {
+        let mut told = Told::default();
+        let start = u32::MAX - 3000;
+        told.first = start;
+        let (mut arrived, mut heard) = (BTreeSet::new(), BTreeSet::new());
+        let mut state = 12_345_u64;
+        let mut base = 0;
+        for round in 0..3000_u32 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            // Mostly what comes next, with holes; now and then what was missing.
+            let ahead = match round % 7 {
+                0 => 0,
+                _ => narrow::<_, u32>(state >> 40) % 90,
+            };
+            arrived.insert(start.wrapping_add(base + ahead));
+            while arrived.contains(&start.wrapping_add(base)) {
+                base += 1;
+            }
+            let from = start.wrapping_add(base);
+            told.update(from, &bitmap(from, &arrived), |num| {
+                assert!(heard.insert(num), "{num} was told before");
+            });
+            for ahead in 0..200 {
+                let num = from.wrapping_add(1 + ahead);
+                assert!(!arrived.contains(&num) || heard.contains(&num));
+                let next = (0..).map(|more| num.wrapping_add(more));
+                let mut next = next.filter(|num| !arrived.contains(num));
+                assert_eq!(Some(told.next_untold(num)), next.next());
+            }
+        }
+        assert!(base > 1500, "{base} numbers");
+    }
+
+    // P3.6
+    #[test]
+    fn an_acknowledgement_that_was_overtaken_takes_nothing_back() {
+        let mut told = Told::default();
+        let arrived: BTreeSet<u32> = (11..20).chain(30..40).collect();
+        told.update(20, &bitmap(20, &arrived), |_| {});
+        let mut heard = Vec::new();
+        told.update(10, &bitmap(10, &arrived), |num| heard.push(num));
+        assert_eq!(
+            heard.len(),
+            arrived.len(),
+            "who is told looks whether it is new"
+        );
+        assert_eq!((told.next_untold(21), told.next_untold(30)), (21, 40));
+    }
+}
