@@ -314,11 +314,12 @@ impl Pair {
                 break;
             };
             let (_, link) = transmit.way();
-            let payload = transmit.payload().map_or(&[][..], |(op, off, len)| {
-                let off = usize::try_from(off).expect("an offset");
-                &memory[&op.0][off..off + len]
-            });
-            let frames = transmit.frames(payload);
+            let mut payload = Vec::new();
+            for part in transmit.payload() {
+                let off = usize::try_from(part.off).expect("an offset");
+                payload.extend_from_slice(&memory[&part.op.0][off..off + part.len]);
+            }
+            let frames = transmit.frames(&payload);
             let room = WIRE_MAX.saturating_sub(self.wire.len());
             let frames = frames.into_iter().take(room);
             self.wire.extend(frames.map(|frame| (1 - at, link, frame)));

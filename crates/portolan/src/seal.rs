@@ -197,18 +197,14 @@ impl Seals {
         Ok(())
     }
 
-    /// The same, of a payload in two pieces: they are put together first. A copy is sealed in any case.
+    /// The same, of a payload in several pieces: they are put together first. A copy is sealed in any case.
     #[cold]
     pub(crate) fn transmit_pieces<E>(
         &mut self,
         transmit: &Transmit<'_>,
-        pieces: [&[u8]; 2],
+        pieces: &[&[u8]],
         send: impl FnMut(&TxFrame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if pieces[0].is_empty() {
-            // The operation was forgotten.
-            return Ok(());
-        }
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
         pieces

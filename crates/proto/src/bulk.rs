@@ -6,6 +6,7 @@ mod grant;
 pub(crate) mod part;
 pub(crate) mod prediction;
 mod receive;
+mod repair;
 pub(crate) mod send;
 pub(crate) mod trial;
 

@@ -55,6 +55,7 @@ pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
 pub use mem::copy::copy;
+pub use mem::scratch::Payload;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};
 pub use path::{Left, PathStatus};
 pub use peer::PeerStatus;

@@ -10,6 +10,7 @@ mod closing;
 mod delivery;
 mod hostile;
 mod lone;
+mod losses;
 mod pair;
 mod paths;
 mod placement;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages in two pieces that are sent from where they lie where they must ask or wait. What fits a frame is copied there, as any
-//! message is; of a longer one each call gathers its part of both pieces. Apart from the way of messages in one
-//! piece, which pays nothing for this.
+//! message is; of a longer one each call gathers its part of both pieces. And calls that take fragments
+//! which were lost, wherever they lie. Apart from the way of messages in one piece, which pays nothing for this.
 
 use super::Inner;
 use super::send::Submitted;
@@ -11,7 +11,7 @@ use crate::links::Links;
 use crate::ops::{Memory, OpKind, Ops, Owner, Request, State};
 use crate::port::Target;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{LinkId, PeerId, Transmit};
+use portolan_proto::{LinkId, Payload, PeerId, Transmit};
 use std::io::IoSlice;
 
 impl Inner {
@@ -45,7 +45,6 @@ impl Links {
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
         let (peer, link) = transmit.way();
-        let pieces = pieces_of(ops, transmit);
         let Transmit::Bulk {
             headers,
             header_len,
@@ -55,32 +54,40 @@ impl Links {
         else {
             return (peer, link, Ok(()));
         };
-        if pieces[0].is_empty() {
+        let Some(pieces) = pieces_of(ops, transmit) else {
             // The operation was forgotten.
             return (peer, link, Ok(()));
-        }
-        let payload = pieces.map(IoSlice::new);
+        };
+        let payload: Vec<_> = pieces.into_iter().map(IoSlice::new).collect();
         let cut = Segments {
             header_len,
             payload_len: fragment_len,
         };
         let frame = TxFrame {
             head: headers,
-            payload: filled(&payload),
+            payload: &payload,
             segments: (headers.len() > header_len).then_some(cut),
         };
         (peer, link, self.send(turn, peer, link, &frame))
     }
 }
 
-/// What of an operation's memory leaves with a transmit; empty if the operation was forgotten. The second
-/// is empty if that lies in one piece.
-pub(super) fn pieces_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> [&'a [u8]; 2] {
-    let found = transmit.payload().and_then(|(op, off, len)| {
-        let off = usize::try_from(off).ok()?;
-        part_of(ops.pieces(op), off, len)
-    });
-    found.unwrap_or_default()
+/// The pieces of operations' memory that leave with a transmit; `None` if one of the operations was
+/// forgotten.
+pub(super) fn pieces_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<Vec<&'a [u8]>> {
+    let mut pieces = Vec::with_capacity(2 * transmit.payload().len());
+    for part in transmit.payload() {
+        let both = two_pieces_of(ops, part)?;
+        pieces.extend(both.into_iter().filter(|piece| !piece.is_empty()));
+    }
+    Some(pieces)
+}
+
+/// The pieces of an operation's memory that a part of it lies in; the second is empty if that is one.
+/// `None` if the operation was forgotten.
+pub(super) fn two_pieces_of<'a>(ops: &'a Ops, part: &Payload) -> Option<[&'a [u8]; 2]> {
+    let off = usize::try_from(part.off).ok()?;
+    part_of(ops.pieces(part.op), off, part.len).filter(|[first, _]| !first.is_empty())
 }
 
 /// `len` bytes from `off` on of `first` and `second` behind one another, those that there are in the first

@@ -5,7 +5,7 @@
 //! The one invariant: whatever ends a stream, the core is told, and what it carried goes by a path.
 
 use super::delivery::Handlers;
-use super::gather::{filled, pieces_of};
+use super::gather::{filled, two_pieces_of};
 use super::transmit::payload_of;
 use super::{Engine, Inner};
 use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
@@ -171,7 +171,8 @@ impl Links {
         // Of an operation that is forgotten, something must leave that its place in the stream is
         // for: the transfer fails at the peer's end.
         let one = payload_of(ops, transmit).map(|bytes| [bytes, &[]]);
-        let pieces = one.unwrap_or_else(|| pieces_of(ops, transmit));
+        let two = || two_pieces_of(ops, transmit.payload().first()?);
+        let pieces = one.or_else(two).unwrap_or_default();
         let mut head = [0; CHECK_LEN + portolan_wire::CHUNK_LEN];
         let head = &mut head[..headers.len()];
         head.copy_from_slice(headers);

@@ -8,7 +8,9 @@ use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
 use portolan_link::{Segments, TxError, TxFrame};
-use portolan_proto::{Address, Cause, Instant, LinkId, MatchBits, PeerId, SendSpec, Transmit};
+use portolan_proto::{
+    Address, Cause, Instant, LinkId, MatchBits, Payload, PeerId, SendSpec, Transmit,
+};
 use portolan_sys::effort;
 use std::io::IoSlice;
 
@@ -243,11 +245,34 @@ impl Links {
         seals: Option<&mut Seals>,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
+        if transmit.payload().len() > 1 && pieces_of(ops, transmit).is_none() {
+            return self.hand_over_parts(turn, ops, seals, transmit);
+        }
         match seals {
             None if transmit.way().1 == LinkId::STREAM => self.transmit_part(ops, transmit),
             None => self.transmit(turn, ops, transmit),
             Some(seals) => self.transmit_sealed(turn, ops, seals, transmit),
         }
+    }
+
+    /// The same, each part by itself, since an operation was forgotten: what of the others leaves with
+    /// it must leave.
+    #[cold]
+    fn hand_over_parts(
+        &mut self,
+        turn: u32,
+        ops: &Ops,
+        mut seals: Option<&mut Seals>,
+        transmit: &Transmit<'_>,
+    ) -> (PeerId, LinkId, Result<(), TxError>) {
+        let (peer, link) = transmit.way();
+        for part in transmit.each_payload() {
+            let (.., result) = self.hand_over(turn, ops, seals.as_deref_mut(), &part);
+            if result.is_err() {
+                return (peer, link, result);
+            }
+        }
+        (peer, link, Ok(()))
     }
 
     /// As [`Links::transmit`], sealed where the link is a network.
@@ -265,7 +290,10 @@ impl Links {
         let send = |frame: &TxFrame<'_>| self.send(turn, peer, link, frame);
         let result = match payload_of(ops, transmit) {
             Some(payload) => seals.transmit(transmit, payload, send),
-            None => seals.transmit_pieces(transmit, pieces_of(ops, transmit), send),
+            None => match pieces_of(ops, transmit) {
+                Some(pieces) => seals.transmit_pieces(transmit, &pieces, send),
+                None => Ok(()),
+            },
         };
         (peer, link, result)
     }
@@ -331,13 +359,16 @@ impl Links {
     }
 }
 
-/// What of an operation's buffer leaves with a transmit; `None` if that lies in two pieces
+/// What of an operation's buffer leaves with a transmit; `None` if that lies in several pieces
 /// (`gather`), or the operation was forgotten, when its transfer fails at the peer's end.
 #[inline]
 pub(super) fn payload_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<&'a [u8]> {
-    let Some((op, off, len)) = transmit.payload() else {
-        return Some(&[]);
-    };
-    let off = usize::try_from(off).unwrap_or(usize::MAX);
-    ops.bytes(op).get(off..)?.get(..len)
+    match *transmit.payload() {
+        [] => Some(&[]),
+        [Payload { op, off, len }] => {
+            let off = usize::try_from(off).unwrap_or(usize::MAX);
+            ops.bytes(op).get(off..)?.get(..len)
+        }
+        _ => None,
+    }
 }

@@ -221,9 +221,11 @@ fn runs_and_bulk_data_are_sealed_frame_by_frame() {
     let bulk = Transmit::Bulk {
         peer,
         link,
-        op: portolan_proto::OpId(1),
-        off: 0,
-        len: payload.len(),
+        payload: &[portolan_proto::Payload {
+            op: portolan_proto::OpId(1),
+            off: 0,
+            len: payload.len(),
+        }],
         headers: &heads,
         header_len: 24,
         fragment_len: 100,

@@ -100,7 +100,7 @@ impl Transfers {
         let len = usize::try_from(part).unwrap_or(usize::MAX);
         Some(Outgoing {
             link: LinkId::STREAM,
-            bytes: transfer.bytes(off, len, header_len, len),
+            bytes: transfer.put_bytes(scratch, off, len, header_len),
             kind: OutgoingKind::Chunk { transfer: key, off },
         })
     }

@@ -7,7 +7,7 @@ use super::{Transfers, TxRole, TxTransfer};
 use crate::base::config::BATCH_LEN_MAX;
 use crate::base::context::Context;
 use crate::base::narrow::narrow;
-use crate::mem::scratch::Scratch;
+use crate::mem::scratch::{Payload, Scratch};
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::path::refragment::{FragmentPart, PART_HEADER_LEN};
 use crate::path::{Contents, Path, Paths};
@@ -81,6 +81,21 @@ impl SendQueue {
                 len: narrow(fragment_len.min(len - off)),
             });
         }
+    }
+}
+
+/// Fragments behind one another that are about to be sent for the first time.
+#[derive(Debug)]
+pub(super) struct RunOut {
+    key: u32,
+    off: u64,
+    len: usize,
+    fragment_len: usize,
+}
+
+impl RunOut {
+    fn first_index(&self) -> u32 {
+        narrow(self.off / self.fragment_len as u64)
     }
 }
 
@@ -283,7 +298,7 @@ impl Transfers {
         chunk.emit(scratch.start(CHUNK_LEN));
         Some(Outgoing {
             link,
-            bytes: transfer.bytes(off, len, CHUNK_LEN, len),
+            bytes: transfer.put_bytes(scratch, off, len, CHUNK_LEN),
             kind: OutgoingKind::Chunk { transfer: key, off },
         })
     }
@@ -300,7 +315,7 @@ impl Transfers {
     }
 
     /// The first granted transfer that goes by `link`, and its place in the queue.
-    fn next_transfer(
+    pub(super) fn next_transfer(
         &self,
         queue: &mut SendQueue,
         paths: &Paths,
@@ -390,54 +405,82 @@ impl Transfers {
     ) -> Option<Outgoing> {
         let (place, key) = self.next_transfer(queue, paths, link)?;
         let path = paths.get_mut(link)?;
-        let window = path.window_left();
         let is_lone = self.tx.len() == 1;
+        let transfer = self.tx.get(key)?;
+        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
+        let most = most.min(path.window_left());
+        let run = self.take_run(queue, (place, key), most)?;
+        if run.fragment_len + BULK_HEADER_LEN > path.frame_len() {
+            queue.split(key, run.first_index(), run.fragment_len, run.len);
+            return self.next_part(now, queue, path, scratch, session);
+        }
+        scratch.start(0);
+        let first = path.next_num();
+        self.put_run(now, &run, path, scratch, session);
+        let bytes = Bytes::Gathered {
+            header_len: BULK_HEADER_LEN,
+            fragment_len: run.fragment_len,
+        };
+        Some(path.outgoing((first, path.next_num().wrapping_sub(first)), bytes))
+    }
+
+    /// Takes up to `most` fragments that are granted of a transfer and not sent, which then count as
+    /// handed to a link.
+    pub(super) fn take_run(
+        &mut self,
+        queue: &mut SendQueue,
+        (place, key): (usize, u32),
+        most: usize,
+    ) -> Option<RunOut> {
         let transfer = self.tx.get_mut(key)?;
         let fragment_len = usize::from(transfer.fragment_len);
-        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
         let off = transfer.next_off;
         let (left, count) = transfer.sendable();
-        let count = count.min(most).min(window);
-        if count == 0 {
-            if window > 0 {
-                transfer.queued = false;
-                queue.ready.remove(place);
-            }
-            return None;
-        }
-        let len = left.min(count * fragment_len);
+        let len = left.min(count.min(most) * fragment_len);
         transfer.next_off += len as u64;
-        if transfer.next_off >= transfer.granted {
+        if count == 0 || transfer.next_off >= transfer.granted {
             transfer.queued = false;
             queue.ready.remove(place);
         }
-        let first_index = narrow(off / fragment_len as u64);
-        if fragment_len + BULK_HEADER_LEN > path.frame_len() {
-            queue.split(key, first_index, fragment_len, len);
-            return self.next_part(now, queue, path, scratch, session);
-        }
-        let receiver_transfer = transfer.receiver_transfer;
-        let headers = scratch.start(count * BULK_HEADER_LEN);
-        let first = path.next_num();
+        (len > 0).then_some(RunOut {
+            key,
+            off,
+            len,
+            fragment_len,
+        })
+    }
+
+    /// Numbers the frames of a run, and puts their headers and payload behind what was written.
+    pub(super) fn put_run(
+        &self,
+        now: Instant,
+        run: &RunOut,
+        path: &mut Path,
+        scratch: &mut Scratch,
+        session: u64,
+    ) {
+        let Some(transfer) = self.tx.get(run.key) else {
+            return;
+        };
+        let count = run.len.div_ceil(run.fragment_len);
+        let headers = scratch.extend(count * BULK_HEADER_LEN);
         let out = headers.chunks_exact_mut(BULK_HEADER_LEN);
-        for ((ahead, index), out) in (0..).zip(first_index..).zip(out) {
-            let part = fragment_len.min(len - ahead * fragment_len);
+        for ((ahead, index), out) in (0..).zip(run.first_index()..).zip(out) {
+            let part = run.fragment_len.min(run.len - ahead * run.fragment_len);
             let frame_len = part + BULK_HEADER_LEN;
             let contents = Contents::Fragment {
-                transfer: key,
+                transfer: run.key,
                 index,
             };
             let num = path.number(now, contents, frame_len);
-            let header = path.header(FrameKind::Bulk, (num, 0), frame_len, session);
-            header.emit(out);
+            path.bulk_header((num, 0), frame_len, session).emit(out);
             let bulk = BulkHeader {
-                transfer: receiver_transfer,
+                transfer: transfer.receiver_transfer,
                 fragment_index: index,
             };
             bulk.emit(out);
         }
-        let bytes = transfer.bytes(off, len, BULK_HEADER_LEN, fragment_len);
-        Some(path.outgoing((first, narrow(count)), bytes))
+        scratch.push_payload(transfer.payload(run.off, run.len));
     }
 
     /// A fragment that is sent by itself, or again, behind `header`; `None` if its transfer has ended.
@@ -448,8 +491,23 @@ impl Transfers {
         (key, index): (u32, u32),
         header: FrameHeader,
     ) -> Option<Bytes> {
+        scratch.start(0);
+        let fragment_len = self.put_fragment(scratch, (key, index), header)?;
+        Some(Bytes::Gathered {
+            header_len: BULK_HEADER_LEN,
+            fragment_len,
+        })
+    }
+
+    /// Puts a fragment behind `header`, and that behind what was written; returns its bytes of payload.
+    pub(super) fn put_fragment(
+        &self,
+        scratch: &mut Scratch,
+        (key, index): (u32, u32),
+        header: FrameHeader,
+    ) -> Option<usize> {
         let transfer = self.tx.get(key)?;
-        let out = scratch.start(BULK_HEADER_LEN);
+        let out = scratch.extend(BULK_HEADER_LEN);
         header.emit(out);
         let bulk = BulkHeader {
             transfer: transfer.receiver_transfer,
@@ -458,7 +516,8 @@ impl Transfers {
         bulk.emit(out);
         let off = u64::from(index) * u64::from(transfer.fragment_len);
         let len = usize::from(header.frame_len) - BULK_HEADER_LEN;
-        Some(transfer.bytes(off, len, BULK_HEADER_LEN, len))
+        scratch.push_payload(transfer.payload(off, len));
+        Some(len)
     }
 
     /// The same of a part of a fragment, which is a chunk in a data frame. `P3.12`
@@ -478,7 +537,7 @@ impl Transfers {
         };
         chunk.emit(&mut out[FRAME_HEADER_LEN..]);
         let len = usize::from(header.frame_len) - PART_HEADER_LEN;
-        Some(transfer.bytes(off, len, PART_HEADER_LEN, len))
+        Some(transfer.put_bytes(scratch, off, len, PART_HEADER_LEN))
     }
 }
 
@@ -496,7 +555,7 @@ impl TxTransfer {
     }
 
     /// Fragments of one GSO batch; of a short one if short messages pass. `P4.11`
-    fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
+    pub(super) fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
         let batch_len = match is_lone {
             _ if ctx.is_hurried() => PART_LEN_HURRIED,
             true => ctx.choice().lone_batch_len(self.len),
@@ -517,20 +576,26 @@ impl TxTransfer {
         }
     }
 
-    /// `len` bytes of it from `off` on, behind headers in the scratch buffer.
-    pub(super) fn bytes(
+    /// `len` bytes of it from `off` on, in one piece behind the header in the scratch buffer.
+    pub(super) fn put_bytes(
         &self,
+        scratch: &mut Scratch,
         off: u64,
         len: usize,
         header_len: usize,
-        fragment_len: usize,
     ) -> Bytes {
+        scratch.push_payload(self.payload(off, len));
         Bytes::Gathered {
+            header_len,
+            fragment_len: len,
+        }
+    }
+
+    fn payload(&self, off: u64, len: usize) -> Payload {
+        Payload {
             op: self.op,
             off: self.base + off,
             len,
-            header_len,
-            fragment_len,
         }
     }
 }

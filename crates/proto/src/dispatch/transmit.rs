@@ -2,7 +2,7 @@
 //! Asking for frames to send, and saying what became of them.
 
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
-use crate::{Core, Instant, Left, LinkId, OpId, PeerId};
+use crate::{Core, Instant, Left, LinkId, Payload, PeerId};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -31,18 +31,14 @@ pub enum Transmit<'a> {
         /// Bytes of each but the last.
         segment_len: usize,
     },
-    /// Headers here, payload from the buffer of `op`.
+    /// Headers here, payload from the buffers of operations.
     Bulk {
         /// To whom.
         peer: PeerId,
         /// By which link.
         link: LinkId,
-        /// Whose buffer.
-        op: OpId,
-        /// First byte.
-        off: u64,
-        /// Bytes of payload.
-        len: usize,
+        /// The payload, in the order of sending: whole fragments each, but for the last. Mostly one.
+        payload: &'a [Payload],
         /// Headers, one per fragment, behind one another.
         headers: &'a [u8],
         /// Bytes of each header.
@@ -52,7 +48,7 @@ pub enum Transmit<'a> {
     },
 }
 
-impl Transmit<'_> {
+impl<'a> Transmit<'a> {
     /// To whom, and by which link.
     #[must_use]
     pub fn way(&self) -> (PeerId, LinkId) {
@@ -63,14 +59,41 @@ impl Transmit<'_> {
         }
     }
 
-    /// The part of an operation's buffer that leaves with it: whose, from where on and how long.
+    /// The parts of operations' buffers that leave with it, in the order of sending.
     #[inline]
     #[must_use]
-    pub fn payload(&self) -> Option<(OpId, u64, usize)> {
+    pub fn payload(&self) -> &'a [Payload] {
         match *self {
-            Transmit::Bulk { op, off, len, .. } => Some((op, off, len)),
-            _ => None,
+            Transmit::Bulk { payload, .. } => payload,
+            _ => &[],
         }
+    }
+
+    /// A transmit for each part of its [payload](Transmit::payload), with the headers that go with it.
+    pub fn each_payload(&self) -> impl Iterator<Item = Transmit<'a>> {
+        let (peer, link) = self.way();
+        let (mut headers, header_len, fragment_len) = match *self {
+            Transmit::Bulk {
+                headers,
+                header_len,
+                fragment_len,
+                ..
+            } => (headers, header_len, fragment_len),
+            _ => (&[][..], 0, 1),
+        };
+        self.payload().chunks(1).map(move |payload| {
+            let count = payload[0].len.div_ceil(fragment_len);
+            let (own, others) = headers.split_at(count * header_len);
+            headers = others;
+            Transmit::Bulk {
+                peer,
+                link,
+                payload,
+                headers: own,
+                header_len,
+                fragment_len,
+            }
+        })
     }
 
     /// Its frames one by one, as a link would put them on a wire, with the [`Transmit::payload`]: for
@@ -268,17 +291,12 @@ impl Core {
                 segment_len: segment_len as usize,
             },
             Bytes::Gathered {
-                op,
-                off,
-                len,
                 header_len,
                 fragment_len,
             } => Transmit::Bulk {
                 peer,
                 link,
-                op,
-                off,
-                len,
+                payload: self.sh.scratch.payload(),
                 headers: self.sh.scratch.bytes(),
                 header_len,
                 fragment_len,

@@ -5,7 +5,7 @@
 use super::best_effort::BestEffortRun;
 use super::{Contents, OpenFrame, Path, TxState};
 use crate::mem::slot::{SlotId, SlotPool};
-use crate::{Instant, LinkId, OpId};
+use crate::{Instant, LinkId};
 use portolan_wire::{ATTEMPT_MAX, FrameKind};
 
 /// See the module documentation.
@@ -33,11 +33,8 @@ pub(crate) enum Bytes {
         lens: [u32; 2],
         segment_len: u32,
     },
-    /// Headers in the scratch buffer, payload in the memory of an operation.
+    /// Headers in the scratch buffer, payload in the memory of operations that it names.
     Gathered {
-        op: OpId,
-        off: u64,
-        len: usize,
         header_len: usize,
         fragment_len: usize,
     },
@@ -63,6 +60,8 @@ impl Bytes {
 pub(crate) enum OutgoingKind {
     /// Numbered frames, `count` from `first` on: lost if they do not leave.
     Numbered { first: u32, count: u32 },
+    /// Lost frames, whose numbers the scratch buffer has, and `count` new ones from `first` on.
+    Repairs { first: u32, count: u32 },
     /// A frame of a lossless link: waits on if it does not leave, and is free when it has.
     Lossless { lane: usize, frame: OpenFrame },
     /// A frame without a number: free, whether it leaves or not.
@@ -147,7 +146,7 @@ impl Path {
     /// The link had no room for it.
     pub(crate) fn take_back(&mut self, slots: &mut SlotPool, kind: OutgoingKind) {
         match kind {
-            OutgoingKind::Numbered { first, count } => {
+            OutgoingKind::Numbered { first, count } | OutgoingKind::Repairs { first, count } => {
                 for ahead in (0..count).rev() {
                     self.put_back(first.wrapping_add(ahead));
                 }
@@ -156,6 +155,17 @@ impl Path {
             OutgoingKind::Unnumbered { slot } => slots.release(slot),
             OutgoingKind::BestEffort(run) => self.put_back_best_effort(run),
             OutgoingKind::Chunk { .. } | OutgoingKind::Repeating => {}
+        }
+    }
+
+    /// What the next lost frame carries. `P3.1`
+    pub(crate) fn peek_lost(&mut self) -> Option<Contents> {
+        loop {
+            let num = *self.lost.front()?;
+            match self.entry_mut(num) {
+                Some(entry) if entry.state == TxState::Lost => return Some(entry.contents),
+                _ => self.lost.pop_front(),
+            };
         }
     }
 

@@ -66,7 +66,7 @@ impl Peer {
             return Some(sent);
         }
         if path.may_repair()
-            && let Some(sent) = self.next_lost(now, sh, link)
+            && let Some(sent) = self.next_repair(now, sh, link)
         {
             return Some(sent);
         }
@@ -156,6 +156,33 @@ impl Peer {
         let session = self.session.token_theirs();
         let path = self.paths.get_mut(link)?;
         Some(path.seal(now, &mut sh.slots, session, &frame))
+    }
+
+    /// What was lost, to be sent again: fragments together, any other frame alone.
+    fn next_repair(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
+        let takes_more = self.is_bulk_next(now, link);
+        let session = self.session.token_theirs();
+        let Shared {
+            ctx,
+            transfers,
+            scratch,
+            ..
+        } = sh;
+        let paths = (&mut self.paths, link);
+        let queue = &mut self.send_queue;
+        let more = (session, takes_more);
+        let sent = transfers.next_repairs(now, ctx, queue, paths, scratch, more);
+        sent.or_else(|| self.next_lost(now, sh, link))
+    }
+
+    /// Whether bulk data is all that waits for a path beside what was lost.
+    fn is_bulk_next(&self, now: Instant, link: LinkId) -> bool {
+        let Some(path) = self.paths.get(link) else {
+            return false;
+        };
+        let control =
+            self.paths.is_small(link) && (self.has_control() || self.paths.ack_is_due(now));
+        !path.has_more_waiting() && !control && !self.send_queue.has_parts()
     }
 
     /// The next lost frame, to be sent again. `P3.1`
@@ -264,6 +291,10 @@ impl Peer {
         if let Some(path) = self.paths.get_mut(outgoing.link) {
             path.block();
             path.take_back(&mut sh.slots, outgoing.kind);
+            if let OutgoingKind::Repairs { .. } = outgoing.kind {
+                let repaired = sh.scratch.repaired().iter().rev();
+                repaired.for_each(|&num| path.put_back(num));
+            }
         } else if outgoing.link == LinkId::STREAM {
             self.stream.block();
         }

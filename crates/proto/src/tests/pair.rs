@@ -89,12 +89,16 @@ pub(super) struct Pair {
     pub(super) speculates: bool,
     /// So many parts find no room in the stream.
     pub(super) streams_refused: usize,
+    /// So many calls with bulk data find no room at a network.
+    pub(super) bulk_refused: usize,
     /// Frames that were taken as parts of runs.
     pub(super) runs_taken: usize,
     /// Bytes of a frame that corruption may touch.
     pub(super) spoilt_len: usize,
     /// Frames of each call with several frames of eager messages.
     pub(super) calls: Vec<usize>,
+    /// Frames of each call with bulk data.
+    pub(super) bulk_calls: Vec<usize>,
     /// Frames that left with their sum in front.
     pub(super) summed: usize,
     /// Acknowledgements that were taken as that of all that was under way.
@@ -425,9 +429,11 @@ impl Pair {
             swallow: None,
             speculates: false,
             streams_refused: 0,
+            bulk_refused: 0,
             runs_taken: 0,
             spoilt_len: 16,
             calls: Vec::new(),
+            bulk_calls: Vec::new(),
             summed: 0,
             lone_acks: 0,
             wires: Vec::new(),
@@ -498,14 +504,30 @@ impl Pair {
                 let count = bytes.len().div_ceil(segment_len) + more.len().div_ceil(segment_len);
                 self.calls.push(count);
             }
-            let payload = transmit.payload().map_or(&[][..], |(op, off, len)| {
-                let off = usize::try_from(off).unwrap();
-                &end.memory[&op.0][off..off + len]
-            });
+            if let Transmit::Bulk {
+                headers,
+                header_len,
+                ..
+            } = transmit
+            {
+                if self.bulk_refused > 0 {
+                    self.bulk_refused -= 1;
+                    let link = transmit.way().1;
+                    end.core.transmit_refused();
+                    end.core.link_ready(link);
+                    continue;
+                }
+                self.bulk_calls.push(headers.len() / header_len);
+            }
+            let mut payload = Vec::new();
+            for part in transmit.payload() {
+                let off = usize::try_from(part.off).unwrap();
+                payload.extend_from_slice(&end.memory[&part.op.0][off..off + part.len]);
+            }
             let link = transmit.way().1;
             frames.extend(
                 transmit
-                    .frames(payload)
+                    .frames(&payload)
                     .into_iter()
                     .map(|frame| (link, frame)),
             );

@@ -251,13 +251,13 @@ fn frames_of(transmit: &Transmit<'_>) -> Vec<(usize, Vec<u8>)> {
         }
         Transmit::Bulk {
             peer,
-            len,
+            payload,
             headers,
             header_len,
             fragment_len,
             ..
         } => {
-            let payload = vec![0; *len];
+            let payload = vec![0; payload.iter().map(|part| part.len).sum()];
             let parts = headers
                 .chunks(*header_len)
                 .zip(payload.chunks(*fragment_len));
@@ -538,7 +538,7 @@ fn next_in_turn(core: &mut Core, now: Instant) -> Option<(PeerId, usize)> {
     let transmit = core.poll_transmit(now)?;
     let (peer, len) = (
         transmit.way().0,
-        transmit.payload().map_or(0, |(_, _, len)| len),
+        transmit.payload().iter().map(|part| part.len).sum(),
     );
     if len > 0 {
         core.yield_peer();

@@ -27,7 +27,8 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
     let Transmit::Bulk { headers, .. } = *transmit else {
         return None;
     };
-    let (op, off, len) = transmit.payload()?;
+    let part = transmit.payload().first()?;
+    let (op, off, len) = (part.op, part.off, part.len);
     let record = Records::new(headers, 0, headers.len() + len).next()?;
     let (Record::Chunk(chunk), _) = record.ok()? else {
         return None;

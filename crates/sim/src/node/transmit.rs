@@ -16,10 +16,7 @@ impl Node {
         let local = self.clock.local(cx.now);
         while let Some(transmit) = self.core.poll_transmit(local) {
             let (PeerId(peer), link) = transmit.way();
-            let bulk_op = match &transmit {
-                Transmit::Bulk { op, .. } => Some(op.0),
-                _ => None,
-            };
+            let bulk_op = transmit.payload().first().map(|part| part.op.0);
             if link == LinkId::STREAM {
                 let Some(part) = part_of(&transmit) else {
                     cx.violate_always(format!("node {}: no part: {transmit:?}", self.id));
@@ -168,12 +165,10 @@ fn frames_of<'a>(
     transmit: &Transmit<'_>,
     memory: impl Fn(u64) -> Option<&'a Vec<u8>>,
 ) -> Option<Vec<Vec<u8>>> {
-    let payload = match transmit.payload() {
-        Some((op, off, len)) => {
-            let off = usize::try_from(off).ok()?;
-            memory(op.0)?.get(off..off + len)?
-        }
-        None => &[],
-    };
-    Some(transmit.frames(payload))
+    let mut payload = Vec::new();
+    for part in transmit.payload() {
+        let off = usize::try_from(part.off).ok()?;
+        payload.extend_from_slice(memory(part.op.0)?.get(off..off + part.len)?);
+    }
+    Some(transmit.frames(&payload))
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lost fragments leave in GSO batches: as many as one takes, and behind them what is granted and not
+//! sent (`P3.15`). One loss in a hundred frames would else cost each end a call in two.
+
+use super::Transfers;
+use super::send::SendQueue;
+use crate::base::context::Context;
+use crate::mem::scratch::Scratch;
+use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
+use crate::path::{Contents, Path, Paths};
+use crate::{Instant, LinkId};
+use portolan_wire::BULK_HEADER_LEN;
+
+impl Transfers {
+    /// Lost fragments of one length, and new ones behind them if they are what leaves next
+    /// (`takes_more`). `None` if the next lost frame is no fragment.
+    pub(crate) fn next_repairs(
+        &mut self,
+        now: Instant,
+        ctx: &mut Context,
+        queue: &mut SendQueue,
+        (paths, link): (&mut Paths, LinkId),
+        scratch: &mut Scratch,
+        (session, takes_more): (u64, bool),
+    ) -> Option<Outgoing> {
+        let path = paths.get_mut(link)?;
+        let (key, fragment_len) = self.lost_fragment(path)?;
+        let is_lone = self.tx.len() == 1;
+        let transfer = self.tx.get(key)?;
+        let most = transfer.batch_frames(ctx, is_lone, path.segments_max());
+        scratch.start(0);
+        let (mut count, mut len) = (0, 0);
+        while count < most
+            && path.may_repair()
+            // A shorter one ends its batch.
+            && len == count * fragment_len
+            && let Some((key, alike)) = self.lost_fragment(path)
+            && alike == fragment_len
+        {
+            len += self.repair(now, key, path, scratch, session)?;
+            count += 1;
+        }
+        ctx.counters_mut().retransmits += count as u64;
+        let first = path.next_num();
+        let room = (most - count).min(path.window_left());
+        if takes_more
+            && room > 0
+            && len == count * fragment_len
+            && let Some((place, key)) = self.next_transfer(queue, paths, link)
+            && self.fragment_len(key) == Some(fragment_len)
+            && let Some(run) = self.take_run(queue, (place, key), room)
+        {
+            let path = paths.get_mut(link)?;
+            self.put_run(now, &run, path, scratch, session);
+        }
+        let path = paths.get(link)?;
+        Some(Outgoing {
+            link,
+            bytes: Bytes::Gathered {
+                header_len: BULK_HEADER_LEN,
+                fragment_len,
+            },
+            kind: OutgoingKind::Repairs {
+                first,
+                count: path.next_num().wrapping_sub(first),
+            },
+        })
+    }
+
+    /// Of which transfer the next lost frame is a fragment, and the bytes of its fragments.
+    fn lost_fragment(&self, path: &mut Path) -> Option<(u32, usize)> {
+        let Contents::Fragment { transfer, .. } = path.peek_lost()? else {
+            return None;
+        };
+        Some((transfer, self.fragment_len(transfer)?))
+    }
+
+    fn fragment_len(&self, key: u32) -> Option<usize> {
+        self.tx.get(key).map(|tx| usize::from(tx.fragment_len))
+    }
+
+    /// Puts the next lost frame, a fragment of transfer `key`, behind what was written; returns its bytes of
+    /// payload.
+    fn repair(
+        &self,
+        now: Instant,
+        key: u32,
+        path: &mut Path,
+        scratch: &mut Scratch,
+        session: u64,
+    ) -> Option<usize> {
+        let lost = path.next_lost(now)?;
+        let Contents::Fragment { index, .. } = lost.contents else {
+            return None;
+        };
+        let header = path.bulk_header((lost.num, lost.attempt), lost.len, session);
+        scratch.push_repaired(lost.num);
+        self.put_fragment(scratch, (key, index), header)
+    }
+}
