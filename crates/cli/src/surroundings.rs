@@ -60,7 +60,6 @@ impl Launcher for Surroundings {
     fn open_lab(&self, order: &LabOrder<'_>) -> Result<Site> {
         let LabOrder { mtu, count, link } = *order;
         let mut kind = Kind::plain(count, mtu).with(None, link)?;
-        let link = kind.link;
         if count as usize > portolan_bench::usable_cores().len() {
             // Rows of more ends than cores leave them to the scheduler.
             kind.cores = CoreList::all();
@@ -73,6 +72,7 @@ impl Launcher for Surroundings {
             cores: lab.lab().cores(index).numbers().to_vec(),
         };
         let hosts = (0..count).map(place).collect();
+        let link = lab.lab().link;
         let link = link.is_shaped().then(|| link.to_string());
         Ok(Site::lab(mtu as usize, link, hosts, Box::new(lab)))
     }

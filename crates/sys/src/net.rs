@@ -16,6 +16,7 @@ mod beside;
 mod datagram;
 mod error_queue;
 mod interfaces;
+mod lending;
 mod netns;
 mod options;
 mod packet;
@@ -23,6 +24,7 @@ mod packet_ring;
 mod poll;
 mod scatter;
 mod stream;
+mod wire_end;
 mod xdp;
 
 pub use addr::SockAddr;
@@ -30,6 +32,7 @@ pub use beside::{close_beside, connect_beside};
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
+pub use lending::{DirectReader, LendingWriter};
 pub use netns::enter_netns;
 pub use options::{
     ECN_CAPABLE, ECN_MET, enable_error_queue, enable_receive_offload, probe_path_mtu,
@@ -41,12 +44,13 @@ pub use packet::{
     packet_socket, pending_error, set_mark,
 };
 pub use packet_ring::{PacketRing, RingFrame, RingLayout};
-pub use poll::{Readiness, readiness, wait_readable};
+pub use poll::{Readiness, readiness, sleep_until_readable, wait_readable, wait_writable};
 pub use scatter::Scatter;
 pub use stream::{
-    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, send_stream,
-    send_stream_gathered, stream_stands, stream_timeouts,
+    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, stream_stands,
+    stream_timeouts,
 };
+pub use wire_end::{Arrived, WIRE_FRAME_ROOM, WireEnd, is_wire_burst, wire_addresses};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
 
 use std::io;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan lab`.
 
-use super::{Kind, Lab, Options, plan, temporary};
+use super::link::{DelayBy, Link};
+use super::{Kind, Lab, Options, line, plan, temporary};
 use crate::error::UserError;
 use crate::output::outln;
 use crate::program;
@@ -37,6 +38,16 @@ enum Action {
         #[arg(long, default_value = "lab")]
         name: String,
     },
+    /// Be the cables of a lab, and hold frames up; not for people.
+    #[command(hide = true)]
+    Line {
+        #[arg(long)]
+        name: String,
+        #[arg(long)]
+        hosts: u32,
+        #[arg(long)]
+        link: Link,
+    },
     /// Hold a temporary lab; not for people.
     #[command(hide = true)]
     Guard(Up),
@@ -58,7 +69,7 @@ struct Up {
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
     /// What the wires are like: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
-    /// loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
+    /// delay=50us, loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
     #[arg(long, value_name = "SPEC")]
     link: Option<String>,
 }
@@ -96,6 +107,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         Action::Rsh(rsh) => return Err(be_host(&rsh)),
         Action::List => list()?,
         Action::Down { name } => take_down(&name)?,
+        Action::Line { name, hosts, link } => line::main(&name, hosts, &link)?,
         Action::Guard(up) => temporary::guard(&up.options()?)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -163,8 +175,15 @@ fn list() -> Result<()> {
             true => lab.link.to_string(),
             false => "veth".to_owned(),
         };
+        let cables = match lab.link.delay_by {
+            Some(DelayBy::Line) => match line::find(&lab.name)? {
+                Some(line) => format!(" {line}"),
+                None => " line dead: its process has ended".to_owned(),
+            },
+            _ => String::new(),
+        };
         outln!(
-            "{} hosts {} mtu {} addresses {} to {} cores {} link {link}",
+            "{} hosts {} mtu {} addresses {} to {} cores {} link {link}{cables}",
             lab.name,
             lab.host_count,
             lab.mtu,
@@ -177,7 +196,7 @@ fn list() -> Result<()> {
 }
 
 fn take_down(name: &str) -> Result<()> {
-    let lingering = Lab::find(name)?.down()?;
+    let lingering = Lab::find_dead_or_alive(name)?.down()?;
     if !lingering.is_empty() {
         let pids: Vec<String> = lingering.iter().map(u32::to_string).collect();
         eprintln!(

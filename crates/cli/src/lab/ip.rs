@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
 /// Where `ip netns` keeps the names of namespaces (ip-netns(8)).
-const NETNS_DIR: &str = "/run/netns";
+pub(super) const NETNS_DIR: &str = "/run/netns";
 
 /// Network devices that every new namespace may bring along and that cannot be deleted.
 const KEPT_LINKS: [&str; 1] = ["lo"];
@@ -119,7 +119,7 @@ pub(super) fn batch(namespace: &str, commands: &str) -> Result<()> {
 
 /// Runs `commands` of `tc`, one a line, inside `namespace`.
 pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
-    let output = execute_by("tc", &["-n", namespace, "-batch", "-"], commands)?;
+    let output = tc(namespace, commands)?;
     if output.status.success() {
         return Ok(());
     }
@@ -129,6 +129,15 @@ pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
         "--link: the wires of {namespace} cannot be made so: tc said: {said}; a rate needs a kernel with \
          NET_SCH_TBF, loss one with NET_SCH_INGRESS and NET_CLS_BPF"
     )
+}
+
+/// Whether `commands` of `tc` do in `namespace` what they say.
+pub(super) fn can_shape(namespace: &str, commands: &str) -> Result<bool> {
+    Ok(tc(namespace, commands)?.status.success())
+}
+
+fn tc(namespace: &str, commands: &str) -> Result<Output> {
+    execute_by("tc", &["-n", namespace, "-batch", "-"], commands)
 }
 
 fn succeed(output: &Output, what: &str) -> Result<()> {

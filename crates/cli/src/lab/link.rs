@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A wire; zeros and `None` where it is that of a bare veth pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,28 @@ pub(crate) struct Link {
     pub(crate) loss_ppm: u32,
     /// Bytes that wait where the wire begins; what comes then is lost.
     pub(crate) queue_len: Option<u64>,
+    /// How long a frame is under way from host to host, beside what sending it takes.
+    pub(crate) delay: Duration,
+    /// What holds frames up; `None` for what this kernel has.
+    pub(crate) delay_by: Option<DelayBy>,
+}
+
+/// What holds frames up for a delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DelayBy {
+    /// The kernel's queue discipline (tc-netem(8)).
+    Netem,
+    /// A process of the lab's ([`super::line`]).
+    Line,
+}
+
+impl fmt::Display for DelayBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DelayBy::Netem => "netem",
+            DelayBy::Line => "line",
+        })
+    }
 }
 
 /// A kind of Ethernet with all its values.
@@ -60,10 +83,23 @@ const PPM_IN_PERCENT: f64 = 1e4;
 
 const QUEUE_LEN_MAX: u64 = 1 << 30;
 
+/// Longer than a frame takes around the earth.
+const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// What delays are multiples of.
+const TIME_STEP: Duration = Duration::from_micros(1);
+
 impl Link {
     /// Whether anything is to be made.
     pub(crate) fn is_shaped(&self) -> bool {
         *self != Link::default()
+    }
+
+    /// Bytes that are under way at once at the full rate; `None` without a rate.
+    pub(super) fn under_way_len(&self) -> Option<u64> {
+        let delay_us = u64::try_from(self.delay.as_micros()).unwrap_or(u64::MAX);
+        // No overflow: the largest rate for the longest delay has 10^17.
+        Some(self.rate_bits_per_sec? / 8_000 * delay_us / 1_000)
     }
 
     /// A sentence, where one value needs another.
@@ -73,6 +109,11 @@ impl Link {
                 "--link: queue= is that of a wire with a rate, which is not given: add rate=1g, or a \
                  class ({})",
                 class_names()
+            ));
+        }
+        if let (Some(by), true) = (self.delay_by, self.delay.is_zero()) {
+            return Err(format!(
+                "--link: by={by} says what makes a delay, which is not given: add delay=1ms"
             ));
         }
         Ok(self)
@@ -94,6 +135,12 @@ impl fmt::Display for Link {
         }
         if let Some(len) = self.queue_len {
             values.push(format!("queue={}", scaled(len, &LEN_UNITS)));
+        }
+        if !self.delay.is_zero() {
+            values.push(format!("delay={}", time(self.delay)));
+        }
+        if let Some(by) = self.delay_by {
+            values.push(format!("by={by}"));
         }
         f.write_str(&values.join(","))
     }
@@ -119,7 +166,8 @@ impl FromStr for Link {
             };
             match key {
                 "rate" => link.rate_bits_per_sec = Some(rate(value)?),
-                "delay" => refuse_delay(value)?,
+                "delay" => link.delay = delay(value)?,
+                "by" => link.delay_by = Some(delay_by(value)?),
                 "loss" => link.loss_ppm = loss(value)?,
                 "queue" => link.queue_len = Some(queue(value)?),
                 _ => return Err(unknown(word)),
@@ -137,7 +185,7 @@ fn class_names() -> String {
 
 fn unknown(word: &str) -> String {
     format!(
-        "--link: {word:?} is neither a class ({}) nor one of rate=, delay=, loss=, queue=: write for \
+        "--link: {word:?} is neither a class ({}) nor one of rate=, delay=, loss=, queue=, by=: write for \
          instance --link 1g,loss=0.1%",
         class_names()
     )
@@ -161,6 +209,13 @@ const RATE_UNITS: [(&str, u64); 4] = [
     ("", 1),
 ];
 const LEN_UNITS: [(&str, u64); 4] = [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10), ("", 1)];
+
+const TIME_UNITS: [(&str, u64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
 /// A whole number of the largest unit that allows it.
 fn scaled(value: u64, units: &Units) -> String {
@@ -196,15 +251,45 @@ fn rate(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A queue discipline that holds frames up for a time is missing in kernels without netem and fq, and no other
-/// is tried.
-fn refuse_delay(text: &str) -> Result<(), String> {
-    match text {
-        "0" => Ok(()),
+fn delay(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let ns = text.ends_with('s').then(|| quantity(text, &TIME_UNITS));
+    let delay = ns.flatten().map(Duration::from_nanos);
+    let delay = delay.filter(|delay| (TIME_STEP..=DELAY_MAX).contains(delay));
+    match delay {
+        Some(delay)
+            if delay
+                .subsec_nanos()
+                .is_multiple_of(TIME_STEP.subsec_nanos()) =>
+        {
+            Ok(delay)
+        }
         _ => Err(format!(
-            "--link: delay={text} cannot be made: labs have no way to hold frames up; leave it out, or write delay=0"
+            "--link: delay={text} is no time that a frame is under way: write whole microseconds, 1us to 1s, \
+             as in delay=50us or delay=2.5ms"
         )),
     }
+}
+
+fn delay_by(text: &str) -> Result<DelayBy, String> {
+    match text {
+        "netem" => Ok(DelayBy::Netem),
+        "line" => Ok(DelayBy::Line),
+        _ => Err(format!(
+            "--link: by={text} makes no delay: write by=netem for the kernel's way, by=line for a process, or \
+             leave it out for what this kernel has"
+        )),
+    }
+}
+
+/// A time as `--link` takes it.
+pub(super) fn time(time: Duration) -> String {
+    scaled(
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
+        &TIME_UNITS,
+    )
 }
 
 fn loss(text: &str) -> Result<u32, String> {
@@ -254,8 +339,12 @@ mod tests {
                 rate_bits_per_sec: Some(1_000_000_000),
                 loss_ppm: 1000,
                 queue_len: Some(128 << 10),
+                ..Link::default()
             }
         );
+        assert_eq!(link("delay=50us").delay, Duration::from_micros(50));
+        assert_eq!(link("delay=2.5ms").delay, Duration::from_micros(2500));
+        assert_eq!(link("delay=1s,by=netem").delay_by, Some(DelayBy::Netem));
         assert_eq!(link("rate=2.5gbit").rate_bits_per_sec, Some(2_500_000_000));
         assert_eq!(link("rate=100mbit").rate_bits_per_sec, Some(100_000_000));
         assert_eq!(link("loss=100%").loss_ppm, 1_000_000);
@@ -281,6 +370,9 @@ mod tests {
             "rate=2500m,queue=1500",
             "loss=12.5%",
             "rate=1g",
+            "delay=50us",
+            "rate=1g,delay=2500us,by=line",
+            "delay=10ms,by=netem",
         ] {
             assert_eq!(link(text).to_string(), text);
         }
@@ -290,6 +382,7 @@ mod tests {
         }
         assert_eq!(Link::default().to_string(), "");
         assert!(!Link::default().is_shaped());
+        assert!(link("delay=1ms").is_shaped());
     }
 
     #[test]
@@ -302,7 +395,13 @@ mod tests {
             ("rate=1t", "rate=1t", "rate=2.5g"),
             ("rate=-1g", "rate=-1g", "rate=2.5g"),
             ("rate=infg", "rate=infg", "rate=2.5g"),
-            ("1g,delay=50us", "delay=50us", "leave it out"),
+            ("delay=50", "delay=50", "delay=50us"),
+            ("delay=0.5us", "delay=0.5us", "1us to 1s"),
+            ("delay=1.0005ms", "delay=1.0005ms", "whole microseconds"),
+            ("delay=2s", "delay=2s", "1us to 1s"),
+            ("delay=-1ms", "delay=-1ms", "delay=2.5ms"),
+            ("delay=1ms,by=hand", "by=hand", "by=line"),
+            ("1g,by=line", "by=line", "delay=1ms"),
             ("loss=1", "loss=1", "loss=0.1%"),
             ("loss=101%", "loss=101%", "100%"),
             ("loss=-1%", "loss=-1%", "0%"),

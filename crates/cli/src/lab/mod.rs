@@ -12,6 +12,7 @@ pub(crate) mod command;
 pub(crate) mod cores;
 pub(crate) mod host;
 mod ip;
+mod line;
 pub(crate) mod link;
 mod plan;
 mod shape;
@@ -20,7 +21,7 @@ mod temporary;
 use crate::error::{UserError, user_error};
 use anyhow::Result;
 use cores::{CoreList, Cores};
-use link::Link;
+use link::{DelayBy, Link};
 pub(crate) use plan::HOSTS_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use temporary::TemporaryLab;
@@ -114,6 +115,7 @@ impl Lab {
         plan::check(options)?;
         ip::check_privilege()?;
         refuse_existing(options)?;
+        let options = &shape::settle(options)?;
         let mut undo = Undo::default();
         for namespace in plan::namespaces(options) {
             ip::run(&["netns", "add", &namespace])?;
@@ -124,6 +126,9 @@ impl Lab {
             ip::batch(&namespace, &commands)?;
         }
         shape::make(options)?;
+        if options.link.delay_by == Some(DelayBy::Line) {
+            line::start(options)?;
+        }
         undo.made.clear();
         Ok(Lab::of(options))
     }
@@ -140,11 +145,28 @@ impl Lab {
         }
     }
 
+    /// The lab of that name, for what is to run in it.
+    ///
+    /// # Errors
+    /// A sentence for a person when there is none, or when its cables are dead.
+    pub(crate) fn find(name: &str) -> Result<Lab> {
+        let lab = Lab::find_dead_or_alive(name)?;
+        if lab.link.delay_by == Some(DelayBy::Line) && line::find(name)?.is_none() {
+            user_error!(
+                "the cables of lab {name} are dead: the process that was its line, and held frames up for {}, \
+                 has ended (was it killed?); make the lab again: `portolan lab down --name {name}`, then \
+                 `portolan lab up`",
+                link::time(lab.link.delay)
+            );
+        }
+        Ok(lab)
+    }
+
     /// The lab of that name.
     ///
     /// # Errors
     /// A sentence for a person when there is none.
-    pub(crate) fn find(name: &str) -> Result<Lab> {
+    fn find_dead_or_alive(name: &str) -> Result<Lab> {
         if let Some(lab) = marked(|lab| lab == name)?.remove(name) {
             return Ok(lab);
         }
@@ -295,6 +317,9 @@ fn remove(name: &str) -> Result<Vec<u32>> {
                 .is_none()
         {
             continue;
+        }
+        if namespace == plan::switch_namespace(name) {
+            line::end(name)?;
         }
         let pids = ip::pids(&namespace)?;
         if !pids.is_empty() {

@@ -2,11 +2,12 @@
 //! Which namespaces, names, addresses and commands make a lab. No side effects.
 
 use super::cores::Cores;
-use super::link::Link;
+use super::link::{DelayBy, Link};
 use super::{Options, shape};
 use crate::error::user_error;
 use anyhow::Result;
 use std::net::Ipv4Addr;
+use std::path::Path;
 
 /// Most hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in net/bridge/br_private.h).
 pub(crate) const HOSTS_MAX: u32 = 1024;
@@ -24,6 +25,9 @@ const NAME_LEN_MAX: usize = 64;
 /// Address of host 0. With a /16 the addresses of 1024 hosts are on one network.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PREFIX_LEN: u32 = 16;
+
+/// There where the kernel has IPv6.
+const IPV6: &str = "/proc/sys/net/ipv6";
 
 /// First word of the alias of a lab namespace's `lo`.
 const MARK: &str = "portolan-lab";
@@ -80,6 +84,11 @@ pub(super) fn host_namespace(name: &str, index: u32) -> String {
 /// Name of the namespace of the bridge.
 pub(super) fn switch_namespace(name: &str) -> String {
     format!("{name}-sw")
+}
+
+/// Name of a namespace in which is tried what the kernel can, for as long as that takes.
+pub(super) fn trial_namespace(name: &str) -> String {
+    format!("{name}-try{}", std::process::id())
 }
 
 /// Lab and host index of a namespace that is called like a lab's host.
@@ -169,18 +178,46 @@ pub(super) fn has_switch(options: &Options) -> bool {
 
 fn switch_commands(options: &Options) -> String {
     let mtu = options.mtu;
+    if options.link.delay_by == Some(DelayBy::Line) {
+        return line_commands(options);
+    }
     // Without an MTU of its own the bridge takes the smallest of its ports'. No multicast
     // snooping: broadcast and multicast reach every host, as on a plain switch.
     let mut commands = String::from("link add name br0 type bridge mcast_snooping 0\n");
     for index in 0..options.host_count {
         let host = host_namespace(&options.name, index);
+        let port = port(index);
         commands.push_str(&format!(
-            "link add name p{index} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host}\n\
-             link set dev p{index} master br0 up\n"
+            "link add name {port} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host}\n\
+             link set dev {port} master br0 up\n"
         ));
     }
     commands.push_str("link set dev br0 up\n");
     commands
+}
+
+/// Cables whose other ends the line holds: nothing else joins them, and the kernel sends nothing of its own.
+fn line_commands(options: &Options) -> String {
+    let mtu = options.mtu;
+    let mut commands = String::new();
+    for index in 0..options.host_count {
+        let host = host_namespace(&options.name, index);
+        let port = port(index);
+        commands.push_str(&format!(
+            "link add name {port} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host}\n"
+        ));
+        // A kernel without IPv6 does not know this, nor needs it.
+        if Path::new(IPV6).exists() {
+            commands.push_str(&format!("link set dev {port} addrgenmode none\n"));
+        }
+        commands.push_str(&format!("link set dev {port} up\n"));
+    }
+    commands
+}
+
+/// Name of the other end of host `index`'s cable, in the namespace of the switch.
+pub(super) fn port(index: u32) -> String {
+    format!("p{index}")
 }
 
 #[cfg(test)]
@@ -252,6 +289,13 @@ mod tests {
         let batches = network_commands(&options("lab", 3));
         assert_eq!(batches[0].0, "lab-sw");
         assert_eq!(batches[0].1.matches("master br0").count(), 3);
+        let link = "delay=1ms,by=line".parse().unwrap();
+        let delayed = Options {
+            link,
+            ..options("lab", 2)
+        };
+        assert_eq!(namespaces(&delayed).last().unwrap(), "lab-sw");
+        assert!(!network_commands(&delayed)[0].1.contains("br0"));
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! what its queue does not hold. Loss is at a port's way out: a frame is lost after it has left its
 //! sender, which is not told, and each receiver of a broadcast loses for itself.
 
-use super::link::Link;
-use super::{Options, ip, plan};
+use super::link::{DelayBy, Link};
+use super::{Options, ip, line, plan};
 use crate::error::user_error;
 use anyhow::Result;
 
@@ -33,9 +33,44 @@ const SUPERFRAME: u64 = 65_536;
 /// include/linux/netdevice.h).
 const HOST_FRAMES: u64 = 1000;
 
-/// Whether frames are to be dropped between the hosts, where neither of two would be told.
+/// Whether frames are to be dropped between the hosts, where neither of two would be told, or held up there.
 pub(super) fn needs_switch(link: &Link) -> bool {
-    link.loss_ppm > 0
+    link.loss_ppm > 0 || !link.delay.is_zero()
+}
+
+/// Decides what makes the delay, if there is one: the kernel where it can, which costs no process.
+pub(super) fn settle(options: &Options) -> Result<Options> {
+    let mut options = options.clone();
+    let link = &mut options.link;
+    if link.delay.is_zero() {
+        return Ok(options);
+    }
+    let by = match link.delay_by {
+        Some(DelayBy::Line) => DelayBy::Line,
+        asked => match has_netem(&options.name)? {
+            true => DelayBy::Netem,
+            false if asked.is_none() => DelayBy::Line,
+            false => user_error!(
+                "--link: by=netem cannot be made: this kernel has no netem (NET_SCH_NETEM); leave it out for a \
+                 process that holds frames up"
+            ),
+        },
+    };
+    link.delay_by = Some(by);
+    if by == DelayBy::Line {
+        line::check(link)?;
+    }
+    Ok(options)
+}
+
+/// Tried on the `lo` of a namespace that is made for it: what is listed, or can be loaded, differs from what
+/// works.
+fn has_netem(name: &str) -> Result<bool> {
+    let namespace = plan::trial_namespace(name);
+    ip::run(&["netns", "add", &namespace])?;
+    let has = ip::can_shape(&namespace, "qdisc add dev lo root netem delay 1ms\n");
+    ip::run(&["netns", "delete", &namespace])?;
+    has
 }
 
 /// Refuses what cannot be made with this MTU.
@@ -112,19 +147,24 @@ fn host_commands(options: &Options) -> String {
         (Some(len), false) => len,
         (len, _) => len.unwrap_or(0).max(HOST_FRAMES * frame(options)),
     };
-    rate_command(options, "eth0", queue_len)
+    rate_command(options, "eth0", "root", queue_len)
 }
 
 fn switch_commands(options: &Options) -> String {
     let mut commands = String::new();
     for index in 0..options.host_count {
-        let port = format!("p{index}");
+        let port = plan::port(index);
+        let by_netem = options.link.delay_by == Some(DelayBy::Netem);
+        if by_netem {
+            commands.push_str(&netem_command(options, &port));
+        }
         if options.host_count > 2 {
             let queue_len = options
                 .link
                 .queue_len
                 .unwrap_or(HOST_FRAMES * frame(options));
-            commands.push_str(&rate_command(options, &port, queue_len));
+            let place = if by_netem { UNDER_NETEM } else { "root" };
+            commands.push_str(&rate_command(options, &port, place, queue_len));
         }
         if options.link.loss_ppm > 0 {
             commands.push_str(&format!(
@@ -137,7 +177,25 @@ fn switch_commands(options: &Options) -> String {
     commands
 }
 
-fn rate_command(options: &Options, device: &str, queue_len: u64) -> String {
+/// Where the port's rate is when netem is at the port: what has been held up goes on into it (tc-netem(8),
+/// "rate control").
+const UNDER_NETEM: &str = "parent 1: handle 2:";
+
+/// Bytes that may be under way on a cable without a rate.
+const UNDER_WAY_LEN: u64 = 64 << 20;
+
+fn netem_command(options: &Options, device: &str) -> String {
+    let link = &options.link;
+    let under_way = link.under_way_len().unwrap_or(UNDER_WAY_LEN);
+    // Of what is under way in full frames twice, for netem counts frames and some are shorter.
+    let limit = HOST_FRAMES + 2 * under_way / frame(options);
+    format!(
+        "qdisc add dev {device} root handle 1: netem delay {}us limit {limit}\n",
+        link.delay.as_micros()
+    )
+}
+
+fn rate_command(options: &Options, device: &str, place: &str, queue_len: u64) -> String {
     let Some(rate) = options.link.rate_bits_per_sec else {
         return String::new();
     };
@@ -149,7 +207,7 @@ fn rate_command(options: &Options, device: &str, queue_len: u64) -> String {
     let burst = bytes_in(SLACK_NS, rate).max(largest) + OVERHEAD;
     let limit = queue_len.max(burst);
     format!(
-        "qdisc add dev {device} root tbf rate {rate}bit burst {burst} limit {limit} overhead {OVERHEAD}\n"
+        "qdisc add dev {device} {place} tbf rate {rate}bit burst {burst} limit {limit} overhead {OVERHEAD}\n"
     )
 }
 
@@ -219,6 +277,27 @@ mod tests {
         assert!(!switch.contains("tbf"), "{switch}");
         assert_eq!(switch.matches("egress bpf da bytecode").count(), 2);
         assert!(!plan::has_switch(&super::tests::options(2, "1g")));
+    }
+
+    #[test]
+    fn netem_holds_frames_up_in_front_of_a_port_s_rate() {
+        let switch = switch_commands(&options(3, "1g,delay=2ms,loss=1%,by=netem"));
+        let netem = "dev p2 root handle 1: netem delay 2000us limit 1330\n";
+        assert!(switch.contains(netem), "{switch}");
+        assert!(
+            switch.contains("dev p2 parent 1: handle 2: tbf rate 1000000000bit"),
+            "{switch}"
+        );
+        let cable = switch_commands(&options(2, "1g,delay=2ms,by=netem"));
+        assert_eq!(
+            (cable.matches("netem").count(), cable.matches("tbf").count()),
+            (2, 0)
+        );
+        let line = switch_commands(&options(3, "1g,delay=2ms,by=line"));
+        assert!(
+            !line.contains("netem") && line.contains("dev p2 root tbf"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::{Kind, Lab, Options};
 use crate::error::UserError;
-use crate::output::{out, outln};
+use crate::output::outln;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -33,12 +33,16 @@ impl TemporaryLab {
         BufReader::new(stdout)
             .read_line(&mut line)
             .context("reading from the guard of a lab")?;
-        if line != READY {
+        let Some(link) = line.strip_prefix(READY).map(str::trim) else {
             guard.wait().context("waiting for the guard of a lab")?;
             let said = line.trim().to_owned();
             return Err(UserError::new(said).into());
+        };
+        let mut lab = Lab::of(&options);
+        if !link.is_empty() {
+            // With what it has found to make a delay by.
+            lab.link = link.parse().map_err(UserError::new)?;
         }
-        let lab = Lab::of(&options);
         Ok(TemporaryLab { lab, guard })
     }
 
@@ -60,8 +64,8 @@ impl Drop for TemporaryLab {
     }
 }
 
-/// What the guard writes when the lab is up.
-const READY: &str = "ready\n";
+/// What the guard writes when the lab is up, in front of what its wires are like.
+const READY: &str = "ready ";
 
 fn start_guard(options: &Options) -> Result<Child> {
     let mut guard = Command::new(std::env::current_exe()?);
@@ -92,7 +96,7 @@ pub(super) fn guard(options: &Options) -> Result<()> {
         }
     };
     // Whoever is told may have been killed meanwhile. The lab goes even so.
-    let told = out!("{READY}");
+    let told = outln!("{READY}{}", lab.link);
     let mut rest = Vec::new();
     let end = std::io::stdin().read_to_end(&mut rest);
     lab.down()?;

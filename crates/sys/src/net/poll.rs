@@ -55,6 +55,42 @@ pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
     }
 }
 
+/// Sleeps until `fd` has room to write or has an error, at most `timeout`; a signal ends the wait.
+///
+/// # Errors
+/// The errno of `poll`, interruptions excepted.
+pub fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
+    let mut set = [pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    }];
+    let timeout_ms = timeout.as_nanos().div_ceil(1_000_000);
+    match poll(&mut set, c_int::try_from(timeout_ms).unwrap_or(c_int::MAX)) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sleeps until `fd` is readable or has an error, at most `timeout` to the nanosecond; without one, for as
+/// long as it takes, or until a signal comes.
+///
+/// # Errors
+/// The errno of `ppoll`, interruptions excepted.
+pub fn sleep_until_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let mut set = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    effort::calls(Call::Ppoll);
+    match rustix::event::poll(&mut set, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 fn poll(set: &mut [pollfd], timeout_ms: c_int) -> io::Result<c_int> {
     effort::calls(Call::Poll);
     // SAFETY: `set` is live and exclusively borrowed, with its length.

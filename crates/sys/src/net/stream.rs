@@ -93,11 +93,26 @@ pub fn stream_timeouts(fd: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(info.tcpi_retransmits)
 }
 
+/// Bytes that were given to the socket and that the peer's TCP has not acknowledged (tcp(7), `SIOCOUTQ`).
+///
+/// # Errors
+/// The errno of `ioctl`.
+pub(super) fn unacknowledged_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut len: libc::c_int = 0;
+    // SAFETY: `len` is a live local of the type that this request writes. SIOCOUTQ of
+    // include/uapi/linux/sockios.h is this number.
+    checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut len) })?;
+    Ok(u64::try_from(len).unwrap_or(0))
+}
+
 /// Sends some of `slices` on a connected socket, by one call.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
-pub fn send_stream_gathered(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(super) fn send_stream_gathered(
+    fd: BorrowedFd<'_>,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
     use rustix::net::{SendAncillaryBuffer, SendFlags};
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let mut control = SendAncillaryBuffer::default();
@@ -109,7 +124,7 @@ pub fn send_stream_gathered(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::R
 ///
 /// # Errors
 /// The errno of `send`.
-pub fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
+pub(super) fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
     let more = if more { libc::MSG_MORE } else { 0 };
     effort::calls(effort::Call::Sendto);
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
@@ -240,14 +255,14 @@ pub fn stream_stands(stream: &TcpStream) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::io::Read;
     use std::net::Ipv4Addr;
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    fn pair() -> (TcpStream, TcpStream) {
+    pub(in crate::net) fn pair() -> (TcpStream, TcpStream) {
         let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = listener.local_addr().unwrap();
         let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to).unwrap();

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The process that is the cables of a lab: each frame that a host sends waits for the delay, and goes to the
+//! host that it is for.
+//!
+//! A frame's time counts from when the kernel had it, so that how late this process is told of it does not
+//! add to the delay as long as it is told before that is over. It sleeps while nothing is under way, and until
+//! shortly before the next frame leaves.
+//!
+//! The invariant: frames that come in at one port leave in their order, and each leaves or is counted.
+
+use super::held::Held;
+use super::switch::Switch;
+use anyhow::{Context, Result};
+use portolan_sys::epoll::{Epoll, Ready};
+use portolan_sys::net::{self, WIRE_FRAME_ROOM, WireEnd};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// How long before a frame leaves this process stops sleeping: as late as a virtual machine's timer commonly
+/// wakes it.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Frames taken from a port, and sent in all, before it looks at the others again.
+const TURN_FRAMES: usize = 32;
+
+/// How late a frame leaves that counts as late: about what a port of a switch adds by itself.
+const LATE: Duration = Duration::from_micros(50);
+
+/// How often the counts are written while frames pass.
+const COUNTS_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes that the kernel keeps for a port while this process does not come to fetch them: 3 ms of 10 Gbit/s.
+const KERNEL_LEN: usize = 4 << 20;
+
+/// What has become of the frames; a burst of segments counts as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) passed: u64,
+    /// Of these, those that left more than [`LATE`] late.
+    pub(super) late: u64,
+    /// Those that found no room, here or in a queue behind this process, or whose host has gone.
+    pub(super) lost: u64,
+}
+
+struct Port {
+    /// None when its host has gone.
+    end: Option<WireEnd>,
+    held: Held,
+    drops: u64,
+}
+
+/// See the module documentation.
+pub(super) struct Carrier {
+    ports: Vec<Port>,
+    epoll: Epoll,
+    ready: Vec<Ready>,
+    switch: Switch,
+    delay: Duration,
+    counts: Counts,
+    told: Told,
+    /// Where a frame goes that there is no room for.
+    nowhere: Vec<u8>,
+}
+
+/// The counts as others see them.
+struct Told {
+    file: File,
+    counts: Counts,
+    at: Instant,
+}
+
+impl Carrier {
+    /// Joins the interfaces with these numbers, one a host; on each cable `held_len` bytes may be under way.
+    pub(super) fn new(
+        interfaces: &[u32],
+        delay: Duration,
+        held_len: usize,
+        counts: File,
+    ) -> Result<Carrier> {
+        let epoll = Epoll::new().context("making an epoll set")?;
+        let mut ports = Vec::new();
+        for (index, interface) in interfaces.iter().enumerate() {
+            let end = WireEnd::open(*interface, KERNEL_LEN);
+            let end = end.with_context(|| format!("opening a packet socket for host {index}"))?;
+            epoll.add(&end, index as u64).context("watching a port")?;
+            ports.push(Port {
+                end: Some(end),
+                held: Held::new(held_len, WIRE_FRAME_ROOM),
+                drops: 0,
+            });
+        }
+        let told = Told {
+            file: counts,
+            counts: Counts::default(),
+            at: Instant::now(),
+        };
+        told.write();
+        Ok(Carrier {
+            switch: Switch::new(ports.len()),
+            ports,
+            epoll,
+            ready: Vec::new(),
+            delay,
+            counts: Counts::default(),
+            told,
+            nowhere: vec![0; WIRE_FRAME_ROOM],
+        })
+    }
+
+    /// Carries frames for as long as there is a host.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        while self.ports.iter().any(|port| port.end.is_some()) {
+            let mut ready = std::mem::take(&mut self.ready);
+            self.epoll.look(&mut ready)?;
+            for port in ready.drain(..) {
+                self.fetch(usize::try_from(port.token).unwrap_or(usize::MAX));
+            }
+            self.ready = ready;
+            self.send_due();
+            self.rest()?;
+        }
+        Ok(())
+    }
+
+    /// Takes what has come in at a port.
+    fn fetch(&mut self, index: usize) {
+        for _ in 0..TURN_FRAMES {
+            let Port { end, held, .. } = &mut self.ports[index];
+            let Some(end) = end else { return };
+            let received = match held.room() {
+                Some(room) => end.receive(room),
+                None => end.receive(&mut self.nowhere).map(|lost| {
+                    self.counts.lost += u64::from(lost.is_some());
+                    None
+                }),
+            };
+            match received {
+                Ok(Some(arrived)) => {
+                    let left = self.delay.saturating_sub(arrived.age);
+                    held.push(arrived.bytes, Instant::now() + left);
+                    if let Some((_, from)) = held.last().and_then(net::wire_addresses) {
+                        self.switch.learn(from, index);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) if has_gone(&error) => return self.retire(index),
+                Err(_) => self.counts.lost += 1,
+            }
+        }
+    }
+
+    /// Sends those whose time has come, the earliest first.
+    fn send_due(&mut self) {
+        for _ in 0..TURN_FRAMES {
+            let Some((due, index)) = self.next_due() else {
+                return;
+            };
+            let now = Instant::now();
+            if due > now {
+                return;
+            }
+            self.counts.late += u64::from(now - due > LATE);
+            self.send_first(index);
+        }
+    }
+
+    fn next_due(&self) -> Option<(Instant, usize)> {
+        let ports = self.ports.iter().enumerate();
+        ports
+            .filter_map(|(index, port)| Some((port.held.due()?, index)))
+            .min()
+    }
+
+    /// Sends the oldest frame that has come in at a port to whom it is for.
+    fn send_first(&mut self, from: usize) {
+        let mut gone = Vec::new();
+        if let Some(frame) = self.ports[from].held.first()
+            && let Some((to, _)) = net::wire_addresses(frame)
+        {
+            let mut is_lost = false;
+            for index in self.switch.ways(to, from) {
+                match self.ports[index].end.as_ref().map(|end| end.send(frame)) {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) if has_gone(&error) => gone.push(index),
+                    Some(Err(_)) | None => is_lost = true,
+                }
+            }
+            is_lost |= !gone.is_empty();
+            self.counts.lost += u64::from(is_lost);
+            self.counts.passed += u64::from(!is_lost);
+        }
+        self.ports[from].held.pop();
+        for index in gone {
+            self.retire(index);
+        }
+    }
+
+    /// A host has gone.
+    fn retire(&mut self, index: usize) {
+        if let Some(end) = self.ports[index].end.take() {
+            self.epoll.remove(&end);
+        }
+    }
+
+    /// Sleeps until something comes, or until shortly before the next frame leaves.
+    fn rest(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let left = self
+            .next_due()
+            .map(|(due, _)| due.saturating_duration_since(now));
+        if left.is_none() || now - self.told.at > COUNTS_EVERY {
+            self.tell(now);
+        }
+        match left {
+            Some(left) if left <= SPIN => Ok(()),
+            left => {
+                let timeout = left.map(|left| left - SPIN);
+                net::sleep_until_readable(std::os::fd::AsFd::as_fd(&self.epoll), timeout)
+            }
+        }
+    }
+
+    fn tell(&mut self, now: Instant) {
+        for port in &mut self.ports {
+            port.drops += port.end.as_ref().map_or(0, |end| u64::from(end.drops()));
+        }
+        let drops: u64 = self.ports.iter().map(|port| port.drops).sum();
+        let counts = Counts {
+            lost: self.counts.lost + drops,
+            ..self.counts
+        };
+        self.told.at = now;
+        if self.told.counts != counts {
+            self.told.counts = counts;
+            self.told.write();
+        }
+    }
+}
+
+impl Told {
+    fn write(&self) {
+        // Who cannot be told has no lab any more; the frames are what matters.
+        let _ = self.file.write_all_at(self.counts.line().as_bytes(), 0);
+    }
+}
+
+impl Counts {
+    /// All of one length, so that what is written covers what was.
+    fn line(self) -> String {
+        let Counts { passed, late, lost } = self;
+        format!("{passed:>20} {late:>20} {lost:>20}\n")
+    }
+
+    /// Reads a line back.
+    pub(super) fn parse(line: &str) -> Option<Counts> {
+        let numbers = line.split_whitespace().map(|word| word.parse().ok());
+        let numbers: Option<Vec<u64>> = numbers.collect();
+        let [passed, late, lost] = numbers?[..] else {
+            return None;
+        };
+        Some(Counts { passed, late, lost })
+    }
+}
+
+/// The interface of a socket has gone, and does not come back.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_back() {
+        let counts = Counts {
+            passed: u64::MAX,
+            late: 1,
+            lost: 0,
+        };
+        assert_eq!(Counts::parse(&counts.line()), Some(counts));
+        assert_eq!(counts.line().len(), Counts::default().line().len());
+        assert_eq!(Counts::parse("1 2"), None);
+        assert_eq!(Counts::parse("1 2 x"), None);
+    }
+}

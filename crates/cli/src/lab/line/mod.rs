@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The line: a process of a lab's that holds frames up, where the kernel has no netem.
+//!
+//! `lab up` starts it in the namespace of the switch, where the other end of each host's cable is; it is the
+//! cables, and with more than two hosts the switch. It ends with `lab down`, and by itself when no host is
+//! left. What it counts is in a file without a name, its standard output.
+//!
+//! The invariant: nothing of it is outside of the process, so that nothing is left when it ends.
+
+mod carry;
+mod held;
+mod switch;
+
+use super::link::Link;
+use super::{Options, ip, plan};
+use crate::error::{UserError, user_error};
+use anyhow::{Context, Result};
+use carry::{Carrier, Counts};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use portolan_sys::net;
+use portolan_sys::process::{ProcessHandle, keep_time};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What the process says when frames pass; anything else is why they do not.
+const READY: &str = "ready";
+
+/// Shortest delay: below it the delay is what waking this process takes, rather than what was asked for. See
+/// docs/launch.md for what was measured.
+pub(super) const DELAY_MIN: Duration = Duration::from_micros(20);
+
+/// Bytes that may be under way on a cable without a rate.
+const HELD_LEN: u64 = 64 << 20;
+
+/// The same with a rate, which says how many there can be: no more, for each host takes as much memory.
+const HELD_LEN_MAX: u64 = 256 << 20;
+
+/// Bytes that all cables of a lab hold without a rate, and the fewest that each does.
+const HELD_LEN_ALL: u64 = 512 << 20;
+const HELD_LEN_MIN: u64 = 1 << 20;
+
+/// How long a process that was killed may take to end.
+const END_TIME: Duration = Duration::from_secs(10);
+
+/// A line that runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pid: u32,
+    counts: Option<Counts>,
+}
+
+/// As `portolan lab list` shows it.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.pid)?;
+        let Some(Counts { passed, late, lost }) = self.counts else {
+            return Ok(());
+        };
+        write!(f, " passed {passed} late {late} lost {lost}")
+    }
+}
+
+/// Refuses delays that a line cannot make.
+pub(super) fn check(link: &Link) -> Result<()> {
+    if link.delay < DELAY_MIN {
+        user_error!(
+            "--link: delay={} is shorter than what a process can hold frames up for, {}: this kernel has no \
+             netem, which could; make it longer, or leave it out",
+            super::link::time(link.delay),
+            super::link::time(DELAY_MIN)
+        );
+    }
+    let under_way = link.under_way_len();
+    if under_way.is_some_and(|len| len > HELD_LEN_MAX) {
+        user_error!(
+            "--link: {link} would have more than {} MiB under way on each cable, which this machine's memory \
+             is not to be filled with: make rate= or delay= smaller",
+            HELD_LEN_MAX >> 20
+        );
+    }
+    Ok(())
+}
+
+/// Bytes that may be under way on each cable; what comes then is lost.
+fn held_len(link: &Link, host_count: u32) -> u64 {
+    match link.under_way_len() {
+        // What waits because this process comes late is under way, too.
+        Some(len) => 2 * len + HELD_LEN_MIN,
+        None => HELD_LEN
+            .min(HELD_LEN_ALL / u64::from(host_count))
+            .max(HELD_LEN_MIN),
+    }
+}
+
+/// Starts the line of a lab whose interfaces are there, and returns when frames pass.
+pub(super) fn start(options: &Options) -> Result<()> {
+    let counts = tempfile::tempfile().context("making the file of counts")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["lab", "line", "--name", &options.name])
+        .args(["--hosts", &options.host_count.to_string()])
+        .args(["--link", &options.link.to_string()])
+        .stdin(Stdio::null())
+        .stdout(counts)
+        .stderr(Stdio::piped());
+    let spare = spare_cores(options);
+    if !spare.is_empty() {
+        portolan_sys::inherit::run_on(&mut command, &spare);
+    }
+    let mut child = command.spawn().context("starting the line of a lab")?;
+    let mut said = String::new();
+    let stderr = child.stderr.take().context("stderr of the line")?;
+    BufReader::new(stderr)
+        .read_line(&mut said)
+        .context("reading from the line of a lab")?;
+    let said = said.trim();
+    if said != READY {
+        child.wait().context("waiting for the line of a lab")?;
+        return Err(UserError::new(format!(
+            "--link: delay= cannot be made: the process that holds frames up ended: {}",
+            said.trim_start_matches("portolan: ")
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Cores that no host owns.
+fn spare_cores(options: &Options) -> Vec<usize> {
+    let hosts: Vec<_> = (0..options.host_count)
+        .map(|index| options.cores.of_host(index))
+        .collect();
+    if hosts.iter().any(|cores| cores.numbers().is_empty()) {
+        return Vec::new();
+    }
+    let mut usable = portolan_bench::usable_cores();
+    usable.retain(|core| !hosts.iter().any(|cores| cores.numbers().contains(core)));
+    usable
+}
+
+/// The line of the lab `name`; `None` when it has ended.
+pub(super) fn find(name: &str) -> Result<Option<Line>> {
+    let namespace = plan::switch_namespace(name);
+    if !ip::namespaces().contains(&namespace) {
+        return Ok(None);
+    }
+    let pid = ip::pids(&namespace)?
+        .into_iter()
+        .find(|pid| is_line(*pid, name));
+    Ok(pid.map(|pid| Line {
+        pid,
+        counts: counts_of(pid),
+    }))
+}
+
+/// Ends the line of the lab `name`, if there is one, and waits until it has ended.
+pub(super) fn end(name: &str) -> Result<()> {
+    for pid in ip::pids(&plan::switch_namespace(name))? {
+        // Held before it is looked at: the number cannot become another's in between.
+        let Ok(process) = ProcessHandle::open(pid) else {
+            continue;
+        };
+        if is_line(pid, name) {
+            let ended = process.kill(END_TIME);
+            ended.with_context(|| format!("ending the line of lab {name}, process {pid}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a process in the namespace of the switch is the line: it may hold somebody's tcpdump, too.
+fn is_line(pid: u32, name: &str) -> bool {
+    let Ok(words) = std::fs::read(format!("/proc/{pid}/cmdline")) else {
+        return false;
+    };
+    let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+    let own = ["lab", "line", "--name", name].map(str::as_bytes);
+    words.get(1..=own.len()) == Some(&own[..])
+}
+
+fn counts_of(pid: u32) -> Option<Counts> {
+    let mut line = String::new();
+    let file = std::fs::File::open(format!("/proc/{pid}/fd/1")).ok()?;
+    file.take(100).read_to_string(&mut line).ok()?;
+    Counts::parse(&line)
+}
+
+/// What the process does.
+///
+/// # Errors
+/// Why it cannot; it says so on its standard error itself, in one line.
+pub(super) fn main(name: &str, host_count: u32, link: &Link) -> Result<()> {
+    let made = make(name, host_count, link);
+    match made {
+        Ok(mut carrier) => {
+            eprintln!("{READY}");
+            Ok(carrier.run()?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
+    // Out of reach of the terminal's Ctrl-C, and of its end. Fails for the leader of a group, who is out of it.
+    let _ = nix::unistd::setsid();
+    std::env::set_current_dir("/").context("leaving the directory")?;
+    let namespace = Path::new(ip::NETNS_DIR).join(plan::switch_namespace(name));
+    net::enter_netns(&namespace).context("entering the namespace of the switch")?;
+    let (_, most) =
+        getrlimit(Resource::RLIMIT_NOFILE).context("asking how many files may be open")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("letting more files be open")?;
+    let interfaces = net::interfaces().context("listing the cables")?;
+    let number = |index: u32| {
+        let port = plan::port(index);
+        let interface = interfaces.iter().find(|interface| interface.name == port);
+        interface
+            .map(|interface| interface.index)
+            .with_context(|| format!("the lab has no cable {port}"))
+    };
+    let numbers = (0..host_count).map(number).collect::<Result<Vec<u32>>>()?;
+    let counts = std::io::stdout().as_fd().try_clone_to_owned()?;
+    let held_len = usize::try_from(held_len(link, host_count)).unwrap_or(usize::MAX);
+    let carrier = Carrier::new(&numbers, link.delay, held_len, counts.into())?;
+    if !keep_time() {
+        log::warn!("the line of lab {name} has no real-time priority: frames may be late");
+    }
+    Ok(carrier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cable_holds_what_is_under_way_at_its_rate_and_as_much_again() {
+        let held = |link: &str, hosts| held_len(&link.parse().unwrap(), hosts);
+        assert_eq!(held("rate=1g,delay=1ms", 2), 2 * 125_000 + (1 << 20));
+        assert_eq!(held("delay=1ms", 2), 64 << 20);
+        assert_eq!(held("delay=1ms", 64), 8 << 20);
+        assert_eq!(held("delay=1ms", 1024), 1 << 20);
+    }
+
+    #[test]
+    fn delays_that_a_process_cannot_make_are_refused_with_the_remedy() {
+        let refused = |link: &str| check(&link.parse().unwrap()).unwrap_err().to_string();
+        let error = refused("delay=5us");
+        assert!(
+            error.contains("delay=5us") && error.contains("20us"),
+            "{error}"
+        );
+        let error = refused("rate=100g,delay=500ms");
+        assert!(
+            error.contains("256 MiB") && error.contains("delay="),
+            "{error}"
+        );
+        assert!(check(&"1g,delay=100ms".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn no_other_process_is_taken_for_a_line() {
+        assert!(!is_line(std::process::id(), "lab"));
+        assert!(!is_line(u32::MAX, "lab"));
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which host a frame goes to: a switch that learns where Ethernet addresses are from who sends.
+//!
+//! It moves no frame. The invariant: a frame never goes back to where it came from.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Addresses that are known at once, as many as a small switch knows; what is not known goes everywhere.
+const ADDRESSES_MAX: usize = 8192;
+
+/// The bit of an address's first byte that makes it one of several hosts (IEEE 802.3, clause 3.2.3).
+const GROUP: u8 = 1;
+
+type Address = [u8; 6];
+
+/// See the module documentation.
+pub(super) struct Switch {
+    port_count: usize,
+    known: HashMap<Address, usize>,
+}
+
+impl Switch {
+    pub(super) fn new(port_count: usize) -> Switch {
+        Switch {
+            port_count,
+            known: HashMap::new(),
+        }
+    }
+
+    /// A frame of `from` has come in at `port`.
+    pub(super) fn learn(&mut self, from: Address, port: usize) {
+        let is_known = self.known.contains_key(&from);
+        if from[0] & GROUP == 0 && (is_known || self.known.len() < ADDRESSES_MAX) {
+            self.known.insert(from, port);
+        }
+    }
+
+    /// The ports that a frame for `to` goes out at, which came in at `port`.
+    pub(super) fn ways(&self, to: Address, port: usize) -> impl Iterator<Item = usize> {
+        let ports: Range<usize> = match self.known.get(&to) {
+            Some(known) => *known..*known + 1,
+            None => 0..self.port_count,
+        };
+        ports.filter(move |out| *out != port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Address = [2, 0, 0, 0, 0, 1];
+    const B: Address = [2, 0, 0, 0, 0, 2];
+    const ALL: Address = [0xff; 6];
+
+    fn ways(switch: &Switch, to: Address, port: usize) -> Vec<usize> {
+        switch.ways(to, port).collect()
+    }
+
+    #[test]
+    fn frames_go_everywhere_until_their_host_is_known_and_never_back() {
+        let mut switch = Switch::new(3);
+        assert_eq!(ways(&switch, B, 0), [1, 2]);
+        switch.learn(B, 2);
+        assert_eq!(ways(&switch, B, 0), [2]);
+        assert_eq!(ways(&switch, B, 2), [0; 0]);
+        assert_eq!(ways(&switch, ALL, 1), [0, 2]);
+        switch.learn(B, 1);
+        assert_eq!(ways(&switch, B, 0), [1]);
+    }
+
+    #[test]
+    fn nobody_is_known_by_an_address_of_several() {
+        let mut switch = Switch::new(2);
+        switch.learn(ALL, 1);
+        assert_eq!(ways(&switch, ALL, 0), [1]);
+        assert_eq!(ways(&switch, ALL, 1), [0]);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_is_not_remembered_and_the_known_ones_are() {
+        let mut switch = Switch::new(3);
+        switch.learn(A, 0);
+        for number in 0..20_000u16 {
+            let [high, low] = number.to_be_bytes();
+            switch.learn([2, 9, 9, 9, high, low], 1);
+        }
+        assert_eq!(switch.known.len(), ADDRESSES_MAX);
+        assert_eq!(ways(&switch, A, 2), [0]);
+        switch.learn(A, 1);
+        assert_eq!(ways(&switch, A, 2), [1]);
+    }
+}

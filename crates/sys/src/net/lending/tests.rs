@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+use super::super::stream::tests::pair;
+use super::*;
+
+/// Bytes that repeat with no period of pages or segments.
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| ((at + seed) % 251).to_le_bytes()[0])
+        .collect()
+}
+
+fn blocking_pair() -> (TcpStream, TcpStream) {
+    let (near, far) = pair();
+    near.set_nonblocking(false).unwrap();
+    (near, far)
+}
+
+#[test]
+fn a_stream_of_all_lengths_arrives_as_it_was_written() {
+    for (near, far) in [pair(), blocking_pair()] {
+        let mut writer = LendingWriter::new(64 << 10);
+        let lens = [1, 100, 16 << 10, (16 << 10) + 1, 300_001, 3, 2 << 20];
+        let sent: Vec<Vec<u8>> = lens.iter().map(|len| bytes(*len, *len)).collect();
+        let total: usize = lens.iter().sum();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut reader = DirectReader::<64>::default();
+                for sent in &sent {
+                    let mut got = vec![0xa5; sent.len()];
+                    reader.read_exact(&far, &mut got).unwrap();
+                    assert!(got == *sent, "{} bytes", sent.len());
+                }
+            });
+            for sent in &sent {
+                writer.write_all(&near, sent).unwrap();
+                assert!(!writer.has_unsent());
+            }
+        });
+        assert_eq!(writer.taken(), total as u64);
+    }
+}
+
+/// L2: bytes are changed as soon as the peer's program says that it has them.
+#[test]
+fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were() {
+    const LEN: usize = 200_000;
+    let (near, far) = blocking_pair();
+    let mut page = bytes(LEN, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut reader = DirectReader::<0>::default();
+            let mut got = vec![0xa5; LEN];
+            for round in 0..200 {
+                reader.read_exact(&far, &mut got).unwrap();
+                assert!(got == bytes(LEN, round), "round {round}");
+                std::io::Write::write_all(&mut &far, b"y").unwrap();
+            }
+        });
+        let mut writer = LendingWriter::new(256 << 10);
+        let mut word = [0];
+        for round in 1..=200 {
+            writer.write_all(&near, &page).unwrap();
+            std::io::Read::read_exact(&mut &near, &mut word).unwrap();
+            page.copy_from_slice(&bytes(LEN, round));
+        }
+    });
+}
+
+/// L1: memory may go at once; the pages stay until they are read.
+#[test]
+fn memory_that_is_unmapped_arrives_even_so() {
+    let (near, far) = blocking_pair();
+    let mut writer = LendingWriter::new(1 << 20);
+    let sent = crate::pages::Pages::new(100_000).unwrap();
+    let mut sent = sent;
+    sent.copy_from_slice(&bytes(100_000, 7));
+    writer.write_all(&near, &sent).unwrap();
+    drop(sent);
+    let mut got = vec![0xa5; 100_000];
+    DirectReader::<0>::default()
+        .read_exact(&far, &mut got)
+        .unwrap();
+    assert!(got == bytes(100_000, 7));
+}
+
+#[test]
+fn what_the_peer_s_tcp_has_is_acknowledged_before_its_program_reads() {
+    let (near, far) = blocking_pair();
+    let mut writer = LendingWriter::new(1 << 20);
+    assert_eq!(writer.acknowledged(&near).unwrap(), 0);
+    let sent = bytes(20_000, 1);
+    writer.write_all(&near, &sent).unwrap();
+    while writer.acknowledged(&near).unwrap() < writer.taken() {
+        std::thread::yield_now();
+    }
+    assert_eq!(writer.acknowledged(&near).unwrap(), 20_000);
+    let mut got = vec![0xa5; 20_000];
+    DirectReader::<0>::default()
+        .read_exact(&far, &mut got)
+        .unwrap();
+    assert!(got == sent);
+}
+
+#[test]
+fn a_writer_takes_no_more_than_there_is_room_for_and_goes_on_when_there_is() {
+    let (near, far) = pair();
+    let mut writer = LendingWriter::new(64 << 10);
+    let sent = bytes(64 << 20, 3);
+    let mut taken = 0;
+    let refused = loop {
+        match writer.write(&near, &sent[taken..]) {
+            Ok(len) => taken += len,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+    assert!(taken > 0 && taken < sent.len(), "{taken}");
+    assert_eq!(writer.taken(), taken as u64);
+    assert!(writer.has_unsent() && writer.acknowledged(&near).unwrap() <= writer.taken());
+    let mut got = vec![0xa5; sent.len()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            DirectReader::<0>::default()
+                .read_exact(&far, &mut got)
+                .unwrap()
+        });
+        writer.write_all(&near, &sent[taken..]).unwrap();
+    });
+    assert!(got == sent);
+}
+
+#[test]
+fn a_frame_goes_with_its_front_and_the_next_front_comes_with_its_end() {
+    let (near, far) = blocking_pair();
+    let mut writer = LendingWriter::new(1 << 20);
+    let payload = bytes(50_000, 9);
+    assert!(!writer.lend(&near, b"front", &payload[..100]).unwrap());
+    assert_eq!(writer.taken(), 0);
+    assert!(writer.lend(&near, b"front", &payload).unwrap());
+    let mut slices = [
+        IoSlice::new(b""),
+        IoSlice::new(b"next!"),
+        IoSlice::new(b"rest"),
+    ];
+    writer.copy(&near, &mut slices).unwrap();
+    writer.flush(&near).unwrap();
+    assert_eq!(writer.taken(), 50_014);
+    let mut reader = DirectReader::<5>::default();
+    while reader.ahead().len() < 5 {
+        assert!(reader.fill(&far, 5).unwrap());
+    }
+    assert_eq!(reader.ahead(), b"front");
+    reader.consume(5);
+    let mut got = vec![0xa5; payload.len()];
+    let mut landed = 0;
+    while landed < got.len() {
+        landed += reader.read(&far, &mut got[landed..], 5).unwrap();
+    }
+    assert!(got == payload);
+    while reader.ahead().len() < 5 {
+        assert!(reader.fill(&far, 5).unwrap());
+    }
+    assert_eq!(reader.ahead(), b"next!");
+    // What has come ahead is the first that is read.
+    let mut rest = [0xa5; 9];
+    reader.read_exact(&far, &mut rest).unwrap();
+    assert_eq!(rest, *b"next!rest");
+    drop(near);
+    assert_eq!(reader.read(&far, &mut rest, 0).unwrap(), 0);
+}

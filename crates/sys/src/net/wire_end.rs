@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of a wire, for a program that is the wire: every frame that comes out of an interface, as the
+//! kernel handed it over, to be put into another.
+//!
+//! A frame may be a burst of segments, or lack its checksum, where the interface has these offloads: what
+//! is to be done with it stands in front of it (`PACKET_VNET_HDR` of packet(7)), and whoever puts the frame
+//! into another interface says so to that one. A VLAN's tag, which the kernel keeps beside the frame, is put
+//! back into it.
+//!
+//! The one invariant: the bytes that [`WireEnd::receive`] names are what [`WireEnd::send`] takes, unchanged.
+#![allow(unsafe_code, reason = "recvmsg and send take pointers")]
+
+use super::options::set;
+use super::{bind_packet, checked_len, ignore_outgoing, packet_drops, packet_socket};
+use libc::{c_int, cmsghdr, msghdr};
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{mem, ptr};
+
+/// Bytes in front of a frame: `struct virtio_net_hdr` of include/uapi/linux/virtio_net.h.
+const OFFLOAD_LEN: usize = 10;
+
+/// Bytes of the two addresses that a frame begins with.
+const ADDRESSES_LEN: usize = 12;
+
+/// Bytes of a VLAN's tag, behind the addresses (IEEE 802.1Q, clause 9).
+const TAG_LEN: usize = 4;
+
+/// EtherType of a tag where the kernel names none (`ETH_P_8021Q`).
+const TAG_TYPE: u16 = 0x8100;
+
+/// Room for a time stamp and `struct tpacket_auxdata`, with their headers, twice over.
+const CONTROL_LEN: usize = 128;
+
+/// Bytes that [`WireEnd::receive`] needs: for the longest frame of any interface and all that is added to it
+/// (64 KiB of an MTU or of a burst, and its headers).
+pub const WIRE_FRAME_ROOM: usize = 66 << 10;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct WireEnd(OwnedFd);
+
+/// A frame that has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Where it is, in what [`WireEnd::receive`] was given.
+    pub bytes: Range<usize>,
+    /// How long ago the kernel had it.
+    pub age: Duration,
+}
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+impl WireEnd {
+    /// Takes all that comes out of the interface with number `interface`; the kernel keeps `held_len` bytes
+    /// that have not been fetched, and as many that have not left.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW` and `CAP_NET_ADMIN`, `ENODEV` when there is no such interface.
+    pub fn open(interface: u32, held_len: usize) -> io::Result<WireEnd> {
+        let socket = packet_socket()?;
+        let fd = socket.as_fd();
+        let held_len = c_int::try_from(held_len).unwrap_or(c_int::MAX / 2);
+        for (level, name, value) in [
+            (libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA, 1),
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, held_len),
+            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, held_len),
+        ] {
+            set(fd, level, name, value)?;
+        }
+        // What is put into the interface does not come out of it.
+        ignore_outgoing(fd)?;
+        bind_packet(fd, interface, ETHERTYPE_ALL)?;
+        Ok(WireEnd(socket))
+    }
+
+    /// Takes the next frame, into `room` of [`WIRE_FRAME_ROOM`] bytes; `None` when there is none.
+    ///
+    /// # Errors
+    /// `EINVAL` for a frame that the kernel cannot describe (a burst in a tunnel) or that is longer than
+    /// `room`, which is lost; `ENETDOWN` when the interface has gone.
+    pub fn receive(&self, room: &mut [u8]) -> io::Result<Option<Arrived>> {
+        let mut control = Control([0; CONTROL_LEN]);
+        let mut pieces = [io::IoSliceMut::new(&mut room[TAG_LEN..])];
+        // SAFETY: a C structure of numbers and pointers, for all of which zero is valid.
+        let mut message: msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = pieces.as_mut_ptr().cast();
+        message.msg_iovlen = pieces.len();
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = CONTROL_LEN;
+        // SAFETY: `message` points at `control` and `pieces`, live locals, with their lengths; an
+        // `IoSliceMut` has the layout of an `iovec`.
+        let returned =
+            unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let len = match checked_len(returned) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            other => other?,
+        };
+        let is_whole = message.msg_flags & libc::MSG_TRUNC == 0;
+        if !is_whole || len < OFFLOAD_LEN + ADDRESSES_LEN {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let (tag, age) = beside(&message);
+        let mut bytes = TAG_LEN..TAG_LEN + len;
+        if let Some(tag) = tag {
+            insert(room, tag);
+            bytes.start = 0;
+        }
+        Ok(Some(Arrived { bytes, age }))
+    }
+
+    /// Puts a frame that some end has received into this one.
+    ///
+    /// # Errors
+    /// `ENOBUFS` and `EAGAIN` when the interface's queue is full, `EMSGSIZE` when its MTU is shorter,
+    /// `ENETDOWN` or `ENXIO` when it has gone.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: `frame` is live with the length given; the kernel copies it.
+        let returned = unsafe {
+            libc::send(
+                self.0.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                libc::MSG_DONTWAIT,
+            )
+        };
+        checked_len(returned).map(drop)
+    }
+
+    /// Frames that came and found what the kernel keeps full, since the last call.
+    #[must_use]
+    pub fn drops(&self) -> u32 {
+        packet_drops(self.as_fd()).unwrap_or(0)
+    }
+}
+
+impl AsFd for WireEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whom a frame of [`WireEnd::receive`] is for, and who has sent it.
+#[must_use]
+pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
+    let (to, rest) = frame.get(OFFLOAD_LEN..)?.split_first_chunk()?;
+    Some((*to, *rest.first_chunk()?))
+}
+
+/// Whether a frame of [`WireEnd::receive`] is one that an interface sends as several.
+#[must_use]
+pub fn is_wire_burst(frame: &[u8]) -> bool {
+    // `gso_type`, VIRTIO_NET_HDR_GSO_NONE.
+    frame.get(1).is_some_and(|kind| *kind != 0)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "3")]
+const ETHERTYPE_ALL: u16 = libc::ETH_P_ALL as u16;
+
+/// Moves what is in front of a tag's place to the beginning of `room`, and writes the tag.
+fn insert(room: &mut [u8], tag: [u8; TAG_LEN]) {
+    const FRONT_LEN: usize = OFFLOAD_LEN + ADDRESSES_LEN;
+    room.copy_within(TAG_LEN..TAG_LEN + FRONT_LEN, 0);
+    room[FRONT_LEN..FRONT_LEN + TAG_LEN].copy_from_slice(&tag);
+    // `hdr_len` and `csum_start` count from the frame's beginning, in the host's byte order; zero where they
+    // mean nothing.
+    for at in [2, 6] {
+        let value = u16::from_ne_bytes([room[at], room[at + 1]]);
+        if value > 0 {
+            let moved = value.saturating_add(4);
+            room[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
+        }
+    }
+}
+
+/// A VLAN's tag, as it stands in a frame, and how old the frame is.
+fn beside(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
+    let (mut tag, mut age) = (None, Duration::ZERO);
+    // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
+    let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !header.is_null() {
+        // SAFETY: the CMSG macros return only headers that lie within the control buffer.
+        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: the kernel puts a `timespec` behind a header of this kind; the read does not rely on
+                // its alignment.
+                let stamp = unsafe {
+                    ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::timespec>())
+                };
+                age = age_of(stamp);
+            }
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // SAFETY: as above, with a `tpacket_auxdata`.
+                let auxiliary = unsafe {
+                    ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>())
+                };
+                tag = tag_of(&auxiliary);
+            }
+            _ => {}
+        }
+        // SAFETY: as above; `header` belongs to `message`.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    (tag, age)
+}
+
+fn tag_of(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; TAG_LEN]> {
+    if auxiliary.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let kind = match auxiliary.tp_status & libc::TP_STATUS_VLAN_TPID_VALID {
+        0 => TAG_TYPE,
+        _ => auxiliary.tp_vlan_tpid,
+    };
+    let ([a, b], [c, d]) = (kind.to_be_bytes(), auxiliary.tp_vlan_tci.to_be_bytes());
+    Some([a, b, c, d])
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the kernel stamps frames by this clock; who uses an age bounds it"
+)]
+fn age_of(stamp: libc::timespec) -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let (sec, nsec) = (u64::try_from(stamp.tv_sec), u32::try_from(stamp.tv_nsec));
+    match (now, sec, nsec) {
+        (Ok(now), Ok(sec), Ok(nsec)) => now.saturating_sub(Duration::new(sec, nsec)),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_goes_back_behind_the_addresses_and_moves_what_is_counted_from_the_front() {
+        let mut room = [0xa5; 4 + 10 + 12 + 3];
+        let offload = [
+            1u16.to_ne_bytes(),
+            54u16.to_ne_bytes(),
+            [0; 2],
+            34u16.to_ne_bytes(),
+            [7, 0],
+        ];
+        room[4..14].copy_from_slice(&offload.concat());
+        room[14..26].copy_from_slice(b"tototofromme");
+        room[26..].copy_from_slice(b"etc");
+        insert(&mut room, [0x81, 0, 0, 42]);
+        let moved = [
+            1u16.to_ne_bytes(),
+            58u16.to_ne_bytes(),
+            [0; 2],
+            38u16.to_ne_bytes(),
+            [7, 0],
+        ];
+        assert_eq!(room[..10], moved.concat());
+        assert_eq!(room[10..22], *b"tototofromme");
+        assert_eq!(room[22..26], [0x81, 0, 0, 42]);
+        assert_eq!(room[26..], *b"etc");
+        let addresses = wire_addresses(&room).unwrap();
+        assert_eq!(addresses, (*b"tototo", *b"fromme"));
+        assert_eq!(wire_addresses(&room[..21]), None);
+    }
+
+    #[test]
+    fn a_tag_is_read_from_what_the_kernel_keeps_beside_the_frame() {
+        // SAFETY: a C structure of numbers.
+        let mut auxiliary: libc::tpacket_auxdata = unsafe { mem::zeroed() };
+        auxiliary.tp_vlan_tci = 0x6007;
+        auxiliary.tp_vlan_tpid = 0x88a8;
+        assert_eq!(tag_of(&auxiliary), None);
+        auxiliary.tp_status = libc::TP_STATUS_VLAN_VALID;
+        assert_eq!(tag_of(&auxiliary), Some([0x81, 0, 0x60, 7]));
+        auxiliary.tp_status |= libc::TP_STATUS_VLAN_TPID_VALID;
+        assert_eq!(tag_of(&auxiliary), Some([0x88, 0xa8, 0x60, 7]));
+    }
+}
