@@ -62,6 +62,7 @@ impl End {
             Program::UdpFlow(cargo) => rows::flow::udp(self, cargo),
             Program::UdpStream(gather, scatter) => rows::udp_stream::run(self, gather, scatter),
             Program::TcpStream(wait) => rows::tcp::stream(self, wait),
+            Program::TcpLent => rows::tcp_lent::run(self),
             Program::TcpGoodput(_) => rows::tcp_goodput::run(self),
             Program::TcpLoaded(chunk) => rows::tcp_loaded::run(self, chunk),
             Program::TcpRate(writes) => rows::tcp::rate(self, writes),

@@ -189,6 +189,9 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
                 [Scatter::Bounce, Scatter::List].map(|scatter| Program::UdpStream(gather, scatter))
             })
             .collect(),
+        (Metric::Stream, Path::Stream) if size >= STREAM_LIMIT_MIN => {
+            vec![Program::TcpLent, Program::TcpStream(Wait::Spin)]
+        }
         (Metric::Rate, Path::Shm) if size == 8 => {
             vec![
                 Program::ShmRate(Publish::Each),
@@ -372,6 +375,19 @@ mod tests {
     fn a_message_longer_than_a_frame_has_no_bare_packet_row() {
         let rows = plan("pingpong --path packet --limits", 1501);
         assert_eq!(rows.len(), 1);
+    }
+
+    #[test]
+    fn the_limit_of_a_stream_is_bare_tcp_with_or_without_lent_pages() {
+        let rows = plan("stream --path stream --limits --vs tcp", 64 << 10);
+        let limit = rows.iter().find(|row| row.system == "limit").expect("one");
+        let programs: Vec<_> = limit.candidates.iter().map(|m| m.program).collect();
+        assert_eq!(programs, [Program::TcpLent, Program::TcpStream(Wait::Spin)]);
+        // What competes is what programs do: they write.
+        let tcp = rows.iter().find(|row| row.system == "tcp").expect("one");
+        assert!(tcp.candidates.iter().all(|m| m.program != Program::TcpLent));
+        let short = plan("stream --path stream --limits", 8 << 10);
+        assert!(short.iter().all(|row| row.system != "limit"));
     }
 
     #[test]

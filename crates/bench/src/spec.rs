@@ -48,6 +48,8 @@ pub(crate) enum Program {
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
+    /// Windows of large messages whose pages are lent to the connection.
+    TcpLent,
     /// Windows of large messages, of which what arrives within the time counts.
     TcpGoodput(Burst),
     /// Windows of small messages.
@@ -99,6 +101,7 @@ impl Program {
             | Program::UdpLogp => "bare UDP",
             Program::TcpPingpong
             | Program::TcpStream(_)
+            | Program::TcpLent
             | Program::TcpGoodput(_)
             | Program::TcpRate(_)
             | Program::TcpLoaded(_)
@@ -145,6 +148,7 @@ impl Program {
             Program::UdpStream(Gather::List, Scatter::List) => "gather list, scatter list",
             Program::UdpStream(Gather::Copy, Scatter::Bounce) => "copy, bounce buffer",
             Program::UdpStream(Gather::Copy, Scatter::List) => "copy, scatter list",
+            Program::TcpLent => "spinning, lent pages",
             Program::TcpStream(Wait::Block) => "blocking",
             Program::TcpStream(Wait::Spin) => "spinning",
             Program::TcpGoodput(Burst::Whole) => "spinning",

@@ -112,6 +112,7 @@ fn kind_of(program: Program) -> Result<Kind, &'static str> {
         | Program::UdpFlow(_)
         | Program::TcpPingpong
         | Program::TcpStream(_)
+        | Program::TcpLent
         | Program::TcpGoodput(_)
         | Program::TcpRate(_)
         | Program::TcpLoaded(_)

@@ -17,6 +17,7 @@ pub(crate) mod shm_stream;
 pub(crate) mod tcp;
 pub(crate) mod tcp_bidir;
 pub(crate) mod tcp_goodput;
+pub(crate) mod tcp_lent;
 pub(crate) mod tcp_loaded;
 pub(crate) mod udp_stream;
 pub(crate) mod xdp_link;

@@ -5,9 +5,9 @@
 //! It knows no frames; whoever has frames puts them into the stream. Rules for whoever lends:
 //!
 //! - **L1** What is lent is read when the receiving program takes it, not when it is given here. Whoever changes
-//!   it before it has come back may change what arrives. (Nothing else can go wrong: the kernel only reads, and
-//!   holds pages, not addresses, so memory may be unmapped or freed at any time. What a process writes after a
-//!   `fork` goes to other pages.)
+//!   it before it has come back may change what arrives; freed memory is changed when the allocator gives it out
+//!   again. Nothing else can go wrong: the kernel only reads, and holds pages, not addresses, so memory may be
+//!   unmapped at any time.
 //! - **L2** It has come back when the peer's *program* has said, in whatever way, that it has the bytes. What
 //!   the kernel still keeps then is for sending again what the peer's TCP has, and drops.
 //! - **L3** Without such a word: when the peer's TCP has acknowledged it ([`LendingWriter::acknowledged`]), *if
