@@ -111,7 +111,11 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) ->
             rows.extend(mpi_rows(mpi, metric, path));
         }
         if args.limits {
-            rows.push(wanted("limit", path, limit(metric, path, size, mtu)));
+            let limit = wanted("limit", path, limit(metric, path, size, mtu));
+            rows.push(match path {
+                Path::Stream => limit.with_each_congestion(args),
+                _ => limit,
+            });
             rows.push(wanted("link", path, link(metric, path, size)));
             if metric == Metric::Rate && size == 8 {
                 rows.push(wanted("limit-single", path, single(path)));
@@ -381,8 +385,10 @@ mod tests {
     fn the_limit_of_a_stream_is_bare_tcp_with_or_without_lent_pages() {
         let rows = plan("stream --path stream --limits --vs tcp", 64 << 10);
         let limit = rows.iter().find(|row| row.system == "limit").expect("one");
-        let programs: Vec<_> = limit.candidates.iter().map(|m| m.program).collect();
-        assert_eq!(programs, [Program::TcpLent, Program::TcpStream(Wait::Spin)]);
+        for program in [Program::TcpLent, Program::TcpStream(Wait::Spin)] {
+            let ways = limit.candidates.iter().filter(|m| m.program == program);
+            assert_eq!(ways.count(), Congestion::offered(false).len());
+        }
         // What competes is what programs do: they write.
         let tcp = rows.iter().find(|row| row.system == "tcp").expect("one");
         assert!(tcp.candidates.iter().all(|m| m.program != Program::TcpLent));

@@ -534,7 +534,9 @@ fn a_wire_that_cannot_be_made_is_refused_and_leaves_nothing() {
     }
     let name = format!("t{}-nowire", std::process::id());
     for (link, key) in [
-        ("1g,delay=50us", "delay=50us"),
+        ("1g,delay=50", "delay=50 "),
+        ("1g,delay=5us,by=line", "delay=5us"),
+        ("rate=100g,delay=1s,by=line", "256 MiB"),
         ("rate=fast", "rate=fast"),
         ("1g,queue=1k", "queue=1024 "),
         ("loss=5", "loss=5"),

@@ -8,8 +8,13 @@ pub(crate) struct Lab(pub(crate) String);
 
 impl Lab {
     pub(crate) fn up(test: &str, hosts: &str) -> Lab {
+        Lab::up_with(test, &["--hosts", hosts])
+    }
+
+    /// With these arguments of `lab up`.
+    pub(crate) fn up_with(test: &str, args: &[&str]) -> Lab {
         let lab = Lab(format!("t{}-{test}", std::process::id()));
-        let ended = run(&["lab", "up", "--name", &lab.0, "--hosts", hosts]);
+        let ended = run(&[&["lab", "up", "--name", &lab.0], args].concat());
         assert_eq!((ended.status, ended.err.as_str()), (0, ""));
         lab
     }

@@ -31,7 +31,7 @@ const READY: &str = "ready";
 
 /// Shortest delay: below it the delay is what waking this process takes, rather than what was asked for. See
 /// docs/launch.md for what was measured.
-pub(super) const DELAY_MIN: Duration = Duration::from_micros(20);
+pub(super) const DELAY_MIN: Duration = Duration::from_micros(50);
 
 /// Bytes that may be under way on a cable without a rate.
 const HELD_LEN: u64 = 64 << 20;
@@ -56,7 +56,7 @@ pub(super) struct Line {
 /// As `portolan lab list` shows it.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}", self.pid)?;
+        write!(f, "line process {}", self.pid)?;
         let Some(Counts { passed, late, lost }) = self.counts else {
             return Ok(());
         };
@@ -249,7 +249,7 @@ mod tests {
         let refused = |link: &str| check(&link.parse().unwrap()).unwrap_err().to_string();
         let error = refused("delay=5us");
         assert!(
-            error.contains("delay=5us") && error.contains("20us"),
+            error.contains("delay=5us") && error.contains("50us"),
             "{error}"
         );
         let error = refused("rate=100g,delay=500ms");
