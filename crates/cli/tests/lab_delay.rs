@@ -308,10 +308,12 @@ fn a_line_ends_by_itself_when_its_hosts_are_taken_away() {
     }
     let name = format!("line\0--name\0{}\0", lab.0);
     wait_until("the line has ended", || processes_with(&name).is_empty());
-    let switch = format!("{}-sw", lab.0);
-    let deleted = Command::new("ip")
-        .args(["netns", "delete", &switch])
-        .status();
+    delete(&format!("{}-sw", lab.0));
+}
+
+fn delete(namespace: &str) {
+    let mut command = Command::new("ip");
+    let deleted = command.args(["netns", "delete", namespace]).status();
     assert!(deleted.unwrap().success());
 }
 

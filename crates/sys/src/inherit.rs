@@ -35,6 +35,33 @@ pub fn give_fd(command: &mut Command, fd: OwnedFd) {
     unsafe { command.pre_exec(inheritable) };
 }
 
+/// Lets the child that `command` starts inherit no descriptor but its standard ones, whatever this process has
+/// open for others.
+#[allow(
+    unsafe_code,
+    reason = "pre_exec is the only way to act between fork and exec"
+)]
+pub fn give_nothing(command: &mut Command) {
+    let close = || {
+        let (first, last) = (3, libc::c_uint::MAX);
+        let flags = libc::CLOSE_RANGE_CLOEXEC;
+        // SAFETY: no pointer is given, and nothing is closed before the exec. A system call, for the C library
+        // may be older than the function.
+        match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                // Before Linux 5.11: what is inherited stays open.
+                error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => {
+                    Ok(())
+                }
+                error => Err(error),
+            },
+        }
+    };
+    // SAFETY: the closure makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(close) };
+}
+
 /// Lets the kernel send `signal` to the child that `command` starts when the calling thread ends.
 ///
 /// The thread matters, not the process: call it, and spawn, from a thread that lives as long as
@@ -189,6 +216,21 @@ mod tests {
         let mut text = String::new();
         ours.read_to_string(&mut text).unwrap();
         assert_eq!(text, "here\n");
+    }
+
+    #[test]
+    fn a_child_that_is_given_nothing_inherits_nothing() {
+        let open = |prepare: fn(&mut Command)| {
+            let (_ours, theirs) = UnixStream::pair().unwrap();
+            let number = theirs.as_raw_fd();
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(format!("echo here >&{number}"));
+            give_fd(&mut command, theirs.into());
+            prepare(&mut command);
+            command.stderr(Stdio::null()).status().unwrap().success()
+        };
+        assert!(open(|_| ()));
+        assert!(!open(give_nothing));
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Carrier {
     /// Carries frames for as long as there is a host.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.ports.iter().any(|port| port.end.is_some()) {
+            self.rest()?;
             let mut ready = std::mem::take(&mut self.ready);
             self.epoll.look(&mut ready)?;
             for port in ready.drain(..) {
@@ -119,7 +120,6 @@ impl Carrier {
             }
             self.ready = ready;
             self.send_due();
-            self.rest()?;
         }
         Ok(())
     }

@@ -107,6 +107,8 @@ pub(super) fn start(options: &Options) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(counts)
         .stderr(Stdio::piped());
+    // It outlives who starts it: whoever waits for the end of a pipe must not wait for that of the lab.
+    portolan_sys::inherit::give_nothing(&mut command);
     let spare = spare_cores(options);
     if !spare.is_empty() {
         portolan_sys::inherit::run_on(&mut command, &spare);
