@@ -491,11 +491,12 @@ fn survivors(lab: &Lab, count: u32) -> u32 {
     let receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                    s.bind(('0.0.0.0', 7))\nprint('ready', flush=True)\ngot = 0\nwhile True:\n \
                    data, at = s.recvfrom(100)\n if data == b'end': break\n \
-                   if data == b'look': s.sendto(b'%d' % got, at)\n else: got += 1\n";
+                   if data[:4] == b'look': s.sendto(data[4:] + b' %d' % got, at)\n else: got += 1\n";
     let send = format!(
         "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
          s.connect(('10.77.0.2', 7))\ns.settimeout(0.05)\n\
-         def look():\n while True:\n  s.send(b'look')\n  try: return int(s.recv(100))\n  \
+         asked = 0\ndef look():\n global asked\n asked += 1\n while True:\n  s.send(b'look%d' % asked)\n  \
+         try:\n   to, got = s.recv(100).split()\n   if int(to) == asked: return int(got)\n  \
          except TimeoutError: pass\n\
          for at in range({count}):\n s.send(b'x')\n if at % 50 == 49: look()\n\
          print(look())\nfor again in range(50): s.send(b'end')\n"
