@@ -8,17 +8,16 @@
 
 mod common;
 
-use common::labs::Lab;
+use common::labs::{Lab, address};
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
 use common::{PATIENCE, can_make_labs, kill, portolan, processes_with, refused, run, wait_until};
 use portolan::{Node, Target};
-use portolan_sys::net::{WIRE_FRAME_ROOM, WireEnd, enter_netns, interfaces};
+use portolan_sys::net::{WIRE_FRAME_ROOM, WireEnd, interfaces};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::net::UdpSocket;
 use std::process::Command;
-use std::thread::{JoinHandle, spawn};
+use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 1;
@@ -69,28 +68,10 @@ fn receive(node: &mut Node) {
     }
 }
 
-/// Runs `work` on a host of a lab, in a thread.
-fn on_host<T: Send + 'static>(
-    lab: &Lab,
-    host: u32,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
-    let namespace = format!("/run/netns/{}-h{host}", lab.0);
-    spawn(move || {
-        enter_netns(Path::new(&namespace)).unwrap();
-        work()
-    })
-}
-
-fn address(host: u32, port: u16) -> SocketAddr {
-    let [low, ..] = (host + 1).to_le_bytes();
-    (Ipv4Addr::new(10, 77, 0, low), port).into()
-}
-
 /// The shortest of some round trips of datagrams from host 0 to `host`.
 fn shortest_round_trip(lab: &Lab, host: u32) -> Duration {
     const ROUNDS: u32 = 20;
-    let answerer = on_host(lab, host, move || {
+    let answerer = lab.on_host(host, move || {
         let socket = UdpSocket::bind(address(host, 7)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
@@ -103,7 +84,7 @@ fn shortest_round_trip(lab: &Lab, host: u32) -> Duration {
             socket.send_to(&bytes, from).unwrap();
         }
     });
-    let asking = on_host(lab, 0, move || {
+    let asking = lab.on_host(0, move || {
         let socket = UdpSocket::bind(address(0, 0)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.connect(address(host, 7)).unwrap();
@@ -124,21 +105,16 @@ fn shortest_round_trip(lab: &Lab, host: u32) -> Duration {
 
 /// Bytes from host 0 to host 1 by TCP, and their echo.
 fn stream_there_and_back(lab: &Lab, len: usize) {
-    let listening = on_host(lab, 1, || TcpListener::bind(address(1, 7)).unwrap());
-    let listener = listening.join().unwrap();
+    let (mut stream, mut there) = lab.connect();
     let echoing = spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
         let mut bytes = vec![0; 100_000];
         loop {
-            match stream.read(&mut bytes).unwrap() {
+            match there.read(&mut bytes).unwrap() {
                 0 => return,
-                got => stream.write_all(&bytes[..got]).unwrap(),
+                got => there.write_all(&bytes[..got]).unwrap(),
             }
         }
     });
-    let connecting = on_host(lab, 0, || TcpStream::connect(address(1, 7)).unwrap());
-    let mut stream = connecting.join().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut reading = stream.try_clone().unwrap();
     let reader = spawn(move || {
         let mut got = vec![0xa5; len];
@@ -239,7 +215,7 @@ fn tags_of_vlans_are_carried() {
         return;
     }
     let lab = Lab::up_with("vlan", &["--link", "delay=300us"]);
-    let open = |host| on_host(&lab, host, raw_socket).join().unwrap();
+    let open = |host| lab.on_host(host, raw_socket).join().unwrap();
     let (sender, receiver) = (open(0), open(1));
     // Nothing for the interface to do; to nobody in particular; a tag of priority 3 and number 7; a type that
     // is for experiments (IEEE 802, clause 9.2.3).

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab for one test, some of whose hosts may lose frames.
 
-use super::{portolan, run};
+use super::{PATIENCE, portolan, run};
+use portolan_sys::net::enter_netns;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::thread::{JoinHandle, spawn};
+
+/// A port of a host of a lab.
+pub(crate) fn address(host: u32, port: u16) -> SocketAddr {
+    let [low, ..] = (host + 1).to_le_bytes();
+    (Ipv4Addr::new(10, 77, 0, low), port).into()
+}
 
 /// Takes the lab down when a test ends, however it ends.
 pub(crate) struct Lab(pub(crate) String);
@@ -17,6 +27,32 @@ impl Lab {
         let ended = run(&[&["lab", "up", "--name", &lab.0], args].concat());
         assert_eq!((ended.status, ended.err.as_str()), (0, ""));
         lab
+    }
+
+    /// Does `work` on a host, in a thread.
+    pub(crate) fn on_host<T: Send + 'static>(
+        &self,
+        host: u32,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let namespace = format!("/run/netns/{}-h{host}", self.0);
+        spawn(move || {
+            enter_netns(Path::new(&namespace)).unwrap();
+            work()
+        })
+    }
+
+    /// A connection from host 0 to host 1, and its two ends.
+    pub(crate) fn connect(&self) -> (TcpStream, TcpStream) {
+        let listening = self.on_host(1, || TcpListener::bind(address(1, 7)).unwrap());
+        let listener = listening.join().unwrap();
+        let connecting = self.on_host(0, || TcpStream::connect(address(1, 7)).unwrap());
+        let (there, _) = listener.accept().unwrap();
+        let here = connecting.join().unwrap();
+        for end in [&here, &there] {
+            end.set_read_timeout(Some(PATIENCE)).unwrap();
+        }
+        (here, there)
     }
 
     /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.

@@ -13,7 +13,8 @@
 //! - **L3** Without such a word: when the peer's TCP has acknowledged it ([`LendingWriter::acknowledged`]), *if
 //!   the two are on different machines*, where a NIC has read the pages. On one machine (loopback, veth, a
 //!   bridge between namespaces or virtual machines that share memory) the receiving socket holds these very
-//!   pages until its program reads: there only L2 counts.
+//!   pages until its program reads (64 KiB over loopback that changed after the acknowledgement all arrived changed):
+//!   there only L2 counts.
 //! - **L4** When a connection has failed, it never comes back by word or acknowledgement. It may be changed, and
 //!   bytes that the peer has not yet read may then arrive changed, even behind the failure: a peer that has met
 //!   an error believes nothing that it had not read before.

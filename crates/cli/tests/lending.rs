@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pages lent to a plain stream of bytes, and changed at the first moment that the rules of
+//! `portolan_sys::net::LendingWriter` allow, while frames are lost and sent again: what arrives is what was lent.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::can_make_labs;
+use common::labs::Lab;
+use common::payload::{check, payload};
+use portolan_sys::net::{DirectReader, LendingWriter};
+use std::io::{Read, Write};
+use std::sync::mpsc;
+use std::thread::{spawn, yield_now};
+
+/// Bytes of a write: some times what is lent at once.
+const LEN: usize = 400_000;
+
+const AT_ONCE: usize = 128 << 10;
+
+/// Bytes that a receiving socket takes before its program reads.
+const SHORT_LEN: usize = 40_000;
+
+const ROUNDS: u32 = 60;
+
+/// L2, on one machine, where the receiver's kernel has the very pages until its program reads.
+#[test]
+fn pages_may_change_when_the_peer_s_program_has_said_that_it_has_them() {
+    if !can_make_labs() {
+        return;
+    }
+    for link in ["loss=1%", "delay=200us,loss=1%"] {
+        let lab = Lab::up_with("word", &["--link", link]);
+        let (mut near, mut far) = lab.connect();
+        let reader = spawn(move || {
+            let mut reader = DirectReader::<0>::default();
+            let mut got = vec![0xa5; LEN];
+            for round in 0..ROUNDS {
+                reader.read_exact(&far, &mut got).unwrap();
+                check(&got, 0, 1, round, LEN);
+                far.write_all(b"y").unwrap();
+            }
+        });
+        let mut writer = LendingWriter::new(AT_ONCE);
+        let mut pages = vec![0; LEN];
+        let mut word = [0];
+        for round in 0..ROUNDS {
+            pages.copy_from_slice(&payload(0, 1, round, LEN));
+            writer.write_all(&near, &pages).unwrap();
+            near.read_exact(&mut word).unwrap();
+            pages.fill(0xee);
+        }
+        reader.join().unwrap();
+    }
+}
+
+/// L3, over a wire that copies, as one between machines does: the line.
+#[test]
+fn over_a_wire_pages_may_change_when_the_peer_s_tcp_has_acknowledged_them() {
+    if !can_make_labs() {
+        return;
+    }
+    for link in ["delay=200us,by=line", "delay=200us,by=line,loss=1%"] {
+        let lab = Lab::up_with("acknowledged", &["--link", link]);
+        let (near, far) = lab.connect();
+        let (changed, may_read) = mpsc::channel();
+        let (read, may_go_on) = mpsc::channel();
+        let reader = spawn(move || {
+            let mut reader = DirectReader::<0>::default();
+            let mut got = vec![0xa5; SHORT_LEN];
+            for round in may_read {
+                reader.read_exact(&far, &mut got).unwrap();
+                check(&got, 0, 2, round, SHORT_LEN);
+                read.send(()).unwrap();
+            }
+        });
+        let mut writer = LendingWriter::new(AT_ONCE);
+        let mut pages = vec![0; SHORT_LEN];
+        for round in 0..ROUNDS {
+            pages.copy_from_slice(&payload(0, 2, round, SHORT_LEN));
+            writer.write_all(&near, &pages).unwrap();
+            while writer.acknowledged(&near).unwrap() < writer.taken() {
+                yield_now();
+            }
+            pages.fill(0xee);
+            changed.send(round).unwrap();
+            may_go_on.recv().unwrap();
+        }
+        drop(changed);
+        reader.join().unwrap();
+    }
+}
