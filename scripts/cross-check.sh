@@ -2,13 +2,19 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # The yardsticks of `portolan bench` beside programs of others that do the same work, in rounds in
 # alternation, as root (it makes labs): limit and TCP rows of ping-pong beside sockperf, TCP's stream
-# beside iperf3. Prints medians and their ratio, and judges nothing: on a quiet machine they differ by less
-# than a tenth. Installs sockperf and iperf3 where it can.
+# beside iperf3. Prints a table of medians with their ratio, and whether that is within a tenth, as it is on a
+# quiet machine. Exits with 1 if one is not, or a figure is missing. Installs sockperf and iperf3 where it can.
 #
 #   scripts/cross-check.sh
 #
-# Environment: ROUNDS (5), SECONDS_EACH of a measurement (2), SIZES of ping-pongs (64 1024), PROFILE (release, or
-# debug) of the build.
+# Environment: ROUNDS (3), SECONDS_EACH of a measurement (1, whole seconds), SIZES of ping-pongs (64 1024),
+# LIMIT_S after which it ends whatever is under way and tells what there is (60, and 80 more a round and second),
+# PROFILE (release, or debug) of the build.
+#
+# Both sides are told the same: ends pinned to the first two cores; ping-pongs spin, by sockets with the
+# buffers and the congestion control that the system gives and TCP_NODELAY, by UDP with an address in each call;
+# the stream blocks, in calls of 1 MB, with the congestion control that was fastest for the bench and buffers that
+# the kernel tunes.
 #
 # Without a counterpart, and so not here: limit rows of raw Ethernet and of shared memory, which neither
 # program has, and of streams by UDP, which hand the kernel many datagrams at once, as iperf3 does not.
@@ -16,16 +22,23 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-rounds=${ROUNDS:-5}
-seconds=${SECONDS_EACH:-2}
+rounds=${ROUNDS:-3}
+seconds=${SECONDS_EACH:-1}
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "ROUNDS is $rounds: a whole number from 1 on"
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "SECONDS_EACH is $seconds: whole seconds from 1 on, as sockperf has them"
 read -r -a sizes <<<"${SIZES:-64 1024}"
 stream_size=1048576
 portolan=("${CARGO_TARGET_DIR:-target}/${PROFILE:-release}/portolan")
 lab=cross$(($$ % 100000))
 # Of the second host of a lab.
 server=10.77.0.2
-# Seconds that something may take besides.
-grace=30
+# Where sockperf and iperf3 listen.
+sockperf_port=11111
+iperf_port=5201
+# Share by which two figures of the same work may differ.
+tolerance=0.1
+limit_s=${LIMIT_S:-$((60 + 80 * rounds * seconds))}
+deadline=$((SECONDS + limit_s))
 work=$(mktemp -d)
 
 # shellcheck disable=SC2317  # called when the script ends
@@ -44,9 +57,29 @@ for tool in sockperf iperf3; do
         die "$tool is not there, and cannot be installed"
 done
 
+# bounded COMMAND…: until the deadline; what it says is shown if it fails.
+bounded() {
+    local left=$((deadline - SECONDS)) status=0
+    if ((left <= 0)); then
+        say "the $limit_s seconds of LIMIT_S are over"
+        return 1
+    fi
+    timeout -k 5 "$left" "$@" >"$work/log" 2>&1 </dev/null || status=$?
+    case $status in
+        0) return 0 ;;
+        124 | 137) say "the $limit_s seconds of LIMIT_S were over in: $*" ;;
+        *) cat "$work/log" >&2 && say "failed: $*" ;;
+    esac
+    return 1
+}
+
 # note NAME VALUE: a round's figure.
 note() {
-    [[ -n $2 ]] || die "no figure of $1: see above"
+    if [[ -z $2 ]]; then
+        cat "$work/log" >&2
+        say "no figure of $1: see above"
+        return 1
+    fi
     echo "$2" >>"$work/$1"
 }
 
@@ -54,21 +87,34 @@ median() {
     sort -g "$work/$1" | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }'
 }
 
-# bench METRIC SIZES: as a person runs it; the ends are pinned to the first two cores.
+# bench METRIC SIZES OPTION…: as a person runs it; the ends are pinned to the first two cores.
 bench() {
-    "${portolan[@]}" bench "$1" --path udp --vs tcp --limits --size "$2" --seconds "$seconds" --repeat 1 \
-        --json "$work/$1.json" >"$work/log" || { cat "$work/log" >&2 && die "bench $1 failed"; }
+    local metric=$1 list=$2
+    shift 2
+    bounded "${portolan[@]}" bench "$metric" --path udp --vs tcp --size "$list" --seconds "$seconds" --repeat 1 \
+        --json "$work/$metric.json" "$@"
 }
 
-# of_bench FILE SYSTEM SIZE FIELD
+# of_bench FILE SYSTEM SIZE FIELD VARIANT: of the rows done in that way, the fastest comes first in the file.
 of_bench() {
-    awk -v system_name="\"$2\"" -v size="$3" -v field="\"$4\":" '
+    awk -v system_name="\"$2\"" -v size="$3" -v field="\"$4\":" -v wanted="$5" '
         { gsub(/,$/, "") }
-        /"slower_variants"/ { exit }
         $1 == "\"system\":" { is_it = $2 == system_name }
         $1 == "\"size\":" { is_it = is_it && $2 == size }
+        $1 == "\"variant\":" { is_it = is_it && $0 ~ wanted }
         is_it && $1 == field { sub(/^[^:]*: */, ""); gsub(/"/, ""); print; exit }
     ' "$work/$1.json"
+}
+
+# fastest_stream: MB/s and congestion control of the fastest blocking stream by TCP.
+fastest_stream() {
+    awk '
+        { gsub(/,$/, "") }
+        $1 == "\"system\":" { is_it = $2 == "\"tcp\""; control = "" }
+        $1 == "\"variant\":" && is_it && /blocking/ { control = $NF; gsub(/"/, "", control) }
+        $1 == "\"mbytes_per_s\":" && control != "" && $2 + 0 > best { best = $2 + 0; with = control }
+        END { if (best > 0) print best, with }
+    ' "$work/stream.json"
 }
 
 # on HOST COMMAND…: sets job, COMMAND in the lab, on the core that the bench gives that end.
@@ -78,13 +124,21 @@ on() {
     job=("${portolan[@]}" lab exec --name "$lab" "h$host" -- taskset -c "$host" "$@")
 }
 
-# serve COMMAND…: on host 1, until stop.
+# serve PORT COMMAND…: on host 1, until stop; returns when it listens.
 serve() {
-    on 1 "$@"
-    "${job[@]}" >"$work/served" 2>&1 &
+    local port=$1
+    shift
+    on 1 timeout -k 5 "$limit_s" "$@"
+    "${job[@]}" >"$work/served" 2>&1 </dev/null &
     echo $! >"$work/server"
-    # No port can be asked whether it is served without using it.
-    sleep 1
+    for ((try = 0; try < 100; try++)); do
+        "${portolan[@]}" lab exec --name "$lab" h1 -- ss -Hlntu "sport = :$port" | grep -q . && return 0
+        kill -0 "$(<"$work/server")" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$work/served" >&2
+    say "does not listen: $*"
+    return 1
 }
 
 stop() {
@@ -95,52 +149,81 @@ stop() {
 
 # sockperf_rtt NAME SIZE OPTION…: half round trips; both ends spin, as the bench's do.
 sockperf_rtt() {
-    local name=$1 size=$2 spin=(--nonblocked)
+    local name=$1 size=$2 same=(-i "$server" -p "$sockperf_port" --nonblocked)
     shift 2
-    serve sockperf server -i "$server" "${spin[@]}" "$@"
-    on 0 timeout $((seconds + grace)) sockperf ping-pong -i "$server" -m "$size" -t "$seconds" "${spin[@]}" "$@"
-    "${job[@]}" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "sockperf failed"; }
+    serve "$sockperf_port" sockperf server "${same[@]}" "$@" || return 1
+    on 0 sockperf ping-pong "${same[@]}" -m "$size" -t "$seconds" "$@"
+    bounded "${job[@]}" || return 1
     stop
     note "$name" "$(awk '/percentile 50\.000/ { print $NF }' "$work/log")"
 }
 
 # iperf_stream NAME CONGESTION: MB a second that arrive.
 iperf_stream() {
-    serve iperf3 -s -1 -B "$server"
-    on 0 timeout $((seconds + grace)) iperf3 -c "$server" -l "$stream_size" -t "$seconds" -C "$2" -f m
-    "${job[@]}" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "iperf3 failed"; }
+    serve "$iperf_port" iperf3 -s -1 -B "$server" -p "$iperf_port" || return 1
+    on 0 iperf3 -c "$server" -p "$iperf_port" -l "$stream_size" -t "$seconds" -C "$2" -f m
+    bounded "${job[@]}" || return 1
     stop
     note "$1" "$(awk '/receiver/ { print $(NF - 2) / 8 }' "$work/log")"
 }
 
+# measure: a round.
+measure() {
+    local size best with
+    bench pingpong "$(IFS=, && echo "${sizes[*]}")" --limits || return 1
+    for size in "${sizes[@]}"; do
+        note "udp-$size-bench" "$(of_bench pingpong limit "$size" p50_us 'address with each')" || return 1
+        sockperf_rtt "udp-$size-other" "$size" || return 1
+        note "tcp-$size-bench" "$(of_bench pingpong tcp "$size" p50_us spinning)" || return 1
+        sockperf_rtt "tcp-$size-other" "$size" --tcp || return 1
+    done
+    bench stream "$stream_size" || return 1
+    read -r best with < <(fastest_stream) || true
+    note stream-bench "${best:-}" || return 1
+    controls+=" $with"
+    iperf_stream stream-other "$with"
+}
+
+# row WHAT NAME UNIT OTHER: a line of the table. Counts rows in judged, and those beyond the tolerance, or without
+# figures, in off.
 row() {
-    local ours theirs
-    ours=$(median "$2-bench")
-    theirs=$(median "$2-other")
-    awk -v what="$1" -v ours="$ours" -v theirs="$theirs" -v unit="$3" -v other="$4" 'BEGIN {
-        printf "| %s | %.2f %s | %s %.2f %s | %.2f |\n", what, ours, unit, other, theirs, unit, ours / theirs
-    }'
+    judged=$((judged + 1))
+    if [[ ! -e $work/$2-bench || ! -e $work/$2-other ]]; then
+        echo "| $1 | - | - | - | not measured |"
+        off=$((off + 1))
+        return
+    fi
+    awk -v what="$1" -v ours="$(median "$2-bench")" -v theirs="$(median "$2-other")" -v unit="$3" -v other="$4" \
+        -v tolerance="$tolerance" 'BEGIN {
+        ratio = ours / theirs
+        within = ratio >= 1 - tolerance && ratio <= 1 + tolerance
+        printf "| %s | %.2f %s | %s %.2f %s | %.2f | %s |\n", what, ours, unit, other, theirs, unit, ratio,
+            within ? "within a tenth" : "differs"
+        exit !within
+    }' || off=$((off + 1))
 }
 
 bring_lab_up || die "no lab can be made here"
+say "$rounds rounds of about $((25 + 20 * seconds)) s; ends after $limit_s s at the latest"
+controls=""
+done_rounds=0
 for ((round = 1; round <= rounds; round++)); do
     say "round $round of $rounds"
-    bench pingpong "$(IFS=, && echo "${sizes[*]}")"
-    for size in "${sizes[@]}"; do
-        note "udp-$size-bench" "$(of_bench pingpong limit "$size" p50_us)"
-        sockperf_rtt "udp-$size-other" "$size"
-        note "tcp-$size-bench" "$(of_bench pingpong tcp "$size" p50_us)"
-        sockperf_rtt "tcp-$size-other" "$size" --tcp
-    done
-    bench stream "$stream_size"
-    note stream-bench "$(of_bench stream tcp "$stream_size" mbytes_per_s)"
-    variant=$(of_bench stream tcp "$stream_size" variant)
-    iperf_stream stream-other "${variant##* }"
+    measure || break
+    done_rounds=$round
 done
-echo "| what | portolan bench | the other | ratio |"
-echo "| --- | ---: | ---: | ---: |"
+judged=0
+off=0
+echo "| what | portolan bench | the other | ratio | |"
+echo "| --- | ---: | ---: | ---: | --- |"
 for size in "${sizes[@]}"; do
     row "limit, UDP, half round trip, $size B" "udp-$size" us sockperf
     row "TCP, half round trip, $size B" "tcp-$size" us sockperf
 done
-row "TCP, stream" stream MB/s iperf3
+row "TCP, stream (congestion control:${controls:- none})" stream MB/s iperf3
+((done_rounds == rounds)) || say "$done_rounds of $rounds rounds were done"
+if ((off > 0)); then
+    say "$off of $judged rows differ by more than a tenth or are missing; on a quiet machine none should"
+    exit 1
+fi
+say "all $judged rows agree within a tenth"
