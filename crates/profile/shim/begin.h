@@ -12,7 +12,7 @@ static void begin_send(const struct call *call, MPI_Comm comm, uint64_t bytes, i
         .about = SENDING,
         .is_active = 1,
     });
-    count_sent(call, ranks, (struct subject){.tag = tag, .request = id, .bytes = bytes}, dest);
+    count_sent(call, ranks, dest, tag, bytes, id);
 }
 
 static void begin_receive(const struct call *call, struct comm *ranks, uint64_t bytes, int source, int tag,
@@ -44,8 +44,8 @@ static void count_exchange(const struct call *call, MPI_Comm comm, uint64_t byte
                            const MPI_Status *got)
 {
     struct comm *ranks = ranks_of(comm);
-    count_sent(call, ranks, (struct subject){.tag = tag, .bytes = bytes}, dest);
-    count_received(call, ranks, got, call->end - call->start, RECEIVED, 0);
+    count_sent(call, ranks, dest, tag, bytes, 0);
+    count_received(call, ranks, got, call->ticks, RECEIVED, 0);
 }
 
 /* A persistent request, which begins when it is started. */
@@ -71,14 +71,17 @@ static void start_prepared(const struct call *call, MPI_Request handle)
         return;
     request->is_active = 1;
     request->id = ++last_id;
-    struct subject of = {.tag = request->tag, .request = request->id, .bytes = request->bytes};
     if (request->about == SENDING) {
-        count_sent(call, request->comm, of, request->peer);
+        count_sent(call, request->comm, request->peer, request->tag, request->bytes, request->id);
         return;
     }
-    of.peer = world_rank(request->comm, request->peer);
-    of.tag = request->tag == MPI_ANY_TAG ? -1 : request->tag;
-    of.group = request->comm->hash;
+    struct subject of = {
+        .peer = world_rank(request->comm, request->peer),
+        .tag = request->tag == MPI_ANY_TAG ? -1 : request->tag,
+        .request = request->id,
+        .group = request->comm->hash,
+        .bytes = request->bytes,
+    };
     note(call, POSTED, of);
 }
 

@@ -87,11 +87,8 @@ static struct comm *new_ranks(MPI_Comm comm)
     return ranks;
 }
 
-/* The ranks of `comm`; of one that cannot be asked those of MPI_COMM_WORLD. */
-static struct comm *ranks_of(MPI_Comm comm)
+static struct comm *ask_ranks_of(MPI_Comm comm)
 {
-    if (comm == MPI_COMM_WORLD)
-        return the_world;
     unsigned gone_now = __atomic_load_n(&gone, __ATOMIC_ACQUIRE);
     if (last_ranks && comm == last_comm && gone_seen == gone_now)
         return last_ranks;
@@ -106,6 +103,12 @@ static struct comm *ranks_of(MPI_Comm comm)
     last_ranks = ranks;
     gone_seen = gone_now;
     return ranks;
+}
+
+/* The ranks of `comm`; of one that cannot be asked those of MPI_COMM_WORLD. */
+static inline struct comm *ranks_of(MPI_Comm comm)
+{
+    return comm == MPI_COMM_WORLD ? the_world : ask_ranks_of(comm);
 }
 
 static struct comm *ranks_of_window(MPI_Win win)

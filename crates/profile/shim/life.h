@@ -166,6 +166,7 @@ static void begin(void)
     PMPI_Comm_size(MPI_COMM_WORLD, &count);
     PMPI_Query_thread(&level);
     choose_clock();
+    look_for_lengths();
     events_max = strtoull(asked, NULL, 10);
     uint64_t world = name_world(host);
     int several = on_several_hosts(count);
@@ -179,6 +180,9 @@ static void begin(void)
         made->flags = (several ? SEVERAL_HOSTS : 0) | (threaded ? SEVERAL_THREADS : 0);
         describe(made, host);
         made->ticks_per_s = ticks_per_s();
+        /* Whoever replays events needs the times of all; threads have no calls that follow each other. */
+        if (events_max == 0 && !threaded)
+            between_timed = made->ticks_per_s / 1000000 * BETWEEN_TIMED_NS / 1000;
         made->init_ahead_ns = made->end_ahead_ns = ahead;
         made->init_ns = monotonic_ns();
         made->init_ticks = made->last_ticks = now();

@@ -8,7 +8,7 @@
     {                                                                                                            \
         CALL(FN(name), group, (buf, count, type, dest, tag, comm));                                              \
         if (OK)                                                                                                  \
-            count_sent(&call, ranks_of(comm), (struct subject){.tag = tag, .bytes = bytes_of(count, type)}, dest); \
+            count_sent(&call, ranks_of(comm), dest, tag, bytes_of(count, type), 0);                              \
         return leave(&call);                                                                                     \
     }                                                                                                            \
     ALIAS(FN(name))
@@ -40,7 +40,7 @@ int FN(Recv)(void *buf, COUNT count, MPI_Datatype type, int source, int tag, MPI
     PASS(FN(Recv), (buf, count, type, source, tag, comm, status));
     RUN(FN(Recv), "Recv", (buf, count, type, source, tag, comm, got));
     if (OK)
-        count_received(&call, ranks_of(comm), got, call.end - call.start, RECEIVED, 0);
+        count_received(&call, ranks_of(comm), got, call.ticks, RECEIVED, 0);
     return leave(&call);
 }
 ALIAS(FN(Recv))
@@ -112,7 +112,7 @@ int FN(Mrecv)(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message, M
     RUN(FN(Mrecv), "Recv", (buf, count, type, message, got));
     if (OK) {
         struct comm *ranks = claim(handle);
-        count_received(&call, ranks, got, call.end - call.start, RECEIVED, 0);
+        count_received(&call, ranks, got, call.ticks, RECEIVED, 0);
         release(ranks);
     }
     return leave(&call);

@@ -27,19 +27,21 @@ static struct comm *the_world;
 /* Calls of MPI that this thread is in. */
 static __thread int depth;
 
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
 /* Several threads may call at once: then what is counted has a lock. */
 static int threaded;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static inline void lock(void)
 {
-    if (threaded)
+    if (UNLIKELY(threaded))
         pthread_mutex_lock(&mutex);
 }
 
 static inline void unlock(void)
 {
-    if (threaded)
+    if (UNLIKELY(threaded))
         pthread_mutex_unlock(&mutex);
 }
 
@@ -91,6 +93,8 @@ static void *next_function(const char *name)
     return found;
 }
 
+#include "pace.h"
+
 /* The row of an operation. Once a wrapper. */
 static int row_of(const char *name, const char *group)
 {
@@ -105,13 +109,17 @@ static int row_of(const char *name, const char *group)
         header->op_count = (uint64_t)count + 1;
     }
     unlock();
-    return row < OPS_MAX ? row : OPS_MAX - 1;
+    row = row < OPS_MAX ? row : OPS_MAX - 1;
+    paces[row].gap = 1;
+    return row;
 }
 
 /* A call that is counted. */
 struct call {
-    uint64_t start, end;
+    uint64_t start, end; /* if it is timed */
+    uint64_t ticks;      /* that it stands for */
     int row;
+    int is_timed;
     int result;
 };
 
@@ -120,29 +128,58 @@ static inline int is_counted(void)
     return header && depth == 0;
 }
 
-static inline void enter(struct call *call, int *row, const char *name, const char *group)
+static inline __attribute__((always_inline)) void enter(struct call *call, int *row, const char *name, const char *group)
 {
-    if (*row < 0)
+    if (UNLIKELY(*row < 0))
         *row = row_of(name, group);
     depth++;
     call->row = *row;
+    call->ticks = 0;
     header->running = (uint64_t)*row + 1;
-    call->start = now();
-    header->running_since = call->start;
+    call->is_timed = --paces[*row].left <= 0;
+    if (UNLIKELY(call->is_timed)) {
+        call->start = now();
+        header->running_since = call->start;
+    }
 }
 
-static inline void returned(struct call *call)
+/* A call has returned that is timed, or that the watcher may have met. */
+static __attribute__((noinline)) void add_time(struct call *call, uint64_t calls)
 {
-    call->end = now();
+    struct pace *pace = &paces[call->row];
+    uint64_t met_since = met(call->row, calls);
+    if (!call->is_timed && !met_since)
+        return;
+    if (!call->is_timed) {
+        call->start = met_since;
+        call->end = now();
+    }
+    call->ticks = call->end - call->start;
+    header->last_ticks = call->end;
+    if (call->is_timed) {
+        if (!met_since)
+            call->ticks *= pace->gap;
+        plan(pace, call->end);
+    } else if (pace->gap > 1) {
+        /* The next that is timed does not stand for this one. */
+        pace->gap--;
+    }
+    ops[call->row].ticks += call->ticks;
+}
+
+static inline __attribute__((always_inline)) void returned(struct call *call)
+{
+    if (UNLIKELY(call->is_timed))
+        call->end = now();
     lock();
-    ops[call->row].calls++;
-    ops[call->row].ticks += call->end - call->start;
+    uint64_t calls = ++ops[call->row].calls;
+    if (UNLIKELY(call->is_timed || look(&met_call.since)))
+        add_time(call, calls);
 }
 
 static inline int leave(const struct call *call)
 {
     header->running = 0;
-    header->last_ticks = call->end;
     unlock();
     depth--;
     return call->result;
@@ -176,7 +213,7 @@ struct subject {
     uint64_t bytes;
 };
 
-static void note(const struct call *call, enum kind kind, struct subject of)
+static __attribute__((noinline)) void note_down(const struct call *call, enum kind kind, struct subject of)
 {
     struct event *event = new_event();
     if (!event)
@@ -192,9 +229,17 @@ static void note(const struct call *call, enum kind kind, struct subject of)
     };
 }
 
+static inline void note(const struct call *call, enum kind kind, struct subject of)
+{
+    if (UNLIKELY(events_max))
+        note_down(call, kind, of);
+}
+
 /* A call that found nothing: many behind one another are one event. */
 static void note_vain(const struct call *call)
 {
+    if (!events_max)
+        return;
     uint64_t what = (uint64_t)CALLED << 44 | (uint64_t)call->row << 48;
     struct event *last = header->event_count ? &events[header->event_count - 1] : NULL;
     if (last && header->events_dropped == 0 && last->what == what && last->peer == -2) {
@@ -205,11 +250,27 @@ static void note_vain(const struct call *call)
     note(call, CALLED, (struct subject){.peer = -2, .request = 1});
 }
 
+/* The class of a size; that of the last one is remembered. The caller holds the lock. */
+static inline struct volume *volume_of(int of, uint64_t bytes)
+{
+    static uint64_t last_bytes;
+    static int last_at;
+    if (UNLIKELY(bytes != last_bytes)) {
+        last_bytes = bytes;
+        last_at = (bytes >= 10) + (bytes >= 100) + (bytes >= 1000) + (bytes >= 10000) + (bytes >= 100000);
+    }
+    return &header->volumes[of][last_at];
+}
+
+static inline void add_to(struct volume *volume, uint64_t bytes)
+{
+    volume->count++;
+    volume->bytes += bytes;
+}
+
 static inline void count_volume(int of, uint64_t bytes)
 {
-    int at = (bytes >= 10) + (bytes >= 100) + (bytes >= 1000) + (bytes >= 10000) + (bytes >= 100000);
-    header->volumes[of][at].count++;
-    header->volumes[of][at].bytes += bytes;
+    add_to(volume_of(of, bytes), bytes);
 }
 
 static inline struct peer *peer_of(int world)
@@ -218,22 +279,29 @@ static inline struct peer *peer_of(int world)
     return &peers[at];
 }
 
-/* Bytes of `count` elements. Sizes of types that no program can free are remembered. */
-static uint64_t bytes_of(int64_t count, MPI_Datatype type)
+/* The type that this thread sent or received last, if no program can free it, and its size. */
+static __thread MPI_Datatype last_type;
+static __thread uint64_t last_type_len;
+
+static uint64_t ask_bytes_of(int64_t count, MPI_Datatype type)
 {
-    static __thread MPI_Datatype last;
-    static __thread uint64_t last_len;
-    if (last_len > 0 && type == last)
-        return (uint64_t)count * last_len;
     MPI_Count len = 0;
     if (PMPI_Type_size_x(type, &len) != MPI_SUCCESS || len < 0)
         return 0;
     MPI_Datatype lasting[] = {MPI_CHAR, MPI_BYTE, MPI_INT, MPI_LONG, MPI_FLOAT, MPI_DOUBLE, MPI_UNSIGNED, MPI_UNSIGNED_LONG};
     for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++) {
         if (type == lasting[i]) {
-            last = type;
-            last_len = (uint64_t)len;
+            last_type = type;
+            last_type_len = (uint64_t)len;
         }
     }
     return (uint64_t)count * (uint64_t)len;
+}
+
+/* Bytes of `count` elements. */
+static inline uint64_t bytes_of(int64_t count, MPI_Datatype type)
+{
+    if (type == last_type && last_type_len > 0)
+        return (uint64_t)count * last_type_len;
+    return ask_bytes_of(count, type);
 }

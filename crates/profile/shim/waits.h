@@ -38,7 +38,7 @@ static void count_ended(const struct call *call, int count, const int *indices, 
     note(call, CALLED, (struct subject){.peer = -1, .request = 1});
     for (int i = 0; i < count; i++)
         receives += (uint64_t)is_receive(handles[indices ? indices[i] : i]);
-    uint64_t ticks = receives ? (call->end - call->start) / receives : 0;
+    uint64_t ticks = receives ? call->ticks / receives : 0;
     for (int i = 0; i < count; i++)
         count_completed(call, handles[indices ? indices[i] : i], &got[i], ticks);
 }

@@ -243,6 +243,9 @@ impl Process {
             .iter()
             .filter(|operation| operation.calls > 0);
         let mut calls: Vec<CallTime> = used.map(CallTime::new).collect();
+        if !record.has_threads {
+            fit(&mut calls, record.seconds);
+        }
         let kinds = kinds(&calls);
         let in_mpi: f64 = calls.iter().map(|call| call.time.seconds).sum();
         calls.sort_by(|a, b| b.time.seconds.total_cmp(&a.time.seconds));
@@ -284,6 +287,16 @@ impl Process {
             }
         }
         sums
+    }
+}
+
+/// Takes the times of calls, which may be estimates, for no more than `seconds` together.
+fn fit(calls: &mut [CallTime], seconds: f64) {
+    let sum: f64 = calls.iter().map(|call| call.time.seconds).sum();
+    if sum > seconds {
+        for call in calls {
+            call.time.seconds *= seconds / sum;
+        }
     }
 }
 
