@@ -61,8 +61,8 @@ impl Wire {
     /// # Errors
     /// The command is gone.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
-        self.say(&Word::Offer(offer.clone()))?;
-        self.hear()
+        self.send(&Word::Offer(offer.clone()))?;
+        self.receive()
     }
 
     /// For an end: says how it went.
@@ -74,13 +74,13 @@ impl Wire {
         outcome: Result<Option<Sample>>,
         account: Account,
     ) -> Result<()> {
-        self.say(&match outcome {
+        self.send(&match outcome {
             Ok(sample) => Word::Done(sample.map(Box::new), account),
             Err(error) => Word::Failed(format!("{error:#}")),
         })
     }
 
-    fn say(&mut self, word: &impl Serialize) -> Result<()> {
+    fn send(&mut self, word: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(word)?;
         line.push(b'\n');
         self.writer
@@ -89,7 +89,7 @@ impl Wire {
             .context("control line")
     }
 
-    fn hear<T: DeserializeOwned>(&mut self) -> Result<T> {
+    fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         self.reader.read_line(&mut line).context("control line")?;
         if line.is_empty() {
@@ -98,16 +98,16 @@ impl Wire {
         serde_json::from_str(&line).with_context(|| format!("not a control line: {line:?}"))
     }
 
-    fn hear_offer(&mut self) -> Result<Offer> {
-        match self.hear()? {
+    fn receive_offer(&mut self) -> Result<Offer> {
+        match self.receive()? {
             Word::Offer(offer) => Ok(offer),
             Word::Failed(why) => Err(anyhow!(why)),
             Word::Done(..) => bail!("reported before it began"),
         }
     }
 
-    fn hear_report(&mut self) -> Result<(Option<Box<Sample>>, Account)> {
-        match self.hear()? {
+    fn receive_report(&mut self) -> Result<(Option<Box<Sample>>, Account)> {
+        match self.receive()? {
             Word::Done(sample, account) => Ok((sample, account)),
             Word::Failed(why) => Err(anyhow!(why)),
             Word::Offer(_) => bail!("offered twice"),
@@ -119,18 +119,18 @@ impl Wire {
 /// measured.
 ///
 /// # Errors
-/// What the ends say that failed; the answerer's word counts first, since the driver then only
+/// What the ends say that failed; the answerer's error counts first, since the driver then only
 /// noticed a silence.
 pub(crate) fn conduct(driver: &mut Wire, answerer: &mut Wire) -> Result<Sample> {
-    let driver_offer = driver.hear_offer()?;
-    let answerer_offer = answerer.hear_offer()?;
-    driver.say(&answerer_offer)?;
-    answerer.say(&driver_offer)?;
-    let (driven, _) = match driver.hear_report() {
+    let driver_offer = driver.receive_offer()?;
+    let answerer_offer = answerer.receive_offer()?;
+    driver.send(&answerer_offer)?;
+    answerer.send(&driver_offer)?;
+    let (driven, _) = match driver.receive_report() {
         Ok(report) => report,
-        Err(error) => return Err(answerer.hear_report().err().unwrap_or(error)),
+        Err(error) => return Err(answerer.receive_report().err().unwrap_or(error)),
     };
-    let (seen, account) = answerer.hear_report()?;
+    let (seen, account) = answerer.receive_report()?;
     let mut sample = *driven.or(seen).context("neither end measured anything")?;
     sample.take(account);
     Ok(sample)

@@ -122,7 +122,7 @@ impl Receiver<'_> {
         let began = Instant::now();
         for &rank in ranks {
             let seq = self.seqs[rank as usize];
-            say(
+            send_word(
                 self.node,
                 rank,
                 Word::Send {
@@ -171,10 +171,10 @@ impl Receiver<'_> {
     fn finish(self, spec: &Spec, single: &Sample, mut sample: Sample) -> Result<Sample> {
         let senders = self.node.size() - 1;
         for rank in 1..=senders {
-            say(self.node, rank, Word::Stop)?;
+            send_word(self.node, rank, Word::Stop)?;
         }
         for rank in 1..=senders {
-            let account = portolan_account::hear(self.node, rank, ACCOUNTS)?;
+            let account = portolan_account::receive(self.node, rank, ACCOUNTS)?;
             sample.add("senders", account.counters);
         }
         #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
@@ -211,7 +211,7 @@ pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
             messages,
             seq,
             last,
-        } = hear(node)?
+        } = receive_word(node)?
         else {
             break;
         };
@@ -227,15 +227,15 @@ pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
         }
     }
     let account = portolan_account::of(node, &crate::cpu::Meter::default());
-    portolan_account::tell(node, Target::new(0, ACCOUNTS), &account)
+    portolan_account::send(node, Target::new(0, ACCOUNTS), &account)
 }
 
-fn say(node: &mut Node, rank: u32, word: Word) -> Result<()> {
+fn send_word(node: &mut Node, rank: u32, word: Word) -> Result<()> {
     let to = Target::new(rank, WORDS).lane(Lane::High);
     Ok(node.send(to, &serde_json::to_vec(&word)?)?)
 }
 
-fn hear(node: &mut Node) -> Result<Word> {
+fn receive_word(node: &mut Node) -> Result<Word> {
     let mut bytes = [0; WORD_LEN_MAX];
     let received = node.recv(WORDS, &mut bytes)?;
     ensure!(received.source == 0, "a word from rank {}", received.source);

@@ -78,19 +78,19 @@ fn udp_column(snmp: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Tells the rank and port of `to`.
+/// Sends it to the rank and port of `to`.
 ///
 /// # Errors
 /// The other rank is gone.
-pub(crate) fn tell(node: &mut Node, to: Target, account: &Account) -> Result<()> {
+pub(crate) fn send(node: &mut Node, to: Target, account: &Account) -> Result<()> {
     Ok(node.send(to, &serde_json::to_vec(account)?)?)
 }
 
-/// Hears the account of `rank`.
+/// Receives the account of `rank`.
 ///
 /// # Errors
-/// The other rank is gone, or it says something else.
-pub(crate) fn hear(node: &mut Node, rank: u32, port: u16) -> Result<Account> {
+/// The other rank is gone, or it sends something else.
+pub(crate) fn receive(node: &mut Node, rank: u32, port: u16) -> Result<Account> {
     let mut bytes = vec![0; ACCOUNT_LEN_MAX];
     let received = node.recv_from(rank, port, &mut bytes)?;
     serde_json::from_slice(&bytes[..received.len]).context("not an account")

@@ -178,7 +178,7 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     if metric == Metric::Incast {
         sample.add("receiver", own);
     } else {
-        sample.take(portolan_account::hear(node, 1, ANSWERS)?);
+        sample.take(portolan_account::receive(node, 1, ANSWERS)?);
         sample.add("sender", own);
     }
     leave(spec, &sample)
@@ -228,7 +228,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
             .counters
             .insert("datagrams".into(), stream * interfere::datagrams(spec));
     }
-    portolan_account::tell(node, Target::new(0, ANSWERS), &account)
+    portolan_account::send(node, Target::new(0, ANSWERS), &account)
 }
 
 /// Rank 0's or rank 1's part in LogP's loops.

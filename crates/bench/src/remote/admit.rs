@@ -36,7 +36,10 @@ pub(crate) fn admit(
     here: &Place,
 ) -> Result<Spec, &'static str> {
     if kind_of(told.program)? != kind {
-        return Err("such a row has another kind of end");
+        return Err(
+            "a row of Portolan's own has a rank at the server, any other a process: use the same version at both \
+             hosts",
+        );
     }
     let Conditions {
         broker,
@@ -89,7 +92,9 @@ pub(crate) fn admit(
 
 fn kind_of(program: Program) -> Result<Kind, &'static str> {
     match program {
-        Program::Portolan(Metric::Incast, _) => Err("an incast has more than two hosts"),
+        Program::Portolan(Metric::Incast, _) => {
+            Err("an incast has more than two hosts: measure it in a lab, without --client")
+        }
         Program::Portolan(_, path) | Program::Interface(_, _, path) if path != Path::Shm => {
             Ok(Kind::Rank)
         }
@@ -97,11 +102,11 @@ fn kind_of(program: Program) -> Result<Kind, &'static str> {
         | Program::Interface(..)
         | Program::ShmPingpong(_)
         | Program::ShmStream(_)
-        | Program::ShmRate(_) => Err("rows through shared memory are within one host"),
-        Program::Mpi(..) => Err("rows of MPI programs need a lab"),
-        Program::Competitor(_, _, Path::Shm) => {
-            Err("rows through shared memory are within one host")
-        }
+        | Program::ShmRate(_)
+        | Program::Competitor(_, _, Path::Shm) => Err(
+            "rows through shared memory are within one host: measure --path shm without --client",
+        ),
+        Program::Mpi(..) => Err("rows of MPI programs need a lab: measure --mpi without --client"),
         Program::Competitor(..)
         | Program::PacketPingpong(_)
         | Program::XdpPingpong(_)

@@ -24,11 +24,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections at a time. A client has two; the others are callers without a token, who are heard for ten
-/// seconds.
+/// Connections at a time. A client has two; the others are callers without a token, who have ten seconds to
+/// show one.
 const CONNECTIONS_MAX: usize = 32;
 
-/// Between two looks whether an end that has nothing to say has ended. The connection's end is seen at
+/// Between two looks whether an end that sends nothing has ended. The connection's end is seen at
 /// once.
 const LOOK_MS: u16 = 1000;
 
@@ -37,8 +37,8 @@ const TOKEN_LEN: usize = 8;
 
 /// What the server takes from the command that it is part of.
 pub trait Hosting: Sync {
-    /// Says `line` to whoever looks after the server.
-    fn tell(&self, line: &str);
+    /// Writes `line` for whoever looks after the server.
+    fn log(&self, line: &str);
 
     /// Runs an agent for one rank, and lets it talk over `connection` until either ends.
     ///
@@ -73,7 +73,7 @@ pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
         None => drawn(),
     };
     let port = listener.local_addr()?.port();
-    hosting.tell(&announcement(port, given.is_none().then_some(&token)));
+    hosting.log(&announcement(port, given.is_none().then_some(&token)));
     Server {
         token,
         hosting,
@@ -142,8 +142,8 @@ impl Server<'_> {
                     Ok((stream, client)) => {
                         if self.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
                             self.connections.fetch_sub(1, Relaxed);
-                            let why = "not heard: too many callers at once; try again";
-                            self.tell(client, why);
+                            let why = "refused: too many connections at once; try again";
+                            self.log(client, why);
                             continue;
                         }
                         scope.spawn(move || {
@@ -153,7 +153,7 @@ impl Server<'_> {
                     }
                     // Whoever called has gone again, or descriptors are short for a moment.
                     Err(error) => {
-                        self.hosting.tell(&format!("a caller was lost: {error}"));
+                        self.hosting.log(&format!("a connection was lost: {error}"));
                         thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
                     }
                 }
@@ -163,13 +163,13 @@ impl Server<'_> {
 
     fn attend(&self, stream: TcpStream, client: SocketAddr) {
         if let Err(error) = self.try_attend(stream, client) {
-            self.tell(client, format!("{error:#}"));
+            self.log(client, format!("{error:#}"));
         }
     }
 
-    fn tell(&self, client: SocketAddr, what: impl Display) {
+    fn log(&self, client: SocketAddr, what: impl Display) {
         let ip = client.ip().to_canonical();
-        self.hosting.tell(&format!("client {ip}: {what}"));
+        self.hosting.log(&format!("client {ip}: {what}"));
     }
 
     fn try_attend(&self, stream: TcpStream, client: SocketAddr) -> Result<()> {
@@ -216,7 +216,7 @@ impl Server<'_> {
     }
 
     fn refuse(&self, stream: &TcpStream, client: SocketAddr, why: &str) -> Result<()> {
-        self.tell(client, format_args!("refused: {why}"));
+        self.log(client, format_args!("refused: {why}"));
         handshake::send(stream, &Answer::Refused(why.into()))
     }
 
@@ -230,14 +230,14 @@ impl Server<'_> {
             let why = format!("{ip} is measuring with this server now: try again later");
             return self.refuse(&stream, client, &why);
         }
-        self.tell(client, "has begun");
+        self.log(client, "has begun");
         let welcome = Answer::Welcome {
             session: number,
             host,
         };
         let ended = handshake::send(&stream, &welcome).map(|()| wait_for_end(&mut stream));
         *self.session.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.tell(client, "has ended");
+        self.log(client, "has ended");
         ended
     }
 

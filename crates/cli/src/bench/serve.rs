@@ -47,7 +47,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<()> {
 struct Agents;
 
 impl Hosting for Agents {
-    fn tell(&self, line: &str) {
+    fn log(&self, line: &str) {
         // Whoever does not read it does not need it: the server goes on.
         let _ = outln!("portolan bench: {line}");
     }
