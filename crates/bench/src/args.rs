@@ -102,6 +102,10 @@ pub struct BenchArgs {
     /// What frames on networks must prove, in Portolan's rows; a row for each.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) auth: Vec<Auth>,
+    /// Longest frames of Portolan's rows on UDP in bytes, beside rows with frames as long as the MTU
+    /// allows: 512,1024.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = frame_lens())]
+    pub(crate) frame_len_max: Vec<u32>,
     /// Also measure `packet` and `auto` as user nobody, by a broker on each host.
     #[arg(long)]
     pub(crate) broker: bool,
@@ -142,6 +146,11 @@ impl BenchArgs {
         if path != Path::Shm {
             all = each(&all, &self.auth, |one, auth| one.auth = Some(auth));
         }
+        if path == Path::Udp {
+            all = each(&all, &unchanged_and(&self.frame_len_max), |one, len| {
+                one.frame_len_max = len
+            });
+        }
         if self.broker && by_broker(path) {
             all = each(&all, &[false, true], |one, broker| one.broker = broker);
         }
@@ -158,10 +167,10 @@ impl BenchArgs {
             });
         }
         if metric == Metric::Stream && path != Path::Shm {
-            all = each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+            all = each(&all, &unchanged_and(&self.loss), |one, ppm| {
                 one.loss_ppm = ppm
             });
-            all = each(&all, &undisturbed_and(&self.interfere), |one, n| {
+            all = each(&all, &unchanged_and(&self.interfere), |one, n| {
                 one.interfere = n
             });
         }
@@ -172,7 +181,7 @@ impl BenchArgs {
     pub(crate) fn losses(&self, metric: Metric, path: Path) -> Vec<Conditions> {
         let all = [Conditions::default()];
         if metric == Metric::Stream && path != Path::Shm {
-            each(&all, &undisturbed_and(&self.loss), |one, ppm| {
+            each(&all, &unchanged_and(&self.loss), |one, ppm| {
                 one.loss_ppm = ppm
             })
         } else {
@@ -208,6 +217,9 @@ impl BenchArgs {
         }
         if !self.auth.is_empty() && self.paths() == [Path::Shm] {
             return Err(ArgsError::AuthOnMemory);
+        }
+        if !self.frame_len_max.is_empty() && !self.paths().contains(&Path::Udp) {
+            return Err(ArgsError::FramesWithoutUdp);
         }
         if !self.interfaces.is_empty() && !self.metrics.iter().copied().any(Interface::has) {
             return Err(ArgsError::InterfaceWithoutMetric);
@@ -347,6 +359,9 @@ pub enum ArgsError {
     /// Shared memory is never sealed.
     #[error("--auth has no effect on shared memory: add a path, or leave it out")]
     AuthOnMemory,
+    /// Frames of other paths are cut by what carries them.
+    #[error("--frame-len-max has no effect without UDP: add --path udp, or leave it out")]
+    FramesWithoutUdp,
     /// Nobody else waits.
     #[error("--bind has no effect without --server: add it, or leave --bind out")]
     BindWithoutServer,
@@ -374,7 +389,7 @@ fn by_broker(path: Path) -> bool {
 }
 
 /// Nothing, and then what was asked for.
-fn undisturbed_and(values: &[u32]) -> Vec<u32> {
+fn unchanged_and(values: &[u32]) -> Vec<u32> {
     [&[0], values].concat()
 }
 
@@ -625,6 +640,11 @@ fn rounds() -> RangedI64ValueParser<u32> {
 /// From a probe that meets traffic now and then to one beside each tenth datagram.
 fn intervals() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(10..=10_000_000)
+}
+
+/// From the least that the protocol works with to the most that a datagram can be long.
+fn frame_lens() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(512..=65_507)
 }
 
 /// One sender is no incast; each is a process and a host of the lab.

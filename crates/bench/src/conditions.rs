@@ -91,6 +91,9 @@ pub struct Conditions {
     /// Job option `auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auth: Option<Auth>,
+    /// Job option `frame_len_max`: bytes of the longest frames; 0 is as long as the MTU allows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frame_len_max: u32,
     /// The ranks have no privilege, and their raw Ethernet sockets are a broker's.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) broker: bool,
@@ -106,6 +109,9 @@ impl Conditions {
     /// The options that Portolan's job is given.
     pub(crate) fn options(&self) -> BTreeMap<String, String> {
         let mut options: BTreeMap<String, String> = self.choices().into_iter().collect();
+        if self.frame_len_max > 0 {
+            options.insert("frame_len_max".into(), self.frame_len_max.to_string());
+        }
         if self.broker {
             options.insert("broker".into(), BROKER.into());
         }
@@ -139,6 +145,9 @@ impl Conditions {
             .into_iter()
             .map(|(name, value)| format!("{name} {value}"))
             .collect();
+        if self.frame_len_max > 0 {
+            words.push(format!("frames of {} B", self.frame_len_max));
+        }
         if self.broker {
             words.push("by a broker".into());
         }
@@ -209,6 +218,7 @@ mod tests {
             placement: Some(Placement::Speculative),
             schedule: Some(Schedule::Fair),
             auth: Some(Auth::AeadChaCha20),
+            frame_len_max: 600,
             broker: true,
             loss_ppm: 12_500,
             interfere: 0,
@@ -217,6 +227,7 @@ mod tests {
         assert_eq!(options["placement"], "speculative");
         assert_eq!(options["schedule"], "fair");
         assert_eq!(options["auth"], "aead-chacha20");
+        assert_eq!(options["frame_len_max"], "600");
         assert_eq!(options["broker"], BROKER);
         assert!(
             options["fault"].starts_with("drop=0.0125,seed="),
@@ -225,7 +236,8 @@ mod tests {
         assert!(Conditions::default().options().is_empty());
         assert_eq!(
             conditions.describe(),
-            "placement speculative, schedule fair, auth aead-chacha20, by a broker, 1.25 % lost"
+            "placement speculative, schedule fair, auth aead-chacha20, frames of 600 B, by a broker, \
+             1.25 % lost"
         );
     }
 

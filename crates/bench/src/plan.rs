@@ -117,9 +117,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) ->
                 _ => limit,
             });
             rows.push(wanted("link", path, link(metric, path, size)));
-            if metric == Metric::Rate && size == 8 {
-                rows.push(wanted("limit-single", path, single(path)));
-            }
+            rows.push(wanted("limit-single", path, single(metric, path, size)));
         }
         for versus in &args.versus {
             match versus {
@@ -178,12 +176,7 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
         (Metric::Pingpong, Path::Udp) if size <= UDP_SIZE_MAX => [Aim::Connected, Aim::Each]
             .map(Program::UdpPingpong)
             .to_vec(),
-        (Metric::Stream, Path::Shm) if size >= STREAM_LIMIT_MIN => {
-            vec![
-                Program::ShmStream(Copying::Pipelined),
-                Program::ShmStream(Copying::VmRead),
-            ]
-        }
+        (Metric::Stream, Path::Shm) if size >= STREAM_LIMIT_MIN => shm_streams(),
         (Metric::Stream, Path::Packet) if size >= STREAM_LIMIT_MIN => {
             vec![Program::PacketFlow(Cargo::Pieces)]
         }
@@ -228,19 +221,25 @@ fn link(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     }
 }
 
-/// One message per frame or datagram: what a system that never joins messages is bound by.
-fn single(path: Path) -> Vec<Program> {
-    match path {
-        Path::Shm | Path::Xdp | Path::XdpNative => Vec::new(),
-        Path::Packet => vec![Program::PacketFlow(Cargo::Single)],
-        Path::Udp => vec![Program::UdpFlow(Cargo::Single)],
-        // Short messages go by UDP there; long ones have no frames.
-        Path::Stream => Vec::new(),
-        Path::Auto => vec![
+/// Each message by itself: what a system that never joins messages is bound by.
+fn single(metric: Metric, path: Path, size: usize) -> Vec<Program> {
+    match (metric, path) {
+        (Metric::Stream, Path::Shm) if size < STREAM_LIMIT_MIN => shm_streams(),
+        (Metric::Rate, Path::Packet) if size == 8 => vec![Program::PacketFlow(Cargo::Single)],
+        (Metric::Rate, Path::Udp) if size == 8 => vec![Program::UdpFlow(Cargo::Single)],
+        (Metric::Rate, Path::Auto) if size == 8 => vec![
             Program::PacketFlow(Cargo::Single),
             Program::UdpFlow(Cargo::Single),
         ],
+        _ => Vec::new(),
     }
+}
+
+/// Both ways to get a message from one process's memory to another's.
+fn shm_streams() -> Vec<Program> {
+    [Copying::Pipelined, Copying::VmRead]
+        .map(Program::ShmStream)
+        .to_vec()
 }
 
 /// An MPI over Portolan, and over what it has itself: one measurement for all paths between hosts.

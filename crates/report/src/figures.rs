@@ -5,6 +5,7 @@ use crate::answers::float;
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
 use crate::competitors;
 use crate::data::Data;
+use crate::moving;
 use crate::mpi;
 use crate::systems::{self, System};
 use crate::units;
@@ -40,14 +41,21 @@ pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
         loaded(report),
         incast(report),
     ];
+    let moving = moving::figures(report).into_iter();
     let libraries = competitors::figures(report).into_iter();
     let mpi = mpi::figures(report).into_iter();
     let own = all.into_iter().flatten();
-    own.chain(libraries).chain(mpi).collect()
+    own.chain(moving).chain(libraries).chain(mpi).collect()
 }
 
+/// Frames that were told to be short have charts of their own.
 fn undisturbed(row: &&Row) -> bool {
-    row.conditions.loss_ppm == 0 && row.conditions.interfere == 0
+    let conditions = &row.conditions;
+    (
+        conditions.loss_ppm,
+        conditions.interfere,
+        conditions.frame_len_max,
+    ) == (0, 0, 0)
 }
 
 /// One line a system, of those with two points or more. MPI programs and other libraries have charts of

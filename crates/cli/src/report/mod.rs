@@ -116,6 +116,15 @@ impl Form {
                      --interfere 1000,10 --seconds 1 --repeat 3",
                 ),
                 (
+                    "fragments",
+                    "pingpong stream --path udp --size 256,1k,4k,16k,64k,1M --frame-len-max 512,1024 --vs tcp \
+                     --seconds 0.5 --repeat 3",
+                ),
+                (
+                    "moving",
+                    "stream --path shm --size 64,256,1k,4k,16k,64k,256k,1M --limits --seconds 0.5 --repeat 3",
+                ),
+                (
                     "loaded",
                     "loaded --path udp,packet --vs tcp --seconds 1 --repeat 5",
                 ),

@@ -126,7 +126,7 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
         now: rows.iter().filter_map(of).collect(),
         caption: "GAMMA cut short messages into several frames, so that adapter, bus and wire worked at \
                   once: 64 % more end-to-end throughput at 1388 B, and less in streams (its Figures 5 and \
-                  6). Now a piece is what the kernel is given at once, which cuts it into datagrams as long \
+                  6; charts of frames cut short show it today). Now a piece is what the kernel is given at once, which cuts it into datagrams as long \
                   as the MTU allows. Counted at the sender of a ping-pong, without what was sent again; \
                   acknowledgements that found no message to go with are among the pieces."
             .into(),

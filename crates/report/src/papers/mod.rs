@@ -12,6 +12,7 @@ mod speculative;
 pub(crate) use curves::curves;
 
 use crate::data::Data;
+use crate::moving;
 use crate::systems::way;
 use portolan_bench::{Metric, Path};
 
@@ -61,6 +62,8 @@ pub(crate) fn tables(data: &Data<'_>) -> Vec<Table> {
 /// What is not among [`tables`], and how to measure it.
 pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
     let has = |metric| data.report.results.iter().any(|row| row.metric == metric);
+    let results = &data.report.results;
+    let is_cut = results.iter().any(|row| row.conditions.frame_len_max > 0);
     let disturbed = data
         .report
         .results
@@ -79,6 +82,14 @@ pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
         (
             has(Metric::Stream),
             "streams: portolan bench stream --path udp,shm --vs tcp --limits, and --placement all",
+        ),
+        (
+            is_cut,
+            "frames cut short: portolan bench pingpong stream --path udp --frame-len-max 512,1024 --vs tcp --size 64,1k,4k,64k,1M",
+        ),
+        (
+            moving::is_measured(data.report),
+            "two ways to move a message: portolan bench stream --path shm --limits --size 64,256,1k,4k,16k,64k,1M",
         ),
         (
             disturbed,
