@@ -70,7 +70,7 @@ pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<
     }
 }
 
-/// Bytes of the longest word between the loops: the moments of a burst.
+/// Bytes of the longest word between the loops: the times of a burst.
 const WORD_LEN_MAX: usize = 256;
 
 /// Memory for words that their sender forgets at once: until they have been answered they stay here. A loop

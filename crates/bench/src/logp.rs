@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parameters of LogP per message size, by the three loops of the evaluation of GM and
-//! BIP on Myrinet, and LogGP's G.
+//! BIP on Myrinet and a fourth, and LogGP's G.
 //!
 //! (a) a ping-pong gives half the round trip; (b) a sender that sends and then spins for D: with D
 //! of 0 its interval is g, with a D longer than g it is o_s + D; (c) a receiver that receives and
 //! then spins for D, behind a sender that is ahead of it: its interval is o_r + D.
 //!
-//! The paper computes L as what these leave of half the round trip. Here it is measured apart: in
-//! (b) with the long D each message is alone, and both ends read the same clock, so the time from a
-//! send to the end of its receive is known. L is that less o_s and o_r, and their sum can be
-//! compared with the half round trip of (a), which is another loop. Where the kernel hands a
-//! message over before the sender's call returns, both ends work at once and L is negative.
+//! The paper computes L as what these leave of half the round trip, so that the sum is the half round
+//! trip by definition. Here the way of a lone message is measured apart, by (d): a ping-pong whose
+//! answerer spins for D before it answers and tells how long that was. The round trip less that is two
+//! ways. Each clock is only compared with itself, so it holds between hosts as well. L is the way less
+//! o_s and o_r, and their sum can be compared with the half round trip of (a), which is another loop.
+//! Where the kernel hands a message over before the sender's call returns, both ends work at once and
+//! L is negative.
+//!
+//! Messages of (b) and (c) are not answered, so what acknowledges them is part of o_s and o_r; in (a)
+//! and (d) the answer acknowledges.
 
 use crate::measure::{Pace, Sample, Turn, drive};
-use crate::pattern::{stamp, verify};
+use crate::pattern::{Flags, stamp, verify};
 use crate::rounds::median;
 use crate::rows::turn_flags;
 use crate::spec::{Spec, window};
@@ -23,23 +28,23 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Loops that share a row's time.
-const LOOPS: u32 = 4;
+const LOOPS: u32 = 5;
 
-/// D of loops (b) and (c) in half round trips: longer than the interval of a sender that does not
+/// D of loops (b), (c) and (d) in half round trips: longer than the interval of a sender that does not
 /// spin, and long enough that a message is received before the next is sent.
 const DELAY_HALF_TRIPS: f64 = 4.0;
 
 /// Least D: against it, reading the clock is short.
 const DELAY_MIN: Duration = Duration::from_micros(2);
 
-/// Messages between two words of the receiver in loops (b) and (c).
+/// Messages between two words of the receiver in loops (b), (c) and (d).
 const BURST_MAX: u64 = 32;
 
 /// The receiver's word that a window has arrived.
 const ACK: [u8; 4] = *b"done";
 
-/// Bytes of a moment in the receiver's word.
-const MOMENT: usize = 8;
+/// Bytes of a time in the answerer's word.
+const HELD: usize = 8;
 
 /// LogP's parameters for one size, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -119,7 +124,7 @@ pub(crate) trait Talk {
 /// # Errors
 /// A payload was wrong, or the other end is gone.
 pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
-    let spec = quartered(spec);
+    let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
     let mut sample = loops.round_trips(1)?;
     let delay = delay(&sample);
@@ -127,10 +132,11 @@ pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
     let delay_ns = u64::try_from(delay.as_nanos())?;
     loops.talk.send(&delay_ns.to_le_bytes())?;
     let gap = loops.talk.send_windows(&spec)?;
-    let (os_us, trip_us) = loops.send_delayed(delay)?;
+    let os_us = loops.send_delayed(delay)?;
     let or_us = loops.send_ahead()?;
+    let way_us = loops.ways()?;
     sample.extra.logp = Some(LogP {
-        l_us: trip_us - os_us - or_us,
+        l_us: way_us - os_us - or_us,
         os_us,
         or_us,
         g_us: gap.p50_us,
@@ -143,14 +149,16 @@ pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
 /// # Errors
 /// A payload was wrong, or the other end is gone.
 pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
-    let spec = quartered(spec);
+    let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
     loops.answer_round_trips()?;
     let mut delay_ns = [0; 8];
     loops.talk.receive(&mut delay_ns)?;
     loops.talk.receive_windows(&spec)?;
     loops.receive_at_once()?;
-    loops.receive_delayed(Duration::from_nanos(u64::from_le_bytes(delay_ns)))
+    let delay = Duration::from_nanos(u64::from_le_bytes(delay_ns));
+    loops.receive_delayed(delay)?;
+    loops.answer_held(delay)
 }
 
 /// Loop (a) alone, the driver's part: turns of so many round trips.
@@ -169,7 +177,8 @@ pub(crate) fn pong(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     Loops::new(talk, spec).answer_round_trips()
 }
 
-fn quartered(spec: &Spec) -> Spec {
+/// The work of one loop.
+fn shared_out(spec: &Spec) -> Spec {
     let pace = match spec.pace {
         Pace::Seconds(seconds) => Pace::Seconds(seconds / f64::from(LOOPS)),
         Pace::Iterations(count) => Pace::Iterations(count.div_ceil(u64::from(LOOPS))),
@@ -234,50 +243,98 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(())
     }
 
-    /// Loop (b) with a long delay: o_s, and the time from a send to the end of its receive.
-    fn send_delayed(&mut self, delay: Duration) -> Result<(f64, f64)> {
+    /// Loop (b) with a long delay: o_s.
+    fn send_delayed(&mut self, delay: Duration) -> Result<f64> {
         let spin_us = self.spin_cost_us(delay);
-        let (mut intervals, mut trips) = (Vec::new(), Vec::new());
-        let mut word = vec![0; usize::try_from(self.burst)? * MOMENT];
-        let mut sent = Vec::new();
+        let mut intervals = Vec::new();
+        let mut ack = [0; ACK.len()];
         let mut seq = 0;
         drive(self.pace, Turn::one_way(self.burst), |last| {
-            sent.clear();
             stamp(&mut self.message, seq, turn_flags(seq, last));
             let began = self.clock.raw();
             for _ in 0..self.burst {
-                sent.push(self.clock.raw());
                 self.talk.send(&self.message)?;
                 self.spin(delay);
             }
             intervals.push(self.since_us(began) / messages(self.burst) - spin_us);
-            self.talk.receive(&mut word)?;
-            for (sent, moment) in sent.iter().zip(word.chunks_exact(MOMENT)) {
-                let mut bytes = [0; MOMENT];
-                bytes.copy_from_slice(moment);
-                trips.push(self.between_us(*sent, u64::from_le_bytes(bytes)));
-            }
+            self.talk.receive(&mut ack)?;
+            ensure!(ack == ACK, "the acknowledgement is {ack:?}");
             seq += 1;
             Ok(())
         })?;
-        Ok((median(intervals), median(trips)))
+        Ok(median(intervals))
     }
 
-    /// The receiver of it, who tells when each message had come.
+    /// The receiver of it.
     fn receive_at_once(&mut self) -> Result<()> {
         for seq in 0.. {
-            let mut word = Vec::new();
             for _ in 0..self.burst {
                 self.talk.receive(&mut self.message)?;
-                word.extend(self.clock.raw().to_le_bytes());
             }
             let flags = verify(&self.message, seq)?;
-            self.talk.send(&word)?;
+            self.talk.send(&ACK)?;
             if flags.last {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Loop (d): the way of a message, from its send to the end of its receive.
+    fn ways(&mut self) -> Result<f64> {
+        let look_us = self.look_cost_us();
+        let mut ways = Vec::new();
+        let mut trips = Vec::new();
+        let mut word = vec![0; usize::try_from(self.burst)? * HELD];
+        let mut seq = 0;
+        drive(self.pace, Turn::round_trips(self.burst), |last| {
+            trips.clear();
+            for index in 1..=self.burst {
+                let flags = turn_flags(seq, last && index == self.burst);
+                stamp(&mut self.message, seq, flags);
+                let began = self.clock.raw();
+                self.talk.send(&self.message)?;
+                self.talk.receive(&mut self.message)?;
+                trips.push(self.since_us(began));
+                let answered = verify(&self.message, seq)?;
+                ensure!(answered == flags, "the answer is not the question");
+                seq += 1;
+            }
+            self.talk.receive(&mut word)?;
+            for (trip_us, held) in trips.iter().zip(word.chunks_exact(HELD)) {
+                let mut held_us = [0; HELD];
+                held_us.copy_from_slice(held);
+                // Two looks at the clock are in it, one at either end.
+                ways.push((trip_us - f64::from_le_bytes(held_us)) / 2.0 - look_us);
+            }
+            Ok(())
+        })?;
+        Ok(median(ways))
+    }
+
+    /// Its answerer, who tells how long it held each message.
+    fn answer_held(&mut self, delay: Duration) -> Result<()> {
+        let mut word = Vec::new();
+        let mut seq = 0;
+        loop {
+            word.clear();
+            let mut flags = Flags::NONE;
+            for _ in 0..self.burst {
+                self.talk.receive(&mut self.message)?;
+                let came = self.clock.raw();
+                flags = verify(&self.message, seq)?;
+                stamp(&mut self.message, seq, flags);
+                self.spin(delay);
+                let held_us = self.since_us(came);
+                self.talk.send(&self.message)?;
+                word.extend(held_us.to_le_bytes());
+                seq += 1;
+            }
+            self.talk.send(&word)?;
+            if flags.last {
+                return Ok(());
+            }
+        }
     }
 
     /// The sender of loop (c). The receiver's word is its interval less the delay.
@@ -335,13 +392,19 @@ impl<'a, T: Talk> Loops<'a, T> {
         median((0..TRIALS).map(trial).collect())
     }
 
-    fn since_us(&self, began: u64) -> f64 {
-        self.between_us(began, self.clock.raw())
+    /// What a look at the clock takes.
+    fn look_cost_us(&self) -> f64 {
+        const LOOKS: u32 = 1024;
+        let began = self.clock.raw();
+        for _ in 0..LOOKS {
+            std::hint::black_box(self.clock.raw());
+        }
+        self.since_us(began) / f64::from(LOOKS)
     }
 
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
-    fn between_us(&self, began: u64, ended: u64) -> f64 {
-        self.clock.delta_as_nanos(began, ended) as f64 / 1e3
+    fn since_us(&self, began: u64) -> f64 {
+        self.clock.delta_as_nanos(began, self.clock.raw()) as f64 / 1e3
     }
 }
 
