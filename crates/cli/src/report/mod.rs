@@ -117,12 +117,12 @@ impl Form {
                 ),
                 (
                     "fragments",
-                    "pingpong stream --path udp --size 256,1k,4k,16k,64k,1M --frame-len-max 512,1024 --vs tcp \
-                     --seconds 0.5 --repeat 3",
+                    "pingpong stream --path udp --size 1k,4k,64k,1M --frame-len-max 512 --vs tcp --seconds 0.4 \
+                     --repeat 2",
                 ),
                 (
                     "moving",
-                    "stream --path shm --size 64,256,1k,4k,16k,64k,256k,1M --limits --seconds 0.5 --repeat 3",
+                    "stream --path shm --size 64,1k,4k,16k,64k,1M --limits --seconds 0.3 --repeat 2",
                 ),
                 (
                     "loaded",
