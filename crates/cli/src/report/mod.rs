@@ -56,83 +56,89 @@ enum Form {
     Full,
 }
 
+/// A command line of `portolan bench`, with its name.
+type Measurement = (&'static str, &'static str);
+
+const SHORT: &[Measurement] = &[
+    (
+        "pingpong",
+        "pingpong --path packet,udp,shm --size 1,64,1k,16k,64k,1M --vs tcp --limits \
+         --seconds 0.15 --repeat 3",
+    ),
+    (
+        "stream",
+        "stream --path udp,shm --size 64k,1M --vs tcp --seconds 0.3 --repeat 3",
+    ),
+    (
+        "rate",
+        "rate --path packet,udp,shm --vs tcp --seconds 0.3 --repeat 3",
+    ),
+    (
+        "logp",
+        "logp --path packet,udp,shm --size 8 --vs tcp --seconds 0.6 --repeat 3",
+    ),
+];
+
+const FULL: &[Measurement] = &[
+    (
+        "pingpong",
+        "pingpong --path packet,udp,shm --vs tcp --limits --seconds 1 --repeat 5 \
+         --size 0,1,8,64,256,1k,4k,16k,32k,64k,256k,1M,4M",
+    ),
+    (
+        "stream",
+        "stream --path udp,shm --size 4k,16k,64k,256k,1M,4M --vs tcp --limits \
+         --seconds 1 --repeat 5",
+    ),
+    (
+        "bidir",
+        "bidir --path udp,shm --size 16k,64k,256k,1M,4M --vs tcp --seconds 1 --repeat 5",
+    ),
+    (
+        "rate",
+        "rate --path packet,udp,shm --vs tcp --limits --seconds 1 --repeat 5",
+    ),
+    (
+        "logp",
+        "logp --path packet,udp,shm --vs tcp --limits --seconds 2 --repeat 5",
+    ),
+    (
+        "loss",
+        "stream --path udp --size 1M --vs tcp --loss 0.1,1,5 --seconds 3 --repeat 3",
+    ),
+    (
+        "placement",
+        "stream --path udp --size 1M --placement all --vs tcp --seconds 1 --repeat 5",
+    ),
+    (
+        "interference",
+        "stream --path udp --size 1M --placement bounce,speculative \
+         --interfere 1000,10 --seconds 1 --repeat 3",
+    ),
+    (
+        "fragments",
+        "pingpong stream --path udp --size 1k,4k,64k,1M --frame-len-max 512 --vs tcp --seconds 0.4 \
+         --repeat 2",
+    ),
+    (
+        "moving",
+        "stream --path shm --size 64,1k,4k,16k,64k,1M --limits --seconds 0.3 --repeat 2",
+    ),
+    (
+        "loaded",
+        "loaded --path udp,packet --vs tcp --seconds 1 --repeat 5",
+    ),
+    (
+        "incast",
+        "incast --path udp --senders 8 --seconds 1 --repeat 3",
+    ),
+];
+
 impl Form {
-    /// Command lines of `portolan bench`, with a name each.
-    fn measurements(self) -> &'static [(&'static str, &'static str)] {
+    fn measurements(self) -> &'static [Measurement] {
         match self {
-            Form::Short => &[
-                (
-                    "pingpong",
-                    "pingpong --path packet,udp,shm --size 1,64,1k,16k,64k,1M --vs tcp --limits \
-                     --seconds 0.15 --repeat 3",
-                ),
-                (
-                    "stream",
-                    "stream --path udp,shm --size 64k,1M --vs tcp --seconds 0.3 --repeat 3",
-                ),
-                (
-                    "rate",
-                    "rate --path packet,udp,shm --vs tcp --seconds 0.3 --repeat 3",
-                ),
-                (
-                    "logp",
-                    "logp --path packet,udp,shm --size 8 --vs tcp --seconds 0.6 --repeat 3",
-                ),
-            ],
-            Form::Full => &[
-                (
-                    "pingpong",
-                    "pingpong --path packet,udp,shm --vs tcp --limits --seconds 1 --repeat 5 \
-                     --size 0,1,8,64,256,1k,4k,16k,32k,64k,256k,1M,4M",
-                ),
-                (
-                    "stream",
-                    "stream --path udp,shm --size 4k,16k,64k,256k,1M,4M --vs tcp --limits \
-                     --seconds 1 --repeat 5",
-                ),
-                (
-                    "bidir",
-                    "bidir --path udp,shm --size 16k,64k,256k,1M,4M --vs tcp --seconds 1 --repeat 5",
-                ),
-                (
-                    "rate",
-                    "rate --path packet,udp,shm --vs tcp --limits --seconds 1 --repeat 5",
-                ),
-                (
-                    "logp",
-                    "logp --path packet,udp,shm --vs tcp --limits --seconds 2 --repeat 5",
-                ),
-                (
-                    "loss",
-                    "stream --path udp --size 1M --vs tcp --loss 0.1,1,5 --seconds 3 --repeat 3",
-                ),
-                (
-                    "placement",
-                    "stream --path udp --size 1M --placement all --vs tcp --seconds 1 --repeat 5",
-                ),
-                (
-                    "interference",
-                    "stream --path udp --size 1M --placement bounce,speculative \
-                     --interfere 1000,10 --seconds 1 --repeat 3",
-                ),
-                (
-                    "fragments",
-                    "pingpong stream --path udp --size 1k,4k,64k,1M --frame-len-max 512 --vs tcp --seconds 0.4 \
-                     --repeat 2",
-                ),
-                (
-                    "moving",
-                    "stream --path shm --size 64,1k,4k,16k,64k,1M --limits --seconds 0.3 --repeat 2",
-                ),
-                (
-                    "loaded",
-                    "loaded --path udp,packet --vs tcp --seconds 1 --repeat 5",
-                ),
-                (
-                    "incast",
-                    "incast --path udp --senders 8 --seconds 1 --repeat 3",
-                ),
-            ],
+            Form::Short => SHORT,
+            Form::Full => FULL,
         }
     }
 }
