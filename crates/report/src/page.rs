@@ -92,6 +92,8 @@ fn joined(reports: &[Report]) -> Vec<Report> {
         match runs.iter_mut().find(same) {
             Some(run) => {
                 run.results.extend(now.results.iter().cloned());
+                run.slower_variants
+                    .extend(now.slower_variants.iter().cloned());
                 run.half_power.extend(now.half_power.iter().cloned());
                 run.long_gaps.extend(now.long_gaps.iter().cloned());
                 run.notes.extend(now.notes.iter().cloned());

@@ -122,7 +122,7 @@ const FULL: &[Measurement] = &[
     ),
     (
         "moving",
-        "stream --path shm --size 64,1k,4k,16k,64k,1M --limits --seconds 0.3 --repeat 2",
+        "stream --path udp,shm --size 64,1k,4k,16k,64k,1M --limits --seconds 0.3 --repeat 2",
     ),
     (
         "loaded",

@@ -89,7 +89,7 @@ pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
         ),
         (
             moving::is_measured(data.report),
-            "two ways to move a message: portolan bench stream --path shm --limits --size 64,256,1k,4k,16k,64k,1M",
+            "two ways to move a message: portolan bench stream --path udp,shm --limits --size 64,256,1k,4k,16k,64k,1M",
         ),
         (
             disturbed,
