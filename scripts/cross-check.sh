@@ -11,8 +11,8 @@
 # LIMIT_S after which it ends whatever is under way and tells what there is (60, and 80 more a round and second),
 # PROFILE (release, or debug) of the build.
 #
-# Both sides are told the same: ends pinned to the first two cores; ping-pongs spin, by sockets with the
-# buffers and the congestion control that the system gives and TCP_NODELAY, by UDP with an address in each call;
+# Both sides are told the same: ends pinned to the first two cores; ping-pongs spin, by sockets with
+# TCP_NODELAY and the congestion control that the system gives, by UDP with an address in each call;
 # the stream blocks, in calls of 1 MB, with the congestion control that was fastest for the bench and buffers that
 # the kernel tunes.
 #
@@ -174,7 +174,7 @@ measure() {
     for size in "${sizes[@]}"; do
         note "udp-$size-bench" "$(of_bench pingpong limit "$size" p50_us 'address with each')" || return 1
         sockperf_rtt "udp-$size-other" "$size" || return 1
-        note "tcp-$size-bench" "$(of_bench pingpong tcp "$size" p50_us spinning)" || return 1
+        note "tcp-$size-bench" "$(of_bench pingpong tcp "$size" p50_us "spinning.* $usual\"")" || return 1
         sockperf_rtt "tcp-$size-other" "$size" --tcp || return 1
     done
     bench stream "$stream_size" || return 1
@@ -204,6 +204,8 @@ row() {
 }
 
 bring_lab_up || die "no lab can be made here"
+# That of sockets which ask for none, as sockperf's do.
+usual=$("${portolan[@]}" lab exec --name "$lab" h0 -- cat /proc/sys/net/ipv4/tcp_congestion_control)
 say "$rounds rounds of about $((25 + 20 * seconds)) s; ends after $limit_s s at the latest"
 controls=""
 done_rounds=0

@@ -107,6 +107,15 @@ fn raw_ethernet_by_a_broker_stands_beside_that_by_privilege() {
 }
 
 #[test]
+fn frames_cut_short_stand_beside_others_on_udp_alone() {
+    let args = parse("pingpong --path udp,packet --frame-len-max 512,1024").expect("valid");
+    let of = |path| args.conditions(Metric::Pingpong, path);
+    let lens: Vec<u32> = of(Path::Udp).iter().map(|one| one.frame_len_max).collect();
+    assert_eq!(lens, [0, 512, 1024]);
+    assert_eq!(of(Path::Packet), [Conditions::default()]);
+}
+
+#[test]
 fn what_is_disturbed_stands_beside_what_is_not() {
     let args = parse("stream --loss 1,0.5 --interfere 100").expect("valid");
     let of = |path| args.conditions(Metric::Stream, path).len();
@@ -122,6 +131,7 @@ fn what_is_disturbed_stands_beside_what_is_not() {
         "stream --loss 51",
         "stream --loss nan",
         "stream --interfere 9",
+        "stream --frame-len-max 511",
         "incast --senders 1",
         "incast --schedule first",
     ] {
@@ -137,6 +147,7 @@ fn options_that_would_have_no_effect_are_refused() {
         "stream --schedule fair",
         "rate --placement auto",
         "pingpong --path shm --auth aead",
+        "pingpong --path packet,shm --frame-len-max 512",
         "pingpong --path udp,shm --broker",
         "logp --vs ucx",
         "pingpong --path udp --vs libfabric-shm",
