@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Long messages within a host, of which sender and receiver copy a part each: every byte is right,
-//! nothing is written after the end, and either may die in the middle.
+//! nothing is written after the end, and either may die in the middle. So it is where the sender may not
+//! write the receiver's memory, and where both have one core.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
+use caps::{CapSet, Capability};
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::prctl::set_dumpable;
+use nix::unistd::Pid;
 use portolan::{Error, Node, Target};
 use portolan_sys::effort::Effort;
+use portolan_sys::vm_read::write_process;
 use std::time::{Duration, Instant};
 
 const BULK: u16 = 1;
@@ -32,8 +38,31 @@ fn as_rank() {
         return;
     };
     match (role().unwrap().as_str(), node.rank()) {
-        ("copied", 0) => send(&mut node),
+        ("copied", 0) => send(&mut node, true),
         ("copied", _) => receive(&mut node),
+        ("one-way", 0) => {
+            println!("\npermitted={}", u64::from(may_write_there(&mut node)));
+            send(&mut node, true);
+        }
+        ("one-way", _) => {
+            let place = forbid_writing(&mut node);
+            receive(&mut node);
+            // A write that the kernel lets pass is the probe's.
+            drop(place);
+        }
+        ("one-core", 0) => {
+            let core = own_cores().next().unwrap();
+            node.send(Target::new(1, WORDS), &core.to_le_bytes())
+                .unwrap();
+            stay_on(core);
+            send(&mut node, false);
+        }
+        ("one-core", _) => {
+            let mut core = [0; size_of::<usize>()];
+            node.recv(WORDS, &mut core).unwrap();
+            stay_on(usize::from_le_bytes(core));
+            receive(&mut node);
+        }
         ("sender-dies", 0) | ("receiver-dies", 1) => {
             // In the middle of something, most likely.
             std::thread::spawn(|| {
@@ -58,11 +87,53 @@ fn count_of(call: &str) -> u64 {
     found.map_or(0, |(_, count)| count)
 }
 
-fn send(node: &mut Node) {
+/// Makes the kernel refuse writes of this process to the other, as far as it does: whether it lets them
+/// pass all the same. Reading goes the other way, and is not touched.
+fn may_write_there(node: &mut Node) -> bool {
+    let mut place = [0; 12];
+    node.recv(WORDS, &mut place).unwrap();
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        // Without privilege there is none to lose.
+        let _ = caps::drop(None, set, Capability::CAP_SYS_PTRACE);
+    }
+    let (pid, addr) = place.split_at(4);
+    let pid = u32::from_le_bytes(pid.try_into().unwrap());
+    let addr = u64::from_le_bytes(addr.try_into().unwrap());
+    write_process(pid, addr, &[1]).is_ok()
+}
+
+/// The same on the other side, which tells where the first may try; a byte there is kept for it.
+fn forbid_writing(node: &mut Node) -> Box<[u8]> {
+    set_dumpable(false).unwrap();
+    let place: Box<[u8]> = vec![0; 1].into();
+    let pid = std::process::id().to_le_bytes();
+    let addr = (place.as_ptr().expose_provenance() as u64).to_le_bytes();
+    let word = [&pid[..], &addr].concat();
+    node.send(Target::new(0, WORDS), &word).unwrap();
+    place
+}
+
+fn own_cores() -> impl Iterator<Item = usize> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    (0..CpuSet::count()).filter(move |core| allowed.is_set(*core) == Ok(true))
+}
+
+fn stay_on(core: usize) {
+    let mut only = CpuSet::new();
+    only.set(core).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+    assert!(own_cores().eq([core]));
+    println!("\ncore={core}");
+}
+
+/// Sends rounds of messages; with `until_helped`, until this side has written, or tried to.
+fn send(node: &mut Node, until_helped: bool) {
     let end = Instant::now() + PATIENCE;
+    let before = count_of("process_vm_writev");
     for round in 0.. {
-        let helped = count_of("process_vm_writev");
-        let more = round < ROUNDS || helped == 0 && Instant::now() < end;
+        let helped = count_of("process_vm_writev") - before;
+        let waits = until_helped && helped == 0 && Instant::now() < end;
+        let more = round < ROUNDS || waits;
         node.send(Target::new(1, WORDS), &[u8::from(more)]).unwrap();
         if !more {
             break;
@@ -83,7 +154,7 @@ fn send(node: &mut Node) {
     let mut reads = [0; 8];
     node.recv(WORDS, &mut reads).unwrap();
     println!("\nreads={}", u64::from_le_bytes(reads));
-    println!("\nwrites={}", count_of("process_vm_writev"));
+    println!("\nwrites={}", count_of("process_vm_writev") - before);
 }
 
 fn receive(node: &mut Node) {
@@ -149,6 +220,38 @@ fn both_copy_and_no_byte_is_wrong_or_late() {
         return println!("SKIPPED: process_vm_readv is forbidden");
     }
     assert!(figure(&ended.out, "writes") > 0, "{}", ended.out);
+}
+
+/// The receiver asks for help, the sender cannot, and what it has claimed is read after all; it is not
+/// asked again.
+#[test]
+fn a_sender_that_may_not_write_is_asked_once() {
+    let ended = run_ranks(2, "one-way", &[]);
+    assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
+    if figure(&ended.out, "reads") == 0 {
+        return println!("SKIPPED: process_vm_readv is forbidden, too");
+    }
+    if figure(&ended.out, "permitted") == 1 {
+        return println!("SKIPPED: the kernel lets one process write to any other here");
+    }
+    assert_eq!(figure(&ended.out, "writes"), 1, "{}", ended.out);
+}
+
+/// The sender waits in the library while the receiver reads, and has the core only between: whatever it
+/// has claimed by then it finishes.
+#[test]
+fn on_one_core_no_byte_is_wrong_or_late_either() {
+    let ended = run_ranks(2, "one-core", &[]);
+    assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
+    let cores: Vec<_> = ended
+        .out
+        .lines()
+        .filter_map(|line| Some(line.split_once("core=")?.1.trim()))
+        .collect();
+    assert!(cores.len() == 2 && cores[0] == cores[1], "{}", ended.out);
+    // Forbidden, all goes through the ring.
+    let reads = figure(&ended.out, "reads");
+    println!("reads={reads} writes={}", figure(&ended.out, "writes"));
 }
 
 /// In `role` one of two dies, and the other hears of it.

@@ -106,7 +106,7 @@ pub(crate) struct Inner {
     /// Messages to fetch from peers' memory, after the link has been left.
     pulls: Vec<events::Pull>,
     /// Long messages that peers on this host may pull.
-    lent: Vec<help::Lent>,
+    lent: help::Lent,
     /// What is to be done about streams, after the link has been left.
     stream_calls: Vec<stream::StreamCall>,
     /// Peers whose links must be told before their frames can leave.
@@ -210,7 +210,7 @@ impl Inner {
             short_turn: 0,
             flush_wanted: false,
             pulls: Vec::new(),
-            lent: Vec::new(),
+            lent: help::Lent::default(),
             stream_calls: Vec::new(),
             unreached: Vec::new(),
             scratch: Vec::new(),

@@ -8,27 +8,99 @@ use super::{Engine, Inner};
 use portolan_proto::{OpId, PeerId};
 use portolan_sys::ring::OFFER_LEN_MIN;
 
-/// A message that its receiver may pull.
-#[derive(Clone, Copy, Debug)]
+/// Messages that their receivers may pull. What ends a message takes it out in constant time, however
+/// many there are, and costs a comparison while there are none.
+#[derive(Debug, Default)]
 pub(crate) struct Lent {
-    peer: PeerId,
-    op: OpId,
-    addr: u64,
+    count: usize,
+    /// By peer: the operations, and where their messages lie.
+    by_peer: Vec<Vec<(OpId, u64)>>,
+    /// Peers that have some, and perhaps some that have none any more.
+    peers: Vec<PeerId>,
+    /// By an operation's place in its table: whose list it is in, and where in that.
+    places: Vec<Option<(PeerId, usize)>>,
+}
+
+impl Lent {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn add(&mut self, peer: PeerId, op: OpId, addr: u64) {
+        let (index, place) = (peer.0 as usize, op_index(op));
+        if self.by_peer.len() <= index {
+            self.by_peer.resize_with(index + 1, Vec::new);
+        }
+        if self.places.len() <= place {
+            self.places.resize(place + 1, None);
+        }
+        let list = &mut self.by_peer[index];
+        if list.is_empty() && !self.peers.contains(&peer) {
+            self.peers.push(peer);
+        }
+        self.places[place] = Some((peer, list.len()));
+        list.push((op, addr));
+        self.count += 1;
+    }
+
+    #[inline]
+    fn remove(&mut self, op: OpId) {
+        if self.count > 0 {
+            self.take_out(op);
+        }
+    }
+
+    fn take_out(&mut self, op: OpId) {
+        let place = self.places.get_mut(op_index(op));
+        let Some(&mut Some((peer, at))) = place else {
+            return;
+        };
+        let list = &mut self.by_peer[peer.0 as usize];
+        // Another operation may have had this place in the table.
+        if list[at].0 != op {
+            return;
+        }
+        list.swap_remove(at);
+        if let Some((moved, _)) = list.get(at) {
+            self.places[op_index(*moved)] = Some((peer, at));
+        }
+        self.places[op_index(op)] = None;
+        self.count -= 1;
+    }
+
+    /// The first message that `offered` says its receiver wants help with: asked once of each peer.
+    fn find(&mut self, offered: impl Fn(PeerId) -> Option<u64>) -> Option<(PeerId, OpId)> {
+        let by_peer = &self.by_peer;
+        self.peers
+            .retain(|peer| !by_peer[peer.0 as usize].is_empty());
+        self.peers.iter().find_map(|peer| {
+            let wanted = offered(*peer)?;
+            let list = &by_peer[peer.0 as usize];
+            let (op, _) = list.iter().find(|(_, addr)| *addr == wanted)?;
+            Some((*peer, *op))
+        })
+    }
+}
+
+/// Its place in the table of operations.
+#[inline]
+fn op_index(op: OpId) -> usize {
+    usize::try_from(op.0 & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }
 
 impl Inner {
     /// `peer` may pull the message of `op`, of `len` bytes at `addr`; 0 if it may not.
     pub(super) fn note_lent(&mut self, peer: PeerId, op: OpId, (addr, len): (u64, u64)) {
         if addr != 0 && len >= OFFER_LEN_MIN as u64 {
-            self.lent.push(Lent { peer, op, addr });
+            self.lent.add(peer, op, addr);
         }
     }
 
     /// `op` has ended.
+    #[inline]
     pub(super) fn forget_lent(&mut self, op: OpId) {
-        if let Some(index) = self.lent.iter().position(|lent| lent.op == op) {
-            self.lent.swap_remove(index);
-        }
+        self.lent.remove(op);
     }
 }
 
@@ -36,17 +108,83 @@ impl Engine {
     /// Copies a part of one message that is being pulled; returns how many parts it were. One a turn, so
     /// that what comes meanwhile waits for no more than that.
     pub(super) fn help(&mut self) -> usize {
-        let (mut asked, mut offered) = (None, None);
-        for &Lent { peer, op, addr } in &self.inner.lent {
-            if asked != Some(peer) {
-                (asked, offered) = (Some(peer), self.links.offered(peer));
-            }
-            if offered == Some(addr) {
-                // Of an operation that was forgotten nothing is left, and nothing is written.
-                let [memory, _] = self.inner.ops.pieces(op);
-                return usize::from(self.links.help(peer, memory));
-            }
+        let links = &self.links;
+        let found = self.inner.lent.find(|peer| links.offered(peer));
+        let Some((peer, op)) = found else { return 0 };
+        // Of an operation that was forgotten nothing is left, and nothing is written.
+        let [memory, _] = self.inner.ops.pieces(op);
+        usize::from(self.links.help(peer, memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    const A: PeerId = PeerId(1);
+    const B: PeerId = PeerId(4);
+
+    fn op(generation: u64, index: u64) -> OpId {
+        OpId(generation << 32 | index)
+    }
+
+    #[test]
+    fn an_ended_message_is_offered_no_help_and_the_others_are() {
+        let mut lent = Lent::default();
+        for index in 0..5 {
+            let peer = if index % 2 == 0 { A } else { B };
+            lent.add(peer, op(1, index), 1000 + index);
         }
-        0
+        let helped = |lent: &mut Lent, wanted| lent.find(|peer| (peer == A).then_some(wanted));
+        assert_eq!(helped(&mut lent, 1004), Some((A, op(1, 4))));
+        assert_eq!(helped(&mut lent, 1001), None, "it is the other peer's");
+        lent.remove(op(1, 0));
+        assert_eq!(helped(&mut lent, 1000), None);
+        assert_eq!(helped(&mut lent, 1004), Some((A, op(1, 4))), "moved");
+        lent.remove(op(1, 4));
+        assert_eq!(helped(&mut lent, 1002), Some((A, op(1, 2))));
+        for index in [1, 2, 3] {
+            assert!(!lent.is_empty());
+            lent.remove(op(1, index));
+        }
+        assert!(lent.is_empty());
+    }
+
+    #[test]
+    fn an_operation_that_lends_nothing_ends_nothing() {
+        let mut lent = Lent::default();
+        lent.remove(op(1, 7));
+        lent.add(A, op(1, 0), 64);
+        // An earlier one of the same place, one behind all, and the same twice.
+        for other in [op(0, 0), op(1, 1), op(2, 1 << 20)] {
+            lent.remove(other);
+        }
+        assert_eq!(lent.find(|_| Some(64)), Some((A, op(1, 0))));
+        lent.remove(op(1, 0));
+        lent.remove(op(1, 0));
+        assert!(lent.is_empty());
+        lent.add(B, op(2, 0), 64);
+        lent.remove(op(1, 0));
+        assert_eq!(lent.find(|_| Some(64)), Some((B, op(2, 0))));
+    }
+
+    #[test]
+    fn a_peer_is_asked_once_a_turn_and_only_while_it_is_lent_something() {
+        let mut lent = Lent::default();
+        for index in 0..100 {
+            lent.add(A, op(1, index), index + 1);
+        }
+        lent.add(B, op(1, 100), 1);
+        let asked = RefCell::new(Vec::new());
+        let ask = |peer| {
+            asked.borrow_mut().push(peer);
+            None
+        };
+        assert_eq!(lent.find(ask), None);
+        assert_eq!(asked.take(), [A, B]);
+        (0..100).for_each(|index| lent.remove(op(1, index)));
+        assert_eq!(lent.find(ask), None);
+        assert_eq!(asked.take(), [B]);
     }
 }
