@@ -350,9 +350,8 @@ impl Node {
     #[inline]
     pub fn isend_copy(&mut self, to: Target, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        engine.inner.send_copy(&to, bytes)?;
-        engine.flush_if_wanted();
-        Ok(())
+        let peer = engine.inner.check_rank(to.rank())?;
+        engine.send_copy(peer, to.spec(), bytes)
     }
 
     /// Posts `buffer` for the next message to `port`. At a port with a handler, the handler gets

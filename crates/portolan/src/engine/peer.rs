@@ -65,6 +65,12 @@ impl PeerInfo {
         self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
     }
 
+    /// Whether nothing was sent in this turn.
+    #[inline]
+    pub(crate) fn is_first(&self, turn: u32) -> bool {
+        self.sent_turn != turn
+    }
+
     /// Whether the message that was noted last is the first of its turn.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {

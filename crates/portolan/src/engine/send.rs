@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Submitting messages: at once where the core accepts them, else queued here in order.
 
-use super::Inner;
+use super::{Engine, Inner};
 use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::ops::{Memory, OpKind, Owner, Received, Request};
@@ -27,6 +27,28 @@ pub(crate) enum Submitted {
     Accepted,
     /// It must wait, or ask; its memory stays in use.
     Wait,
+}
+
+impl Engine {
+    /// Sends a copy of `bytes`, with nothing to wait for: the first of a turn by the short way, if that is
+    /// open, as it would leave at once by any.
+    #[inline]
+    pub(crate) fn send_copy(
+        &mut self,
+        peer: PeerId,
+        spec: SendSpec,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let turn = self.inner.turn;
+        let is_first = self.inner.peers[peer.0 as usize].is_first(turn);
+        if is_first && self.send_direct(peer, &spec, bytes) {
+            self.inner.peers[peer.0 as usize].note_send(turn);
+            return Ok(());
+        }
+        self.inner.send_copy_spec(peer, spec, bytes)?;
+        self.flush_if_wanted();
+        Ok(())
+    }
 }
 
 impl Inner {

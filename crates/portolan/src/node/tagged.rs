@@ -197,9 +197,7 @@ impl Node {
     pub fn isend_tagged_copy(&mut self, to: TagTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(to.rank)?;
-        engine.inner.send_copy_spec(peer, to.spec(), bytes)?;
-        engine.flush_if_wanted();
-        Ok(())
+        engine.send_copy(peer, to.spec(), bytes)
     }
 
     /// Posts `buffer` for the first message that `which` takes and no earlier receive does. If it
