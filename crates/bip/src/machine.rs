@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The state of this process's BIP, who may use it, and what becomes of a failure.
 //!
-//! No lock: BIP was for one thread, and a program with more keeps them apart. That one of them is here
-//! already is noticed, as is a process that was forked.
+//! BIP was for one thread, and a program with more keeps them apart: nobody waits here for another. That
+//! one of them is here already is noticed, as is a process that was forked.
 
 use crate::tag::Tags;
 use portolan::{Error, Node, Request};
-use portolan_ffi::{Codes, fenced};
-use std::cell::UnsafeCell;
+use portolan_ffi::{Codes, Held, Locked, fenced};
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Why a function failed; BIP has no numbers.
 pub(crate) type Failure = portolan_ffi::Failure<Bip>;
@@ -70,79 +69,57 @@ pub(crate) mod phase {
     pub(crate) const FORKED: u8 = 3;
 }
 
-struct Machine {
-    phase: AtomicU8,
-    /// A call is being made.
-    busy: AtomicBool,
-    state: UnsafeCell<Option<State>>,
-}
+static PHASE: AtomicU8 = AtomicU8::new(phase::BEFORE);
 
-// SAFETY: `state` is reached only through an `Entered`, of which `busy` allows one at a time.
-unsafe impl Sync for Machine {}
-
-static MACHINE: Machine = Machine {
-    phase: AtomicU8::new(phase::BEFORE),
-    busy: AtomicBool::new(false),
-    state: UnsafeCell::new(None),
-};
+static STATE: Locked<Option<State>> = Locked::new(None);
 
 /// Runs in each child that the program forks: the job is the parent's.
 extern "C" fn disown() {
-    if MACHINE.phase.load(Ordering::Relaxed) == phase::RUNNING {
-        MACHINE.phase.store(phase::FORKED, Ordering::Relaxed);
+    if PHASE.load(Ordering::Relaxed) == phase::RUNNING {
+        PHASE.store(phase::FORKED, Ordering::Relaxed);
     }
 }
 
 /// A call that is being made; the next one may begin when it is dropped.
-pub(crate) struct Entered(());
-
-impl Drop for Entered {
-    #[inline]
-    fn drop(&mut self) {
-        // SYNC: bip-busy.
-        MACHINE.busy.store(false, Ordering::Release);
-    }
-}
+pub(crate) struct Entered(Held<Option<State>>);
 
 impl Entered {
     /// Begins a call.
     #[inline]
     pub(crate) fn new() -> Result<Entered, Failure> {
-        // SYNC: bip-busy.
-        match MACHINE.busy.swap(true, Ordering::Acquire) {
-            false => Ok(Entered(())),
-            true => Err(failure(
-                "another thread is in a function of BIP; let one thread in at a time",
-            )),
-        }
+        STATE.take_now().map(Entered).ok_or_else(busy)
     }
 
     #[inline]
     pub(crate) fn state(&mut self) -> &mut Option<State> {
-        // SAFETY: `busy` keeps every other `Entered` from being made while this one lives, and it is
-        // borrowed as long as the result is.
-        unsafe { &mut *MACHINE.state.get() }
+        &mut self.0
     }
 
+    #[inline]
     pub(crate) fn phase(&self) -> u8 {
-        MACHINE.phase.load(Ordering::Relaxed)
+        PHASE.load(Ordering::Relaxed)
     }
 
     /// The job has been joined.
     pub(crate) fn begin(&mut self, state: State) {
         portolan_ffi::watch_forks(disown);
         *self.state() = Some(state);
-        MACHINE.phase.store(phase::RUNNING, Ordering::Relaxed);
+        PHASE.store(phase::RUNNING, Ordering::Relaxed);
     }
 
     /// The process ends: its place in the job, if it has one that is its own.
     pub(crate) fn end(&mut self) -> Option<State> {
-        let before = MACHINE.phase.swap(phase::OVER, Ordering::Relaxed);
+        let before = PHASE.swap(phase::OVER, Ordering::Relaxed);
         match before {
             phase::RUNNING => self.state().take(),
             _ => None,
         }
     }
+}
+
+#[cold]
+fn busy() -> Failure {
+    failure("another thread is in a function of BIP; let one thread in at a time")
 }
 
 /// Why a function cannot be called now.
@@ -159,7 +136,7 @@ pub(crate) fn not_running(phase: u8) -> Failure {
 #[inline]
 pub(crate) fn run<T>(name: &str, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> T {
     run_any(name, |entered| {
-        if MACHINE.phase.load(Ordering::Relaxed) != phase::RUNNING {
+        if PHASE.load(Ordering::Relaxed) != phase::RUNNING {
             return Err(not_running(entered.phase()));
         }
         match entered.state() {

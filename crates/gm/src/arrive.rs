@@ -6,7 +6,7 @@ use crate::code::*;
 use crate::conn::{Conn, Held, Key, Line};
 use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
 use crate::wire::{Header, Kind};
-use crate::world::{FAST_LEN_MAX, Fast, Port, Provided, Todo, World};
+use crate::world::{FAST_LEN_MAX, Fast, PORTS, Port, Provided, Todo, World, peer_of};
 use std::ptr;
 use std::time::Instant;
 
@@ -37,6 +37,7 @@ fn address_of(addr: u64) -> usize {
 
 impl World {
     /// Something came.
+    #[inline]
     pub(crate) fn on_message(&mut self, rank: u32, bytes: &[u8]) {
         let Some((header, rest)) = Header::parse(bytes) else {
             self.dropped_count += 1;
@@ -54,6 +55,7 @@ impl World {
         }
         self.on_ack(key, header.ack);
         match header.kind {
+            Kind::Data | Kind::Loose if self.take_at_once(key, &header, rest) => {}
             kind if kind.is_ordered() => self.offer(key, &header, rest),
             Kind::Nack => self.on_nack(key, header.aux),
             Kind::Resume => {
@@ -70,6 +72,7 @@ impl World {
         }
     }
 
+    #[inline]
     fn on_ack(&mut self, key: Key, ack: u32) {
         let conn = self.conn(key);
         let count = ack.wrapping_sub(conn.acked);
@@ -135,12 +138,39 @@ impl World {
     fn on_datagram(&mut self, key: Key, header: &Header, bytes: &[u8]) {
         match self.judge(key, header) {
             Verdict::Accept => {
-                if let Some(event) = self.place(key, header, bytes) {
+                if let Some(event) = self.port(key.own).place(key, header, bytes) {
                     self.port(key.own).push_message(event, key.high);
                 }
             }
             _ => self.dropped_count += 1,
         }
+    }
+
+    /// The way of most messages: nothing stands before it, and its buffer is there. `false`, and nothing has
+    /// happened, for others.
+    #[inline]
+    fn take_at_once(&mut self, key: Key, header: &Header, bytes: &[u8]) -> bool {
+        let World {
+            ports,
+            peers,
+            todo,
+            due,
+            ..
+        } = self;
+        let port = &mut ports[usize::from(key.own) % PORTS];
+        let conn = peer_of(peers, key.rank).conn(key.own, key.other, key.high);
+        let is_next = !conn.is_stopped && conn.held.is_empty() && conn.line.is_empty();
+        if !is_next || !port.is_open || !matches!(judge_message(port, header), Verdict::Accept) {
+            return false;
+        }
+        let Some(event) = port.place(key, header, bytes) else {
+            return false;
+        };
+        port.push_message(event, key.high);
+        if header.kind == Kind::Data {
+            conn.count_accepted(key, due, todo);
+        }
+        true
     }
 
     /// A message in its turn, or behind others that wait.
@@ -197,39 +227,17 @@ impl World {
         }
     }
 
-    /// The event of a message that goes to the next buffer, or to a place for short ones.
-    fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
-        let port = self.port(key.own);
-        let buffer = port.buffers(key.high, header.size)?.pop_front()?;
-        let is_short = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
-        let fast = if is_short {
-            port.keep_fast(bytes)
-        } else {
-            None
-        };
-        let message = match fast {
-            Some(message) => message,
-            None => {
-                // SAFETY: the program's promise: the buffer is as long as its size says, and `judge` has
-                // seen that the message is not longer.
-                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len()) };
-                ptr::null()
-            }
-        };
-        Some(event_of(key, header, buffer, message, fast.is_some()))
-    }
-
     /// Accepts a message that `judge` has let through.
     fn accept(&mut self, key: Key, header: &Header, bytes: &[u8]) {
         let at = ptr::with_exposed_provenance_mut::<u8>(address_of(header.addr));
         let len = header.len as usize;
         match header.kind {
             Kind::Data => {
-                let event = self.place(key, header, bytes);
+                let event = self.port(key.own).place(key, header, bytes);
                 self.line_up(key, Line::Done(event));
             }
             Kind::Loose => {
-                let event = self.place(key, header, bytes);
+                let event = self.port(key.own).place(key, header, bytes);
                 self.line_up(key, Line::Loose(event));
             }
             Kind::LongData => {
@@ -321,15 +329,11 @@ impl World {
     }
 
     fn count_accepted(&mut self, key: Key) {
-        let conn = self.conn(key);
-        conn.accepted = conn.accepted.wrapping_add(1);
-        let owed = conn.accepted.wrapping_sub(conn.told);
-        if !conn.is_due {
-            conn.is_due = true;
-            self.due.push(key);
-        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
-            self.todo.push(Todo::Ack(key));
-        }
+        let World {
+            peers, todo, due, ..
+        } = self;
+        let conn = peer_of(peers, key.rank).conn(key.own, key.other, key.high);
+        conn.count_accepted(key, due, todo);
     }
 
     /// Looks again at what waits at a connection.
@@ -404,6 +408,7 @@ unsafe fn put(at: *mut u8, bytes: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
 }
 
+#[inline]
 fn judge_message(port: &mut Port, header: &Header) -> Verdict {
     let accepted = port.acceptable[usize::from(header.high)] >> header.size & 1 != 0;
     if !accepted || u64::from(header.len) > gm_max_length_for_size(header.size.into()) {
@@ -415,6 +420,7 @@ fn judge_message(port: &mut Port, header: &Header) -> Verdict {
     }
 }
 
+#[inline]
 fn event_of(
     key: Key,
     header: &Header,
@@ -439,9 +445,48 @@ fn event_of(
 #[cfg(test)]
 mod tests;
 
+impl Conn {
+    /// A message was accepted: it is to be said, by the next one that goes the other way, when nothing else is to
+    /// be done, or now.
+    #[inline]
+    fn count_accepted(&mut self, key: Key, due: &mut Vec<Key>, todo: &mut Vec<Todo>) {
+        self.accepted = self.accepted.wrapping_add(1);
+        let owed = self.accepted.wrapping_sub(self.told);
+        if !self.is_due {
+            self.is_due = true;
+            due.push(key);
+        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
+            todo.push(Todo::Ack(key));
+        }
+    }
+}
+
 impl Port {
+    /// The event of a message that goes to the next buffer, or to a place for short ones.
+    #[inline]
+    fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
+        let buffer = self.buffers(key.high, header.size)?.pop_front()?;
+        let is_short = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
+        let fast = if is_short {
+            self.keep_fast(bytes)
+        } else {
+            None
+        };
+        let message = match fast {
+            Some(message) => message,
+            None => {
+                // SAFETY: the program's promise: the buffer is as long as its size says, and `judge` has
+                // seen that the message is not longer.
+                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len()) };
+                ptr::null()
+            }
+        };
+        Some(event_of(key, header, buffer, message, fast.is_some()))
+    }
+
     /// A place with a copy of a short message, which is nobody else's until its event was handed out and
     /// the program has asked for the next.
+    #[inline]
     fn keep_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
         let index = self.fast_free.pop_front()?;
         let place = &mut self.fast[index];

@@ -133,11 +133,14 @@ impl Peer {
     pub(crate) fn conn(&mut self, own: u8, other: u8, high: bool) -> &mut Conn {
         let wanted = (own, other, high);
         let index = self.conns.iter().position(|(key, _)| *key == wanted);
-        let index = index.unwrap_or_else(|| {
-            self.conns.push((wanted, Conn::default()));
-            self.conns.len() - 1
-        });
+        let index = index.unwrap_or_else(|| self.connect(wanted));
         &mut self.conns[index].1
+    }
+
+    #[cold]
+    fn connect(&mut self, key: (u8, u8, bool)) -> usize {
+        self.conns.push((key, Conn::default()));
+        self.conns.len() - 1
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = ((u8, u8, bool), &mut Conn)> {

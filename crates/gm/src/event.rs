@@ -91,6 +91,7 @@ impl gm_recv_event {
 }
 
 /// The type of the event of a message.
+#[inline]
 pub(crate) fn kind_of(is_fast: bool, is_high: bool, is_peer: bool) -> u8 {
     let mut kind = GM_RECV_EVENT + c_uint::from(is_high) + 2 * c_uint::from(is_peer);
     if is_fast {

@@ -8,8 +8,8 @@ use crate::code::*;
 use crate::error::{Failure, invalid};
 use crate::port::{gm_port, index_of};
 use crate::world::World;
-use parking_lot::{Mutex, MutexGuard};
 use portolan::{Error, Message, Node, PortConfig};
+use portolan_ffi::Locked;
 use std::cell::{RefCell, RefMut};
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, RawFd};
@@ -51,30 +51,34 @@ pub(crate) struct Machine {
     pub(crate) event_fd: RawFd,
     /// Turns in which nothing came, since something did.
     pub(crate) idle_turns: u32,
+    /// How many there were when it was looked who lives, and when others were let have the core.
+    pub(crate) looked_at: u32,
+    pub(crate) yielded_at: u32,
 }
 
-static MACHINE: Mutex<Machine> = Mutex::new(Machine {
+static MACHINE: Locked<Machine> = Locked::new(Machine {
     node: None,
     uses: 0,
     is_over: false,
     event_fd: -1,
     idle_turns: 0,
+    looked_at: 0,
+    yielded_at: 0,
 });
 
 /// In a child of a process that has joined: the node is the parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether two threads have ever met at the lock. From then on waits sleep for moments only.
-static SHARED: AtomicBool = AtomicBool::new(false);
-
 extern "C" fn disown() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-pub(crate) type Held = MutexGuard<'static, Machine>;
+/// The machine, with the lock held.
+pub(crate) type Held = portolan_ffi::Held<Machine>;
 
+/// Whether more than one thread has ever been in the library. From then on waits sleep for moments only.
 pub(crate) fn is_shared() -> bool {
-    SHARED.load(Ordering::Relaxed)
+    MACHINE.is_shared()
 }
 
 /// The machine, in whatever state.
@@ -83,16 +87,14 @@ pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(Error::Forked.into());
     }
-    match MACHINE.try_lock() {
-        Some(held) => Ok(held),
-        None => Ok(lock_slowly()),
-    }
+    MACHINE.take().ok_or_else(inside)
 }
 
 #[cold]
-fn lock_slowly() -> Held {
-    SHARED.store(true, Ordering::Relaxed);
-    MACHINE.lock()
+fn inside() -> Failure {
+    let text = "this thread is in a function of the library, and was interrupted by a signal: call none \
+                from its handler";
+    Failure::new(GM_FAILURE, text)
 }
 
 impl Machine {
@@ -171,7 +173,7 @@ extern "C" fn leave() {
             return Ok(());
         }
         // Another thread that is inside will not come out: the launcher sees to the job's end.
-        let Some(mut machine) = MACHINE.try_lock() else {
+        let Some(mut machine) = MACHINE.take_now() else {
             return Ok(());
         };
         machine.is_over = true;
@@ -227,7 +229,7 @@ pub(crate) fn must<T>(name: &str, body: impl FnOnce() -> Result<T, Failure>) -> 
 pub(crate) fn die(text: &str, status: c_int) -> ! {
     eprintln!("gm: {text}");
     if !FORKED.load(Ordering::Relaxed)
-        && let Some(mut machine) = MACHINE.try_lock()
+        && let Some(mut machine) = MACHINE.take_now()
         && let Some(mut node) = machine.node.take()
     {
         machine.is_over = true;

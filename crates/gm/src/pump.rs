@@ -25,6 +25,9 @@ const IDLE_TURNS_PER_LOOK: u32 = 64;
 /// there are more processes than cores, what it waits for comes from one of them.
 const IDLE_TURNS_PER_YIELD: u32 = 256;
 
+/// Turns of a call that polls: a quarter of a microsecond on shared memory.
+const TURNS_PER_POLL: u32 = 8;
+
 /// Tags of bytes that travel by themselves: of messages, and of what was asked for.
 const MESSAGE_TAG: u64 = 0x474d << 48;
 const ANSWER_TAG: u64 = MESSAGE_TAG | 1 << 32;
@@ -158,16 +161,26 @@ impl Machine {
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
         let moved = self.node()?.progress();
+        self.after_turns(moved, 1)
+    }
+
+    /// The same until something comes, for some turns: a program that polls calls again anyhow, and calls
+    /// cost more than turns.
+    #[inline]
+    pub(crate) fn turns(&mut self) -> Result<(), Failure> {
+        let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
+        self.after_turns(moved, TURNS_PER_POLL)
+    }
+
+    #[inline]
+    fn after_turns(&mut self, moved: usize, turns: u32) -> Result<(), Failure> {
         if moved > 0 {
-            self.idle_turns = 0;
-        } else {
-            self.idle_turns = self.idle_turns.wrapping_add(1);
+            (self.idle_turns, self.looked_at, self.yielded_at) = (0, 0, 0);
+            return self.work();
         }
+        self.idle_turns = self.idle_turns.wrapping_add(turns);
         self.work()?;
-        if moved == 0 {
-            self.rest()?;
-        }
-        Ok(())
+        self.rest()
     }
 
     /// Does what is to be done with the node.
@@ -361,11 +374,15 @@ impl Machine {
     /// What waits until nothing else is to be done: acknowledgements, and looks at the clock and at who
     /// lives.
     fn rest(&mut self) -> Result<(), Failure> {
-        self.acknowledge()?;
-        if self.idle_turns.is_multiple_of(IDLE_TURNS_PER_LOOK) {
+        if !self.world().due.is_empty() {
+            self.acknowledge()?;
+        }
+        if self.idle_turns.wrapping_sub(self.looked_at) >= IDLE_TURNS_PER_LOOK {
+            self.looked_at = self.idle_turns;
             self.look()?;
         }
-        if self.idle_turns.is_multiple_of(IDLE_TURNS_PER_YIELD) {
+        if self.idle_turns.wrapping_sub(self.yielded_at) >= IDLE_TURNS_PER_YIELD {
+            self.yielded_at = self.idle_turns;
             std::thread::yield_now();
         }
         Ok(())
@@ -373,19 +390,21 @@ impl Machine {
 
     /// Says what is owed, before the program is busy elsewhere.
     pub(crate) fn acknowledge(&mut self) -> Result<(), Failure> {
-        let due = std::mem::take(&mut self.world().due);
-        for key in due {
-            let owes = {
+        // The table keeps its memory: it is filled with each message.
+        loop {
+            let (key, owes) = {
                 let mut world = self.world();
+                let Some(key) = world.due.pop() else {
+                    return Ok(());
+                };
                 let conn = world.conn(key);
                 conn.is_due = false;
-                conn.told != conn.accepted
+                (key, conn.told != conn.accepted)
             };
             if owes {
                 self.say(key, Kind::Ack, 0)?;
             }
         }
-        Ok(())
     }
 
     /// Looks whether messages have waited for too long, and whether those live that something is waited

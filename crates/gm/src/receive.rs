@@ -61,7 +61,7 @@ fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
 /// Brings what there is: what has come, and alarms that are due.
 #[inline]
 fn bring(machine: &mut Held, own: u8) -> Result<(), Failure> {
-    machine.turn()?;
+    machine.turns()?;
     let mut world = machine.world();
     let port = world.port(own);
     if !port.alarms.is_empty() {

@@ -80,7 +80,7 @@ fn recover(
     let Some(other) = other else {
         return Err(invalid("there is no such port: they are 0 to 7"));
     };
-    if !machine.take_token(own) {
+    if !machine.world().take_token(own) {
         return Ok(());
     }
     let key = Key {

@@ -11,7 +11,7 @@ use crate::machine::{Held, Machine, enter, must};
 use crate::port::{GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port};
 use crate::pump::{INLINE_LEN_MAX, control, expect_answer, transmit, transmit_long};
 use crate::wire::{Header, Kind};
-use crate::world::{Item, PORTS};
+use crate::world::{Item, PORTS, World};
 use std::ffi::{c_uint, c_void};
 
 /// Longest message, in bytes.
@@ -75,12 +75,11 @@ impl Call {
     }
 }
 
-impl Machine {
+impl World {
     /// Takes a send token; an event tells the program that there was none.
     #[inline]
     pub(crate) fn take_token(&mut self, own: u8) -> bool {
-        let mut world = self.world();
-        let port = world.port(own);
+        let port = self.port(own);
         match port.send_tokens.checked_sub(1) {
             Some(left) => {
                 port.send_tokens = left;
@@ -94,6 +93,40 @@ impl Machine {
         }
     }
 
+    /// What is known of a call that can be carried out; of another one the program is told.
+    #[inline]
+    fn begin(&mut self, call: &Call, own: u8) -> Option<Checked> {
+        if !self.take_token(own) {
+            return None;
+        }
+        let status = match call.check(own, self.size) {
+            Ok(checked) if !self.peer(checked.key.rank).is_gone => return Some(checked),
+            Ok(checked) => {
+                self.conn(checked.key).is_disabled = true;
+                GM_SEND_TARGET_NODE_UNREACHABLE
+            }
+            Err(status) => status,
+        };
+        self.port(own).push_ended(call.told, status);
+        None
+    }
+}
+
+impl Sending {
+    /// Of bytes that follow their header.
+    #[inline]
+    fn short(told: Told) -> Sending {
+        Sending {
+            told,
+            request: None,
+            is_get: false,
+            is_drop: false,
+            is_orphan: false,
+        }
+    }
+}
+
+impl Machine {
     /// Notes a send whose end a receiver will tell.
     #[inline]
     pub(crate) fn note(&mut self, key: Key, sending: Sending) {
@@ -150,27 +183,11 @@ impl Machine {
 }
 
 /// Begins a call: the machine and what is known, unless it has ended already.
+#[inline]
 fn begin(call: &Call) -> Result<Option<(Held, Checked)>, Failure> {
-    let (mut machine, own) = enter(call.port)?;
-    if !machine.take_token(own) {
-        return Ok(None);
-    }
-    let nodes = machine.world().size;
-    match call.check(own, nodes) {
-        Ok(checked) => {
-            let is_gone = machine.world().peer(checked.key.rank).is_gone;
-            if is_gone {
-                machine.world().conn(checked.key).is_disabled = true;
-                machine.end_at_once(own, call.told, GM_SEND_TARGET_NODE_UNREACHABLE);
-                return Ok(None);
-            }
-            Ok(Some((machine, checked)))
-        }
-        Err(status) => {
-            machine.end_at_once(own, call.told, status);
-            Ok(None)
-        }
-    }
+    let (machine, own) = enter(call.port)?;
+    let checked = machine.world().begin(call, own);
+    Ok(checked.map(|checked| (machine, checked)))
 }
 
 /// Sends what a call is about, as `kind`, or if it is long, as `long_kind`.
@@ -193,63 +210,68 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
         // SAFETY: the caller's promise.
         return unsafe { send_alone(machine, call, &checked, Kind::Loose) };
     }
-    let is_long = len > INLINE_LEN_MAX;
-    let (ack, tag) = {
+    if len > INLINE_LEN_MAX {
+        // SAFETY: the caller's promise.
+        return unsafe { send_long(&mut machine, call, &checked, long_kind) };
+    }
+    let ack = {
         let mut world = machine.world();
-        let tag = if is_long { world.new_tag() } else { 0 };
-        (world.conn(key).tell(), tag)
+        let conn = world.conn(key);
+        // Noted before it leaves, since its acknowledgement may come with the same call.
+        conn.sent.push_back(Sending::short(call.told));
+        conn.tell()
     };
     let header = Header {
-        kind: if is_long { long_kind } else { kind },
+        size,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        addr: call.addr,
+        ..control(key, kind, ack, 0)
+    };
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { call.bytes(len) };
+    let at_once = is_small && options & GM_PLUS_INLINE != 0;
+    match transmit(machine.node()?, key.rank, &header, bytes, at_once) {
+        Ok(()) => Ok(()),
+        Err(error) => machine.take_back(key, false, error),
+    }
+}
+
+/// The same of bytes that travel by themselves, and leave before their header, which is noted before it leaves.
+///
+/// # Safety
+/// As [`send`].
+#[cold]
+unsafe fn send_long(
+    machine: &mut Machine,
+    call: &Call,
+    checked: &Checked,
+    kind: Kind,
+) -> Result<(), Failure> {
+    let Checked { key, size, len } = *checked;
+    let tag = machine.world().new_tag();
+    let mut sending = Sending::short(call.told);
+    // SAFETY: the caller's promise.
+    let sent = unsafe { transmit_long(machine.node()?, key, tag, (call.at, len)) };
+    match sent {
+        Ok(request) => sending.request = Some(request),
+        // No header without its bytes.
+        Err(error) => return machine.refuse(key, sending, error),
+    }
+    let ack = {
+        let mut world = machine.world();
+        let conn = world.conn(key);
+        conn.sent.push_back(sending);
+        conn.tell()
+    };
+    let header = Header {
         size,
         len: u32::try_from(len).unwrap_or(u32::MAX),
         addr: call.addr,
         ..control(key, kind, ack, tag)
     };
-    let at_once = is_small && options & GM_PLUS_INLINE != 0;
-    // SAFETY: the caller's promise.
-    unsafe { carry(&mut machine, call, &header, key, at_once) }
-}
-
-/// Notes a message before its header leaves, since its acknowledgement may come with the same call; bytes
-/// that travel by themselves leave first.
-///
-/// # Safety
-/// As [`send`].
-unsafe fn carry(
-    machine: &mut Machine,
-    call: &Call,
-    header: &Header,
-    key: Key,
-    at_once: bool,
-) -> Result<(), Failure> {
-    let len = header.len as usize;
-    let is_long = matches!(header.kind, Kind::LongData | Kind::LongPut);
-    let mut sending = Sending {
-        told: call.told,
-        request: None,
-        is_get: false,
-        is_drop: false,
-        is_orphan: false,
-    };
-    let mut bytes: &[u8] = &[];
-    if is_long {
-        // SAFETY: the caller's promise.
-        let sent = unsafe { transmit_long(machine.node()?, key, header.aux, (call.at, len)) };
-        match sent {
-            Ok(request) => sending.request = Some(request),
-            // No header without its bytes.
-            Err(error) => return machine.refuse(key, sending, error),
-        }
-    } else {
-        // SAFETY: the caller's promise.
-        bytes = unsafe { call.bytes(len) };
-    }
-    machine.note(key, sending);
-    let at_once = at_once || is_long;
-    match transmit(machine.node()?, key.rank, header, bytes, at_once) {
+    match transmit(machine.node()?, key.rank, &header, &[], true) {
         Ok(()) => Ok(()),
-        Err(error) => machine.take_back(key, is_long, error),
+        Err(error) => machine.take_back(key, true, error),
     }
 }
 

@@ -194,7 +194,7 @@ impl Lent {
 pub(crate) struct World {
     pub(crate) size: u32,
     pub(crate) ports: [Port; PORTS],
-    peers: Vec<Peer>,
+    pub(crate) peers: Vec<Peer>,
     pub(crate) todo: Vec<Todo>,
     pub(crate) finishing: Vec<Finishing>,
     /// Connections that owe an acknowledgement.
@@ -235,11 +235,7 @@ impl World {
 
     #[inline]
     pub(crate) fn peer(&mut self, rank: u32) -> &mut Peer {
-        let index = rank as usize;
-        if index >= self.peers.len() {
-            self.peers.resize_with(index + 1, Peer::default);
-        }
-        &mut self.peers[index]
+        peer_of(&mut self.peers, rank)
     }
 
     #[inline]
@@ -371,4 +367,19 @@ impl World {
     pub(crate) fn has_work(&self) -> bool {
         !(self.todo.is_empty() && self.finishing.is_empty() && self.lines.is_empty())
     }
+}
+
+/// What is known of a process, in the table of all.
+#[inline]
+pub(crate) fn peer_of(peers: &mut Vec<Peer>, rank: u32) -> &mut Peer {
+    let index = rank as usize;
+    if index >= peers.len() {
+        grow(peers, index);
+    }
+    &mut peers[index]
+}
+
+#[cold]
+fn grow(peers: &mut Vec<Peer>, index: usize) {
+    peers.resize_with(index + 1, Peer::default);
 }

@@ -33,7 +33,6 @@ mod descriptor;
 mod error;
 pub mod fault;
 mod helper;
-mod lock;
 mod machine;
 mod meeting;
 pub mod memory;

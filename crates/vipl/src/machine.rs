@@ -6,11 +6,10 @@
 
 use crate::code::*;
 use crate::error::{Failure, lacking};
-use crate::lock::{self, Guard};
 use crate::world::World;
 use portolan::{Error, Message, Node, PortConfig};
-use std::cell::{RefCell, RefMut, UnsafeCell};
-use std::ops::{Deref, DerefMut};
+use portolan_ffi::Locked;
+use std::cell::{RefCell, RefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,13 +48,7 @@ pub(crate) struct Machine {
     pub(crate) scratch: Vec<u8>,
 }
 
-struct MachineCell(UnsafeCell<Machine>);
-
-// SAFETY: it is reached through `Held` alone, of which there is one at a time, by the lock. What it has may
-// be used by any thread.
-unsafe impl Sync for MachineCell {}
-
-static MACHINE: MachineCell = MachineCell(UnsafeCell::new(Machine {
+static MACHINE: Locked<Machine> = Locked::new(Machine {
     node: None,
     is_over: false,
     event_fd: -1,
@@ -63,7 +56,7 @@ static MACHINE: MachineCell = MachineCell(UnsafeCell::new(Machine {
     looked_at: 0,
     yielded_at: 0,
     scratch: Vec::new(),
-}));
+});
 
 /// In a child of a process that has joined: the node is the parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -73,24 +66,11 @@ extern "C" fn disown() {
 }
 
 /// The machine, with the lock held.
-pub(crate) struct Held(#[allow(dead_code, reason = "what it gives back when it is dropped")] Guard);
+pub(crate) type Held = portolan_ffi::Held<Machine>;
 
-impl Deref for Held {
-    type Target = Machine;
-
-    #[inline]
-    fn deref(&self) -> &Machine {
-        // SAFETY: the lock is held, and nobody else has a reference.
-        unsafe { &*MACHINE.0.get() }
-    }
-}
-
-impl DerefMut for Held {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Machine {
-        // SAFETY: as above.
-        unsafe { &mut *MACHINE.0.get() }
-    }
+/// Whether more than one thread has ever been in the library.
+pub(crate) fn is_shared() -> bool {
+    MACHINE.is_shared()
 }
 
 /// The machine, in whatever state.
@@ -99,7 +79,14 @@ pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         return Err(Error::Forked.into());
     }
-    Ok(Held(lock::take()?))
+    MACHINE.take().ok_or_else(inside)
+}
+
+#[cold]
+fn inside() -> Failure {
+    lacking(
+        "this thread is in a function of the library, and was interrupted by a signal: call none from its handler",
+    )
 }
 
 /// Runs the body of a function with the lock held; afterwards, without it, those are called that want to
@@ -182,7 +169,7 @@ extern "C" fn leave() {
         }
         // The thread that calls handlers comes out soon; another that does not will not: the launcher sees
         // to the job's end.
-        let Some(mut machine) = lock::take_within(PATIENCE).map(Held) else {
+        let Some(mut machine) = MACHINE.take_within(PATIENCE) else {
             return Ok(());
         };
         machine.is_over = true;

@@ -3,8 +3,7 @@
 
 use crate::code::VIP_INFINITE;
 use crate::error::Failure;
-use crate::lock::is_shared;
-use crate::machine::{Held, Machine, lock, release};
+use crate::machine::{Held, Machine, is_shared, lock, release};
 use crate::types::VIP_ULONG;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};

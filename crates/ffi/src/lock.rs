@@ -1,21 +1,105 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lock of the library, which costs a thread that is alone in it no atomic operation: behind a store to
-//! memory that another processor reads, such as a message in a ring, one waits for that store to arrive.
+//! A lock around what a library has, which costs a thread that is alone in it no atomic operation: behind a
+//! store to memory that another processor reads, such as a message in a ring, one waits for that store to
+//! arrive.
 //!
 //! It belongs to the first thread that takes it, by a flag that this thread alone writes, until another one
 //! comes. That one says so, has the kernel make all threads of the process see it (`membarrier`), and waits
 //! until the first is out; from then on everybody takes an ordinary mutex.
 
-use crate::error::{Failure, lacking};
+use crate::this_thread;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::{RawMutex as _, RawMutexTimed as _};
-use portolan_ffi::this_thread;
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// The one of the library.
-static LOCK: Lock = Lock::new();
+/// A value of the process's that one thread at a time may have.
+pub struct Locked<T: 'static> {
+    lock: Lock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through `Held` alone, of which there is one at a time, by the lock.
+unsafe impl<T: Send> Sync for Locked<T> {}
+
+impl<T> Locked<T> {
+    /// One that nobody has.
+    pub const fn new(value: T) -> Self {
+        Locked {
+            lock: Lock::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits for the value. `None` when this thread has it already: it was interrupted by a signal, or is in
+    /// a function of the program's that the library called.
+    #[inline]
+    pub fn take(&'static self) -> Option<Held<T>> {
+        let guard = self.lock.take()?;
+        Some(Held {
+            value: &self.value,
+            _guard: guard,
+        })
+    }
+
+    /// The same, unless others do not let go of it in that time.
+    pub fn take_within(&'static self, patience: Duration) -> Option<Held<T>> {
+        let guard = self.lock.take_within(patience)?;
+        Some(Held {
+            value: &self.value,
+            _guard: guard,
+        })
+    }
+
+    /// Takes the value, unless another thread has it, or this one already.
+    #[inline]
+    pub fn take_now(&'static self) -> Option<Held<T>> {
+        match self.lock.is_own() {
+            true => self.take(),
+            false => self.take_from_others(),
+        }
+    }
+
+    #[cold]
+    fn take_from_others(&'static self) -> Option<Held<T>> {
+        match self.lock.is_nobodys() {
+            true => self.take(),
+            false => self.take_within(Duration::ZERO),
+        }
+    }
+
+    /// Whether more than one thread has ever taken it.
+    pub fn is_shared(&self) -> bool {
+        self.lock.is_shared()
+    }
+}
+
+/// The value of a [`Locked`], until it is dropped.
+pub struct Held<T: 'static> {
+    value: &'static UnsafeCell<T>,
+    _guard: Guard,
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held, and nobody else has a reference.
+        unsafe { &*self.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above.
+        unsafe { &mut *self.value.get() }
+    }
+}
 
 /// See the module documentation.
 struct Lock {
@@ -31,7 +115,7 @@ struct Lock {
 }
 
 /// The lock is held by this thread.
-pub(crate) struct Guard {
+struct Guard {
     lock: &'static Lock,
     has_mutex: bool,
     /// Who has taken it gives it back.
@@ -45,26 +129,10 @@ impl Drop for Guard {
             // SAFETY: taken when this was made, by this thread.
             unsafe { self.lock.mutex.unlock() };
         } else {
-            // SYNC: vipl-inside. Whoever sees it sees all that was done inside.
+            // SYNC: ffi-inside. Whoever sees it sees all that was done inside.
             self.lock.is_inside.store(false, Ordering::Release);
         }
     }
-}
-
-/// Whether more than one thread has ever taken the lock.
-pub(crate) fn is_shared() -> bool {
-    LOCK.is_shared()
-}
-
-/// Takes the lock.
-#[inline]
-pub(crate) fn take() -> Result<Guard, Failure> {
-    LOCK.take()
-}
-
-/// The same, unless others do not let go of it in that time.
-pub(crate) fn take_within(patience: Duration) -> Option<Guard> {
-    LOCK.take_within(patience)
 }
 
 impl Lock {
@@ -91,35 +159,40 @@ impl Lock {
         self.is_revoked.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn is_own(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
+    fn is_nobodys(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == 0
+    }
+
     #[inline]
-    fn take(&'static self) -> Result<Guard, Failure> {
-        if self.owner.load(Ordering::Relaxed) == this_thread()
-            && !self.is_wanted.load(Ordering::Relaxed)
-        {
+    fn take(&'static self) -> Option<Guard> {
+        if self.is_own() {
             if self.is_inside.load(Ordering::Relaxed) {
-                return Err(inside());
+                return None;
             }
-            self.is_inside.store(true, Ordering::Relaxed);
-            // The processor may still look first and store then: `revoke` has it done in order.
-            compiler_fence(Ordering::SeqCst);
             if !self.is_wanted.load(Ordering::Relaxed) {
-                return Ok(self.guard(false));
+                self.is_inside.store(true, Ordering::Relaxed);
+                // The processor may still look first and store then: `revoke` has it done in order.
+                compiler_fence(Ordering::SeqCst);
+                if !self.is_wanted.load(Ordering::Relaxed) {
+                    return Some(self.guard(false));
+                }
+                self.is_inside.store(false, Ordering::Release);
             }
-            self.is_inside.store(false, Ordering::Release);
         }
         match self.take_mutex() {
-            true => Ok(self.guard(true)),
+            true => Some(self.guard(true)),
             false => self.take(),
         }
     }
 
     fn take_within(&'static self, patience: Duration) -> Option<Guard> {
         if !self.is_shared() && self.is_own() {
-            return self.take().ok();
+            return self.take();
         }
         let end = Instant::now().checked_add(patience);
         if !self.mutex.try_lock_for(patience) {
@@ -137,7 +210,7 @@ impl Lock {
     #[cold]
     fn take_mutex(&self) -> bool {
         self.mutex.lock();
-        let is_first = self.owner.load(Ordering::Relaxed) == 0;
+        let is_first = self.is_nobodys();
         if is_first && register() {
             self.owner.store(this_thread(), Ordering::Relaxed);
             // SAFETY: taken above.
@@ -161,7 +234,7 @@ impl Lock {
         self.is_wanted.store(true, Ordering::SeqCst);
         fence_all();
         // From here on the owner either has said that it is inside, or will see that it is wanted.
-        // SYNC: vipl-inside.
+        // SYNC: ffi-inside.
         while self.is_inside.load(Ordering::Acquire) && !self.is_own() {
             if end.is_some_and(|end| Instant::now() >= end) {
                 return false;
@@ -171,13 +244,6 @@ impl Lock {
         self.is_revoked.store(true, Ordering::Relaxed);
         true
     }
-}
-
-#[cold]
-fn inside() -> Failure {
-    lacking(
-        "this thread is in a function of the library, and was interrupted by a signal: call none from its handler",
-    )
 }
 
 fn membarrier(command: libc::c_int) -> bool {
@@ -200,7 +266,6 @@ fn fence_all() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::UnsafeCell;
 
     struct Shared(UnsafeCell<u64>);
     // SAFETY: reached with the lock held only.
@@ -225,7 +290,7 @@ mod tests {
         count(lock, &shared, 1000);
         assert!(!lock.is_shared());
         let guard = lock.take().unwrap();
-        assert!(lock.take().is_err() && lock.take_within(Duration::ZERO).is_none());
+        assert!(lock.take().is_none() && lock.take_within(Duration::ZERO).is_none());
         drop(guard);
         let (each, count_of) = (20_000, 3);
         std::thread::scope(|scope| {
@@ -239,6 +304,27 @@ mod tests {
         // SAFETY: the lock is held.
         let total = unsafe { *shared.0.get() };
         assert_eq!(total, 1000 + each * (count_of + 1));
+    }
+
+    /// Who will not wait is told at once, and the first stays without the mutex as long as it is alone.
+    #[test]
+    fn who_will_not_wait_has_it_when_nobody_else_does() {
+        static VALUE: Locked<u32> = Locked::new(0);
+        let mut held = VALUE.take_now().unwrap();
+        *held += 1;
+        assert!(VALUE.take_now().is_none() && VALUE.take().is_none());
+        assert!(!VALUE.is_shared());
+        std::thread::scope(|scope| {
+            let is_refused = scope.spawn(|| VALUE.take_now().is_none());
+            assert!(is_refused.join().unwrap());
+            // It is wanted by now, and this thread inside all the same.
+            assert!(VALUE.take_now().is_none());
+            drop(held);
+            let other = scope.spawn(|| VALUE.take_now().map(|mut held| *held += 1));
+            assert!(other.join().unwrap().is_some());
+        });
+        assert!(VALUE.is_shared());
+        assert_eq!(*VALUE.take_now().unwrap(), 2);
     }
 
     /// As at the end of a process, behind a call that does not come back.
