@@ -169,7 +169,11 @@ impl Machine {
                 How::Lossy => node.send(target.best_effort(), bytes),
             };
             if sent.is_ok() {
-                self.world().note_left(index, &unit);
+                let mut world = self.world();
+                world.note_left(index, &unit);
+                if world.has_sent_all(index) {
+                    return Ok(());
+                }
                 continue;
             }
             match self.fate(unit.rank, sent) {

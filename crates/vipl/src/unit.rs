@@ -91,6 +91,13 @@ impl World {
         }
     }
 
+    /// Whether a VI has nothing more to send.
+    #[inline]
+    pub(crate) fn has_sent_all(&mut self, index: u32) -> bool {
+        let vi = self.vis.get(index);
+        vi.is_none_or(|vi| vi.answers.is_empty() && vi.send.next == vi.send.end())
+    }
+
     /// A unit of a descriptor, or what is wrong with that.
     #[inline]
     fn send_unit(&mut self, index: u32, number: u64, out: &mut [u8]) -> Result<Unit, u32> {
