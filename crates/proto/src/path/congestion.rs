@@ -365,8 +365,9 @@ mod tests {
         let mut sum = 0;
         for round in 0..count {
             let window = congestion.window;
-            let mut lost = window.saturating_sub(fits);
-            for _ in lost..window {
+            let overflow = window.saturating_sub(fits);
+            let mut lost = overflow;
+            for _ in overflow..window {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
