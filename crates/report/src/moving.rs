@@ -209,7 +209,7 @@ mod tests {
     use crate::tests::{report, row};
     use serde_json::json;
 
-    fn figure(rows: Vec<serde_json::Value>, slower: Vec<serde_json::Value>) -> Vec<Figure> {
+    fn figures_of(rows: Vec<serde_json::Value>, slower: Vec<serde_json::Value>) -> Vec<Figure> {
         let mut json = report(rows);
         json["slower_variants"] = slower.into();
         figures(&serde_json::from_value(json).expect("a report"))
@@ -235,7 +235,7 @@ mod tests {
         }
         // Of a size that was not cut.
         rows.push(row("portolan", "udp", "stream", 1 << 20, &json!({})));
-        let figures = figure(rows, vec![]);
+        let figures = figures_of(rows, vec![]);
         let [figure] = figures.as_slice() else {
             panic!("{figures:?}");
         };
@@ -277,13 +277,13 @@ mod tests {
             way(call, 1024, 9.0),
             way(copy, 65536, 60.0),
         ];
-        let figures = figure(fastest, slower);
+        let figures = figures_of(fastest, slower);
         let figure = figures.iter().find(|figure| figure.name == "moving");
         let caption = &figure.expect("the chart").caption;
         let told = "copied in and out by the processors is ahead from 64 B on, fetched by a call of the \
                     kernel is ahead from 64 KB on";
         assert!(caption.contains(told), "{caption}");
         let lone = row("limit", "shm", "stream", 64, &json!({}));
-        assert_eq!(figure(vec![lone], vec![]), []);
+        assert_eq!(figures_of(vec![lone], vec![]), []);
     }
 }
