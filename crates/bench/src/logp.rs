@@ -7,12 +7,11 @@
 //! then spins for D, behind a sender that is ahead of it: its interval is o_r + D.
 //!
 //! The paper computes L as what these leave of half the round trip, so that the sum is the half round
-//! trip by definition. Here the way of a lone message is measured apart, by (d): a ping-pong whose
-//! answerer spins for a half round trip before it answers and tells how long that was. The round trip less that is two
-//! ways. Each clock is only compared with itself, so it holds between hosts as well. L is the way less
-//! o_s and o_r, and their sum can be compared with the half round trip of (a), which is another loop.
-//! Where the kernel hands a message over before the sender's call returns, both ends work at once and
-//! L is negative.
+//! trip by definition. Here the way of a message is measured again, by (d): a ping-pong whose answerer tells
+//! how long it held each message. The round trip less that, and less the looks at the clock, is two ways. Each clock
+//! is only compared with itself, so it holds between hosts as well. L is the way less o_s and o_r; that the sum
+//! agrees with the half round trip of (a) says that nothing has come between the loops. Where the kernel
+//! hands a message over before the sender's call returns, both ends work at once and L is negative.
 //!
 //! Messages of (b) and (c) are not answered, so what acknowledges them is part of o_s and o_r; in (a)
 //! and (d) the answer acknowledges.
@@ -34,11 +33,7 @@ const LOOPS: u32 = 5;
 /// spin, and long enough that a message is received before the next is sent.
 const DELAY_HALF_TRIPS: f64 = 4.0;
 
-/// D of loop (d) in half round trips: the ends are out of step, and nobody waits for so long that waiting
-/// becomes another matter: an end that polls in vain for longer looks around between, and finds less at once.
-const HOLD_HALF_TRIPS: f64 = 1.0;
-
-/// Least D of loops (b) and (c): against it, reading the clock is short.
+/// Least D: against it, reading the clock is short.
 const DELAY_MIN: Duration = Duration::from_micros(2);
 
 /// Messages between two words of the receiver in loops (b), (c) and (d).
@@ -47,7 +42,7 @@ const BURST_MAX: u64 = 32;
 /// The receiver's word that a window has arrived.
 const ACK: [u8; 4] = *b"done";
 
-/// Bytes of a time in a word between the ends.
+/// Bytes of a time in the answerer's word.
 const TIME: usize = 8;
 
 /// LogP's parameters for one size, in microseconds.
@@ -131,11 +126,12 @@ pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
     let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
     let mut sample = loops.round_trips(1)?;
-    let delays = Delays::after(&sample);
-    // The other end is told them by the stamps' own means: a message of its own.
-    loops.talk.send(&delays.to_bytes()?)?;
+    let delay = delay(&sample);
+    // The other end is told it by the stamps' own means: a message of its own.
+    let delay_ns = u64::try_from(delay.as_nanos())?;
+    loops.talk.send(&delay_ns.to_le_bytes())?;
     let gap = loops.talk.send_windows(&spec)?;
-    let os_us = loops.send_delayed(delays.between)?;
+    let os_us = loops.send_delayed(delay)?;
     let or_us = loops.send_ahead()?;
     let way_us = loops.ways()?;
     sample.extra.logp = Some(LogP {
@@ -155,13 +151,13 @@ pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
     loops.answer_round_trips()?;
-    let mut told = [0; 2 * TIME];
-    loops.talk.receive(&mut told)?;
-    let delays = Delays::from_bytes(told);
+    let mut delay_ns = [0; 8];
+    loops.talk.receive(&mut delay_ns)?;
     loops.talk.receive_windows(&spec)?;
     loops.receive_at_once()?;
-    loops.receive_delayed(delays.between)?;
-    loops.answer_held(delays.hold)
+    let delay = Duration::from_nanos(u64::from_le_bytes(delay_ns));
+    loops.receive_delayed(delay)?;
+    loops.answer_held()
 }
 
 /// Loop (a) alone, the driver's part: turns of so many round trips.
@@ -192,37 +188,9 @@ fn shared_out(spec: &Spec) -> Spec {
     }
 }
 
-/// What ends spin for.
-struct Delays {
-    /// D of loops (b) and (c).
-    between: Duration,
-    /// D of loop (d).
-    hold: Duration,
-}
-
-impl Delays {
-    fn after(round_trips: &Sample) -> Delays {
-        let of = |half_trips| Duration::from_secs_f64(round_trips.p50_us * half_trips / 1e6);
-        Delays {
-            between: DELAY_MIN.max(of(DELAY_HALF_TRIPS)),
-            hold: of(HOLD_HALF_TRIPS),
-        }
-    }
-
-    fn to_bytes(&self) -> Result<[u8; 2 * TIME]> {
-        let mut bytes = [0; 2 * TIME];
-        for (place, delay) in bytes.chunks_exact_mut(TIME).zip([self.between, self.hold]) {
-            place.copy_from_slice(&u64::try_from(delay.as_nanos())?.to_le_bytes());
-        }
-        Ok(bytes)
-    }
-
-    fn from_bytes(bytes: [u8; 2 * TIME]) -> Delays {
-        let both = u128::from_le_bytes(bytes);
-        #[allow(clippy::cast_possible_truncation, reason = "the halves of a word")]
-        let [between, hold] = [both as u64, (both >> 64) as u64].map(Duration::from_nanos);
-        Delays { between, hold }
-    }
+fn delay(round_trips: &Sample) -> Duration {
+    let trips = round_trips.p50_us * DELAY_HALF_TRIPS;
+    DELAY_MIN.max(Duration::from_secs_f64(trips / 1e6))
 }
 
 struct Loops<'a, T> {
@@ -344,7 +312,7 @@ impl<'a, T: Talk> Loops<'a, T> {
     }
 
     /// Its answerer, who tells how long it held each message.
-    fn answer_held(&mut self, hold: Duration) -> Result<()> {
+    fn answer_held(&mut self) -> Result<()> {
         let mut word = Vec::new();
         let mut seq = 0;
         loop {
@@ -355,7 +323,6 @@ impl<'a, T: Talk> Loops<'a, T> {
                 let came = self.clock.raw();
                 flags = verify(&self.message, seq)?;
                 stamp(&mut self.message, seq, flags);
-                self.spin(hold);
                 let held_us = self.since_us(came);
                 self.talk.send(&self.message)?;
                 word.extend(held_us.to_le_bytes());
@@ -499,21 +466,6 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn delays_survive_their_way() {
-        let sample = Sample {
-            p50_us: 0.25,
-            ..Sample::default()
-        };
-        let delays = Delays::after(&sample);
-        let told = Delays::from_bytes(delays.to_bytes().expect("short"));
-        assert_eq!((told.between, told.hold), (delays.between, delays.hold));
-        assert_eq!(
-            (told.between, told.hold),
-            (DELAY_MIN, Duration::from_nanos(250))
-        );
-    }
 
     #[test]
     fn the_slope_is_that_of_the_line() {
