@@ -45,7 +45,7 @@ impl Listener {
         Listener {
             lens,
             piece_len: terms.piece_len.max(1),
-            report_interval: (terms.window / REPORTS_IN_WINDOW).max(1),
+            report_interval: report_interval(terms.window),
             seen: terms.serial,
             reported: terms.serial,
             front: Front::default(),
@@ -97,6 +97,11 @@ impl Listener {
         self.seen = self.seen.max(sent.serial);
         self.front = self.front.max(sent.front);
         self.is_asked = true;
+    }
+
+    /// The source's window is narrower than this host was told at first: another holds fewer datagrams.
+    pub fn on_window(&mut self, window: u64) {
+        self.report_interval = self.report_interval.min(report_interval(window));
     }
 
     /// The next whole block's number and bytes, in their order.
@@ -151,6 +156,11 @@ impl Listener {
         }
         lacks
     }
+}
+
+/// Datagrams of a window between two reports.
+fn report_interval(window: u64) -> u64 {
+    (window / REPORTS_IN_WINDOW).max(1)
 }
 
 impl Partial {

@@ -65,6 +65,13 @@ impl Run {
         self.is_full |= len < OVERHEAD_LEN + piece_len;
     }
 
+    /// Hands over its datagrams, as a socket would, for those who bring a wire of their own; it is empty then.
+    pub fn drain(&mut self, sink: impl FnMut(&mut [u8])) {
+        let (sent, len) = (self.sent, self.datagram_len.max(1));
+        self.bytes[sent..].chunks_mut(len).for_each(sink);
+        self.clear();
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         (self.sent, self.is_full) = (0, false);

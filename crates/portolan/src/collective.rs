@@ -12,7 +12,7 @@ pub(crate) use record::{HEAD_LEN, Head, News};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Kind of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +163,11 @@ impl Members {
 
     pub(crate) fn ranks(&self) -> &[u32] {
         &self.ranks
+    }
+
+    /// By which it is seen when the program has dropped the group.
+    pub(crate) fn handles(&self) -> Weak<[u32]> {
+        Arc::downgrade(&self.ranks)
     }
 
     /// Of the ranks, in their order. `P14`

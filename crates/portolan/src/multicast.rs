@@ -21,15 +21,18 @@ use crate::launch::Job;
 use crate::settings;
 use hearing::Hearing;
 use portolan_link::{HostId, WakeSet};
-use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Socket, Terms};
+use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Run, Socket, Terms};
 use portolan_proto::Instant;
 use rand::TryRngCore;
 use root::Root;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Range, RangeInclusive};
 use std::os::fd::AsRawFd;
+use std::sync::Weak;
+use std::time::Duration;
 use word::Word;
 
 /// Shortest broadcast that goes by multicast, in bytes: on a gigabit Ethernet its second copy takes 0.27 ms, and
@@ -43,9 +46,13 @@ const MEMBERS: RangeInclusive<usize> = 3..=64;
 /// Hosts of such a group: with fewer, the root sends once by the tree, too.
 const HOSTS_MIN: usize = 3;
 
-/// Groups that one process has sockets for, to hear and to broadcast, which stay open: 32 descriptors of the
-/// thousand that a process has. Others get the data by messages.
+/// Groups that one process has sockets for at a time, to hear and to broadcast: 32 descriptors of the thousand that a
+/// process has. Others get the data by messages.
 const GROUPS_MAX: usize = 16;
+
+/// So long the sockets of a group stay that the program has no handle of any more: one that makes its group anew for
+/// each broadcast joins once, as switches take some tens of milliseconds to learn who has joined.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Bytes of a block: those of `portolan cast`.
 const BLOCK_LEN: usize = 1 << 20;
@@ -67,6 +74,10 @@ pub(crate) struct Id {
 /// What a group has.
 #[derive(Default)]
 struct Way {
+    /// The program's handles of the group, once there were sockets.
+    handles: Option<Weak<[u32]>>,
+    /// Since when it has none.
+    gone_since: Option<Instant>,
     /// Whether its members are on hosts enough, and one network, with the digest of whom that is known.
     reach: Option<(u64, bool)>,
     casting: Option<Socket>,
@@ -75,6 +86,14 @@ struct Way {
     windows: BTreeMap<u32, u32>,
     /// This process broadcasts by the tree.
     is_off: bool,
+}
+
+impl Way {
+    /// The program has no handle of the group any more, after a broadcast by multicast.
+    fn is_gone(&self) -> bool {
+        let handles = self.handles.as_ref();
+        handles.is_some_and(|handles| handles.strong_count() == 0)
+    }
 }
 
 /// How a broadcast by multicast has ended.
@@ -107,6 +126,8 @@ pub(crate) struct Multicasts {
     hearings: BTreeMap<Id, Hearing>,
     /// Bytes of the longest piece that the interface carries, once it is known.
     piece_len: Option<usize>,
+    /// When groups are next looked at that may be gone.
+    tidy_at: Instant,
     /// To be sent.
     words: Vec<(u32, Vec<u8>)>,
     /// Broadcasts that this process, as the root, has begun so.
@@ -127,6 +148,7 @@ impl Multicasts {
             roots: BTreeMap::new(),
             hearings: BTreeMap::new(),
             piece_len: None,
+            tidy_at: Instant::default(),
             words: Vec::new(),
             root_count: 0,
             unknown_count: 0,
@@ -192,8 +214,7 @@ impl Multicasts {
         let unready: BTreeSet<u32> = others()
             .filter(|rank| !way.windows.contains_key(rank))
             .collect();
-        let way_of = (codec, usize::from(announcement.piece_len));
-        let root = Root::new(way_of, buffer, others(), unready, now);
+        let root = Root::new((codec, &announcement), buffer, others(), unready, now);
         self.roots.insert(call.id, root);
         self.root_count += 1;
         Ok(announcement)
@@ -206,16 +227,8 @@ impl Multicasts {
             .try_fill_bytes(&mut salt)
             .map_err(|error| error.to_string())?;
         let codec = self.codec(call, salt)?;
-        let casting_count = self
-            .ways
-            .values()
-            .filter(|way| way.casting.is_some())
-            .count();
-        let way = self.ways.entry(call.id.group).or_default();
+        let way = self.way_of(call, |way| way.casting.is_some())?;
         if way.casting.is_none() {
-            if casting_count == GROUPS_MAX {
-                return Err(format!("{GROUPS_MAX} groups have sockets"));
-            }
             way.casting =
                 Some(Socket::casting(call.own, group).map_err(|error| error.to_string())?);
         }
@@ -279,23 +292,64 @@ impl Multicasts {
             return Err(format!("pieces have {longest} bytes here, not {piece_len}"));
         }
         let codec = self.codec(call, announcement.salt)?;
-        let hearing_count = self
-            .ways
-            .values()
-            .filter(|way| way.hearing.is_some())
-            .count();
-        let way = self.ways.entry(call.id.group).or_default();
+        let job_id = self.job_id;
+        let way = self.way_of(call, |way| way.hearing.is_some())?;
         if way.hearing.is_none() {
-            if hearing_count == GROUPS_MAX {
-                return Err(format!("{GROUPS_MAX} groups have sockets"));
-            }
-            let group = portolan_multicast::group_of(self.job_id, call.id.group);
+            let group = portolan_multicast::group_of(job_id, call.id.group);
             way.hearing =
                 Some(Socket::listening(call.own, group).map_err(|error| error.to_string())?);
         }
         let buffer_len = way.hearing.as_ref().map_or(0, Socket::buffer_len);
         let window = portolan_multicast::window_of(buffer_len, piece_len);
         Ok((u32::try_from(window).unwrap_or(u32::MAX), codec))
+    }
+
+    /// The group of `call`, if that may have another socket; `has` tells of a group whether it has such a one.
+    fn way_of(&mut self, call: &Call<'_>, has: impl Fn(&Way) -> bool) -> Result<&mut Way, String> {
+        let group = call.id.group;
+        let is_new = !self.ways.get(&group).is_some_and(&has);
+        let count = |ways: &BTreeMap<u16, Way>| ways.values().filter(|way| has(way)).count();
+        if is_new && count(&self.ways) >= GROUPS_MAX {
+            self.close_gone(|_| true);
+            if count(&self.ways) >= GROUPS_MAX {
+                return Err(format!("{GROUPS_MAX} groups have sockets"));
+            }
+        }
+        let way = self.ways.entry(group).or_default();
+        (way.handles, way.gone_since) = (Some(call.members.handles()), None);
+        Ok(way)
+    }
+
+    /// Forgets groups that the program has no handle of, and that do nothing: those of which `wanted` says so, by
+    /// since when that is known.
+    fn close_gone(&mut self, wanted: impl Fn(Option<Instant>) -> bool) {
+        let Multicasts {
+            ways,
+            roots,
+            hearings,
+            ..
+        } = self;
+        ways.retain(|group, way| {
+            let is_busy = roots
+                .keys()
+                .chain(hearings.keys())
+                .any(|id| id.group == *group);
+            is_busy || !way.is_gone() || !wanted(way.gone_since)
+        });
+    }
+
+    /// Closes, after a while, the sockets of groups that are gone; to be called now and then.
+    pub(crate) fn tidy(&mut self, now: Instant) {
+        self.tidy_at = now + LINGER / 4;
+        for way in self.ways.values_mut().filter(|way| way.is_gone()) {
+            way.gone_since.get_or_insert(now);
+        }
+        self.close_gone(|since| since.is_some_and(|since| now.since(since) >= LINGER));
+    }
+
+    /// Whether [`Multicasts::tidy`] may have something to do.
+    pub(crate) fn is_untidy(&self, now: Instant) -> bool {
+        !self.ways.is_empty() && now >= self.tidy_at
     }
 
     /// Bytes of the longest piece that the interface with this address carries.
@@ -357,6 +411,10 @@ impl Multicasts {
                     false
                 }
                 Word::Direct => hearing.on_direct(),
+                Word::Window { window } => {
+                    hearing.on_window(window);
+                    false
+                }
                 _ => false,
             };
             if is_refusing {
@@ -382,7 +440,7 @@ impl Multicasts {
                 let is_deaf = root.on_report(rank, (&report, got), now);
                 (is_deaf, is_deaf.then(|| "it hears nothing".to_owned()))
             }
-            Word::Sent(_) | Word::Direct => (false, None),
+            Word::Sent(_) | Word::Direct | Word::Window { .. } => (false, None),
         };
         if is_told {
             self.say(rank, id, &Word::Direct);
@@ -407,27 +465,32 @@ impl Multicasts {
     }
 
     fn cast(&mut self, id: Id, now: Instant) -> usize {
-        let (Some(root), Some(way)) = (self.roots.get_mut(&id), self.ways.get_mut(&id.group))
-        else {
+        let way = self.ways.get_mut(&id.group);
+        let Some(mut socket) = way.and_then(|way| way.casting.take()) else {
             return 0;
         };
-        let Way {
-            casting: Some(socket),
-            windows,
-            ..
-        } = way
-        else {
+        let moved = self.cast_by(id, now, |run| socket.send(run));
+        if let Some(way) = self.ways.get_mut(&id.group) {
+            way.casting = Some(socket);
+        }
+        moved
+    }
+
+    /// Has `send` send what the root may send now; that says whether there was room for it.
+    fn cast_by(
+        &mut self,
+        id: Id,
+        now: Instant,
+        mut send: impl FnMut(&mut Run) -> io::Result<bool>,
+    ) -> usize {
+        let (Some(root), Some(way)) = (self.roots.get_mut(&id), self.ways.get(&id.group)) else {
             return 0;
         };
-        let least = |ranks: &mut dyn Iterator<Item = u32>| {
-            let known = ranks.filter_map(|rank| windows.get(&rank)).min();
-            known.copied().map_or(1, u64::from)
-        };
-        root.begin(least, now);
+        let mut told = root.begin(|rank| way.windows.get(&rank).map_or(1, |it| *it), now);
         let mut moved = 0;
         let mut failure = None;
         while let Some(run) = root.run(now).filter(|_| moved < RUNS_IN_TURN) {
-            match socket.send(run) {
+            match send(run) {
                 Ok(is_sent) => root.on_sent(!is_sent, now),
                 Err(error) => failure = Some(error),
             }
@@ -436,14 +499,14 @@ impl Multicasts {
             }
             moved += 1;
         }
-        let told = match failure {
-            None => root.on_time(now),
+        match failure {
+            None => told.extend(root.on_time(now)),
             Some(error) => {
-                let told = root.fail();
+                let ranks = root.fail();
                 self.turn_off(id.group, &format!("sending: {error}"));
-                told.into_iter().map(|rank| (rank, Word::Direct)).collect()
+                told.extend(ranks.into_iter().map(|rank| (rank, Word::Direct)));
             }
-        };
+        }
         told.iter()
             .for_each(|(rank, word)| self.say(*rank, id, word));
         moved
@@ -464,22 +527,36 @@ impl Multicasts {
     }
 
     fn hear_group(&mut self, group: u16) -> usize {
+        let way = self.ways.get_mut(&group);
+        let Some(mut socket) = way.and_then(|way| way.hearing.take()) else {
+            return 0;
+        };
+        let moved = self.hear_by(group, |sink| socket.receive_any(sink));
+        if let Some(way) = self.ways.get_mut(&group) {
+            way.hearing = Some(socket);
+        }
+        moved
+    }
+
+    /// Takes what `receive` hands over, run by run; that says whether there was one.
+    fn hear_by(
+        &mut self,
+        group: u16,
+        mut receive: impl FnMut(&mut dyn FnMut(&mut [u8])) -> io::Result<bool>,
+    ) -> usize {
         let Multicasts {
-            ways,
             hearings,
             unknown_count,
             words,
             ..
         } = self;
-        let socket = ways.get_mut(&group).and_then(|way| way.hearing.as_mut());
-        let Some(socket) = socket else { return 0 };
         let (mut moved, mut is_drained) = (0, false);
         let ids = Id { group, seq: 0 }..=Id {
             group,
             seq: u64::MAX,
         };
         while !is_drained && moved < RUNS_IN_TURN {
-            let received = socket.receive_any(|datagram| {
+            let received = receive(&mut |datagram| {
                 let mut known = hearings.range_mut(ids.clone());
                 let known = known.find(|(_, hearing)| hearing.knows(datagram));
                 if !known.is_some_and(|(_, hearing)| hearing.on_datagram(datagram)) {
@@ -629,3 +706,6 @@ fn block_range(block: u64, len: usize) -> Range<usize> {
         .min(len);
     begin..(begin + BLOCK_LEN).min(len)
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,6 +162,10 @@ impl Engine {
         if !self.inner.unopened.is_empty() {
             self.inner.tell_unopened();
         }
+        let now = self.inner.now;
+        if self.inner.multicasts.is_untidy(now) {
+            self.inner.multicasts.tidy(now);
+        }
         self.check_watched();
         self.inner.pending.on_time(self.inner.now);
         self.inner.drain(&mut self.handlers, None);

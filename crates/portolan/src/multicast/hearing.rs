@@ -71,6 +71,11 @@ impl Hearing {
         self.sent = Some(sent);
     }
 
+    /// The root's window is narrower than it was announced.
+    pub(super) fn on_window(&mut self, window: u32) {
+        self.listener.on_window(u64::from(window));
+    }
+
     /// The root gives this member up for multicast; whether it takes the data by a message. It does not when
     /// it has told the root that everything is here.
     pub(super) fn on_direct(&mut self) -> bool {

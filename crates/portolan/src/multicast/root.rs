@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The root's side of a broadcast by multicast: what is sent next, to whom, and who is done.
 
-use super::word::Word;
+use super::word::{Announcement, Word};
 use super::{BLOCKS_AHEAD, block_count, block_range};
 use crate::buffer::Buffer;
 use portolan_multicast::{Caster, Codec, Run, Sent, Terms};
@@ -36,6 +36,8 @@ pub(super) struct Root {
     codec: Codec,
     buffer: Buffer,
     piece_len: usize,
+    /// Datagrams that members were told may be under way.
+    announced: u32,
     /// Members that get the data by multicast and do not have all of it.
     members: BTreeMap<u32, Member>,
     /// Those of whom it is not known whether they have joined.
@@ -54,7 +56,7 @@ pub(super) struct Root {
 impl Root {
     /// `unready` are those of `ranks` of whom it is not known whether they have joined.
     pub(super) fn new(
-        (codec, piece_len): (Codec, usize),
+        (codec, announcement): (Codec, &Announcement),
         buffer: Buffer,
         ranks: impl Iterator<Item = u32>,
         unready: BTreeSet<u32>,
@@ -73,7 +75,8 @@ impl Root {
         Root {
             codec,
             buffer,
-            piece_len,
+            piece_len: usize::from(announcement.piece_len),
+            announced: announcement.window,
             members: ranks.map(member).collect(),
             unready,
             direct: Vec::new(),
@@ -187,22 +190,32 @@ impl Root {
         member.strikes >= STRIKES && self.give_up(rank)
     }
 
-    /// Begins to send when all have joined; `window` is that of the slowest.
+    /// Begins to send when all have joined; `window_of` tells that of a member. Whom to tell what: those who
+    /// would report as seldom as their own, and the announced, window lets them.
     pub(super) fn begin(
         &mut self,
-        window: impl FnOnce(&mut dyn Iterator<Item = u32>) -> u64,
+        window_of: impl Fn(u32) -> u32,
         now: Instant,
-    ) {
+    ) -> Vec<(u32, Word)> {
         if self.caster.is_some() || !self.unready.is_empty() || self.members.is_empty() {
-            return;
+            return Vec::new();
         }
+        let windows = self.members.keys().map(|rank| (*rank, window_of(*rank)));
+        let windows: Vec<(u32, u32)> = windows.collect();
+        let window = windows.iter().map(|(_, window)| *window).min().unwrap_or(1);
         let terms = Terms {
             piece_len: self.piece_len,
-            window: window(&mut self.members.keys().copied()),
+            window: u64::from(window),
             serial: 0,
         };
         self.run_count = usize::try_from(terms.window / RUNS_IN_WINDOW).unwrap_or(1);
         self.caster = Some(Caster::new(self.members.keys().copied(), terms, now));
+        let announced = self.announced;
+        let wide = windows
+            .into_iter()
+            .filter(|(_, own)| (*own).min(announced) > window);
+        wide.map(|(rank, _)| (rank, Word::Window { window }))
+            .collect()
     }
 
     /// The datagrams that may be sent now, if there are any.

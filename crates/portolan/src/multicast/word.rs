@@ -72,6 +72,8 @@ pub(super) enum Word {
     Sent(Sent),
     /// From the root: the data comes by a message.
     Direct,
+    /// From the root: so many datagrams may be under way, fewer than were announced.
+    Window { window: u32 },
 }
 
 impl Word {
@@ -82,13 +84,16 @@ impl Word {
             Word::Report { .. } => 3,
             Word::Sent(_) => 4,
             Word::Direct => 5,
+            Word::Window { .. } => 6,
         };
         let mut bytes = vec![VERSION, kind];
         bytes.extend_from_slice(&id.group.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&id.seq.to_le_bytes());
         match self {
-            Word::Ready { window } => bytes.extend_from_slice(&window.to_le_bytes()),
+            Word::Ready { window } | Word::Window { window } => {
+                bytes.extend_from_slice(&window.to_le_bytes())
+            }
             Word::Refused { why } => {
                 let end = why.floor_char_boundary(WHY_LEN_MAX);
                 bytes.extend_from_slice(&why.as_bytes()[..end]);
@@ -131,6 +136,9 @@ impl Word {
                 },
             }),
             (5, 0) => Word::Direct,
+            (6, 4) => Word::Window {
+                window: u32::from_le_bytes(field(rest, 0)?),
+            },
             _ => return None,
         };
         Some((id, word))
@@ -224,6 +232,7 @@ mod tests {
                 },
             }),
             Word::Direct,
+            Word::Window { window: 16 },
         ]
     }
 
@@ -250,7 +259,7 @@ mod tests {
             let mut other = bytes.clone();
             other[0] = 2;
             assert!(refused(&other), "of another version");
-            other[..2].copy_from_slice(&[1, 6]);
+            other[..2].copy_from_slice(&[1, 7]);
             assert!(refused(&other), "of another kind");
             assert!(refused(&bytes[..WORD_LEN - 1]));
             let is_text = matches!(word, Word::Refused { .. });
@@ -272,7 +281,7 @@ mod tests {
             let mut bytes = vec![0; random.random_range(0..80)];
             random.fill(&mut bytes[..]);
             if let [version, kind, ..] = &mut bytes[..] {
-                (*version, *kind) = (1, *kind % 7);
+                (*version, *kind) = (1, *kind % 8);
             }
             if let Some((id, word)) = Word::parse(&bytes) {
                 assert_eq!(Word::parse(&word.to_bytes(id)), Some((id, word)));
