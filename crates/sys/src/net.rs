@@ -50,7 +50,7 @@ pub use stream::{
     Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, stream_stands,
     stream_timeouts,
 };
-pub use wire_end::{Arrived, WIRE_FRAME_ROOM, WireEnd, is_wire_burst, wire_addresses};
+pub use wire_end::{Arrived, WIRE_FRAME_ROOM, WireEnd, wire_addresses};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
 
 use std::io;

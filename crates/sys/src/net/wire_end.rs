@@ -152,13 +152,6 @@ pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
     Some((*to, *rest.first_chunk()?))
 }
 
-/// Whether a frame of [`WireEnd::receive`] is one that an interface sends as several.
-#[must_use]
-pub fn is_wire_burst(frame: &[u8]) -> bool {
-    // `gso_type`, VIRTIO_NET_HDR_GSO_NONE.
-    frame.get(1).is_some_and(|kind| *kind != 0)
-}
-
 #[allow(clippy::cast_possible_truncation, reason = "3")]
 const ETHERTYPE_ALL: u16 = libc::ETH_P_ALL as u16;
 

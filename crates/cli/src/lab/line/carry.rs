@@ -31,9 +31,6 @@ const LATE: Duration = Duration::from_micros(50);
 /// How often the counts are written while frames pass.
 const COUNTS_EVERY: Duration = Duration::from_millis(100);
 
-/// Bytes that the kernel keeps for a port while this process does not come to fetch them: 3 ms of 10 Gbit/s.
-const KERNEL_LEN: usize = 4 << 20;
-
 /// What has become of the frames; a burst of segments counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -42,6 +39,14 @@ pub(super) struct Counts {
     pub(super) late: u64,
     /// Those that found no room, here or in a queue behind this process, or whose host has gone.
     pub(super) lost: u64,
+}
+
+/// What each cable may hold, in bytes.
+pub(super) struct Room {
+    /// Under way.
+    pub(super) held_len: usize,
+    /// In the kernel, in front of this process and behind it.
+    pub(super) kernel_len: usize,
 }
 
 struct Port {
@@ -72,22 +77,22 @@ struct Told {
 }
 
 impl Carrier {
-    /// Joins the interfaces with these numbers, one a host; on each cable `held_len` bytes may be under way.
+    /// Joins the interfaces with these numbers, one a host; what becomes of their frames is written to `counts`.
     pub(super) fn new(
         interfaces: &[u32],
         delay: Duration,
-        held_len: usize,
+        room: &Room,
         counts: File,
     ) -> Result<Carrier> {
         let epoll = Epoll::new().context("making an epoll set")?;
         let mut ports = Vec::new();
         for (index, interface) in interfaces.iter().enumerate() {
-            let end = WireEnd::open(*interface, KERNEL_LEN);
+            let end = WireEnd::open(*interface, room.kernel_len);
             let end = end.with_context(|| format!("opening a packet socket for host {index}"))?;
             epoll.add(&end, index as u64).context("watching a port")?;
             ports.push(Port {
                 end: Some(end),
-                held: Held::new(held_len, WIRE_FRAME_ROOM),
+                held: Held::new(room.held_len, WIRE_FRAME_ROOM),
                 drops: 0,
             });
         }
