@@ -35,7 +35,8 @@ impl<T> Locked<T> {
     }
 
     /// Waits for the value. `None` when this thread has it already: it was interrupted by a signal, or is in
-    /// a function of the program's that the library called.
+    /// a function of the program's that the library called. Once another thread has ever taken it, that is
+    /// not seen any more, and such a call waits for itself: who may be in one takes it by `take_now`.
     #[inline]
     pub fn take(&'static self) -> Option<Held<T>> {
         let guard = self.lock.take()?;
@@ -57,18 +58,11 @@ impl<T> Locked<T> {
     /// Takes the value, unless another thread has it, or this one already.
     #[inline]
     pub fn take_now(&'static self) -> Option<Held<T>> {
-        match self.lock.is_own() {
-            true => self.take(),
-            false => self.take_from_others(),
-        }
-    }
-
-    #[cold]
-    fn take_from_others(&'static self) -> Option<Held<T>> {
-        match self.lock.is_nobodys() {
-            true => self.take(),
-            false => self.take_within(Duration::ZERO),
-        }
+        let guard = self.lock.take_now()?;
+        Some(Held {
+            value: &self.value,
+            _guard: guard,
+        })
     }
 
     /// Whether more than one thread has ever taken it.
@@ -174,14 +168,8 @@ impl Lock {
             if self.is_inside.load(Ordering::Relaxed) {
                 return None;
             }
-            if !self.is_wanted.load(Ordering::Relaxed) {
-                self.is_inside.store(true, Ordering::Relaxed);
-                // The processor may still look first and store then: `revoke` has it done in order.
-                compiler_fence(Ordering::SeqCst);
-                if !self.is_wanted.load(Ordering::Relaxed) {
-                    return Some(self.guard(false));
-                }
-                self.is_inside.store(false, Ordering::Release);
+            if let Some(guard) = self.take_own() {
+                return Some(guard);
             }
         }
         match self.take_mutex() {
@@ -190,9 +178,45 @@ impl Lock {
         }
     }
 
+    /// The lock without the mutex, for its owner, who is not inside; `None` once another thread has come.
+    #[inline]
+    fn take_own(&'static self) -> Option<Guard> {
+        if self.is_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.is_inside.store(true, Ordering::Relaxed);
+        // The processor may still look first and store then: `revoke` has it done in order.
+        compiler_fence(Ordering::SeqCst);
+        if self.is_wanted.load(Ordering::Relaxed) {
+            self.is_inside.store(false, Ordering::Release);
+            return None;
+        }
+        Some(self.guard(false))
+    }
+
+    #[inline]
+    fn take_now(&'static self) -> Option<Guard> {
+        let is_free = self.is_own() && !self.is_inside.load(Ordering::Relaxed);
+        let own = if is_free { self.take_own() } else { None };
+        own.or_else(|| self.take_now_from_others())
+    }
+
+    #[cold]
+    fn take_now_from_others(&'static self) -> Option<Guard> {
+        match self.is_nobodys() {
+            true => self.take(),
+            false => self.take_within(Duration::ZERO),
+        }
+    }
+
     fn take_within(&'static self, patience: Duration) -> Option<Guard> {
-        if !self.is_shared() && self.is_own() {
-            return self.take();
+        if self.is_own() {
+            if self.is_inside.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(guard) = self.take_own() {
+                return Some(guard);
+            }
         }
         let end = Instant::now().checked_add(patience);
         if !self.mutex.try_lock_for(patience) {
@@ -281,6 +305,27 @@ mod tests {
             // SAFETY: the lock is held.
             unsafe { *shared.0.get() += 1 };
         }
+    }
+
+    #[test]
+    fn the_owner_does_not_wait_for_who_came_later() {
+        let lock = new_lock();
+        drop(lock.take_now().unwrap());
+        let barrier = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let guard = lock.take().unwrap();
+                barrier.wait();
+                barrier.wait();
+                drop(guard);
+            });
+            barrier.wait();
+            assert!(lock.take_now().is_none() && lock.take_within(Duration::ZERO).is_none());
+            barrier.wait();
+        });
+        let guard = lock.take_now().unwrap();
+        assert!(lock.take_now().is_none(), "it is inside");
+        drop(guard);
     }
 
     /// Nothing of what several threads count is lost, from the moment that the second comes.
