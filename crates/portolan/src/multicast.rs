@@ -74,7 +74,7 @@ pub(crate) struct Id {
 /// What a group has.
 #[derive(Default)]
 struct Way {
-    /// The program's handles of the group, once there were sockets.
+    /// The program's handles of the group.
     handles: Option<Weak<[u32]>>,
     /// Since when it has none.
     gone_since: Option<Instant>,
@@ -89,7 +89,7 @@ struct Way {
 }
 
 impl Way {
-    /// The program has no handle of the group any more, after a broadcast by multicast.
+    /// The program has no handle of the group any more.
     fn is_gone(&self) -> bool {
         let handles = self.handles.as_ref();
         handles.is_some_and(|handles| handles.strong_count() == 0)
@@ -173,6 +173,7 @@ impl Multicasts {
             return false;
         }
         let way = self.ways.entry(members.id()).or_default();
+        (way.handles, way.gone_since) = (Some(members.handles()), None);
         match way.reach {
             Some((digest, reaches)) if digest == members.digest() => reaches,
             _ => {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This process: its end by force, and threads that keep out of its program's way.
-#![allow(unsafe_code, reason = "the standard library does not mask signals")]
+//! Processes and threads: ending one by force, waiting for another's end, a thread that keeps time, and threads
+//! that keep out of the program's way.
+#![allow(
+    unsafe_code,
+    reason = "the standard library neither masks signals nor schedules threads"
+)]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
@@ -52,7 +57,7 @@ impl ProcessHandle {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        match poll(&mut set, Some(&time))? {
+        match retry_on_intr(|| poll(&mut set, Some(&time)))? {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => Ok(()),
         }

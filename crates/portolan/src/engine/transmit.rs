@@ -2,7 +2,7 @@
 //! Sending: what the core transmits goes to the link it names, with payload from user memory; and the
 //! short way, past the core's frames.
 
-use super::gather::pieces_of;
+use super::gather::{pieces_of, two_pieces_of};
 use super::{Engine, Inner};
 use crate::links::Links;
 use crate::ops::Ops;
@@ -245,7 +245,9 @@ impl Links {
         seals: Option<&mut Seals>,
         transmit: &Transmit<'_>,
     ) -> (PeerId, LinkId, Result<(), TxError>) {
-        if transmit.payload().len() > 1 && pieces_of(ops, transmit).is_none() {
+        if transmit.payload().len() > 1
+            && (transmit.payload().iter()).any(|part| two_pieces_of(ops, part).is_none())
+        {
             return self.hand_over_parts(turn, ops, seals, transmit);
         }
         match seals {

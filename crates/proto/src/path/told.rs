@@ -21,7 +21,8 @@ impl Told {
     pub(super) fn update(&mut self, base: u32, words: &[u8], mut arrived: impl FnMut(u32)) {
         let first = base.wrapping_add(1);
         let ahead = first.wrapping_sub(self.first);
-        let is_old = ahead >= 1 << 31;
+        // Nothing kept is older than anything.
+        let is_old = ahead >= 1 << 31 && !self.words.is_empty();
         let words = words.chunks_exact(8).take(WORDS_MAX);
         let count = words.len();
         for (index, word) in words.enumerate() {
