@@ -39,7 +39,7 @@ const COPIED_LEN_MAX: usize = 16 * 1024;
 const NAP: Duration = Duration::from_secs(1);
 
 /// The writing end; see the module documentation. Who has it writes to the socket by it alone.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LendingWriter {
     /// Made when pages are first lent; `None` too where they cannot be.
     pipe: Option<Pipe>,
@@ -50,17 +50,22 @@ pub struct LendingWriter {
     in_pipe: usize,
     unsent_end: Vec<u8>,
     /// Bytes that have left for the socket.
-    left: u64,
+    sent_len: u64,
 }
 
 impl LendingWriter {
-    /// A writer that lends about `at_once` bytes at a time; more wait until these have left for the socket.
+    /// A writer that lends about `at_once_len` bytes at a time; more wait until these have left for the socket.
     #[must_use]
-    pub fn new(at_once: usize) -> LendingWriter {
+    pub fn new(at_once_len: usize) -> LendingWriter {
         LendingWriter {
             // What is lent may begin and end within a page.
-            pipe_len: at_once.saturating_mul(2),
-            ..LendingWriter::default()
+            pipe_len: at_once_len.saturating_mul(2),
+            pipe: None,
+            cannot_lend: false,
+            unsent: Vec::new(),
+            in_pipe: 0,
+            unsent_end: Vec::new(),
+            sent_len: 0,
         }
     }
 
@@ -74,7 +79,7 @@ impl LendingWriter {
     /// [`LendingWriter::acknowledged`].
     #[must_use]
     pub fn taken(&self) -> u64 {
-        self.left + (self.unsent.len() + self.in_pipe + self.unsent_end.len()) as u64
+        self.sent_len + (self.unsent.len() + self.in_pipe + self.unsent_end.len()) as u64
     }
 
     /// Bytes, from the beginning, that the peer's TCP has acknowledged; what may be changed then, says L3.
@@ -83,7 +88,7 @@ impl LendingWriter {
     /// The errno of `ioctl`.
     pub fn acknowledged(&self, socket: &TcpStream) -> io::Result<u64> {
         let under_way = unacknowledged_len(socket.as_fd())?;
-        Ok(self.left.saturating_sub(under_way))
+        Ok(self.sent_len.saturating_sub(under_way))
     }
 
     /// Takes some of `bytes`, by lending them where that pays; returns how many. The socket is non-blocking.
@@ -101,7 +106,7 @@ impl LendingWriter {
         };
         let Some(mut taken) = lent else {
             let len = send_stream(socket.as_fd(), bytes, false)?;
-            self.left += len as u64;
+            self.sent_len += len as u64;
             return Ok(len);
         };
         while self.push_some(socket.as_fd(), taken < bytes.len())? && taken < bytes.len() {
@@ -175,7 +180,7 @@ impl LendingWriter {
         while !slices.is_empty() {
             match send_stream_gathered(socket.as_fd(), slices) {
                 Ok(len) => {
-                    self.left += len as u64;
+                    self.sent_len += len as u64;
                     IoSlice::advance_slices(&mut slices, len);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -195,7 +200,7 @@ impl LendingWriter {
     pub fn push(&mut self, socket: &TcpStream) -> io::Result<bool> {
         let fd = socket.as_fd();
         let all = self.push_some(fd, !self.unsent_end.is_empty())?
-            && send_all(fd, &mut self.unsent_end, false, &mut self.left)?;
+            && send_all(fd, &mut self.unsent_end, false, &mut self.sent_len)?;
         Ok(all)
     }
 
@@ -205,7 +210,7 @@ impl LendingWriter {
             fd,
             &mut self.unsent,
             more || self.in_pipe > 0,
-            &mut self.left,
+            &mut self.sent_len,
         )? {
             return Ok(false);
         }
@@ -215,7 +220,7 @@ impl LendingWriter {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     self.in_pipe -= len;
-                    self.left += len as u64;
+                    self.sent_len += len as u64;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
@@ -270,6 +275,9 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     }
 
     /// The first `len` bytes of what has come ahead are done with.
+    ///
+    /// # Panics
+    /// When less has come ahead.
     pub fn consume(&mut self, len: usize) {
         self.ahead.copy_within(len..self.ahead_len, 0);
         self.ahead_len -= len;
@@ -279,7 +287,13 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     ///
     /// # Errors
     /// `WouldBlock` when a non-blocking socket has nothing. Otherwise the connection has failed.
+    ///
+    /// # Panics
+    /// When `wanted` is more than `AHEAD`, or less than has come.
     pub fn fill(&mut self, socket: &TcpStream, wanted: usize) -> io::Result<bool> {
+        if wanted == self.ahead_len {
+            return Ok(true);
+        }
         let into = &mut self.ahead[self.ahead_len..wanted];
         effort::calls(Call::Recvfrom);
         let len = { socket }.read(into)?;
@@ -292,8 +306,11 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     ///
     /// # Errors
     /// As [`DirectReader::fill`].
+    ///
+    /// # Panics
+    /// When `ahead` is more than `AHEAD`.
     pub fn read(&mut self, socket: &TcpStream, into: &mut [u8], ahead: usize) -> io::Result<usize> {
-        if self.ahead_len > 0 && !into.is_empty() {
+        if self.ahead_len > 0 || into.is_empty() {
             let len = self.ahead_len.min(into.len());
             into[..len].copy_from_slice(&self.ahead[..len]);
             self.consume(len);
@@ -344,12 +361,12 @@ fn send_all(
     fd: BorrowedFd<'_>,
     bytes: &mut Vec<u8>,
     more: bool,
-    left: &mut u64,
+    sent_len: &mut u64,
 ) -> io::Result<bool> {
     while !bytes.is_empty() {
         match send_stream(fd, bytes, more) {
             Ok(len) => {
-                *left += len as u64;
+                *sent_len += len as u64;
                 drop(bytes.drain(..len));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
