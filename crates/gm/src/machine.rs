@@ -51,8 +51,9 @@ pub(crate) struct Machine {
     pub(crate) event_fd: RawFd,
     /// Turns in which nothing came, since something did.
     pub(crate) idle_turns: u32,
-    /// How many there were when it was looked who lives, and when others were let have the core.
+    /// `idle_turns` when it was last looked who lives.
     pub(crate) looked_at: u32,
+    /// `idle_turns` when this thread last yielded its core.
     pub(crate) yielded_at: u32,
 }
 

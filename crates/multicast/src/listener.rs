@@ -99,7 +99,7 @@ impl Listener {
         self.is_asked = true;
     }
 
-    /// The source's window is narrower than this host was told at first: another holds fewer datagrams.
+    /// The source's window is narrower than this host was told at first: another holds fewer datagrams. `P17.4`
     pub fn on_window(&mut self, window: u64) {
         self.report_interval = self.report_interval.min(report_interval(window));
     }

@@ -13,7 +13,7 @@ use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
 use crate::spec::window;
 use anyhow::{Result, bail, ensure};
-use portolan_sys::memory::PageBuf;
+use portolan::Region;
 use portolan_sys::net::{DirectReader, LendingWriter};
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
         reader: DirectReader::default(),
         patience: end.patience(),
     };
-    let mut message = PageBuf::zeroed(end.spec.size);
+    let mut message = Region::new(end.spec.size)?;
     let messages = window(message.len());
     let mut seq = 0;
     if end.drives() {

@@ -71,7 +71,7 @@ impl Hearing {
         self.sent = Some(sent);
     }
 
-    /// The root's window is narrower than it was announced.
+    /// The root's window is narrower than it was announced. `P17.4`
     pub(super) fn on_window(&mut self, window: u32) {
         self.listener.on_window(u64::from(window));
     }

@@ -191,7 +191,7 @@ impl Root {
     }
 
     /// Begins to send when all have joined; `window_of` tells that of a member. Whom to tell what: those who
-    /// would report as seldom as their own, and the announced, window lets them.
+    /// would report as seldom as their own, and the announced, window lets them. `P17.4`
     pub(super) fn begin(
         &mut self,
         window_of: impl Fn(u32) -> u32,

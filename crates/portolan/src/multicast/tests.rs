@@ -334,6 +334,7 @@ fn a_perfect_wire_carries_each_piece_once() {
 }
 
 /// Nobody holds back a report that the root, which goes by the narrowest window, waits for.
+// P17.4
 #[test]
 fn unequal_buffers_make_no_silences() {
     let mut net = Net::new(2, 2 * BLOCK_LEN, &[16, 2000, 900, 2000], Wire::default());

@@ -2,7 +2,7 @@
 //! Copying many bytes, however their places lie to each other.
 
 /// Bytes that are copied by one call of the C library: beyond some 2 KiB glibc takes the processor's string
-/// instruction, which on AMD's is up to thirty times slower where the destination lies up to 31 bytes behind
+/// instruction, which on an AMD EPYC is 12 to 20 times slower where the destination begins 1 to 31 bytes after
 /// the source, counted in pages of 4 KiB. Pieces of a kibibyte cost nothing where it does not.
 const COPY_PIECE_LEN: usize = 1024;
 

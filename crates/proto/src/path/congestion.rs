@@ -28,8 +28,11 @@ const BATCH_LEAST: usize = 32;
 /// quarter, give or take a twentieth.
 const CHANCE_FRAMES: u32 = 256;
 
-/// Frames of a round that show that the share is less than it was.
+/// Frames of a round that show that the share is less than it was: 4 lost of 64 are one in sixteen, give or take as many.
 const CHANCE_ROUND: u32 = 64;
+
+/// Largest window with which next to nothing is under way.
+const CHANCE_WINDOW_MAX: u32 = 2 * WINDOW_LEAST;
 
 /// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
 const SHARE_ONE: u32 = 1024;
@@ -59,7 +62,8 @@ pub(crate) struct Congestion {
     /// Share of frames, of [`SHARE_ONE`], that was lost with next to nothing under way.
     chance: u32,
     /// Frames sent, and lost, by which it is measured at present.
-    least: (u32, u32),
+    least_sent: u32,
+    least_lost: u32,
     /// Of this round: there are round trips of which only a bound is known.
     bound: bool,
     /// Of this round: frames of which the peer said that they were marked.
@@ -86,7 +90,8 @@ impl Congestion {
             shortest: Span::MAX,
             full: false,
             chance: 0,
-            least: (0, 0),
+            least_sent: 0,
+            least_lost: 0,
             bound: false,
             marked: 0,
             ecn_told: 0,
@@ -193,18 +198,18 @@ impl Congestion {
     /// Learns which share is lost whatever is under way: what is lost of the least window is no
     /// congestion that a smaller one would end.
     fn judge_chance(&mut self, sent: u32) {
-        if self.window > 2 * WINDOW_LEAST {
+        if self.window > CHANCE_WINDOW_MAX {
             if sent >= CHANCE_ROUND && self.lost <= lost_by_chance(sent, SHARE_ONE / CHANCE_LOSS) {
                 self.chance -= self.chance.div_ceil(8);
             }
             return;
         }
-        let (least_sent, least_lost) = &mut self.least;
-        (*least_sent, *least_lost) = (*least_sent + sent, *least_lost + self.lost);
-        if *least_sent >= CHANCE_FRAMES {
-            self.chance = (*least_lost * SHARE_ONE / *least_sent).min(SHARE_ONE / 2);
+        self.least_sent += sent;
+        self.least_lost += self.lost;
+        if self.least_sent >= CHANCE_FRAMES {
+            self.chance = (self.least_lost * SHARE_ONE / self.least_sent).min(SHARE_ONE / 2);
             self.ramps |= self.chance > SHARE_ONE / CHANCE_LOSS;
-            self.least = (0, 0);
+            (self.least_sent, self.least_lost) = (0, 0);
         }
     }
 

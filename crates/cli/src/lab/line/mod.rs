@@ -43,6 +43,7 @@ const HELD_LEN_MAX: u64 = 256 << 20;
 const HELD_LEN_ALL: u64 = 512 << 20;
 const HELD_LEN_MIN: u64 = 1 << 20;
 
+/// Bytes that the kernel keeps for a port at least: 3 ms of 10 Gbit/s.
 const KERNEL_LEN: u64 = 4 << 20;
 
 /// How long a process that was killed may take to end.
@@ -98,8 +99,8 @@ fn held_len(link: &Link, host_count: u32) -> u64 {
     }
 }
 
-/// Bytes that the kernel keeps for a port: those that the process does not come to fetch, 3 ms of 10 Gbit/s; and
-/// those that wait in the port's queue, which is to be full before this is.
+/// Bytes that the kernel keeps for a port: those that the process does not come to fetch, and those that wait in
+/// the port's queue, which is to be full before this is.
 fn kernel_len(link: &Link) -> u64 {
     // A short frame's memory is several times its length.
     KERNEL_LEN.max(link.queue_len.unwrap_or(0).saturating_mul(4))
@@ -115,7 +116,9 @@ pub(super) fn start(options: &Options) -> Result<()> {
         .args(["--link", &options.link.to_string()])
         .stdin(Stdio::null())
         .stdout(counts)
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        // Its first line there is READY or why not; nobody reads what it would log later.
+        .env_remove("RUST_LOG");
     // It outlives who starts it: whoever waits for the end of a pipe must not wait for that of the lab.
     portolan_sys::inherit::give_nothing(&mut command);
     let spare = spare_cores(options);
@@ -203,16 +206,11 @@ fn counts_of(pid: u32) -> Option<Counts> {
 /// What the process does.
 ///
 /// # Errors
-/// Why it cannot; it says so on its standard error itself, in one line.
+/// Why it cannot, which the command says in one line on standard error.
 pub(super) fn main(name: &str, host_count: u32, link: &Link) -> Result<()> {
-    let made = make(name, host_count, link);
-    match made {
-        Ok(mut carrier) => {
-            eprintln!("{READY}");
-            Ok(carrier.run()?)
-        }
-        Err(error) => Err(error),
-    }
+    let mut carrier = make(name, host_count, link)?;
+    eprintln!("{READY}");
+    Ok(carrier.run()?)
 }
 
 fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
@@ -241,9 +239,8 @@ fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
         kernel_len,
     };
     let carrier = Carrier::new(&numbers, link.delay, &room, counts.into())?;
-    if !keep_time() {
-        log::warn!("the line of lab {name} has no real-time priority: frames may be late");
-    }
+    // Without the priority some frames are late, which is counted.
+    let _ = keep_time();
     Ok(carrier)
 }
 
