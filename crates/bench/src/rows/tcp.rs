@@ -25,7 +25,38 @@ const LAST: u64 = 1 << 63;
 /// # Errors
 /// A payload was wrong, or the connection broke.
 pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
-    let mut pipe = Pipe::open(end, wait)?;
+    let pipe = Pipe::open(end, wait)?;
+    windows(end, pipe)
+}
+
+/// A connection, by one way to use it.
+pub(super) trait Bytes {
+    /// Sends all of them.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Fills them all.
+    fn read(&mut self, bytes: &mut [u8]) -> Result<()>;
+
+    /// Sees that all leaves that was written.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for the receiver's word.
+    fn await_ack(&mut self) -> Result<()> {
+        self.flush()?;
+        let mut ack = [0; ACK.len()];
+        self.read(&mut ack)?;
+        ensure!(ack == ACK, "the acknowledgement is {ack:?}");
+        Ok(())
+    }
+}
+
+/// Windows of large messages by `pipe`, this end's part.
+///
+/// # Errors
+/// A payload was wrong, or the connection broke.
+pub(super) fn windows(end: &mut End, mut pipe: impl Bytes) -> Result<Option<Sample>> {
     let mut message = Region::new(end.spec.size)?;
     let messages = window(message.len());
     let mut seq = 0;
@@ -121,7 +152,9 @@ impl Pipe {
             patience: end.patience(),
         })
     }
+}
 
+impl Bytes for Pipe {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self.wait {
             Wait::Block => Ok(self.stream.write_all(bytes)?),
@@ -134,13 +167,6 @@ impl Pipe {
             Wait::Block => Ok(self.stream.read_exact(bytes)?),
             Wait::Spin => read_spinning(&mut self.stream, bytes, &mut self.patience),
         }
-    }
-
-    fn await_ack(&mut self) -> Result<()> {
-        let mut ack = [0; ACK.len()];
-        self.read(&mut ack)?;
-        ensure!(ack == ACK, "the acknowledgement is {ack:?}");
-        Ok(())
     }
 }
 

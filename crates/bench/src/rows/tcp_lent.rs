@@ -5,15 +5,12 @@
 //! The work is that of [`super::tcp::stream`]. The receiver's word for a window is its program's, so that the
 //! sender may change the message then (rule L2 of `portolan_sys::net::LendingWriter`).
 
-use super::tcp::ACK;
+use super::tcp::{Bytes, windows};
 use crate::end::End;
-use crate::measure::{Sample, Turn};
+use crate::measure::Sample;
 use crate::patience::Patience;
-use crate::pattern::{Flags, stamp, verify};
 use crate::socket;
-use crate::spec::window;
-use anyhow::{Result, bail, ensure};
-use portolan::Region;
+use anyhow::{Result, bail};
 use portolan_sys::net::{DirectReader, LendingWriter};
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -28,38 +25,13 @@ const AT_ONCE: usize = 256 << 10;
 pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
-    let mut pipe = LentPipe {
+    let pipe = LentPipe {
         stream,
         writer: LendingWriter::new(AT_ONCE),
         reader: DirectReader::default(),
         patience: end.patience(),
     };
-    let mut message = Region::new(end.spec.size)?;
-    let messages = window(message.len());
-    let mut seq = 0;
-    if end.drives() {
-        return end.measure(Turn::one_way(messages), |last| {
-            stamp(&mut message, seq, super::turn_flags(seq, last));
-            seq += 1;
-            for _ in 0..messages {
-                pipe.write(&message)?;
-            }
-            pipe.await_ack()
-        });
-    }
-    let mut flags = Flags::NONE;
-    while !flags.last {
-        for _ in 0..messages {
-            pipe.read(&mut message)?;
-            flags = verify(&message, seq)?;
-        }
-        pipe.write(&ACK)?;
-        seq += 1;
-        if !flags.last {
-            end.meter.turn(messages * message.len() as u64);
-        }
-    }
-    Ok(None)
+    windows(end, pipe)
 }
 
 struct LentPipe {
@@ -69,7 +41,7 @@ struct LentPipe {
     patience: Patience,
 }
 
-impl LentPipe {
+impl Bytes for LentPipe {
     fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             match self.writer.write(&self.stream, bytes) {
@@ -100,14 +72,10 @@ impl LentPipe {
         Ok(())
     }
 
-    /// Waits for the receiver's word, and sees meanwhile that all leaves that was taken.
-    fn await_ack(&mut self) -> Result<()> {
+    fn flush(&mut self) -> Result<()> {
         while !self.writer.push(&self.stream)? {
             self.patience.wait()?;
         }
-        let mut ack = [0; ACK.len()];
-        self.read(&mut ack)?;
-        ensure!(ack == ACK, "the acknowledgement is {ack:?}");
         Ok(())
     }
 }

@@ -54,21 +54,27 @@ impl Links {
         else {
             return (peer, link, Ok(()));
         };
-        let Some(pieces) = pieces_of(ops, transmit) else {
-            // The operation was forgotten.
-            return (peer, link, Ok(()));
-        };
-        let payload: Vec<_> = pieces.into_iter().map(IoSlice::new).collect();
         let cut = Segments {
             header_len,
             payload_len: fragment_len,
         };
-        let frame = TxFrame {
-            head: headers,
-            payload: &payload,
-            segments: (headers.len() > header_len).then_some(cut),
+        let mut send = |payload: &[IoSlice<'_>]| {
+            let frame = TxFrame {
+                head: headers,
+                payload,
+                segments: (headers.len() > header_len).then_some(cut),
+            };
+            self.send(turn, peer, link, &frame)
         };
-        (peer, link, self.send(turn, peer, link, &frame))
+        // Of an operation that was forgotten nothing leaves.
+        let sent = match transmit.payload() {
+            [part] => two_pieces_of(ops, part).map(|two| send(filled(&two.map(IoSlice::new)))),
+            _ => pieces_of(ops, transmit).map(|pieces| {
+                let payload: Vec<_> = pieces.into_iter().map(IoSlice::new).collect();
+                send(&payload)
+            }),
+        };
+        (peer, link, sent.unwrap_or(Ok(())))
     }
 }
 

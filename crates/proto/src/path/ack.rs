@@ -8,16 +8,19 @@ use crate::base::poll_gap::{DELAY_UNKNOWN, PollGap};
 use crate::base::time::Span;
 use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
-use portolan_wire::{ACK_FIXED_LEN, Ack, MARKS_LEN, Marks};
+use portolan_wire::{ACK_FIXED_LEN, Ack, CHECK_LEN, FRAME_HEADER_LEN, MARKS_LEN, Marks, SEAL_LEN};
 
 /// Words of bitmap in one acknowledgement. With all of them it fits the shortest frames (`P6.2`).
 pub(super) const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
 
 /// Bytes of the longest acknowledgement.
 const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
-const _: () = assert!(ACK_LEN_MAX + 64 < FRAME_LEN_LEAST);
+/// Bytes around one in a frame of its own, at most.
+const AROUND_LEN: usize = FRAME_HEADER_LEN + CHECK_LEN + SEAL_LEN;
+const _: () = assert!(ACK_LEN_MAX + AROUND_LEN <= FRAME_LEN_LEAST);
 
-/// Bytes that are kept free for one behind a message: with up to 16 words. A longer one leaves by itself.
+/// Bytes that are kept free for one behind a message: with up to 16 words, 1024 numbers behind a gap, for each
+/// frame's buffer pays for it. A longer one leaves by itself.
 pub(crate) const ACK_ROOM: usize = ACK_FIXED_LEN + 16 * 8;
 
 /// The set of numbers that have arrived, exact above `base` and complete below it.
