@@ -61,7 +61,7 @@ lint: setup ## formatting, clippy, documentation, licences, scripts
 demo: ## set up, build, and show the main job
 	@scripts/demo.sh
 
-# No setup and no build of its own when the binaries are there: it may run as root.
+# No setup and no build when the binaries are there: it may run as root.
 install: ## install under PREFIX (default /usr/local), below DESTDIR if set
 	@scripts/install.sh "$(DESTDIR)$(PREFIX)" "$(PREFIX)"
 	@scripts/install-libraries.sh "$(PREFIX)" "$(DESTDIR)"

@@ -10,10 +10,19 @@ prefix=${1:?usage: install.sh PREFIX [PREFIX-LATER]}
 installed_prefix=${2:-$prefix}
 programs=(portolan portolan-sim)
 
-for program in "${programs[@]}"; do
-    [[ -x $release_dir/$program ]] ||
-        die "$release_dir/$program does not exist; run 'make build' first"
-done
+# Also of what install-libraries.sh installs behind this.
+is_built() {
+    local program
+    for program in "${programs[@]}"; do
+        [[ -x $release_dir/$program ]] || return
+    done
+    [[ -e $release_dir/libraries/libportolan.so.0 ]]
+}
+
+if ! is_built; then
+    say "not all of it is built; 'make build' does that first"
+    "${MAKE:-make}" build
+fi
 install -d -- "$prefix/bin" || die "cannot write below $prefix; choose another PREFIX or run as root"
 install -m 755 -t "$prefix/bin" -- "${programs[@]/#/$release_dir/}"
 
