@@ -346,3 +346,30 @@ impl CallTime {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(seconds: [f64; 2]) -> Vec<CallTime> {
+        let time = |seconds| CallTime {
+            name: "MPI_Send".into(),
+            time: KindTime {
+                kind: "send".into(),
+                calls: 1,
+                seconds,
+                bytes: 0,
+            },
+        };
+        seconds.map(time).into()
+    }
+
+    #[test]
+    fn estimates_add_up_to_no_more_than_the_time_there_was() {
+        let mut calls = times([3.0, 1.0]);
+        fit(&mut calls, 2.0);
+        assert_eq!(calls, times([1.5, 0.5]));
+        fit(&mut calls, 3.0);
+        assert_eq!(calls, times([1.5, 0.5]), "less than that is right");
+    }
+}

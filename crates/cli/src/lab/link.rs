@@ -83,6 +83,9 @@ const PPM_IN_PERCENT: f64 = 1e4;
 
 const QUEUE_LEN_MAX: u64 = 1 << 30;
 
+/// Bytes that may be under way on a cable without a rate: 50 ms of 10 Gbit/s.
+pub(super) const UNDER_WAY_LEN: u64 = 64 << 20;
+
 /// Longer than a frame takes around the earth.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which namespaces, names, addresses and commands make a lab. No side effects.
+//! Which namespaces, names, addresses and commands make a lab. It changes nothing; of the
+//! system it asks whether the kernel has IPv6.
 
 use super::cores::Cores;
 use super::link::{DelayBy, Link};

@@ -6,7 +6,7 @@
 //! what its queue does not hold. Loss is at a port's way out: a frame is lost after it has left its
 //! sender, which is not told, and each receiver of a broadcast loses for itself.
 
-use super::link::{DelayBy, Link};
+use super::link::{DelayBy, Link, UNDER_WAY_LEN};
 use super::{Options, ip, line, plan};
 use crate::error::user_error;
 use anyhow::Result;
@@ -180,9 +180,6 @@ fn switch_commands(options: &Options) -> String {
 /// Where the port's rate is when netem is at the port: what has been held up goes on into it (tc-netem(8),
 /// "rate control").
 const UNDER_NETEM: &str = "parent 1: handle 2:";
-
-/// Bytes that may be under way on a cable without a rate.
-const UNDER_WAY_LEN: u64 = 64 << 20;
 
 fn netem_command(options: &Options, device: &str) -> String {
     let link = &options.link;

@@ -11,7 +11,7 @@ mod carry;
 mod held;
 mod switch;
 
-use super::link::Link;
+use super::link::{Link, UNDER_WAY_LEN};
 use super::{Options, ip, plan};
 use crate::error::{UserError, user_error};
 use anyhow::{Context, Result};
@@ -33,10 +33,7 @@ const READY: &str = "ready";
 /// docs/launch.md for what was measured.
 pub(super) const DELAY_MIN: Duration = Duration::from_micros(50);
 
-/// Bytes that may be under way on a cable without a rate.
-const HELD_LEN: u64 = 64 << 20;
-
-/// The same with a rate, which says how many there can be: no more, for each host takes as much memory.
+/// Bytes that may be under way on a cable with a rate, which says how many there can be: no more, for each host takes as much memory.
 const HELD_LEN_MAX: u64 = 256 << 20;
 
 /// Bytes that all cables of a lab hold without a rate, and the fewest that each does.
@@ -93,7 +90,7 @@ fn held_len(link: &Link, host_count: u32) -> u64 {
     match link.under_way_len() {
         // What waits because this process comes late is under way, too.
         Some(len) => 2 * len + HELD_LEN_MIN,
-        None => HELD_LEN
+        None => UNDER_WAY_LEN
             .min(HELD_LEN_ALL / u64::from(host_count))
             .max(HELD_LEN_MIN),
     }
