@@ -15,8 +15,8 @@ pub(crate) mod paths;
 pub(crate) mod probe;
 pub(crate) mod refragment;
 pub(crate) mod rtt;
+mod scoreboard;
 pub(crate) mod stage;
-mod told;
 
 use crate::base::config::{BATCH_LEN_MAX, number_span};
 use crate::base::context::Context;

@@ -11,7 +11,7 @@ pub(crate) const BATCH_LEN_MAX: usize = 65_000;
 
 /// Numbers of which an acknowledgement can tell. At 5 GB/s frames of 1500 bytes take a millisecond for
 /// them: a frame that was lost twice is repaired by then. What cannot be told counts as in flight.
-pub(crate) const NUMBERS_TOLD: u32 = 3072;
+pub(crate) const ACK_NUMBERS_MAX: u32 = 3072;
 
 /// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
 /// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
@@ -21,10 +21,10 @@ const SPAN_WINDOWS: u32 = 4;
 /// Numbers in use at most, from the lowest that has not arrived, on a path that may have
 /// `window_frames` frames under way. `P3.3`
 pub(crate) const fn number_span(window_frames: u32) -> u32 {
-    let most = if window_frames > NUMBERS_TOLD {
+    let most = if window_frames > ACK_NUMBERS_MAX {
         window_frames
     } else {
-        NUMBERS_TOLD
+        ACK_NUMBERS_MAX
     };
     let span = window_frames.saturating_mul(SPAN_WINDOWS);
     if span < most { span } else { most }

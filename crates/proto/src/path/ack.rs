@@ -2,7 +2,7 @@
 //! Receiving side of a path's packet numbers: which have arrived, and when to say so.
 
 use super::FRAME_LEN_LEAST;
-use crate::base::config::{NUMBERS_TOLD, number_span};
+use crate::base::config::{ACK_NUMBERS_MAX, number_span};
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::{DELAY_UNKNOWN, PollGap};
 use crate::base::time::Span;
@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, CHECK_LEN, FRAME_HEADER_LEN, MARKS_LEN, Marks, SEAL_LEN};
 
 /// Words of bitmap in one acknowledgement. With all of them it fits the shortest frames (`P6.2`).
-pub(super) const WORDS_MAX: usize = NUMBERS_TOLD as usize / 64;
+pub(super) const WORDS_MAX: usize = ACK_NUMBERS_MAX as usize / 64;
 
 /// Bytes of the longest acknowledgement.
 const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(acked(&mut window), (200, Vec::new()));
         assert_eq!(window.check(199), Err(DropReason::Duplicate));
         assert_eq!(
-            window.check(200 + NUMBERS_TOLD),
+            window.check(200 + ACK_NUMBERS_MAX),
             Err(DropReason::BeyondWindow)
         );
     }

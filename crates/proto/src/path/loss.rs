@@ -3,7 +3,7 @@
 //! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
 //! probed by a timeout (`P3.9`).
 
-use super::told::Told;
+use super::scoreboard::Scoreboard;
 use super::{Contents, InFlight, Path, TxState};
 use crate::base::config::Times;
 use crate::base::narrow::narrow;
@@ -38,7 +38,7 @@ pub(crate) struct LossState {
     /// When the newest frame that has arrived was sent, and its number.
     newest: (Instant, u32),
     /// What the last acknowledgement told.
-    told: Told,
+    scoreboard: Scoreboard,
     /// When the next frame will count as lost, if nothing arrives before.
     lost_at: Instant,
     /// What reordering is tolerated beside the round trip.
@@ -62,7 +62,7 @@ impl Default for LossState {
     fn default() -> Self {
         LossState {
             newest: (Instant::default(), 0),
-            told: Told::default(),
+            scoreboard: Scoreboard::default(),
             lost_at: Instant::NEVER,
             reorder: REORDER_MIN,
             last_sent_at: Instant::default(),
@@ -154,7 +154,7 @@ impl Path {
                 take(entry, &mut self.in_flight, &mut progress, &mut acked);
             }
         }
-        self.loss.told.update(ack.base, words, |num| {
+        self.loss.scoreboard.update(ack.base, words, |num| {
             let index = num.wrapping_sub(self.base_num) as usize;
             if let Some(entry) = self.unacked.get_mut(index) {
                 take(entry, &mut self.in_flight, &mut progress, &mut acked);
@@ -228,7 +228,7 @@ impl Path {
         }
         if self.unacked.is_empty() {
             self.lost.clear();
-            self.loss.told.clear();
+            self.loss.scoreboard.clear();
             // Most peers are idle most of the time: they should not keep the table of a burst.
             if self.unacked.capacity() > 256 {
                 self.unacked.shrink_to(64);
@@ -245,12 +245,12 @@ impl Path {
         let patience = rtt + (rtt / 4).max(self.loss.reorder);
         let mut num = self.base_num;
         loop {
-            num = self.loss.told.next_untold(num);
+            num = self.loss.scoreboard.next_unreported(num);
             let index = num.wrapping_sub(self.base_num) as usize;
             let Some(entry) = self.unacked.get_mut(index) else {
                 break;
             };
-            if self.loss.told.may_hide(num) {
+            if self.loss.scoreboard.may_hide(num) {
                 break;
             }
             let before = entry.sent_at < newest_at

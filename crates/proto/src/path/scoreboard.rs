@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the last acknowledgement has told of the numbers behind the lowest that is missing. With a frame
-//! missing, each acknowledgement tells all of it again: what is new is found a word at a time.
+//! The scoreboard of a path (as in RFC 6675): what the last acknowledgement has told of the numbers behind
+//! the lowest that is missing. With a frame missing, each acknowledgement tells all of it again: what is new
+//! is found a word at a time.
 
 use super::ack::WORDS_MAX;
 use crate::base::narrow::narrow;
@@ -8,13 +9,13 @@ use alloc::vec::Vec;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Scoreboard {
     /// Number that the first bit stands for.
     first: u32,
     words: Vec<u64>,
 }
 
-impl Told {
+impl Scoreboard {
     /// Takes the bitmap of an acknowledgement, the words of which begin behind `base`; hands the numbers
     /// to `arrived` that the one before has not told. An acknowledgement that was overtaken changes nothing
     /// of what is kept.
@@ -55,7 +56,7 @@ impl Told {
     }
 
     /// The first number from `num` on that was not told to have arrived.
-    pub(super) fn next_untold(&self, num: u32) -> u32 {
+    pub(super) fn next_unreported(&self, num: u32) -> u32 {
         let mut at = num.wrapping_sub(self.first);
         if at >= 1 << 31 {
             return num;
@@ -115,9 +116,9 @@ mod tests {
     // P3.4
     #[test]
     fn each_number_is_told_once_across_wrap_of_numbers() {
-        let mut told = Told::default();
+        let mut board = Scoreboard::default();
         let start = u32::MAX - 3000;
-        told.first = start;
+        board.first = start;
         let (mut arrived, mut heard) = (BTreeSet::new(), BTreeSet::new());
         let mut state = 12_345_u64;
         let mut base = 0;
@@ -135,7 +136,7 @@ mod tests {
                 base += 1;
             }
             let from = start.wrapping_add(base);
-            told.update(from, &bitmap(from, &arrived), |num| {
+            board.update(from, &bitmap(from, &arrived), |num| {
                 assert!(heard.insert(num), "{num} was told before");
             });
             for ahead in 0..200 {
@@ -143,7 +144,7 @@ mod tests {
                 assert!(!arrived.contains(&num) || heard.contains(&num));
                 let next = (0..).map(|more| num.wrapping_add(more));
                 let mut next = next.filter(|num| !arrived.contains(num));
-                assert_eq!(Some(told.next_untold(num)), next.next());
+                assert_eq!(Some(board.next_unreported(num)), next.next());
             }
         }
         assert!(base > 1500, "{base} numbers");
@@ -152,16 +153,19 @@ mod tests {
     // P3.6
     #[test]
     fn an_acknowledgement_that_was_overtaken_takes_nothing_back() {
-        let mut told = Told::default();
+        let mut board = Scoreboard::default();
         let arrived: BTreeSet<u32> = (11..20).chain(30..40).collect();
-        told.update(20, &bitmap(20, &arrived), |_| {});
+        board.update(20, &bitmap(20, &arrived), |_| {});
         let mut heard = Vec::new();
-        told.update(10, &bitmap(10, &arrived), |num| heard.push(num));
+        board.update(10, &bitmap(10, &arrived), |num| heard.push(num));
         assert_eq!(
             heard.len(),
             arrived.len(),
             "who is told looks whether it is new"
         );
-        assert_eq!((told.next_untold(21), told.next_untold(30)), (21, 40));
+        assert_eq!(
+            (board.next_unreported(21), board.next_unreported(30)),
+            (21, 40)
+        );
     }
 }
