@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One connection: frames out, by lending pages, and frames in, to their place.
 //!
-//! On the wire each frame is its two lengths (head u16, two bytes 0, payload u32, little-endian), its head
-//! and its payload. The heads that one end sends are all of one length.
+//! On the wire each frame is its front, of one length for all, and its payload: two lengths (head u16, two bytes 0,
+//! payload u32, little-endian), the head, and zeros.
 //!
 //! The one invariant: between two calls nothing is kept that belongs to somebody else, but pages that are
 //! lent, by the rules of [`LendingWriter`]: what of a frame could not be lent and did not leave is copied.
 
-use super::{GATHER_MAX, HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
+use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
 use portolan_sys::net::{self, DirectReader, LendingWriter};
 use std::hash::Hasher;
@@ -15,11 +15,8 @@ use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-/// Bytes in front of a frame.
+/// Bytes of a frame's lengths.
 const PREFIX_LEN: usize = 8;
-
-/// The same with its head.
-const FRONT_LEN_MAX: usize = PREFIX_LEN + HEAD_LEN_MAX;
 
 /// Bytes of what has no place that one call reads: as much as may lie on the stack, and is cleared, for
 /// something rare.
@@ -82,11 +79,9 @@ pub(super) struct Connection {
     socket: TcpStream,
     writer: LendingWriter,
     is_room_watched: bool,
-    /// Ahead: lengths and head of the next frame.
-    reader: DirectReader<FRONT_LEN_MAX>,
+    /// Ahead: the front of the next frame.
+    reader: DirectReader<FRONT_LEN>,
     part: Option<Part>,
-    /// Bytes of each frame's head from this peer, once one has come.
-    head_len: Option<usize>,
     used: bool,
 }
 
@@ -100,7 +95,6 @@ impl Connection {
             is_room_watched: false,
             reader: DirectReader::default(),
             part: None,
-            head_len: None,
             used: true,
         }
     }
@@ -152,7 +146,7 @@ impl Connection {
         }
         self.used = true;
         let payload = frame.payload.first().map_or(&[][..], |slice| slice);
-        let mut front = [0; FRONT_LEN_MAX];
+        let mut front = [0; FRONT_LEN];
         // What does not fit the front goes as payload: only a caller without a use for placing has that.
         let (head, more_head) = frame.head.split_at(frame.head.len().min(HEAD_LEN_MAX));
         let payload_len = more_head.len() + frame.payload_len();
@@ -161,13 +155,12 @@ impl Connection {
         let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         front[4..8].copy_from_slice(&len.to_le_bytes());
         front[PREFIX_LEN..][..head.len()].copy_from_slice(head);
-        let front = &front[..PREFIX_LEN + head.len()];
         let may_lend = lends && more_head.is_empty() && frame.payload.len() == 1;
-        if may_lend && self.writer.lend(&self.socket, front, payload)? {
+        if may_lend && self.writer.lend(&self.socket, &front, payload)? {
             return Ok(true);
         }
         let mut slices = [IoSlice::new(&[]); 2 + GATHER_MAX];
-        slices[..2].copy_from_slice(&[IoSlice::new(front), IoSlice::new(more_head)]);
+        slices[..2].copy_from_slice(&[IoSlice::new(&front), IoSlice::new(more_head)]);
         slices[2..][..frame.payload.len()].copy_from_slice(frame.payload);
         self.writer.copy(&self.socket, &mut slices)?;
         Ok(true)
@@ -187,7 +180,7 @@ impl Connection {
     ) -> io::Result<usize> {
         for count in 0..budget {
             let received = match self.part {
-                None => self.reader.fill(&self.socket, self.front_wanted()),
+                None => self.reader.fill(&self.socket, FRONT_LEN),
                 Some(_) => self.receive_payload(call_len_max, receiver),
             };
             match received {
@@ -203,41 +196,22 @@ impl Connection {
         Ok(budget)
     }
 
-    /// Bytes of lengths and head, as far as they are known. All heads that a peer sends are equally long, so
-    /// both are received by one call.
-    fn front_wanted(&self) -> usize {
-        let head_len = match (self.head_len, self.reader.ahead()) {
-            (Some(len), _) => len,
-            (None, [a, b, ..]) if self.reader.ahead().len() >= PREFIX_LEN => {
-                usize::from(u16::from_le_bytes([*a, *b]))
-            }
-            (None, _) => 0,
-        };
-        PREFIX_LEN + head_len
-    }
-
-    /// Begins a part if its lengths and head are here.
+    /// Begins a part if its front is here.
     fn take_front(&mut self) -> io::Result<bool> {
-        let Some((prefix, rest)) = self.reader.ahead().split_first_chunk::<PREFIX_LEN>() else {
+        let Ok(front) = <[u8; FRONT_LEN]>::try_from(self.reader.ahead()) else {
             return Ok(false);
         };
-        let [a, b, zero, other, len @ ..] = *prefix;
+        let [a, b, zero, other, l0, l1, l2, l3, head @ ..] = front;
         let head_len = usize::from(u16::from_le_bytes([a, b]));
-        let len = u32::from_le_bytes(len) as usize;
-        let is_sound = head_len <= HEAD_LEN_MAX
-            && self.head_len.is_none_or(|all| head_len == all)
+        let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let behind = head.get(head_len..);
+        let is_sound = behind.is_some_and(|behind| behind.iter().all(|byte| *byte == 0))
             && len <= HEAD_LEN_MAX + PAYLOAD_LEN_MAX
             && [zero, other] == [0; 2];
         if !is_sound {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let Some(this) = rest.get(..head_len) else {
-            return Ok(false);
-        };
-        let mut head = [0; HEAD_LEN_MAX];
-        head[..head_len].copy_from_slice(this);
-        self.reader.consume(PREFIX_LEN + head_len);
-        self.head_len = Some(head_len);
+        self.reader.consume(FRONT_LEN);
         self.part = Some(Part {
             from: self.peer,
             head,
@@ -255,7 +229,6 @@ impl Connection {
         call_len_max: usize,
         receiver: &mut dyn PartReceiver,
     ) -> io::Result<bool> {
-        let front_len = self.front_wanted();
         let Some(part) = &mut self.part else {
             return Ok(true);
         };
@@ -263,7 +236,7 @@ impl Connection {
         let (got, is_good) = match receiver.place(part) {
             Place::At(into) => {
                 let len = into.len().min(left).min(call_len_max);
-                let ahead = if len == left { front_len } else { 0 };
+                let ahead = if len == left { FRONT_LEN } else { 0 };
                 let got = self.reader.read(&self.socket, &mut into[..len], ahead)?;
                 (got, receiver.landed(part, Landing::There(got)))
             }

@@ -356,6 +356,42 @@ fn one_that_answers_with_another_token_gets_no_payload() {
     assert_eq!((one.up, one.link.counts()), (0, (0, 0)));
 }
 
+/// A front whose lengths contradict the protocol, or with something behind its head, ends the connection.
+#[test]
+fn one_that_sends_a_malformed_front_loses_the_connection() {
+    let whole = |head_len: u8, zero: u8, payload_len: u32, behind: u8| {
+        let mut front = [0; FRONT_LEN];
+        (front[0], front[2], front[FRONT_LEN - 1]) = (head_len, zero, behind);
+        front[4..8].copy_from_slice(&payload_len.to_le_bytes());
+        front
+    };
+    assert_eq!(receive_front(whole(4, 0, 3, 0)), (1, 0));
+    assert_eq!(receive_front(whole(56, 0, 3, 7)), (1, 0));
+    assert_eq!(receive_front(whole(57, 0, 3, 0)), (0, 1));
+    assert_eq!(receive_front(whole(4, 1, 3, 0)), (0, 1));
+    assert_eq!(receive_front(whole(4, 0, u32::MAX, 0)), (0, 1));
+    assert_eq!(receive_front(whole(55, 0, 3, 7)), (0, 1));
+}
+
+/// Sends `front` and three bytes by a connection that has proven itself; returns the parts that were taken, and the
+/// connections that have ended by it.
+fn receive_front(front: [u8; FRONT_LEN]) -> (usize, usize) {
+    let (mut one, _) = acquainted(true);
+    let mut stranger = TcpStream::connect(one.link.local_addr()).unwrap();
+    let tokens = Tokens {
+        mine: 22,
+        theirs: 11,
+    };
+    stranger.write_all(&tokens.encode()).unwrap();
+    turn_until(&mut [&mut one], |ends| ends[0].up == 1);
+    stranger.write_all(&front).unwrap();
+    stranger.write_all(b"abc").unwrap();
+    turn_until(&mut [&mut one], |ends| {
+        ends[0].down + ends[0].inbox.parts.len() == 1
+    });
+    (one.inbox.parts.len(), one.down)
+}
+
 #[test]
 fn connections_take_no_more_descriptors_than_their_share() {
     let (mut one, mut two) = connected(true);
