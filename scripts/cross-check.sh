@@ -225,7 +225,8 @@ for size in "${sizes[@]}"; do
 done
 row "TCP, stream (congestion control:${controls:- none})" stream MB/s iperf3
 # The program sends on one core, and what acknowledgements let go leaves on the other: on a veth pair each core hands
-# over by a queue of its own, and what overtakes passes for lost. The bench, which waits at the end of each window, is spared.
+# over by a queue of its own, and what is overtaken passes for lost. The bench waits at the end of each window, and loses
+# less by it.
 again=0
 [[ ! -e $work/stream-other-again ]] || again=$(median stream-other-again)
 ((${again%.*} == 0)) ||

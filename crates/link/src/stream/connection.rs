@@ -7,16 +7,13 @@
 //! The one invariant: between two calls nothing is kept that belongs to somebody else, but pages that are
 //! lent, by the rules of [`LendingWriter`]: what of a frame could not be lent and did not leave is copied.
 
-use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, PAYLOAD_LEN_MAX};
+use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, LENGTHS_LEN, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
 use portolan_sys::net::{self, DirectReader, LendingWriter};
 use std::hash::Hasher;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
-
-/// Bytes of a frame's lengths.
-const PREFIX_LEN: usize = 8;
 
 /// Bytes of what has no place that one call reads: as much as may lie on the stack, and is cleared, for
 /// something rare.
@@ -154,7 +151,7 @@ impl Connection {
         front[..2].copy_from_slice(&head_len.to_le_bytes());
         let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         front[4..8].copy_from_slice(&len.to_le_bytes());
-        front[PREFIX_LEN..][..head.len()].copy_from_slice(head);
+        front[LENGTHS_LEN..][..head.len()].copy_from_slice(head);
         let may_lend = lends && more_head.is_empty() && frame.payload.len() == 1;
         if may_lend && self.writer.lend(&self.socket, &front, payload)? {
             return Ok(true);

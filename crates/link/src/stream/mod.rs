@@ -40,13 +40,16 @@ use std::time::{Duration, Instant};
 pub const PAYLOAD_LEN_MAX: usize = 256 * 1024;
 
 /// Bytes in front of each frame's payload. A payload that begins at a page, or 16 bytes behind one as long memory from
-/// `malloc` does, is then copied to and from the kernel's pages at a distance that no processor minds: AMD's of
+/// `malloc` does, is then copied to and from the kernel's pages at a distance that does no harm: AMD's of
 /// family 25 copy a sixteenth as fast to where is 1 to 31 bytes behind the source modulo 4 KiB, which 24 and 32 bytes
 /// lead to.
 const FRONT_LEN: usize = 64;
 
+/// Bytes of a front's two lengths.
+const LENGTHS_LEN: usize = 8;
+
 /// Bytes of a frame's head at most.
-pub const HEAD_LEN_MAX: usize = FRONT_LEN - 8;
+pub const HEAD_LEN_MAX: usize = FRONT_LEN - LENGTHS_LEN;
 
 /// Pieces of a frame's payload at most.
 const GATHER_MAX: usize = 2;
