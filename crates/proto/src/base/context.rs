@@ -185,6 +185,11 @@ impl Context {
         }
     }
 
+    /// Longest record of a message that goes by a lossless link without asking, whatever is chosen for lone ones.
+    pub(crate) fn lossless_record_len_max(&self) -> usize {
+        self.eager_bounds[1]
+    }
+
     /// Longest message that a peer may send without asking.
     pub(crate) fn eager_taken_max(&self) -> usize {
         let [eager, lossless] = self.eager_bounds;

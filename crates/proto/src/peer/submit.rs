@@ -111,7 +111,7 @@ impl Peer {
         let seq = tx.reserve_or_starve(path.has_room(lane), charge(len));
         let seq = seq.ok_or(Refused::Busy)?;
         sh.ctx.counters_mut().messages_sent += 1;
-        for (offset, part) in cut_points(len, sh.ctx.eager_len_max(true)) {
+        for (offset, part) in cut_points(len, sh.ctx.lossless_record_len_max()) {
             let fragment = Fragment {
                 message: spec.message(narrow(part), seq),
                 message_len: narrow(len),

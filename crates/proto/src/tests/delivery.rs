@@ -714,3 +714,29 @@ fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
     assert_eq!(refused, Err(Refused::TooLong));
     pair.assert_clean();
 }
+
+/// What is chosen to be asked for is, where it must not be, cut no shorter for that.
+#[test]
+fn a_copy_in_parts_leaves_in_few_of_them_although_all_is_to_be_asked_for() {
+    let mut pair = Pair::new(&[LinkId::SHM], 3);
+    pair.run(Duration::from_millis(10));
+    let spec = SendSpec {
+        to: PortId::user(1).into(),
+        lane: LaneId::Low,
+        best_effort: false,
+    };
+    let core = &mut pair.ends[0].core;
+    core.choose(Choice {
+        eager_len_max_lossless: 0,
+        ..Choice::default()
+    });
+    let before = core.counters().frames_sent;
+    core.eager_in_parts(B, &spec, &[7; 40_000]).unwrap();
+    pair.run(Duration::from_millis(10));
+    let sent = pair.ends[0].core.counters().frames_sent - before;
+    assert_eq!(sent, 3, "16 KiB, 16 KiB, and the rest");
+    pair.ends[1].post(PortId::user(1), 40_000, None);
+    pair.run(Duration::from_millis(10));
+    assert!(pair.ends[1].got.pop().unwrap().bytes == [7; 40_000]);
+    pair.assert_clean();
+}
