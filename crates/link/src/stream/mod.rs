@@ -211,8 +211,8 @@ impl Stream {
         connection.is_some_and(|one| one.has_unsent() && matches!(one.push(), Ok(false)))
     }
 
-    /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, which
-    /// is lent if it can be.
+    /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, which is lent if it can
+    /// be.
     ///
     /// # Panics
     /// When the payload lies in more pieces than [`LinkCaps::gather_max`] says.

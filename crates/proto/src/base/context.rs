@@ -185,7 +185,7 @@ impl Context {
         }
     }
 
-    /// Longest record of a message that goes by a lossless link without asking, whatever is chosen for lone ones.
+    /// Longest piece of a message that a record takes on a lossless link; [`Context::choose`] does not lower it.
     pub(crate) fn lossless_record_len_max(&self) -> usize {
         self.eager_bounds[1]
     }

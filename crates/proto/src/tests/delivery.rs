@@ -687,9 +687,8 @@ fn a_new_session_does_not_overtake_what_the_last_has_left() {
     pair.assert_clean();
 }
 
-// P4.13
-#[test]
-fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
+/// Two ends that a ring joins, and a message to the first port.
+fn ring_pair() -> (Pair, SendSpec) {
     let mut pair = Pair::new(&[LinkId::SHM], 3);
     pair.run(Duration::from_millis(10));
     let spec = SendSpec {
@@ -697,6 +696,13 @@ fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
         lane: LaneId::Low,
         best_effort: false,
     };
+    (pair, spec)
+}
+
+// P4.13
+#[test]
+fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
+    let (mut pair, spec) = ring_pair();
     for len in [16 * 1024 + 1, 40_000, 64 * 1024] {
         let bytes: Vec<u8> = (0..=250).cycle().take(len).collect();
         let core = &mut pair.ends[0].core;
@@ -718,13 +724,7 @@ fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
 /// What is chosen to be asked for is, where it must not be, cut no shorter for that.
 #[test]
 fn a_copy_in_parts_leaves_in_few_of_them_although_all_is_to_be_asked_for() {
-    let mut pair = Pair::new(&[LinkId::SHM], 3);
-    pair.run(Duration::from_millis(10));
-    let spec = SendSpec {
-        to: PortId::user(1).into(),
-        lane: LaneId::Low,
-        best_effort: false,
-    };
+    let (mut pair, spec) = ring_pair();
     let core = &mut pair.ends[0].core;
     core.choose(Choice {
         eager_len_max_lossless: 0,
