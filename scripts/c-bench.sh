@@ -21,9 +21,9 @@ mkdir -p "$work_dir"
 "$CARGO" build --release --quiet --package portolan --example pingpong
 scripts/build-libraries.sh
 
-# compile PROGRAM CRATE LIBRARY
+# compile PROGRAM FOLDER LIBRARY
 compile() {
-    cc -O2 -std=c11 -D_GNU_SOURCE -I "crates/$2/include" -o "$work_dir/$1" \
+    cc -O2 -std=c11 -D_GNU_SOURCE -I "$2/include" -o "$work_dir/$1" \
         "examples/c/$1.c" -L "$libraries" -Wl,-rpath,"$libraries" "-l:lib$3.so.0"
 }
 
@@ -36,7 +36,7 @@ median() {
     sort -n "$work_dir/$1" | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'
 }
 
-compile pingpong capi portolan
+compile pingpong interfaces/capi portolan
 compile gamma_pingpong gamma gamma
 compile bip_ring bip bip
 compile gm_allsize gm gm

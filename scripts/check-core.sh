@@ -12,7 +12,7 @@ bare_target=x86_64-unknown-none
 check_attributes() {
     local crate file status=0
     for crate in "${core[@]}"; do
-        file=crates/${crate#portolan-}/src/lib.rs
+        file=core/${crate#portolan-}/src/lib.rs
         if ! grep -Eq '^#!\[(no_std|cfg_attr\(not\(test\), no_std\))\]' "$file"; then
             say "$file: '#![no_std]' is missing"
             status=1

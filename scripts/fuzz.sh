@@ -32,7 +32,7 @@ for target in "${targets[@]}"; do
         options+=(-detect_leaks=0)
     fi
     # What is found goes to a directory that is not committed; the corpus is only read.
-    mkdir -p "fuzz/target/found/$target"
-    cargo +nightly fuzz run "$target" "fuzz/target/found/$target" "fuzz/corpus/$target" -- \
+    mkdir -p "verify/fuzz-targets/target/found/$target"
+    cargo +nightly fuzz run --fuzz-dir verify/fuzz-targets "$target" "verify/fuzz-targets/target/found/$target" "verify/fuzz-targets/corpus/$target" -- \
         "${options[@]}"
 done

@@ -16,7 +16,7 @@ mkdir -p "$work_dir"
 
 "$CARGO" build --release --quiet --package portolan-cli
 scripts/build-libraries.sh
-cc -O2 -std=c11 -D_GNU_SOURCE -I crates/gamma/include -o "$work_dir/gamma_pingpong" \
+cc -O2 -std=c11 -D_GNU_SOURCE -I heritage/gamma/include -o "$work_dir/gamma_pingpong" \
     examples/c/gamma_pingpong.c -L "$libraries" -Wl,-rpath,"$libraries" -l:libgamma.so.0
 
 # measure NAME OPTION…

@@ -14,9 +14,9 @@ root=${2:-}$prefix
 libraries=${LIBRARIES:-$release_dir/libraries}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
-# install_library NAME CRATE DESCRIPTION: lib$NAME.so.0, lib$NAME.a if it was built, header, .pc
+# install_library NAME FOLDER DESCRIPTION: lib$NAME.so.0, lib$NAME.a if it was built, header, .pc
 install_library() {
-    local name=$1 crate=$2 description=$3
+    local name=$1 folder=$2 description=$3
     [[ -e $libraries/lib$name.so.0 ]] ||
         die "$libraries/lib$name.so.0 does not exist; run 'make build' first"
     install -m 755 -t "$root/lib" -- "$libraries/lib$name.so.0"
@@ -24,7 +24,7 @@ install_library() {
     if [[ -e $libraries/lib$name.a ]]; then
         install -m 644 -t "$root/lib" -- "$libraries/lib$name.a"
     fi
-    install -m 644 -t "$root/include" -- "crates/$crate/include/$name.h"
+    install -m 644 -t "$root/include" -- "$folder/include/$name.h"
     # Programs find the library where it was installed, be that where the loader looks or not. What
     # they need beside the static one is the C library's own parts.
     cat >"$root/lib/pkgconfig/$name.pc" <<PC
@@ -43,21 +43,21 @@ PC
 
 install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
     die "cannot write below $root; choose another PREFIX or run as root"
-install_library portolan capi "Fast messages between the processes of parallel programs"
+install_library portolan interfaces/capi "Fast messages between the processes of parallel programs"
 install_library gamma gamma "The programming interface of GAMMA on Portolan"
 install_library bip bip "The programming interface of BIP on Portolan"
 install_library gm gm "The programming interface of Myricom's GM on Portolan"
 install_library vipl vipl "The programming interface of the VI Architecture on Portolan"
-install -m 644 -t "$root/share/man/man7" -- crates/capi/man/portolan.7
-scripts/man-pages.sh crates/capi/include/portolan.h "$version" "$root/share/man/man3"
+install -m 644 -t "$root/share/man/man7" -- interfaces/capi/man/portolan.7
+scripts/man-pages.sh interfaces/capi/include/portolan.h "$version" "$root/share/man/man3"
 for name in "${heritage[@]}"; do
-    install -m 644 -t "$root/share/man/man7" -- "crates/$name/man/$name.7"
-    scripts/man-pages.sh "crates/$name/include/$name.h" "$version" "$root/share/man/man3"
+    install -m 644 -t "$root/share/man/man7" -- "heritage/$name/man/$name.7"
+    scripts/man-pages.sh "heritage/$name/include/$name.h" "$version" "$root/share/man/man3"
 done
 # Silent unless a program or its user names it, so it may lie where libfabric looks for providers.
 if [[ -e $libraries/libportolan-fi.so ]]; then
     install -D -m 755 -t "$root/lib/libfabric" -- "$libraries/libportolan-fi.so"
-    install -m 644 -t "$root/share/man/man7" -- crates/fabric/man/fi_portolan.7
+    install -m 644 -t "$root/share/man/man7" -- interfaces/fabric/man/fi_portolan.7
 else
     skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
 fi

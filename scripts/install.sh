@@ -33,5 +33,5 @@ install -m 644 -t "$units" -- scripts/systemd/portolan-broker.socket
 sed "s|@PREFIX@|${installed_prefix}|" scripts/systemd/portolan-broker.service > "$units/portolan-broker.service"
 chmod 644 "$units/portolan-broker.service"
 install -d -- "$prefix/share/man/man8"
-install -m 644 -t "$prefix/share/man/man8" -- crates/cli/man/portolan-broker.8
+install -m 644 -t "$prefix/share/man/man8" -- tools/cli/man/portolan-broker.8
 say "${programs[*]} are in $prefix/bin"

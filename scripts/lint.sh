@@ -26,7 +26,7 @@ check_spdx() {
             say "$file: the SPDX line is missing"
             status=1
         fi
-    done < <(find Makefile .ci/run crates examples scripts \
+    done < <(find Makefile .ci/run core interfaces heritage tools verify examples scripts \
         -name target -prune -o -type f \( -name '*.rs' -o -name '*.sh' -o -name '*.[ch]' \
         -o -name Makefile -o -name run \) -print)
     return "$status"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Half a round trip between ranks 0 and 1: portolan run -n 2 -- pingpong [BYTES [ROUNDS]]
- * The same loop as crates/portolan/examples/pingpong.rs. */
+ * The same loop as core/portolan/examples/pingpong.rs. */
 
 #include "example.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Counts the words of a text with active messages: portolan run -n 4 -- wordcount FILE
- * The same as crates/portolan/examples/wordcount.rs.
+ * The same as core/portolan/examples/wordcount.rs.
  *
  * Every process reads its part of the text and sends each word to the process that the word's hash
  * names, many words to a message. The handler there counts them. An empty message says that a

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The committed header is what the sources say, C and C++ take it, and the library has what it
+//! declares, in the same types and with the numbers that were published.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../interfaces/capi/tests/common/mod.rs"]
+mod common;
+
+use bip::init::{BIPMAXTAG, BIPSMALLSIZE};
+use common::{Workshop, assert_defines, check_cpp, checked, compare_header, exported, succeed};
+use std::process::Command;
+
+/// Set to write the header instead of comparing it.
+const UPDATE: &str = "BIP_UPDATE_HEADER";
+
+/// The sources that hold what C sees, in the header's order.
+const SOURCES: &[&str] = &["init", "send", "receive"];
+
+/// What BIP's users may call, without `bip_`.
+const NAMES: &[&str] = &[
+    "init", "taginit", "send", "recv", "isend", "irecv", "tsend", "trecv", "trecvx", "tisend",
+    "tirecv", "swait", "stest", "rwait", "rtest", "rwaitx", "rtestx", "tnrecv", "tnrecvx",
+    "tgetmsg", "tngetmsg", "tfreemsg", "mynode", "numnodes",
+];
+
+#[test]
+fn the_committed_header_is_what_the_sources_say() {
+    compare_header("include/bip.h", SOURCES, UPDATE);
+}
+
+#[test]
+fn the_library_exports_the_functions_of_bip_and_nothing_else() {
+    let names = NAMES.iter().map(|name| format!("bip_{name}")).collect();
+    assert_eq!(exported("libbip.so"), names);
+}
+
+/// Every function is called by one of the test programs.
+#[test]
+fn no_function_is_untested() {
+    let program = include_str!("c/messages.c");
+    for name in NAMES {
+        assert!(program.contains(&format!("bip_{name}")), "{name}");
+    }
+}
+
+#[test]
+fn both_languages_agree_on_types_and_numbers() {
+    let shop = Workshop::new("bip", "libbip.so");
+    let program = checked(&shop, "abi.c");
+    let rust = format!("BIPSMALLSIZE {BIPSMALLSIZE}\nBIPMAXTAG {BIPMAXTAG}\nbefore -1 0\n");
+    assert_eq!(succeed(&mut Command::new(program)), rust);
+}
+
+/// Numbers that programs may have been built with. Lines are added here, and never changed.
+#[test]
+fn numbers_that_were_published_stay() {
+    let header = std::fs::read_to_string(common::here().join("include/bip.h")).unwrap();
+    let published = ["BIPSMALLSIZE 64", "BIPMAXTAG 65535"];
+    assert_defines(&header, &published);
+    let defined = header
+        .lines()
+        .filter(|line| line.starts_with("#define B") && line.split(' ').count() == 3);
+    assert_eq!(defined.count(), published.len(), "one is not listed here");
+}
+
+#[test]
+fn strict_compilers_of_cpp_take_the_header() {
+    check_cpp(&Workshop::new("bip", "libbip.so"), "inclusion.cpp");
+}

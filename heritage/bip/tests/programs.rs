@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs for BIP, as jobs that a launcher has started.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../interfaces/capi/tests/common/mod.rs"]
+mod common;
+
+use common::{STRICT, UNDEFINED, Workshop, checked, here, job, run_job, test_program, ways};
+use std::process::Command;
+
+fn workshop() -> Workshop {
+    Workshop::new("bip", "libbip.so")
+}
+
+#[test]
+fn messages_arrive_whichever_way_they_go() {
+    let shop = workshop();
+    let program = checked(&shop, "messages.c");
+    for way in ways() {
+        let out = run_job(2, &way, &program, &[]);
+        for node in 0..2 {
+            let line = format!("node {node} of 2 is done");
+            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
+        }
+    }
+}
+
+#[test]
+fn messages_arrive_among_four() {
+    let shop = workshop();
+    let program = checked(&shop, "messages.c");
+    let out = run_job(4, &[], &program, &[]);
+    assert_eq!(out.matches("of 4 is done").count(), 4, "{out}");
+}
+
+/// Among some thousands of frames the fault hits many, whatever the seed.
+#[test]
+fn a_lossy_network_loses_no_message() {
+    let shop = workshop();
+    let program = checked(&shop, "lossy.c");
+    let fault = "fault=drop=0.1,dup=0.02,reorder=0.05,seed=11";
+    let out = run_job(2, &["--path", "udp", "--option", fault], &program, &[]);
+    assert_eq!(out.matches("has all messages").count(), 2, "{out}");
+}
+
+#[test]
+fn what_is_sent_before_the_end_arrives() {
+    let shop = workshop();
+    let program = checked(&shop, "last_words.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert!(out.contains("all words were heard"), "{out}");
+    }
+}
+
+#[test]
+fn what_comes_after_main_is_written_nowhere() {
+    let shop = workshop();
+    let program = checked(&shop, "leaving.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert_eq!(out, "nothing was written\n", "{path}");
+    }
+}
+
+/// A mistake, and what is said of it.
+const MISTAKES: &[(&str, &str)] = &[
+    ("send too early", "bip_send(): call bip_init() first"),
+    ("receive too early", "bip_trecv(): call bip_init() first"),
+    (
+        "tag of nobody",
+        "bip_taginit(): tag -1: tags go from 0 to 65535",
+    ),
+    ("long buffers", "bip_taginit(): buffers of 65 words"),
+    ("no buffers", "bip_taginit(): -1 buffers"),
+    (
+        "to itself",
+        "node 1: bip_send(): a node cannot send to itself",
+    ),
+    (
+        "to nobody",
+        "bip_tsend(): node 2 does not exist: there are 2",
+    ),
+    (
+        "to less than nobody",
+        "bip_tisend(): node -1 does not exist",
+    ),
+    ("tag too high", "bip_tsend(): tag 65536"),
+    ("less than nothing", "bip_send(): a length of -1 words"),
+    ("nowhere", "bip_isend(): the buffer is null"),
+    ("two sends", "bip_tisend(): a send is under way already"),
+    (
+        "a send beside one",
+        "bip_send(): a send is under way already",
+    ),
+    (
+        "no such send",
+        "bip_swait(): 3 is not the number of the last send",
+    ),
+    (
+        "no send",
+        "bip_stest(): 0 is not the number of the last send",
+    ),
+    ("into nowhere", "bip_recv(): the buffer is null"),
+    ("into less", "bip_trecv(): a length of -1 words"),
+    ("from tag -1", "bip_trecv(): tag -1"),
+    (
+        "no place for the source",
+        "bip_trecvx(): the pointer for a result is null",
+    ),
+    ("no place for the host", "bip_rtestx(): host is null"),
+    (
+        "no place for one that is there",
+        "bip_tnrecvx(): src is null",
+    ),
+    (
+        "no place for the length",
+        "bip_tgetmsg(): the pointer for a result is null",
+    ),
+    (
+        "two receives",
+        "bip_tirecv(): of messages with tag 5, a receive is under way",
+    ),
+    (
+        "a receive beside one",
+        "bip_trecv(): of messages with tag 5, a receive is under way",
+    ),
+    (
+        "no such receive",
+        "bip_rwait(): 77 is not the number of a receive",
+    ),
+    (
+        "no receive",
+        "bip_rtest(): -1 is not the number of a receive",
+    ),
+    (
+        "an old receive",
+        "bip_rtest(): 196608 is not the number of a receive, or another",
+    ),
+    (
+        "too short",
+        "bip_trecv(): message of 400 bytes from rank 0 with tag 0x5",
+    ),
+    (
+        "too short, begun",
+        "bip_rwait(): message of 400 bytes from rank 0 with tag 0x5",
+    ),
+    (
+        "long in place",
+        "bip_tgetmsg(): the first message with tag 5 has 100 words and is long",
+    ),
+    (
+        "read twice",
+        "bip_tgetmsg(): of messages with tag 6, the last message is being read",
+    ),
+    (
+        "received while it is read",
+        "bip_trecv(): of messages with tag 6, the last message",
+    ),
+    (
+        "given back unread",
+        "bip_tfreemsg(): no message with tag 5 is being read",
+    ),
+    ("begun twice", "bip_init(): it was called before"),
+    (
+        "reserved too late",
+        "bip_taginit(): call it before bip_init()",
+    ),
+    (
+        "two threads",
+        "bip_send(): another thread is in a function of BIP",
+    ),
+    (
+        "in a child",
+        "bip_send(): this process was forked after its parent had joined",
+    ),
+    ("in a child", "bip_tfreemsg(): no message with tag 5"),
+];
+
+/// BIP ends the job at the first mistake; nothing goes on, and nothing hangs.
+#[test]
+fn every_mistake_is_named_and_ends_the_job() {
+    let shop = workshop();
+    let program = checked(&shop, "mistakes.c");
+    // The address sanitizer of GCC 12 does not prepare its memory for a fork beside another thread: the child
+    // may wait for ever for a lock that the thread had.
+    let forking = test_program(&shop, "mistakes.c", UNDEFINED);
+    for (mistake, said) in MISTAKES {
+        let program = match *mistake {
+            "in a child" => &forking,
+            _ => &program,
+        };
+        let output = job(2, &[], program, &[mistake]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains(said), "{mistake}: {said} is missing in\n{err}");
+        assert!(!output.status.success(), "{mistake}: {err}");
+    }
+}
+
+#[test]
+fn every_mistake_of_the_program_is_tried() {
+    let program = include_str!("c/mistakes.c");
+    let names = program.split("is(\"").skip(1);
+    for name in names.map(|rest| rest.split('"').next().unwrap()) {
+        assert!(
+            MISTAKES.iter().any(|(mistake, _)| *mistake == name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn who_needs_a_node_that_was_killed_says_so() {
+    let shop = workshop();
+    let program = checked(&shop, "death.c");
+    for path in ["shm", "udp"] {
+        let output = job(2, &["--path", path], &program, &[]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains("bip_tsend(): rank 1"), "{err}");
+        assert!(!output.status.success(), "{err}");
+    }
+}
+
+#[test]
+fn a_program_that_is_alone_is_a_job_of_one() {
+    let shop = workshop();
+    let source = shop.path().join("alone.c");
+    let text = "#include <bip.h>\n#include <stdio.h>\nint main(void) { bip_init();\n\
+                printf(\"%d of %d\", bip_mynode, bip_numnodes); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = shop.build("cc", &source, STRICT);
+    let output = Command::new(program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 of 1");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn the_example_goes_around() {
+    let shop = workshop();
+    let source = here().join("../../examples/c/bip_ring.c");
+    let flags = [
+        &["-std=c11", "-O1", "-D_GNU_SOURCE"],
+        common::SANITIZERS,
+        STRICT,
+    ]
+    .concat();
+    let program = shop.build("cc", &source, &flags);
+    let out = run_job(3, &[], &program, &["5"]);
+    assert_eq!(out, "5 laps through 3 nodes: 15\n");
+    let out = run_job(2, &["--path", "shm"], &program, &["100", "64"]);
+    assert!(
+        out.starts_with("64 bytes: ") && out.ends_with(" µs\n"),
+        "{out}"
+    );
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The committed header is what the sources say, C and C++ take it, and the library has what it
+//! declares, in the same types and with the numbers of the original.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../interfaces/capi/tests/common/mod.rs"]
+mod common;
+
+use common::{
+    Workshop, assert_all_called, assert_defines, check_cpp, checked, compare_header, declared,
+    exported, succeed,
+};
+use gm::alarm::gm_alarm_t;
+use gm::event::gm_recv_event_t;
+use gm::util::mark::gm_mark_t;
+use std::mem::{align_of, size_of};
+use std::process::Command;
+
+/// Set to write the header instead of comparing it.
+const UPDATE: &str = "GM_UPDATE_HEADER";
+
+/// The sources that hold what C sees, in the header's order.
+const SOURCES: &[&str] = &[
+    "code",
+    "event",
+    "conn",
+    "port",
+    "tokens",
+    "buffer",
+    "receive",
+    "send",
+    "recover",
+    "memory",
+    "alarm",
+    "name",
+    "misc",
+    "util/hash",
+    "util/lookaside",
+    "util/crc",
+    "util/mutex",
+    "util/mark",
+];
+
+fn header() -> String {
+    std::fs::read_to_string(common::here().join("include/gm.h")).unwrap()
+}
+
+#[test]
+fn the_committed_header_is_what_the_sources_say() {
+    compare_header("include/gm.h", SOURCES, UPDATE);
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let names = declared(&header(), "gm_");
+    assert!(names.len() > 80, "{names:?}");
+    assert_eq!(exported("libgm.so"), names);
+}
+
+/// Every function is called by one of the test programs.
+#[test]
+fn no_function_is_untested() {
+    let programs = [
+        include_str!("c/check.h"),
+        include_str!("c/messages.c"),
+        include_str!("c/errors.c"),
+        include_str!("c/alone.c"),
+        include_str!("c/utilities.c"),
+    ];
+    assert_all_called(&declared(&header(), "gm_"), &programs);
+}
+
+#[test]
+fn both_languages_agree_on_types() {
+    let shop = Workshop::new("gm", "libgm.so");
+    let program = checked(&shop, "abi.c");
+    let rust = format!(
+        "gm_recv_event_t {} {}\ngm_alarm_t {}\ngm_mark_t {}\ntype 25\n",
+        size_of::<gm_recv_event_t>(),
+        align_of::<gm_recv_event_t>(),
+        size_of::<gm_alarm_t>(),
+        size_of::<gm_mark_t>(),
+    );
+    assert_eq!(succeed(&mut Command::new(program)), rust);
+}
+
+/// Numbers of the original, some of each kind, and our own.
+#[test]
+fn numbers_that_were_published_stay() {
+    let published = [
+        "GM_API_VERSION_1_0 256",
+        "GM_API_VERSION_2_0_16 131088",
+        "GM_MAX_HOST_NAME_LEN 128",
+        "GM_HIGH_PRIORITY 1",
+        "GM_SUCCESS 0",
+        "GM_BUSY 5",
+        "GM_INVALID_PARAMETER 8",
+        "GM_PERMISSION_DENIED 11",
+        "GM_SEND_TIMED_OUT 15",
+        "GM_SEND_REJECTED 16",
+        "GM_SEND_TARGET_PORT_CLOSED 17",
+        "GM_SEND_TARGET_NODE_UNREACHABLE 18",
+        "GM_SEND_DROPPED 19",
+        "GM_INVALID_PORT_NUMBER 42",
+        "GM_FIRMWARE_ABORT 47",
+        "GM_ALARM_EVENT 2",
+        "GM_SENT_EVENT 3",
+        "GM_RECV_EVENT 11",
+        "GM_HIGH_PEER_RECV_EVENT 14",
+        "GM_FAST_RECV_EVENT 15",
+        "GM_FAST_HIGH_PEER_RECV_EVENT 18",
+        "GM_PLUS_INLINE 1",
+        "GM_PLUS_UNACKNOWLEDGED 2",
+        "GM_PLUS_LEN_MAX 256",
+    ];
+    assert_defines(&header(), &published);
+}
+
+#[test]
+fn strict_compilers_of_cpp_take_the_header() {
+    check_cpp(&Workshop::new("gm", "libgm.so"), "inclusion.cpp");
+}

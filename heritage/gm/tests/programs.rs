@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs for GM, as jobs that a launcher has started and as processes that are alone.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../interfaces/capi/tests/common/mod.rs"]
+mod common;
+
+use common::{
+    SANITIZERS, STRICT, Workshop, checked, here, job, job_within, run_job, succeed, test_program,
+    ways,
+};
+use std::path::Path;
+use std::process::Command;
+
+fn workshop() -> Workshop {
+    Workshop::new("gm", "libgm.so")
+}
+
+/// Both sides come to their end, whichever way they go.
+fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
+    common::assert_both_done(program, ways, args, ["node 1", "node 2"]);
+}
+
+#[test]
+fn messages_arrive_whichever_way_they_go() {
+    let shop = workshop();
+    let program = checked(&shop, "messages.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn gm_plus_carries_the_same_messages() {
+    let shop = workshop();
+    let program = checked(&shop, "messages.c");
+    assert_both_done(&program, &ways(), &["plus"]);
+}
+
+/// Sends of each node in `make test`; the long run has MESSAGES.
+const TRAFFIC: &str = "20000";
+
+/// The same within one host without loss, where they cost least.
+const TRAFFIC_WITHIN_HOST: &str = "200000";
+
+#[test]
+fn tokens_are_conserved_whatever_is_sent() {
+    let shop = workshop();
+    let program = checked(&shop, "traffic.c");
+    assert_both_done(&program, &ways(), &[TRAFFIC]);
+    assert_both_done(&program, &[vec!["--path", "shm"]], &[TRAFFIC_WITHIN_HOST]);
+}
+
+/// The variable of the environment with the sends of each node in the long run.
+const MESSAGES: &str = "GM_MESSAGES";
+
+#[test]
+#[ignore = "takes minutes; `make test-gm`"]
+fn tokens_are_conserved_over_millions_of_messages() {
+    let shop = workshop();
+    let program = test_program(&shop, "traffic.c", &["-O2"]);
+    let count = std::env::var(MESSAGES).unwrap_or("5000000".to_owned());
+    let loss = ["--path", "udp", "--option", "fault=drop=0.01,seed=5"];
+    for way in [&["--path", "shm"][..], &loss] {
+        let out = succeed(&mut job_within("3600", 2, way, &program, &[&count]));
+        println!("{way:?}\n{out}");
+        assert!(out.contains("node 1 is done") && out.contains("node 2 is done"));
+    }
+}
+
+#[test]
+fn high_messages_pass_and_failures_stop_their_connections_alone() {
+    let shop = workshop();
+    let program = checked(&shop, "lanes.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+/// What a peer takes is told by the allocator, without sanitizers, which replace it.
+#[test]
+fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
+    let shop = workshop();
+    let program = test_program(&shop, "peers.c", &[]);
+    for path in ["shm", "udp"] {
+        let out = run_job(33, &["--path", path], &program, &[]);
+        let each = out.split(' ').next().unwrap().parse::<u32>().unwrap();
+        // docs/limits.md: 3 to 5 KiB, and more where they are few.
+        assert!((512..12_000).contains(&each), "{path}: {out}");
+    }
+}
+
+/// The receiver that never provides a buffer is given up after half a second.
+#[test]
+fn what_fails_stops_its_connection_alone() {
+    let shop = workshop();
+    let program = checked(&shop, "errors.c");
+    let ways: Vec<_> = ways()
+        .into_iter()
+        .map(|way| [&way[..], &["--env", "GM_SEND_TIMEOUT=500"]].concat())
+        .collect();
+    assert_both_done(&program, &ways, &[]);
+}
+
+#[test]
+fn bytes_of_sends_are_the_programs_when_their_port_is_closed() {
+    let shop = workshop();
+    let program = checked(&shop, "closing.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
+#[test]
+fn what_comes_after_main_is_written_nowhere() {
+    let shop = workshop();
+    let program = checked(&shop, "leaving.c");
+    for path in ["shm", "udp"] {
+        let out = run_job(2, &["--path", path], &program, &[]);
+        assert_eq!(out, "nothing was written\n", "{path}");
+    }
+}
+
+/// At the end they meet for the first time, when a thread has no variables of its own any more.
+#[test]
+fn strangers_leave_in_peace() {
+    let shop = workshop();
+    let program = checked(&shop, "strangers.c");
+    for way in ways() {
+        let output = job(2, &way, &program, &[]).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && err.is_empty(), "{way:?}: {err}");
+    }
+}
+
+#[test]
+fn threads_wait_beside_one_another() {
+    let shop = workshop();
+    let program = checked(&shop, "threads.c");
+    assert_both_done(
+        &program,
+        &[vec!["--path", "shm"], vec!["--path", "udp"]],
+        &[],
+    );
+}
+
+#[test]
+fn who_was_killed_is_known_to_the_sender() {
+    let shop = workshop();
+    let program = checked(&shop, "death.c");
+    for path in ["shm", "udp"] {
+        let output = job(2, &["--path", path], &program, &[]).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.contains("node 1 was told"), "{path}: {output:?}");
+    }
+}
+
+#[test]
+fn a_job_of_one_has_all_but_others() {
+    let shop = workshop();
+    let program = checked(&shop, "alone.c");
+    let out = succeed(&mut Command::new(program));
+    assert!(out.contains("all is as it should be"), "{out}");
+    assert!(out.contains("00000010 67 68 69\n"), "{out}");
+}
+
+#[test]
+fn modules_that_programs_use_work() {
+    let shop = workshop();
+    let program = checked(&shop, "utilities.c");
+    assert_eq!(succeed(&mut Command::new(program)), "all modules work\n");
+}
+
+/// A mistake that a function has no status for, and what is said of it.
+const MISTAKES: &[(&str, &str, i32)] = &[
+    ("abort", "gm: the program called gm_abort()", 1),
+    ("exit", "", 0),
+    ("exit badly", "", 1),
+    ("no port", "gm_receive(): this pointer is not a port's", 1),
+    (
+        "no buffer",
+        "gm_provide_receive_buffer_with_tag(): the buffer is null",
+        1,
+    ),
+    ("no size", "size 32: sizes go up to 31", 1),
+    ("no priority", "priority 2: 0 is low, 1 high", 1),
+    ("no tag", "tag 256: tags go up to 255", 1),
+    ("no node", "gm_drop_sends(): node 2: there are 1", 1),
+    (
+        "no such port",
+        "gm_resume_sending(): there is no such port",
+        1,
+    ),
+    (
+        "no account",
+        "gm_free_send_token(): no token of this priority was taken",
+        1,
+    ),
+    ("no event", "gm_unknown(): event is null", 1),
+    ("no alarm", "gm_initialize_alarm(): alarm is null", 1),
+    (
+        "no callback",
+        "gm_set_alarm(): alarm or callback is null",
+        1,
+    ),
+    (
+        "no memory",
+        "gm_dma_free(): this is not memory of gm_dma_malloc()",
+        1,
+    ),
+    (
+        "no use",
+        "gm_finalize(): there was no gm_init() before it",
+        1,
+    ),
+    (
+        "too many sends",
+        "gm: the program has sent without a send token",
+        1,
+    ),
+];
+
+#[test]
+fn mistakes_without_a_status_are_said_and_end_the_job() {
+    let shop = workshop();
+    let program = checked(&shop, "alone.c");
+    for (mistake, said, status) in MISTAKES {
+        let output = Command::new(&program).arg(mistake).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.contains(said), "{mistake}: {said} is missing in\n{err}");
+        assert_eq!(output.status.code(), Some(*status), "{mistake}: {err}");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    let shop = workshop();
+    let source = shop.path().join("open.c");
+    let text = "#include <gm.h>\nint main(void) { struct gm_port *p;\n\
+                int status = gm_open(&p, 0, 2, \"x\", GM_API_VERSION);\n\
+                printf(\"%d %s\", status, gm_last_error()); return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = shop.build("cc", &source, STRICT);
+    for (name, value) in [("GM_PLUS", "fast"), ("GM_SEND_TIMEOUT", "soon")] {
+        let out = succeed(Command::new(&program).env(name, value));
+        let expected = format!("8 {name} ");
+        assert!(out.starts_with(&expected) && out.contains(value), "{out}");
+    }
+    let out = succeed(Command::new(&program).env("GM_PLUS", "inline,unacknowledged"));
+    assert_eq!(out, "0 ");
+}
+
+#[test]
+fn all_sizes_are_measured() {
+    let shop = workshop();
+    let source = here().join("../../examples/c/gm_allsize.c");
+    let flags = [&["-std=c11", "-O1", "-D_GNU_SOURCE"], SANITIZERS, STRICT].concat();
+    let program = shop.build("cc", &source, &flags);
+    for plus in ["", "inline,unacknowledged"] {
+        let plus = format!("GM_PLUS={plus}");
+        let options = ["--path", "shm", "--env", &plus];
+        let out = run_job(2, &options, &program, &["20"]);
+        assert_eq!(out.lines().count(), 18, "{out}");
+        assert!(out.starts_with("       0 bytes: "), "{out}");
+        let out = run_job(2, &options, &program, &["100", "64"]);
+        assert!(
+            out.starts_with("64 bytes: ") && out.ends_with(" µs\n"),
+            "{out}"
+        );
+    }
+}

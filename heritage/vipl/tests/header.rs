@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The committed header is what the sources say, C and C++ take it, and the library has what it
+//! declares, in the same types and with the numbers of the original.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../interfaces/capi/tests/common/mod.rs"]
+mod common;
+
+use common::{
+    Workshop, assert_all_called, assert_defines, check_cpp, checked, compare_header, declared,
+    exported, succeed,
+};
+use std::mem::size_of;
+use std::process::Command;
+use vipl::types::*;
+
+/// Set to write the header instead of comparing it.
+const UPDATE: &str = "VIPL_UPDATE_HEADER";
+
+/// The sources that hold what C sees, in the header's order.
+const SOURCES: &[&str] = &[
+    "code", "types", "nic", "memory", "queue", "vi", "connect", "work", "cq", "fault", "name",
+];
+
+fn header() -> String {
+    std::fs::read_to_string(common::here().join("include/vipl.h")).unwrap()
+}
+
+#[test]
+fn the_committed_header_is_what_the_sources_say() {
+    compare_header("include/vipl.h", SOURCES, UPDATE);
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let names = declared(&header(), "Vip");
+    // Those of the specification, and VipLastError().
+    assert_eq!(names.len(), 42, "{names:?}");
+    assert_eq!(exported("libvipl.so"), names);
+}
+
+/// Every function is called by one of the test programs.
+#[test]
+fn no_function_is_untested() {
+    let programs = [
+        include_str!("c/check.h"),
+        include_str!("c/errors.h"),
+        include_str!("c/messages.c"),
+        include_str!("c/rdma.c"),
+        include_str!("c/meetings.c"),
+        include_str!("c/queues.c"),
+        include_str!("c/notify.c"),
+        include_str!("c/alone.c"),
+    ];
+    assert_all_called(&declared(&header(), "Vip"), &programs);
+}
+
+#[test]
+fn both_languages_agree_on_types() {
+    let shop = Workshop::new("vipl", "libvipl.so");
+    let program = checked(&shop, "abi.c");
+    let rust = format!(
+        "VIP_VI_ATTRIBUTES {}\nVIP_MEM_ATTRIBUTES {}\nVIP_NIC_ATTRIBUTES {}\n\
+         VIP_ERROR_DESCRIPTOR {}\nRDMAReadSupport {}\n",
+        size_of::<VIP_VI_ATTRIBUTES>(),
+        size_of::<VIP_MEM_ATTRIBUTES>(),
+        size_of::<VIP_NIC_ATTRIBUTES>(),
+        size_of::<VIP_ERROR_DESCRIPTOR>(),
+        std::mem::offset_of!(VIP_NIC_ATTRIBUTES, RDMAReadSupport),
+    );
+    assert_eq!(succeed(&mut Command::new(program)), rust);
+}
+
+/// Numbers of the original, some of each kind.
+#[test]
+fn numbers_that_were_published_stay() {
+    let published = [
+        "VIP_SUCCESS 0",
+        "VIP_NOT_DONE 1",
+        "VIP_INVALID_PARAMETER 2",
+        "VIP_ERROR_RESOURCE 3",
+        "VIP_TIMEOUT 4",
+        "VIP_REJECT 5",
+        "VIP_INVALID_RELIABILITY_LEVEL 6",
+        "VIP_INVALID_MTU 7",
+        "VIP_INVALID_QOS 8",
+        "VIP_INVALID_PTAG 9",
+        "VIP_INVALID_RDMAREAD 10",
+        "VIP_DESCRIPTOR_ERROR 11",
+        "VIP_INVALID_STATE 12",
+        "VIP_ERROR_NAMESERVICE 13",
+        "VIP_NO_MATCH 14",
+        "VIP_NOT_REACHABLE 15",
+        "VIP_ERROR_NOT_SUPPORTED 16",
+        "VIP_CONTROL_OP_RDMAREAD 2",
+        "VIP_CONTROL_IMMEDIATE 4",
+        "VIP_CONTROL_QFENCE 8",
+        "VIP_STATUS_DONE 1",
+        "VIP_STATUS_DESC_FLUSHED_ERROR 32",
+        "VIP_STATUS_REMOTE_DESC_ERROR 256",
+        "VIP_STATUS_ERROR_MASK 510",
+        "VIP_STATUS_OP_RECEIVE 65536",
+        "VIP_STATUS_OP_REMOTE_RDMA_WRITE 196608",
+        "VIP_STATUS_OP_MASK 458752",
+        "VIP_STATUS_IMMEDIATE 524288",
+        "VIP_SERVICE_UNRELIABLE 1",
+        "VIP_SERVICE_RELIABLE_DELIVERY 2",
+        "VIP_SERVICE_RELIABLE_RECEPTION 4",
+        "VIP_SMI_AUTODISCOVERY 1",
+    ];
+    assert_defines(&header(), &published);
+}
+
+#[test]
+fn strict_compilers_of_cpp_take_the_header() {
+    check_cpp(&Workshop::new("vipl", "libvipl.so"), "inclusion.cpp");
+}

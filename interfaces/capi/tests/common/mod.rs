@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiling C programs against the library of this build, and running them.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// What a job may take at most, in seconds: one that hangs is ended by its launcher.
+const JOB_SECONDS: &str = "100";
+
+/// Warnings are errors in everything that users may compile with theirs.
+pub(crate) const STRICT: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
+
+/// Where this crate is.
+pub(crate) fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where cargo left the libraries: beside the test programs.
+pub(crate) fn library_dir() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().to_path_buf()
+}
+
+/// The command `portolan` of this build.
+pub(crate) fn launcher() -> PathBuf {
+    let path = library_dir().parent().unwrap().join("portolan");
+    assert!(
+        path.exists(),
+        "{} is missing; run the tests with `-p portolan-cli`, too, or \
+         `cargo build -p portolan-cli`",
+        path.display()
+    );
+    path
+}
+
+/// The header that cbindgen makes of `sources`, in that order, of this crate.
+pub(crate) fn generated_header(sources: &[&str]) -> String {
+    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for name in sources {
+        builder = builder.with_src(here().join(format!("src/{name}.rs")));
+    }
+    let mut text = Vec::new();
+    builder.generate().unwrap().write(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
+/// Compares the committed header at `path` with what the sources say; writes it instead if the
+/// variable `update` is set.
+pub(crate) fn compare_header(path: &str, sources: &[&str], update: &str) {
+    let path = here().join(path);
+    let new = generated_header(sources);
+    if std::env::var_os(update).is_some() {
+        std::fs::write(&path, &new).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(&path).unwrap() == new,
+        "{} is not what the sources say; run `{update}=1 cargo test -p {} --test header` and \
+         commit it",
+        path.display(),
+        env!("CARGO_PKG_NAME")
+    );
+}
+
+/// What a library that cargo has built exports.
+pub(crate) fn exported(library: &str) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    nm.args(["--dynamic", "--defined-only"]);
+    let out = succeed(nm.arg(library_dir().join(library)));
+    let names = out
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    names.map(str::to_owned).collect()
+}
+
+/// The functions that `header` declares, whose names all begin with `prefix`.
+pub(crate) fn declared(header: &str, prefix: &str) -> BTreeSet<String> {
+    let lines = header.lines();
+    let code = lines.filter(|line| !line.starts_with([' ', '#', '/']));
+    let names = code.filter_map(|line| {
+        let (before, _) = line.split_once('(')?;
+        before.split([' ', '*']).next_back()
+    });
+    let functions = names.filter(|name| name.starts_with(prefix));
+    functions.map(str::to_owned).collect()
+}
+
+/// Every function of `names` is called in one of the test programs, given as their texts.
+pub(crate) fn assert_all_called(names: &BTreeSet<String>, programs: &[&str]) {
+    for name in names {
+        let call = format!("{name}(");
+        let is_called = programs.iter().any(|program| program.contains(&call));
+        assert!(is_called, "no test calls {name}");
+    }
+}
+
+/// `header` defines what was published, each as `NAME NUMBER`.
+pub(crate) fn assert_defines(header: &str, published: &[&str]) {
+    for line in published {
+        assert!(header.contains(&format!("#define {line}\n")), "{line}");
+    }
+}
+
+/// Compiles the C++ program `source` with strict compilers, and runs it.
+pub(crate) fn check_cpp(shop: &Workshop, source: &str) {
+    if Command::new("c++").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no C++ compiler here");
+        return;
+    }
+    let source = here().join("tests/c").join(source);
+    for standard in ["-std=c++11", "-std=c++20"] {
+        let program = shop.build("c++", &source, &[STRICT, &[standard]].concat());
+        succeed(&mut Command::new(program));
+    }
+}
+
+/// Every check that the compiler can build in.
+pub(crate) const SANITIZERS: &[&str] =
+    &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// What finds undefined behaviour, and leaves memory alone.
+pub(crate) const UNDEFINED: &[&str] = &["-fsanitize=undefined", "-fno-sanitize-recover=all"];
+
+/// A test program in C with all sanitizers.
+pub(crate) fn checked(shop: &Workshop, name: &str) -> PathBuf {
+    test_program(shop, name, SANITIZERS)
+}
+
+/// A test program in C.
+pub(crate) fn test_program(shop: &Workshop, name: &str, flags: &[&str]) -> PathBuf {
+    let plain = ["-std=c11", "-g", "-D_GNU_SOURCE", "-pthread"];
+    let source = here().join("tests/c").join(name);
+    shop.build("cc", &source, &[&plain, STRICT, flags].concat())
+}
+
+/// A directory with what a test compiles, and a library under the name that programs use.
+pub(crate) struct Workshop {
+    dir: TempDir,
+    name: &'static str,
+}
+
+impl Workshop {
+    /// With lib`name`, which cargo has built as `file`.
+    pub(crate) fn new(name: &'static str, file: &str) -> Workshop {
+        let dir = tempfile::tempdir().unwrap();
+        let library = library_dir().join(file);
+        assert!(library.exists(), "{} is missing", library.display());
+        for link in [format!("lib{name}.so"), format!("lib{name}.so.0")] {
+            std::os::unix::fs::symlink(&library, dir.path().join(link)).unwrap();
+        }
+        Workshop { dir, name }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Compiles `source` with `flags` in front, and links it with the shared library.
+    pub(crate) fn build(&self, compiler: &str, source: &Path, flags: &[&str]) -> PathBuf {
+        let program = self.path().join(source.file_stem().unwrap());
+        let dir = self.path().to_str().unwrap();
+        let mut command = Command::new(compiler);
+        command.args(flags).arg("-I").arg(here().join("include"));
+        command.arg("-I").arg(here().join("tests/c"));
+        command
+            .arg("-I")
+            .arg(here().join("../../interfaces/capi/tests/common"));
+        command.arg(source).arg("-o").arg(&program);
+        command.args([
+            "-L",
+            dir,
+            &format!("-Wl,-rpath,{dir}"),
+            &format!("-l{}", self.name),
+            "-lm",
+        ]);
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{command:?}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        program
+    }
+}
+
+/// Whether this process may make network namespaces; says aloud that tests are skipped if not.
+pub(crate) fn can_make_labs() -> bool {
+    let may = Command::new("unshare")
+        .args(["--net", "--mount", "true"])
+        .status();
+    let can =
+        may.is_ok_and(|status| status.success()) && Command::new("ip").arg("-V").output().is_ok();
+    if !can {
+        eprintln!("SKIPPED: between hosts: this needs root, network namespaces and iproute2");
+    }
+    can
+}
+
+/// The ways between processes that a conformance program takes: within this host, and between two hosts
+/// of a lab where one can be made, each once as it is and once with a network that loses frames.
+pub(crate) fn ways() -> Vec<Vec<&'static str>> {
+    const LOSS: &str = "fault=drop=0.01,seed=5";
+    let mut ways = vec![
+        vec!["--path", "shm"],
+        vec!["--path", "udp"],
+        vec!["--path", "udp", "--option", LOSS],
+    ];
+    if can_make_labs() {
+        for path in ["udp", "packet"] {
+            ways.push(vec!["--new-lab", "2", "--path", path]);
+        }
+        ways.push(vec!["--new-lab", "2", "--path", "auto", "--option", LOSS]);
+    }
+    ways
+}
+
+/// Patience with ranks that a busy machine keeps waiting. Those that are dead are noticed otherwise.
+const PATIENCE: &str = "peer_timeout=60s";
+
+/// The command that runs `program` as a job of `count` ranks.
+pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> Command {
+    job_within(JOB_SECONDS, count, options, program, args)
+}
+
+/// The same of a job that may take `seconds`.
+pub(crate) fn job_within(
+    seconds: &str,
+    count: u32,
+    options: &[&str],
+    program: &Path,
+    args: &[&str],
+) -> Command {
+    let mut command = Command::new(launcher());
+    command.args(["run", "-n", &count.to_string(), "--timeout", seconds]);
+    command.args(["--option", PATIENCE]);
+    command.args(options).arg("--").arg(program).args(args);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs `program` as a job of `count` ranks; what it printed.
+pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> String {
+    succeed(&mut job(count, options, program, args))
+}
+
+/// Runs `program` as a job of two, each of `ways`: both come to their end, and say so by the names that
+/// they go by.
+pub(crate) fn assert_both_done(
+    program: &Path,
+    ways: &[Vec<&str>],
+    args: &[&str],
+    names: [&str; 2],
+) {
+    for way in ways {
+        let out = run_job(2, way, program, args);
+        for name in names {
+            let line = format!("{name} is done");
+            assert!(out.contains(&line), "{way:?}: {line} is missing in\n{out}");
+        }
+    }
+}
+
+/// Runs a command and expects it to succeed; what it printed.
+pub(crate) fn succeed(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = &output;
+    let out = String::from_utf8_lossy(stdout).into_owned();
+    let err = String::from_utf8_lossy(stderr);
+    assert!(
+        status.success(),
+        "{command:?}: {status}\nstandard output:\n{out}\nstandard error:\n{err}"
+    );
+    out
+}
