@@ -3,6 +3,7 @@
 
 mod network;
 mod plan;
+mod selection;
 
 pub(crate) use plan::{Asked, Plan};
 

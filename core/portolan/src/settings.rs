@@ -33,6 +33,15 @@ pub const INTERFACE: Setting = Setting {
     meaning: "network interface for udp, packet and xdp, the same name on all hosts",
 };
 
+/// The addresses that a job may use.
+pub const NETWORK: Setting = Setting {
+    option: Some("network"),
+    variable: "PORTOLAN_NETWORK",
+    default: "every address but those of loopback and of bridges for containers and virtual machines",
+    meaning: "addresses that may be used: subnets, addresses, interfaces and patterns, ! excludes, such as \
+              10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host",
+};
+
 /// The longest frame over UDP.
 pub const FRAME_LEN_MAX: Setting = Setting {
     option: Some("frame_len_max"),
@@ -236,6 +245,7 @@ pub const RUST_LOG: Setting = Setting {
 /// All of them.
 pub const ALL: &[Setting] = &[
     INTERFACE,
+    NETWORK,
     BROKER,
     XDP,
     FRAME_LEN_MAX,

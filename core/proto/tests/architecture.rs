@@ -143,6 +143,7 @@ const PORTOLAN: Rules = Rules {
         "Inner.core",
         "Inner.ops",
         "Call",
+        "Candidate",
         "Ended",
         "Fresh",
         "Head",

@@ -43,7 +43,9 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("PORTOLAN_VERBOSE", "yes", ["PORTOLAN_VERBOSE", "0 or 1"]),
         ("PORTOLAN_FABRIC", "yes", ["PORTOLAN_FABRIC", "0 or 1"]),
         ("PORTOLAN_LAUNCHER", "x", ["PORTOLAN_LAUNCHER", "none"]),
-        ("PORTOLAN_INTERFACE", "x", ["interface", "doctor"]),
+        ("PORTOLAN_INTERFACE", "x", ["interface", "127.0.0.1/8"]),
+        ("PORTOLAN_NETWORK", "x0,y*", ["network", "127.0.0.1/8"]),
+        ("PORTOLAN_NETWORK", "10.0/8", ["network", "no subnet"]),
         ("PORTOLAN_FRAME_LEN_MAX", "x", ["frame_len_max", "512"]),
         ("PORTOLAN_FAULT", "x", ["fault", "drop="]),
         ("PORTOLAN_DIE", "x", ["die", "RANK"]),
@@ -79,6 +81,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
 #[test]
 fn a_value_that_no_process_could_obey_starts_none() {
     for (name, value, words) in [
+        ("network", "eth0,", ["network", "empty"]),
         ("frame_len_max", "x", ["frame_len_max", "512"]),
         ("fault", "drop=2", ["fault", "drop"]),
         ("die", "99:", ["die", "write RANK:sent:N"]),

@@ -60,6 +60,11 @@ impl Job {
         }
     }
 
+    /// What errors and the setting `network` call this host: the launcher's name for it, or its own.
+    pub(crate) fn host_name(&self) -> String {
+        self.host_name.clone().unwrap_or_else(own_name)
+    }
+
     /// Its numbers, for a person.
     pub(super) fn summary(&self) -> String {
         format!(
@@ -78,6 +83,14 @@ impl Job {
     pub(super) fn is_sound(&self) -> bool {
         self.rank < self.size && self.local_rank < self.local_size
     }
+}
+
+/// Returns the name that this host has for itself.
+fn own_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
+        |_| "an unnamed host".to_owned(),
+        |name| name.trim().to_owned(),
+    )
 }
 
 impl Setting {

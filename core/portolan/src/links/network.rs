@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which interface a job's network traffic takes.
 
+use super::selection::{Candidate, Inventory, Selection};
 use crate::error::Error;
-use portolan_link::{Interface, InterfaceKind};
+use crate::launch::Job;
+use crate::settings;
+use portolan_link::Interface;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The interface that a job's network traffic takes.
@@ -16,66 +19,89 @@ pub(crate) struct Network {
     pub(crate) prefix_len: u8,
 }
 
+/// Returns the value of the setting `network`; the default if it is not set.
+///
+/// # Errors
+/// [`Error::Setting`] for a value that means nothing.
+pub(super) fn selection(job: &Job) -> Result<Selection, Error> {
+    let Some(value) = settings::NETWORK.of(job) else {
+        return Ok(Selection::default());
+    };
+    value
+        .parse()
+        .map_err(|error| setting("network", value, error))
+}
+
+/// Returns the addresses among `interfaces` that the settings `interface` and `network` leave to the
+/// job, the most likely to reach other hosts first. Without either setting there may be none.
+///
+/// # Errors
+/// [`Error::Setting`] for a value that means nothing, or that leaves no address of this host.
+pub(crate) fn candidates<'a>(
+    job: &Job,
+    interfaces: &'a [Interface],
+) -> Result<Vec<Candidate<'a>>, Error> {
+    let host = job.host_name();
+    let selection = selection(job)?;
+    let mut found = match settings::INTERFACE.of(job) {
+        None => selection.candidates(&host, interfaces),
+        Some(name) => {
+            let named = Selection::of_interface(&name).candidates(&host, interfaces);
+            if named.is_empty() {
+                return Err(setting("interface", name, nothing_left(&host, interfaces)));
+            }
+            named
+        }
+    };
+    if selection != Selection::default() {
+        found.retain(|candidate| selection.allows(&host, candidate));
+        if found.is_empty() {
+            let value = settings::NETWORK.of(job).unwrap_or_default();
+            return Err(setting("network", value, nothing_left(&host, interfaces)));
+        }
+    }
+    Ok(found)
+}
+
+/// Says that a setting leaves no address of `host`, and lists those that it has.
+fn nothing_left(host: &str, interfaces: &[Interface]) -> String {
+    let inventory = Inventory(interfaces);
+    format!("it selects no address on host {host}, which has {inventory}; select one of these")
+}
+
+fn setting(name: &'static str, value: String, why: impl ToString) -> Error {
+    let why = why.to_string();
+    Error::Setting { name, value, why }
+}
+
 impl Network {
-    /// The interface that the job names.
-    pub(super) fn named(interfaces: &[Interface], name: String) -> Result<Network, Error> {
-        let found = interfaces.iter().find(|interface| interface.name == name);
-        let setting = |why: &str| Error::Setting {
-            name: "interface",
-            value: name.clone(),
-            why: why.to_owned(),
-        };
-        let Some(interface) = found else {
-            return Err(setting(
-                "no such interface here; `portolan doctor` lists them",
-            ));
-        };
-        Network::of(interface)
-            .ok_or_else(|| setting("it has no address; give it one or name another"))
+    /// Returns the first of `candidates`, or loopback if there are none. Addresses of one link only are
+    /// left out: peers could not tell on which of their links it is.
+    pub(super) fn first(candidates: &[Candidate<'_>]) -> Network {
+        let is_of_one_link =
+            |addr| matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local());
+        let reachable = |candidate: &&Candidate<'_>| !is_of_one_link(candidate.network.addr);
+        let first = candidates.iter().find(reachable);
+        first.map_or_else(Network::loopback, Network::of)
     }
 
-    /// The interface that most likely joins the hosts of a cluster: hardware or the end of a cable to
-    /// it, before anything that software has built. Bridges for containers and virtual machines never
-    /// lead to another host.
-    pub(super) fn best(interfaces: &[Interface]) -> Network {
-        let rank = |interface: &Interface| match interface.kind {
-            InterfaceKind::Device | InterfaceKind::Bond => Some(0),
-            InterfaceKind::Veth => Some(1),
-            InterfaceKind::Vlan | InterfaceKind::Bridge => Some(2),
-            InterfaceKind::Tunnel | InterfaceKind::Other => Some(3),
-            _ => None,
-        };
-        interfaces
-            .iter()
-            .filter(|interface| interface.up && interface.running)
-            .filter_map(|interface| Some((rank(interface)?, Network::of(interface)?)))
-            .min_by_key(|(rank, _)| *rank)
-            .map(|(_, network)| network)
-            .unwrap_or_else(|| Network {
-                interface: None,
-                over: None,
-                addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
-                prefix_len: 8,
-            })
+    fn loopback() -> Network {
+        Network {
+            interface: None,
+            over: None,
+            addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            prefix_len: 8,
+        }
     }
 
-    fn of(interface: &Interface) -> Option<Network> {
-        let v4 = interface
-            .networks
-            .iter()
-            .find(|network| network.addr.is_ipv4());
-        let global_v6 = || {
-            interface.networks.iter().find(
-                |network| matches!(network.addr, IpAddr::V6(addr) if !addr.is_unicast_link_local()),
-            )
-        };
-        let network = v4.or_else(global_v6)?;
+    fn of(candidate: &Candidate<'_>) -> Network {
+        let interface = candidate.interface;
         let is_ethernet = interface.mac.is_some() && !interface.loopback;
-        Some(Network {
+        Network {
             interface: is_ethernet.then(|| interface.clone()),
             over: Some(interface.clone()),
-            addr: network.addr,
-            prefix_len: network.prefix_len,
-        })
+            addr: candidate.network.addr,
+            prefix_len: candidate.network.prefix_len,
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod open;
 
 use super::Links;
-use super::network::Network;
+use super::network::{self, Network};
 use crate::checksum::Choice;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
@@ -70,6 +70,7 @@ impl Asked {
             });
         }
         let frame_len_max = settings::FRAME_LEN_MAX.of(job);
+        network::selection(job)?;
         Ok(Asked {
             fault: parsed("fault", settings::FAULT.of(job))?,
             checksum: Choice::of(job)?,
@@ -107,13 +108,9 @@ impl Plan {
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        let named = settings::INTERFACE.of(job);
-        // A name that is none is told also where no network is wanted.
-        let named = named.map(|name| Network::named(&interfaces, name));
-        let network = match named.transpose()? {
-            named if wants_network => named.or_else(|| Some(Network::best(&interfaces))),
-            _ => None,
-        };
+        // A selection of nothing is reported also where no network is wanted.
+        let candidates = network::candidates(job, &interfaces)?;
+        let network = wants_network.then(|| Network::first(&candidates));
         let asked = Asked::of(job)?;
         let die = asked.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {

@@ -47,8 +47,7 @@ impl Node {
             .network()
             .map(|network| Unstarted::bind(network.addr))
             .transpose()?;
-        let host_name = job.host_name.clone().unwrap_or_else(own_name);
-        let own = own_address(host_name, &plan, &links, unstarted.as_ref())?;
+        let own = own_address(job.host_name(), &plan, &links, unstarted.as_ref())?;
         let table = exchange(launch.as_mut(), own)?;
         let liveness = unstarted
             .map(|unstarted| watch(unstarted, &job, &table))
@@ -112,12 +111,4 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
 fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness, Error> {
     let addrs = table.iter().map(|address| address.liveness).collect();
     unstarted.start(job.rank, &job.secret, Clock::new(), addrs)
-}
-
-/// What this host calls itself.
-fn own_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
-        |_| "an unnamed host".to_owned(),
-        |name| name.trim().to_owned(),
-    )
 }
