@@ -44,10 +44,10 @@ PC
 install -d -- "$root"/{lib/pkgconfig,include,share/man/man3,share/man/man7} ||
     die "cannot write below $root; choose another PREFIX or run as root"
 install_library portolan interfaces/capi "Fast messages between the processes of parallel programs"
-install_library gamma gamma "The programming interface of GAMMA on Portolan"
-install_library bip bip "The programming interface of BIP on Portolan"
-install_library gm gm "The programming interface of Myricom's GM on Portolan"
-install_library vipl vipl "The programming interface of the VI Architecture on Portolan"
+install_library gamma heritage/gamma "The programming interface of GAMMA on Portolan"
+install_library bip heritage/bip "The programming interface of BIP on Portolan"
+install_library gm heritage/gm "The programming interface of Myricom's GM on Portolan"
+install_library vipl heritage/vipl "The programming interface of the VI Architecture on Portolan"
 install -m 644 -t "$root/share/man/man7" -- interfaces/capi/man/portolan.7
 scripts/man-pages.sh interfaces/capi/include/portolan.h "$version" "$root/share/man/man3"
 for name in "${heritage[@]}"; do
