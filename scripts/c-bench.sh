@@ -37,10 +37,10 @@ median() {
 }
 
 compile pingpong interfaces/capi portolan
-compile gamma_pingpong gamma gamma
-compile bip_ring bip bip
-compile gm_allsize gm gm
-compile vipl_pingpong vipl vipl
+compile gamma_pingpong heritage/gamma gamma
+compile bip_ring heritage/bip bip
+compile gm_allsize heritage/gm gm
+compile vipl_pingpong heritage/vipl vipl
 rm -f -- "$work_dir"/times-*
 for ((i = 0; i < rounds; i++)); do
     half "$release_dir/examples/pingpong" "$len" >>"$work_dir/times-rust"
