@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::labs;
 use common::ranks::{joined, role, run_ranks};
 use common::{KillOnDrop, can_make_labs, kill, portolan, refused, run, wait_until};
 use std::process::{Command, Stdio};
@@ -34,6 +35,54 @@ fn errors_name_a_host_as_the_launcher_does() {
     let told = format!("failed: {named} is gone");
     assert!(ended.out.contains(&told), "{}", ended.out);
     assert!(ended.err.contains(&named), "{}", ended.err);
+}
+
+/// The option works where hosts share two networks and the first one loses all UDP.
+#[test]
+fn setting_network_selects_the_network_that_works() {
+    if !can_make_labs() {
+        return;
+    }
+    let lab = labs::Lab::up("two", "2");
+    let name = &lab.0;
+    for host in ["h0", "h1"] {
+        if !lab.filter(host, "iifname eth0 udp sport 1-65535") {
+            return;
+        }
+    }
+    let peer = format!("{name}-h1");
+    let cable = [
+        "add", "eth1", "type", "veth", "peer", "name", "eth1", "netns", &peer,
+    ];
+    ip(name, "h0", &[&["link"], &cable[..]].concat());
+    for (host, address) in [("h0", "10.78.0.1/24"), ("h1", "10.78.0.2/24")] {
+        ip(name, host, &["address", "add", address, "dev", "eth1"]);
+        ip(name, host, &["link", "set", "eth1", "up"]);
+    }
+    let meet = |value: &str| {
+        let option = format!("network={value}");
+        let args = ["--lab", name, "--path", "udp", "--option", &option];
+        run_ranks(2, "meet", &args)
+    };
+    let by_host = format!("{name}-h0=eth1;10.78.0.0/16");
+    for value in ["eth1", "10.78.0.0/24", "!eth0", "eth1,eth0", &by_host] {
+        let out = meet(value).succeeded(value);
+        assert_eq!(out.matches(" met").count(), 2, "{value}: {out}");
+    }
+    let dead = meet("eth0").out;
+    assert_eq!(dead.matches(" failed: rank").count(), 2, "{dead}");
+    // Every interface has such an address, and peers could not use it.
+    for value in ["eth9", "fe80::/10"] {
+        let err = meet(value).err;
+        for word in ["network", &format!("{name}-h0"), "eth1 10.78.0.1/24"] {
+            assert!(err.contains(word), "{value}: {word} is not in: {err}");
+        }
+    }
+}
+
+/// Runs `ip` in the namespace of a host of the lab `name`.
+fn ip(name: &str, host: &str, args: &[&str]) {
+    run(&[&["lab", "exec", "--name", name, host, "--", "ip"], args].concat()).succeeded("ip");
 }
 
 /// Takes the lab down when a test ends, however it ends.

@@ -45,7 +45,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("PORTOLAN_LAUNCHER", "x", ["PORTOLAN_LAUNCHER", "none"]),
         ("PORTOLAN_INTERFACE", "x", ["interface", "127.0.0.1/8"]),
         ("PORTOLAN_NETWORK", "x0,y*", ["network", "127.0.0.1/8"]),
-        ("PORTOLAN_NETWORK", "10.0/8", ["network", "no subnet"]),
+        ("PORTOLAN_NETWORK", "10.0/8", ["network", "not a subnet"]),
         ("PORTOLAN_FRAME_LEN_MAX", "x", ["frame_len_max", "512"]),
         ("PORTOLAN_FAULT", "x", ["fault", "drop="]),
         ("PORTOLAN_DIE", "x", ["die", "RANK"]),

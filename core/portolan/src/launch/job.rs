@@ -60,7 +60,8 @@ impl Job {
         }
     }
 
-    /// What errors and the setting `network` call this host: the launcher's name for it, or its own.
+    /// Returns the name of this host for errors and for the setting `network`: the launcher's name, or
+    /// the host's own.
     pub(crate) fn host_name(&self) -> String {
         self.host_name.clone().unwrap_or_else(own_name)
     }
@@ -85,7 +86,7 @@ impl Job {
     }
 }
 
-/// Returns the name that this host has for itself.
+/// Returns the host name that the kernel reports.
 fn own_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(
         |_| "an unnamed host".to_owned(),

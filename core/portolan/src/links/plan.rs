@@ -5,6 +5,7 @@ mod open;
 
 use super::Links;
 use super::network::{self, Network};
+use super::selection::Selection;
 use crate::checksum::Choice;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
@@ -50,6 +51,7 @@ pub(crate) struct Plan {
 /// What the settings say of links, whatever the machine has.
 #[derive(Debug)]
 pub(crate) struct Asked {
+    selection: Option<Selection>,
     fault: Option<FaultSpec>,
     checksum: Choice,
     die: Option<DieSpec>,
@@ -70,8 +72,8 @@ impl Asked {
             });
         }
         let frame_len_max = settings::FRAME_LEN_MAX.of(job);
-        network::selection(job)?;
         Ok(Asked {
+            selection: parsed("network", settings::NETWORK.of(job))?,
             fault: parsed("fault", settings::FAULT.of(job))?,
             checksum: Choice::of(job)?,
             die,
@@ -108,10 +110,10 @@ impl Plan {
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        // A selection of nothing is reported also where no network is wanted.
-        let candidates = network::candidates(job, &interfaces)?;
-        let network = wants_network.then(|| Network::first(&candidates));
         let asked = Asked::of(job)?;
+        // An empty selection is an error even if this job needs no network.
+        let candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
+        let network = wants_network.then(|| Network::first(&candidates));
         let die = asked.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),

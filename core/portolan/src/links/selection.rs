@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The setting `network`: the addresses of a host that a job may use.
 //!
-//! A value is a list of terms, `10.1.0.0/16,eth*,!docker0`. A term is a subnet, an address, or a pattern
-//! for names of interfaces; `!` excludes. `a=eth0;b*=eth1;10.1.0.0/16` gives hosts lists of their own: the
-//! first list holds whose host pattern matches, and one without a pattern matches every host.
+//! A value is a list of terms, `10.1.0.0/16,eth*,!docker0`. A term is a subnet, an address, the name of
+//! an interface, or a pattern for names; `!` excludes. `a=eth0;b*=eth1;10.1.0.0/16` has a list for host
+//! `a`, one for hosts that match `b*`, and one for all other hosts. The first list that matches applies.
 //!
-//! This module filters and sorts. It does not send anything, so a candidate need not lead anywhere.
+//! This module filters and sorts. It does not test whether an address reaches other hosts.
 //! The one invariant: without a value, every interface that may lead to another host is a candidate.
 
 use ipnet::IpNet;
@@ -25,7 +25,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) network: Network,
 }
 
-/// Value of the setting `network`. The default selects what may lead to another host.
+/// Value of the setting `network`. The default selects every address that may lead to another host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Selection {
     lists: Vec<List>,
@@ -47,24 +47,25 @@ struct Term {
 #[derive(Clone, Debug, PartialEq)]
 enum Matcher {
     Subnet(IpNet),
-    Name(WildMatch),
+    /// One interface.
+    Name(String),
+    /// Interfaces by a pattern; it selects loopback in exclusions only.
+    Pattern(WildMatch),
 }
 
-/// A value of `network` that means nothing.
+/// Reason why a value of `network` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum Malformed {
     /// Two commas, or nothing behind `!` or `=`.
     #[error("a term is empty; write terms such as 10.1.0.0/16,eth*,!docker0")]
     Empty,
-    /// A term with a slash that is no subnet: names of interfaces contain none.
-    #[error(
-        "{0} is no subnet; write one as 10.1.0.0/16 or fd00::/8, with a prefix of 32 or 128 at most"
-    )]
+    /// A term with a slash, which names of interfaces cannot contain, that is not a subnet.
+    #[error("{0} is not a subnet; write one such as 10.1.0.0/16 or fd00::/8")]
     Subnet(String),
-    /// A name that no interface can have.
+    /// A term that cannot be the name of an interface.
     #[error(
-        "{0} can be no interface's name, which has 15 characters at most and no spaces; write a \
+        "{0} is not an interface name, which has at most 15 characters and no spaces; write a \
          name or a pattern such as eth*"
     )]
     Name(String),
@@ -78,7 +79,7 @@ impl Selection {
     pub(crate) fn of_interface(name: &str) -> Selection {
         let term = Term {
             excludes: false,
-            what: Matcher::Name(WildMatch::new(name)),
+            what: Matcher::Name(name.to_owned()),
         };
         let list = List {
             host: None,
@@ -87,9 +88,9 @@ impl Selection {
         Selection { lists: vec![list] }
     }
 
-    /// Returns the selected addresses of `interfaces`, which are those of the host that the job calls
-    /// `host`. The most likely to reach other hosts come first: by the order of the terms, then by the
-    /// kind of interface, then IPv4 before IPv6 before addresses of one link only.
+    /// Returns the selected addresses of `interfaces`, the interfaces of `host`. The most likely to
+    /// reach other hosts come first: by the order of the terms, then by the kind of interface, then
+    /// IPv4 before IPv6. Interfaces without a carrier and IPv6 link-local addresses are left out.
     pub(crate) fn candidates<'a>(
         &self,
         host: &str,
@@ -97,7 +98,7 @@ impl Selection {
     ) -> Vec<Candidate<'a>> {
         let terms = self.terms(host);
         let mut found: Vec<_> = addresses(interfaces)
-            .filter(|candidate| candidate.interface.up && candidate.interface.running)
+            .filter(is_usable)
             .filter_map(|candidate| Some((preference(terms, &candidate)?, candidate)))
             .collect();
         // Stable: the kernel's order decides among equals.
@@ -162,19 +163,22 @@ fn matcher(text: &str) -> Result<Matcher, Malformed> {
     if text.len() > NAME_LEN_MAX || text.contains(char::is_whitespace) {
         return Err(Malformed::Name(text.to_owned()));
     }
-    Ok(Matcher::Name(WildMatch::new(text)))
+    Ok(match text.contains(['*', '?']) {
+        true => Matcher::Pattern(WildMatch::new(text)),
+        false => Matcher::Name(text.to_owned()),
+    })
 }
 
 impl Term {
-    /// Tests whether it describes `candidate`. The loopback interface must be meant: `*` does not match it.
+    /// Tests whether the term describes `candidate`.
     fn matches(&self, candidate: &Candidate<'_>) -> bool {
         let interface = candidate.interface;
         match &self.what {
             Matcher::Subnet(subnet) => subnet.contains(&candidate.network.addr),
-            Matcher::Name(pattern) if interface.loopback && !self.excludes => {
-                pattern.pattern() == interface.name
+            Matcher::Name(name) => *name == interface.name,
+            Matcher::Pattern(pattern) => {
+                (self.excludes || !interface.loopback) && pattern.matches(&interface.name)
             }
-            Matcher::Name(pattern) => pattern.matches(&interface.name),
         }
     }
 }
@@ -190,11 +194,21 @@ fn addresses(interfaces: &[Interface]) -> impl Iterator<Item = Candidate<'_>> {
     })
 }
 
+/// Tests whether other hosts could use an address. An IPv6 link-local address means nothing without
+/// the number of an interface, which differs between hosts.
+fn is_usable(candidate: &Candidate<'_>) -> bool {
+    let is_link_local = match candidate.network.addr {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(addr) => addr.is_unicast_link_local(),
+    };
+    candidate.interface.up && candidate.interface.running && !is_link_local
+}
+
 /// Place of a candidate in the order of candidates: term, kind of interface, scope of the address.
 type Preference = (usize, u8, u8);
 
-/// Returns the place of `candidate`, or `None` if `terms` do not select it. A term that selects an
-/// interface overrides what is thought of its kind.
+/// Returns the place of `candidate`, or `None` if `terms` do not select it. A term may select an
+/// interface whose kind is not selected by default.
 fn preference(terms: &[Term], candidate: &Candidate<'_>) -> Option<Preference> {
     let (excluding, including): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.excludes);
     if excluding.iter().any(|term| term.matches(candidate)) {
@@ -210,9 +224,9 @@ fn preference(terms: &[Term], candidate: &Candidate<'_>) -> Option<Preference> {
     Some((term, kind, scope(candidate.network.addr)))
 }
 
-/// Ranks kinds of interface by how likely they join the hosts of a cluster: hardware or the end of a
-/// cable to it before what software has built. `None` for loopback and for bridges of containers and
-/// virtual machines, which lead to no other host.
+/// Ranks kinds of interface by the likelihood that they connect the hosts of a cluster: hardware first,
+/// virtual interfaces later. `None` for loopback and for bridges of containers and virtual machines,
+/// which do not lead to other hosts.
 fn rank(kind: InterfaceKind) -> Option<u8> {
     match kind {
         InterfaceKind::Device | InterfaceKind::Bond => Some(0),
@@ -225,13 +239,12 @@ fn rank(kind: InterfaceKind) -> Option<u8> {
     }
 }
 
-/// Ranks addresses of one interface: addresses of one link are last, since they need the number of an
-/// interface to be reached.
+/// Ranks addresses of one interface: IPv4 link-local addresses are last, since hosts use them when
+/// nothing configured the network.
 fn scope(addr: IpAddr) -> u8 {
     match addr {
         IpAddr::V4(addr) if addr.is_link_local() => 2,
         IpAddr::V4(_) => 0,
-        IpAddr::V6(addr) if addr.is_unicast_link_local() => 3,
         IpAddr::V6(_) => 1,
     }
 }
