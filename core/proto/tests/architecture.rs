@@ -5,6 +5,9 @@
 //! A folder is a first-level module of a crate: `path.rs` and what lies in `path/`. Test modules are
 //! left out.
 
+#[path = "architecture/groups.rs"]
+mod groups;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
