@@ -10,6 +10,7 @@ set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
+folder=verify/fuzz-targets
 targets=("$@")
 if [[ ${#targets[@]} -eq 0 ]]; then
     targets=(parser core ring launcher endpoint broker)
@@ -32,7 +33,8 @@ for target in "${targets[@]}"; do
         options+=(-detect_leaks=0)
     fi
     # What is found goes to a directory that is not committed; the corpus is only read.
-    mkdir -p "verify/fuzz-targets/target/found/$target"
-    cargo +nightly fuzz run --fuzz-dir verify/fuzz-targets "$target" "verify/fuzz-targets/target/found/$target" "verify/fuzz-targets/corpus/$target" -- \
+    found=$folder/target/found/$target
+    mkdir -p "$found"
+    cargo +nightly fuzz run --fuzz-dir "$folder" "$target" "$found" "$folder/corpus/$target" -- \
         "${options[@]}"
 done
