@@ -70,7 +70,7 @@ fn written(text: &str) -> Option<u64> {
     Some(number.replace(',', "").parse::<u64>().ok()? * factor)
 }
 
-/// Reads `file`, whose path begins with the name of its crate. Empty if no group has it.
+/// Reads `file`, a path that begins with the name of a crate. Returns an empty text if no group has it.
 fn source_of(file: &str) -> String {
     let groups = ["core", "interfaces", "heritage", "tools", "verify"];
     let mut paths = groups

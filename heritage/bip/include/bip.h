@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The programming interface of BIP, the Basic Interface for Parallelism, on Portolan.
  *
- * Generated from heritage/bip by cbindgen: do not edit. docs/heritage.md says what each function does,
- * and where the original is not known and a choice was made. Lengths are in words of four bytes. A
- * mistake, or an error of the network, is said on the standard error output and ends the job. */
+ * Generated from heritage/bip by cbindgen: do not edit. docs/heritage.md describes each function,
+ * and names the choices that were made where the original is unknown. Lengths are in words of
+ * four bytes. A mistake or a network error is printed on standard error and ends the job. */
 
 #ifndef BIP_H
 #define BIP_H
