@@ -45,6 +45,17 @@ check_scripts() {
     return "$status"
 }
 
+# The oldest Rust that is promised builds the product, too. Clippy knows only which parts of std it has.
+check_oldest_rust() {
+    local oldest
+    oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    if ! cargo "+$oldest" --version >/dev/null 2>&1; then
+        skipped "Rust $oldest is not installed ('rustup toolchain install $oldest'): only clippy's MSRV lint was run"
+        return 0
+    fi
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/oldest cargo "+$oldest" check --quiet --workspace
+}
+
 check_dependencies() {
     if ! "$CARGO" deny --version >/dev/null 2>&1; then
         skipped "cargo-deny is not installed ('cargo install --locked cargo-deny'): licences and advisories were not checked"
@@ -61,6 +72,7 @@ check_dependencies() {
 check "formatting" "$CARGO" fmt --all --check
 check "clippy" "$CARGO" clippy --quiet --workspace --all-targets -- -D warnings
 check "documentation" check_documentation
+check "oldest Rust" check_oldest_rust
 check "licence lines" check_spdx
 check "scripts" check_scripts
 check "dependencies" check_dependencies

@@ -8,12 +8,15 @@ source "$(dirname "$0")/lib.sh"
 
 check_rust() {
     command -v "$CARGO" >/dev/null ||
-        die "no Rust toolchain: '$CARGO' is not found; install one from https://rustup.rs"
+        die "no Rust toolchain: '$CARGO' is not found; install one by rustup: https://rustup.rs"
     local wanted have
     wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     have=$(rustc --version | awk '{ print $2 }')
     if [[ $(printf '%s\n' "$wanted" "${have%%-*}" | sort -V | head -n 1) != "$wanted" ]]; then
-        die "Rust $have is too old, $wanted is needed; run 'rustup update stable'"
+        if command -v rustup >/dev/null; then
+            die "Rust $have is too old, $wanted is needed; run 'rustup update stable'"
+        fi
+        die "Rust $have is too old, $wanted is needed; install it by rustup: https://rustup.rs"
     fi
 }
 

@@ -241,32 +241,39 @@ impl Ledger {
             port,
             ..
         } = *got;
-        let place = format_args!("from {src} to {dst} {lane:?} {port:?}");
+        let place = || format!("from {src} to {dst} {lane:?} {port:?}");
         let session = if port == GREETING_PORT {
             self.greeted(got)?
         } else {
-            got.bound
-                .ok_or_else(|| format!("a message {place} came before the session's greeting"))?
+            got.bound.ok_or_else(|| {
+                format!("a message {} came before the session's greeting", place())
+            })?
         };
         let sent = &mut self.sessions[index(session)].sent;
         let Some(entry) = sent.get_mut(&(lane, port)).and_then(VecDeque::pop_front) else {
             return Err(format!(
-                "session {session}: a message of {} bytes {place} that was never sent, or twice",
-                got.len
+                "session {session}: a message of {} bytes {} that was never sent, or twice",
+                got.len,
+                place()
             ));
         };
         self.message_count += 1;
         if entry.len != got.len {
             return Err(format!(
-                "session {session}: message {} of {} bytes {place} was due, {} bytes came",
-                entry.id, entry.len, got.len
+                "session {session}: message {} of {} bytes {} was due, {} bytes came",
+                entry.id,
+                entry.len,
+                place(),
+                got.len
             ));
         }
         match payload::first_difference(entry.id, got.bytes, false) {
             Some(at) if port != GREETING_PORT => Err(format!(
-                "session {session}: message {} of {} bytes {place} was due; what came differs \
+                "session {session}: message {} of {} bytes {} was due; what came differs \
                  from byte {at} on",
-                entry.id, entry.len
+                entry.id,
+                entry.len,
+                place()
             )),
             _ => Ok(entry),
         }

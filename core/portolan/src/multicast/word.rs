@@ -95,8 +95,7 @@ impl Word {
                 bytes.extend_from_slice(&window.to_le_bytes())
             }
             Word::Refused { why } => {
-                let end = why.floor_char_boundary(WHY_LEN_MAX);
-                bytes.extend_from_slice(&why.as_bytes()[..end]);
+                bytes.extend_from_slice(truncated(why, WHY_LEN_MAX).as_bytes());
             }
             Word::Report { report, got } => emit_report(&mut bytes, report, *got),
             Word::Sent(Sent { serial, front }) => {
@@ -143,6 +142,15 @@ impl Word {
         };
         Some((id, word))
     }
+}
+
+/// Returns the longest prefix of `text` of at most `len_max` bytes that ends between two characters.
+fn truncated(text: &str, len_max: usize) -> &str {
+    let mut end = text.len().min(len_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {

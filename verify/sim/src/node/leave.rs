@@ -74,7 +74,9 @@ impl Node {
         let transfers = self.core.unfinished_transfers().map(|(peer, ..)| peer);
         let busy = self.core.unfinished_peers().chain(transfers);
         let busy: BTreeSet<u32> = busy.map(|peer| peer.0).collect();
-        for peer in self.unsettled.extract_if(.., |peer| !busy.contains(peer)) {
+        let settled: Vec<u32> = self.unsettled.difference(&busy).copied().collect();
+        for peer in settled {
+            self.unsettled.remove(&peer);
             if let Some(session) = self.peers[peer as usize].session {
                 cx.ledger.settle(session);
             }

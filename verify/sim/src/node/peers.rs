@@ -92,7 +92,9 @@ impl Remote {
         };
         if let Some((_, count)) = left.front_mut() {
             *count -= 1;
-            left.pop_front_if(|(_, count)| *count == 0);
+            if *count == 0 {
+                left.pop_front();
+            }
         }
     }
 

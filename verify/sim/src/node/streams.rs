@@ -269,12 +269,16 @@ impl Node {
             )),
         }
         for index in 0..most {
-            let Some(flight) = self.inbox.pop_front_if(|flight| {
+            let is_next = self.inbox.front().is_some_and(|flight| {
                 let head = flight.frame.get(..ExpectedRun::HEADER_LEN);
                 let payload_len = flight.frame.len() - head.map_or(0, <[u8]>::len);
                 let matches = head.is_some_and(|head| run.matches(index, head, payload_len));
                 flight.link == link && !flight.marked && matches
-            }) else {
+            });
+            if !is_next {
+                return index;
+            }
+            let Some(flight) = self.inbox.pop_front() else {
                 return index;
             };
             self.note_arrival(cx, &flight);
