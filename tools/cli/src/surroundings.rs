@@ -12,7 +12,7 @@ use crate::lab::cores::{CoreList, Cores};
 use crate::lab::{Kind, TemporaryLab};
 use crate::run::Failure;
 use crate::run::hosts::{self, Host, MapBy};
-use crate::run::{self, AgentOptions, Options, Workload};
+use crate::run::{self, AgentOptions, Options, RemoteProgram, Workload};
 use anyhow::{Context, Result, bail};
 use portolan::launch::PathChoice;
 use portolan_bench::{GRACE, Job, LabOrder, Launcher, MpiJob, Path, Place, Site};
@@ -127,7 +127,7 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
             args: args.to_vec(),
         },
         agent: AgentOptions {
-            remote_program: "portolan".into(),
+            remote_program: RemoteProgram::new(None)?,
             connection: job.server.clone(),
         },
     })

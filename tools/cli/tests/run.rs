@@ -329,6 +329,44 @@ fn hosts_that_cannot_be_reached_are_named_with_what_ssh_said() {
     }
 }
 
+/// As `make install PREFIX=$HOME/.local` on all hosts, where a shell that ssh starts has a shorter `PATH`.
+#[test]
+fn hosts_run_the_command_of_the_same_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    fs::write(&hosts, "nodeA\n").unwrap();
+    let args = ["run", "--hosts", hosts.to_str().unwrap(), "--", "true"];
+    // Start-up files may print something, with or without an end of line.
+    let chatty = format!("echo welcome; printf 'no mail'\n{LOCAL_SSH}");
+    let ended = with_ssh(directory.path(), &chatty, &args);
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+}
+
+#[test]
+fn a_remote_program_that_says_nothing_is_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let hosts = directory.path().join("hosts");
+    fs::write(&hosts, "nodeA\n").unwrap();
+    let sleep = unique_sleep();
+    let silent = directory.path().join("silent");
+    common::write_command(&silent, &format!("exec sleep {sleep}"));
+    let args = [
+        "run",
+        "--hosts",
+        hosts.to_str().unwrap(),
+        "--remote-program",
+        silent.to_str().unwrap(),
+        "--",
+        "true",
+    ];
+    let ended = with_ssh(directory.path(), LOCAL_SSH, &args);
+    assert_eq!(ended.status, 2, "{}", ended.err);
+    for word in ["nodeA", "--remote-program", "--version"] {
+        assert!(ended.err.contains(word), "{}", ended.err);
+    }
+    assert_eq!(processes_with(&sleep), [] as [i32; 0]);
+}
+
 #[test]
 fn a_connection_that_breaks_fails_the_job_and_names_the_host() {
     let directory = tempfile::tempdir().unwrap();

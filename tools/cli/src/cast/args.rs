@@ -79,9 +79,10 @@ pub(crate) struct Args {
     /// A setting for the library in each process.
     #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
     pub(super) option: Vec<String>,
-    /// The command portolan on the hosts of --hosts, and on Slurm's nodes.
-    #[arg(long, value_name = "PATH", default_value = "portolan")]
-    pub(super) remote_program: String,
+    /// The command portolan on the hosts of --hosts, and on Slurm's nodes [default: this program's path, or
+    /// else the first in PATH there].
+    #[arg(long, value_name = "PATH")]
+    pub(super) remote_program: Option<String>,
 }
 
 /// How blocks are compressed.

@@ -330,7 +330,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<
             .concat(),
         },
         agent: run::AgentOptions {
-            remote_program: args.remote_program.clone(),
+            remote_program: run::RemoteProgram::new(args.remote_program.as_ref())?,
             connection: None,
         },
     })

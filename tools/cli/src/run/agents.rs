@@ -2,6 +2,8 @@
 //! The agents of a job as `run` sees them: one child process a host.
 
 use super::hosts::{Host, Place};
+use super::remote::{READY_LINE, RemoteProgram};
+use super::ssh::{self, CONNECT_TIMEOUT_S, LOGIN_DELAY};
 use super::wire::{Order, Report};
 use crate::error::UserError;
 use crate::launch_io::{LineSink, LineSource};
@@ -19,12 +21,13 @@ const SSH_FAILED: i32 = 255;
 /// Exit status of a shell that does not find the command (POSIX).
 const NOT_FOUND: i32 = 127;
 
-/// Seconds that ssh may take to connect; a person is waiting.
-const CONNECT_TIMEOUT_S: u32 = 10;
-
 /// How long other agents may take to say hello once one has failed to: what connecting may take, and
 /// then a shell's start-up files.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(CONNECT_TIMEOUT_S as u64 + 5);
+
+/// How long a program may take from the host's shell to its hello, which needs nothing but the host's
+/// processor and disk. A person is waiting.
+const HELLO_DELAY: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to end once its input is closed, before it is killed.
 const END_DELAY: Duration = Duration::from_secs(2);
@@ -36,7 +39,7 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub(crate) struct AgentOptions {
     /// The command `portolan` on other machines.
-    pub(crate) remote_program: String,
+    pub(crate) remote_program: RemoteProgram,
     /// The connection to the agent of the host that is [`Place::Connected`].
     pub(crate) connection: Option<Arc<TcpStream>>,
 }
@@ -58,6 +61,12 @@ pub(super) struct Agent {
     pub(super) orders: LineSink,
     pub(super) reports: LineSource,
     pub(super) errors: LineSource,
+    /// The host's shell has become the agent: what comes over `reports` is the agent's.
+    is_reached: bool,
+    /// The last line that came over `reports` before that.
+    greeting: String,
+    /// When the agent was spawned, later when it was reached.
+    since: Instant,
     /// The agent has said hello: what now comes over `errors` is for the person.
     pub(super) is_up: bool,
     /// Nothing more will come from it.
@@ -90,6 +99,9 @@ impl Agent {
             orders: LineSink::new(child.stdin.take().context("input of an agent")?.into())?,
             reports: LineSource::new(child.stdout.take().context("output of an agent")?.into())?,
             errors: LineSource::new(child.stderr.take().context("errors of an agent")?.into())?,
+            is_reached: !matches!(host.place, Place::Ssh | Place::Slurm),
+            greeting: String::new(),
+            since: Instant::now(),
             host,
             ranks,
             process: Process::Child(child),
@@ -107,6 +119,9 @@ impl Agent {
             orders: LineSink::new(connection.try_clone()?.into())?,
             reports: LineSource::new(connection.try_clone()?.into())?,
             errors: LineSource::ended(),
+            is_reached: true,
+            greeting: String::new(),
+            since: Instant::now(),
             host,
             ranks,
             process: Process::Connection(connection),
@@ -123,10 +138,16 @@ impl Agent {
         self.reports.fill();
         let mut reports = Vec::new();
         while let Some(line) = self.reports.next_line() {
+            if !self.is_reached {
+                // Text without an end of line may stand before it.
+                self.is_reached = line.ends_with(READY_LINE.as_bytes());
+                self.since = Instant::now();
+                self.greeting = String::from_utf8_lossy(line).into_owned();
+                continue;
+            }
             match serde_json::from_slice(line) {
                 Ok(report) => reports.push(report),
                 Err(error) => {
-                    // A shell's start-up files may write into the agent's output.
                     let text = String::from_utf8_lossy(line).into_owned();
                     self.said
                         .push(format!("unexpected output {text:?} ({error})"));
@@ -150,6 +171,55 @@ impl Agent {
         }
         self.said.extend(lines);
         Vec::new()
+    }
+
+    /// When an agent that has not said hello counts as one that never will. `None` for agents of this
+    /// machine: the kernel reports their end.
+    pub(super) fn start_deadline(&self) -> Option<Instant> {
+        let is_local = matches!(self.host.place, Place::Here | Place::Namespace(..));
+        if is_local || self.is_up || self.is_done {
+            return None;
+        }
+        let delay = if self.is_reached {
+            HELLO_DELAY
+        } else {
+            LOGIN_DELAY
+        };
+        Some(self.since + delay)
+    }
+
+    /// Ends the agent, which has let its [`Agent::start_deadline`] pass; the sentence is for a person.
+    pub(super) fn failure_to_answer(&mut self, options: &AgentOptions) -> UserError {
+        let is_reached = self.is_reached;
+        self.end();
+        self.read_errors();
+        let said = match self.said.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.said.join("; ")),
+        };
+        let (name, seconds) = (&self.host.name, HELLO_DELAY.as_secs());
+        let example = options.remote_program.example();
+        UserError::new(match self.host.place {
+            Place::Connected => format!(
+                "the server on host {name} has not started its process within {seconds} s: start \
+                 `portolan bench --server` there again"
+            ),
+            Place::Slurm => format!(
+                "portolan on node {name} has said nothing for {seconds} s{said}: check that `srun --overlap \
+                 -N 1 -n 1 -w {name} {example} --version` prints a version, or say where portolan is with \
+                 --remote-program PATH"
+            ),
+            _ if is_reached => format!(
+                "portolan on host {name} has started and said nothing for {seconds} s{said}: check that \
+                 `ssh {name} {example} --version` prints a version, or say where portolan is with \
+                 --remote-program PATH"
+            ),
+            _ => format!(
+                "ssh has not reached a shell on host {name} within {} s{said}: check that `ssh -o \
+                 BatchMode=yes {name} true` works and ends",
+                LOGIN_DELAY.as_secs()
+            ),
+        })
     }
 
     /// Gives an order.
@@ -205,9 +275,12 @@ impl Agent {
     }
 
     /// Why the agent never said hello, for a person.
-    pub(super) fn failure_to_start(&mut self) -> UserError {
+    pub(super) fn failure_to_start(&mut self, options: &AgentOptions) -> UserError {
         let status = self.end();
         self.read_errors();
+        if !self.is_reached && !self.greeting.is_empty() {
+            self.said.push(std::mem::take(&mut self.greeting));
+        }
         let name = self.host.name.clone();
         let said = if self.said.is_empty() {
             "no output".into()
@@ -221,8 +294,9 @@ impl Agent {
                  `ssh -o BatchMode=yes {name} true` works without a password"
             ),
             (Place::Ssh, Some(NOT_FOUND)) => format!(
-                "portolan is not installed on host {name} ({said}): install it there, or say \
-                 where it is with --remote-program PATH"
+                "portolan is not installed on host {name}, where {} were searched ({said}): install it there, \
+                 or say where it is with --remote-program PATH",
+                options.remote_program.places()
             ),
             (Place::Slurm, _) => format!(
                 "srun does not start portolan on node {name}: {said}; check that `srun --overlap -N 1 -n 1 -w \
@@ -265,23 +339,24 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
             cores.bind(&mut command);
         }
         Place::Ssh => {
-            command = Command::new("ssh");
-            command.args(["-T", "-o", "BatchMode=yes", "-o"]);
-            command.arg(format!("ConnectTimeout={CONNECT_TIMEOUT_S}"));
-            command.args([&host.name, &options.remote_program]);
+            command = ssh::command(&host.name);
+            command.arg(options.remote_program.command_line());
+            return Ok(command);
         }
         Place::Connected => bail!("the agent of host {} is not to be started", host.name),
         Place::Slurm => {
             command = Command::new("srun");
             command.args(SRUN_OPTIONS).arg("--nodelist");
-            command.args([&host.name, &options.remote_program]);
+            command.arg(&host.name).args(options.remote_program.words());
+            return Ok(command);
         }
     }
     command.arg("agent");
     Ok(command)
 }
 
-fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
+/// Why a command by which hosts are reached does not start.
+pub(crate) fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
     let package = match program {
         "ip" => "iproute2",
         "srun" => "slurm-client",

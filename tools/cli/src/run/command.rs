@@ -2,7 +2,7 @@
 //! The arguments of `portolan run`.
 
 use super::hosts::{self, Host, MapBy};
-use super::{AgentOptions, Options, Workload, execute};
+use super::{AgentOptions, Options, RemoteProgram, Workload, execute};
 use crate::error::{UserError, user_error};
 use crate::lab::{HOSTS_MAX, Kind, Lab, TemporaryLab};
 use anyhow::Result;
@@ -73,9 +73,10 @@ pub(crate) struct Args {
     /// Working directory of the processes [default: this one].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The command portolan on the hosts of --hosts.
-    #[arg(long, value_name = "PATH", default_value = "portolan")]
-    remote_program: String,
+    /// The command portolan on the hosts of --hosts [default: this program's path, or else the first in PATH
+    /// there].
+    #[arg(long, value_name = "PATH")]
+    remote_program: Option<String>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
@@ -172,7 +173,7 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
             args: command.collect(),
         },
         agent: AgentOptions {
-            remote_program: args.remote_program,
+            remote_program: RemoteProgram::new(args.remote_program.as_ref())?,
             connection: None,
         },
     })

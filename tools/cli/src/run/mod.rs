@@ -12,6 +12,8 @@ pub(crate) mod command;
 mod control;
 pub(crate) mod hosts;
 mod printer;
+mod remote;
+pub(crate) mod ssh;
 mod unstarted;
 pub(crate) mod wire;
 
@@ -20,7 +22,7 @@ use crate::launch_io;
 use crate::orphans;
 use crate::signals::{self, Signals};
 use agents::Agent;
-pub(crate) use agents::AgentOptions;
+pub(crate) use agents::{AgentOptions, cannot_start};
 use anyhow::{Context, Result};
 use control::Control;
 pub(crate) use control::Failure;
@@ -29,6 +31,7 @@ use nix::poll::PollFlags;
 use portolan::launch::wire::VERSION;
 use printer::Printer;
 use rand::TryRngCore;
+pub(crate) use remote::RemoteProgram;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -117,6 +120,7 @@ pub(crate) trait Observer {
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(250);
 
 struct Job<'a> {
+    agent_options: AgentOptions,
     observer: Option<&'a mut dyn Observer>,
     signals: Signals,
     agents: Vec<Agent>,
@@ -173,6 +177,7 @@ impl<'a> Job<'a> {
         }
         let printer = Printer::new(options.tag_output, options.capture)?;
         Ok(Job {
+            agent_options: options.agent.clone(),
             observer,
             signals,
             agents,
@@ -241,7 +246,14 @@ impl<'a> Job<'a> {
             .as_ref()
             .map(|_| Instant::now() + OBSERVE_INTERVAL);
         // With an observer, this looks at hosts that do not start often enough as well.
-        let deadline = self.control.deadline().into_iter().chain(look).min();
+        let starts = self.agents.iter().filter_map(Agent::start_deadline);
+        let deadline = self
+            .control
+            .deadline()
+            .into_iter()
+            .chain(look)
+            .chain(starts);
+        let deadline = deadline.min();
         launch_io::wait(&fds, deadline)
     }
 
@@ -295,7 +307,7 @@ impl<'a> Job<'a> {
             return Ok(());
         }
         if !agent.is_up && self.control.failure().is_none() {
-            let error = agent.failure_to_start();
+            let error = agent.failure_to_start(&self.agent_options);
             return self.refuse(index, error);
         }
         let cause = agent.loss();
@@ -326,6 +338,16 @@ impl<'a> Job<'a> {
     }
 
     fn check_started(&mut self, now: Instant) -> Result<()> {
+        for index in 0..self.agents.len() {
+            let agent = &mut self.agents[index];
+            if agent
+                .start_deadline()
+                .is_some_and(|deadline| now >= deadline)
+            {
+                let error = agent.failure_to_answer(&self.agent_options);
+                self.refuse(index, error)?;
+            }
+        }
         let is_open = |agent: &Agent| !agent.is_up && !agent.is_done;
         let is_waiting = self.agents.iter().any(is_open);
         if !self.unstarted.is_settled(now, is_waiting) {

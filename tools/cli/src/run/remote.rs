@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Commands that ssh and srun run on another host to start an agent there.
+//!
+//! A shell on that host prints [`READY_LINE`], then becomes the agent. What comes before that line is
+//! output of the shell's start-up files. What comes behind it is the agent's.
+
+use super::ssh;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Line that the host's shell prints right before it becomes the agent. No start-up file prints it.
+pub(super) const READY_LINE: &str = "portolan-agent-follows";
+
+/// Where the command `portolan` is on other hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteProgram {
+    /// The command that the user named.
+    Named(String),
+    /// This path if the host has it, as after the same installation; else the first in `PATH`. A shell
+    /// that ssh starts often has a shorter `PATH` than the user's own.
+    Found(PathBuf),
+}
+
+impl RemoteProgram {
+    /// Returns `named`, or the path of this program, which other hosts may have as well.
+    ///
+    /// # Errors
+    /// The path of this program is unknown.
+    pub(crate) fn new(named: Option<&String>) -> std::io::Result<RemoteProgram> {
+        Ok(match named {
+            Some(named) => RemoteProgram::Named(named.clone()),
+            None => RemoteProgram::Found(std::env::current_exe()?),
+        })
+    }
+
+    /// Returns the words of the command for srun, which hands them on as they are.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let program = match self {
+            RemoteProgram::Named(named) => named.into(),
+            RemoteProgram::Found(path) => path.clone().into_os_string(),
+        };
+        ["sh".into(), "-c".into(), self.script().into(), program].into()
+    }
+
+    /// Returns the command for ssh, which the login shell of that host reads. That shell expands a name
+    /// that the user gave, such as `~/bin/portolan`.
+    pub(super) fn command_line(&self) -> OsString {
+        match self {
+            RemoteProgram::Named(named) => format!("sh -c '{}' {named}", self.script()).into(),
+            RemoteProgram::Found(path) => ssh::script(&self.script(), path),
+        }
+    }
+
+    /// Returns where the agent was looked for, for an error message.
+    pub(super) fn places(&self) -> String {
+        match self {
+            RemoteProgram::Named(named) => named.clone(),
+            RemoteProgram::Found(path) => format!("{} and the PATH there", path.display()),
+        }
+    }
+
+    /// Returns a command that a person can try on the host.
+    pub(super) fn example(&self) -> String {
+        match self {
+            RemoteProgram::Named(named) => named.clone(),
+            RemoteProgram::Found(path) => path.display().to_string(),
+        }
+    }
+
+    /// A script for `sh -c`, without single quotes; its `$0` is the program.
+    fn script(&self) -> String {
+        let start = match self {
+            // More words may follow the program: the name may hold spaces.
+            RemoteProgram::Named(_) => r#"exec "$0" "$@" agent"#,
+            RemoteProgram::Found(_) => r#"test -x "$0" && exec "$0" agent; exec portolan agent"#,
+        };
+        format!("echo {READY_LINE}; {start}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// Runs the command as ssh would, with a program of this name and no other in `PATH`.
+    fn said(program: &RemoteProgram, path: &Path) -> (String, Option<i32>) {
+        let output = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(program.command_line())
+            .env("PATH", format!("{}:/bin:/usr/bin", path.display()))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let said = text.strip_prefix(&format!("{READY_LINE}\n"));
+        (said.unwrap().trim().to_owned(), output.status.code())
+    }
+
+    fn script(path: &Path, text: &str) {
+        // Another process writes: a child that this one forks meanwhile would keep the file open.
+        let write = r#"mkdir -p "${0%/*}" && printf '#!/bin/sh\necho "%s $*"\n' "$1" >"$0" && chmod +x "$0""#;
+        let made = Command::new("sh")
+            .args(["-c", write])
+            .arg(path)
+            .arg(text)
+            .status();
+        assert!(made.unwrap().success());
+    }
+
+    #[test]
+    fn the_same_path_comes_before_the_search_path() {
+        let room = tempfile::tempdir().unwrap();
+        let (own, search) = (
+            room.path().join("it's here/portolan"),
+            room.path().join("bin"),
+        );
+        let found = RemoteProgram::Found(own.clone());
+        assert_eq!(said(&found, &search).1, Some(127), "neither is there");
+        script(&search.join("portolan"), "in PATH");
+        assert_eq!(said(&found, &search), ("in PATH agent".into(), Some(0)));
+        script(&own, "own");
+        assert_eq!(said(&found, &search), ("own agent".into(), Some(0)));
+    }
+
+    #[test]
+    fn a_named_program_is_expanded_by_the_hosts_shell() {
+        let room = tempfile::tempdir().unwrap();
+        script(&room.path().join("other"), "other");
+        let named = RemoteProgram::Named("env X=1 other".into());
+        assert_eq!(said(&named, room.path()), ("other agent".into(), Some(0)));
+    }
+}
