@@ -8,7 +8,7 @@ mod common;
 
 use common::pmi::{self, Left};
 use common::ranks::{alone, role, run_ranks};
-use common::{can_make_labs, portolan, refused, run};
+use common::{Ended, LOCAL_SSH, can_make_labs, give_ssh, portolan, refused, run, write_command};
 use portolan::launch::FD_VARIABLE;
 use portolan::{Error, Node, PortConfig, Target};
 use std::process::{Command, Output, Stdio};
@@ -359,6 +359,71 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     );
     assert!(ended.err.ends_with(" -n 2 x --mpi y\n"), "{}", ended.err);
 
+    // Before the program they are Portolan's wherever they stand; behind it they are the program's.
+    let args = [
+        "mpirun",
+        "-n",
+        "2",
+        "--dry-run",
+        "--mpi",
+        launcher,
+        "--plain",
+    ];
+    let ended = run(&[&args[..], &["/bin/true", "--mpi", "y"]].concat());
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let line = format!("{launcher} -n 2 /bin/true --mpi y\n");
+    assert!(ended.err.ends_with(&line), "{}", ended.err);
+
     let error = refused(&["mpirun", "--mpi", "/bin/true", "-n", "2", "x"]);
     assert!(error.contains("/bin/true"), "{error}");
+}
+
+/// A launcher that prints the hosts file that it gets.
+const SHOW_HOSTS: &str = r#"
+test "$1" = --version && { echo "mpirun (Open MPI) 4.1.4"; exit; }
+test "$1" = --default-hostfile && cat "$2"; shift 2
+echo "then $*""#;
+
+/// Runs `portolan mpirun --hosts` with [`SHOW_HOSTS`], where `ssh` stands in for reaching the hosts.
+fn mpirun_on_hosts(ssh: &str) -> Ended {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    write_command(&dir.path().join("mpirun"), SHOW_HOSTS);
+    std::fs::write(path("libportolan-fi.so"), "").unwrap();
+    std::fs::write(path("hosts"), "node.invalid slots=2\nuser@other.invalid\n").unwrap();
+    let mut command = portolan(&["mpirun", "-n", "3"]);
+    command
+        .args(["--hosts", &path("hosts"), "--mpi", &path("mpirun")])
+        .args(["--provider-dir", &path("")])
+        .args(["/bin/true", "--hosts", "of the program"])
+        .env_remove("SLURM_JOB_ID");
+    give_ssh(&mut command, dir.path(), ssh);
+    command.output().unwrap().into()
+}
+
+#[test]
+fn mpirun_hands_hosts_on_and_asks_them_for_the_provider() {
+    let ended = mpirun_on_hosts(LOCAL_SSH);
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let (hosts, program) = ended
+        .out
+        .split_once("then -n 3 ")
+        .expect("what the launcher got");
+    assert_eq!(hosts, "node.invalid slots=2\nuser@other.invalid slots=1\n");
+    assert_eq!(program, "/bin/true --hosts of the program\n");
+}
+
+#[test]
+fn mpirun_names_hosts_without_the_provider_before_it_starts() {
+    let lacks = format!("test \"$6\" = user@other.invalid && exit 3\n{LOCAL_SSH}");
+    for (ssh, words) in [
+        (lacks.as_str(), ["user@other.invalid", "--provider-dir"]),
+        ("echo no route >&2; exit 255", ["node.invalid", "no route"]),
+    ] {
+        let ended = mpirun_on_hosts(ssh);
+        assert_eq!((ended.status, ended.out.as_str()), (2, ""), "{}", ended.err);
+        for word in words {
+            assert!(ended.err.contains(word), "{}", ended.err);
+        }
+    }
 }

@@ -57,5 +57,5 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let entry = crate::lab::host::entry(&lab, 0)?;
-    Err(super::start(plan.command_by(entry)))
+    Err(super::start(plan.command_by(entry)?))
 }

@@ -5,24 +5,28 @@
 //! provider. Nothing of MPI is replaced.
 
 pub(crate) mod counting;
+mod exports;
 pub(crate) mod find;
+mod hosts;
 pub(crate) mod lab;
+mod own;
 pub(crate) mod plan;
 pub(crate) mod provider;
 pub(crate) mod report;
 
 use crate::error::UserError;
+use crate::run::hosts::of_file;
 use anyhow::Result;
 use find::{Mpi, Wanted};
-use plan::Plan;
+use plan::{PROVIDER_PATH, Plan};
 use portolan::settings;
 use portolan_profile::{BadRequest, Request, VARIABLE};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// What `mpirun` and `lab mpirun` share.
-#[derive(clap::Args)]
+/// Options that `mpirun` and `lab mpirun` share.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Choice {
     /// Which MPI: openmpi, mpich, intel, or the path of its launcher; else the first in PATH.
     #[arg(long, value_name = "WHICH")]
@@ -39,11 +43,16 @@ pub(crate) struct Choice {
 }
 
 /// Run an MPI program over Portolan, by the launcher of an installed MPI.
-#[derive(clap::Args)]
+///
+/// Portolan's own options may stand anywhere before the program.
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
-    /// What the launcher gets: its options, the program and its arguments.
+    /// Hosts to use through ssh: lines `host [slots=K]`, # starts a comment; 1 slot without slots=.
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Options of the launcher, the program and its arguments.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     args: Vec<String>,
 }
@@ -51,13 +60,25 @@ pub(crate) struct Args {
 /// Becomes the launcher; returns only if that fails, or nothing was to be run.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     settings::check_variables().map_err(|error| UserError::new(error.to_string()))?;
-    let mpi = args.choice.find()?;
-    let plan = args.choice.plan(&mpi, args.args)?;
-    args.choice.announce(&mpi, &plan);
-    if args.choice.dry_run {
+    let Args {
+        choice,
+        hosts,
+        args,
+    } = args.take_own()?;
+    let mpi = choice.find()?;
+    let mut plan = choice.plan(&mpi, args)?;
+    if let Some(file) = &hosts {
+        let hosts = of_file(file, None)?;
+        plan.take_hosts_file(mpi.kind, hosts::translated(mpi.kind, &hosts)?);
+        if let Some(directory) = plan.value(PROVIDER_PATH).filter(|_| !choice.dry_run) {
+            hosts::check_provider(&hosts, directory.as_ref())?;
+        }
+    }
+    choice.announce(&mpi, &plan);
+    if choice.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    Err(start(plan.command()))
+    Err(start(plan.command()?))
 }
 
 impl Choice {

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is set for an MPI's launcher, and its command line. No side effects.
+//! Settings for an MPI's launcher, and its command line.
 
+use super::exports::{LIST, Way};
 use super::find::{Kind, Mpi};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use portolan_profile::VARIABLE;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Name of the libfabric provider.
 pub(crate) const PROVIDER: &str = "portolan";
+
+/// Variable with the directory of the provider.
+pub(super) const PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
+
+/// A word of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Text(String),
+    /// The name of a file with this text.
+    File(String),
+}
 
 /// A launcher's environment and arguments.
 #[derive(Debug)]
@@ -16,9 +32,11 @@ pub(crate) struct Plan {
     launcher: PathBuf,
     /// Variables for the launcher and the processes.
     environment: Vec<(&'static str, String)>,
-    /// Options before those of the person.
-    options: Vec<String>,
-    args: Vec<String>,
+    /// Options before those of the user.
+    options: Vec<Word>,
+    args: Vec<Word>,
+    /// Open MPI only: how variables reach processes on other hosts.
+    way: Way,
 }
 
 /// The hosts of a lab, and how their launchers' helpers get there.
@@ -34,21 +52,59 @@ pub(super) struct Hosts<'a> {
     pub(super) agent_args: &'a str,
 }
 
+impl Word {
+    /// The word; `None` for a file.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Word::Text(text) => Some(text),
+            Word::File(_) => None,
+        }
+    }
+
+    /// The word as an argument. A file is made in memory; the launcher inherits its descriptor, and nothing is
+    /// left of it afterwards.
+    fn argument(&self) -> io::Result<String> {
+        let text = match self {
+            Word::Text(text) => return Ok(text.clone()),
+            Word::File(text) => text,
+        };
+        let fd = memfd_create("portolan", MFdFlags::empty())?;
+        let mut file = File::from(fd);
+        file.write_all(text.as_bytes())?;
+        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+        // It stays open for the launcher.
+        let _ = file.into_raw_fd();
+        Ok(name)
+    }
+}
+
 impl Plan {
     /// Runs the launcher of `mpi` with `args`.
     pub(crate) fn new(mpi: &Mpi, args: Vec<String>) -> Plan {
+        Plan::with(mpi, args, |name| std::env::var(name).ok())
+    }
+
+    /// The same where `variable` knows the environment.
+    pub(super) fn with(
+        mpi: &Mpi,
+        args: Vec<String>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Plan {
+        let args: Vec<Word> = args.into_iter().map(Word::Text).collect();
+        let way = Way::choose(&args, variable, |path| std::fs::read_to_string(path).ok());
         Plan {
             launcher: mpi.launcher.clone(),
             environment: Vec::new(),
             options: Vec::new(),
             args,
+            way,
         }
     }
 
     /// Makes the MPI use Portolan's provider in `directory`.
     pub(super) fn take_provider(&mut self, kind: Kind, directory: &Path) {
         self.set("FI_PROVIDER", PROVIDER);
-        self.set("FI_PROVIDER_PATH", directory.display());
+        self.set(PROVIDER_PATH, directory.display());
         match kind {
             Kind::OpenMpi => {
                 // cm takes all messages to one transport; ob1, the default, splits them over btls.
@@ -117,19 +173,23 @@ impl Plan {
         {
             preload = format!("{preload}:{own}");
         }
-        let mut words = Vec::new();
         for (name, value) in [("LD_PRELOAD", preload.as_str()), (VARIABLE, request)] {
             match kind {
-                Kind::OpenMpi => words.extend(["-x".to_owned(), format!("{name}={value}")]),
-                Kind::Mpich | Kind::Intel => {
-                    words.extend(["-genv", name, value].map(str::to_owned));
-                }
+                Kind::OpenMpi => self.export(&format!("{name}={value}")),
+                Kind::Mpich | Kind::Intel => self.option(&["-genv", name, value]),
             }
         }
-        if kind == Kind::OpenMpi {
-            self.args = behind_each_colon(&self.args, &words);
-        }
-        self.options.extend(words);
+    }
+
+    /// Runs the processes on the hosts of a file, whose text is in the launcher's own form.
+    pub(super) fn take_hosts_file(&mut self, kind: Kind, text: String) {
+        let option = match kind {
+            // Open MPI 4 ignores `--hostfile` beside `--app`.
+            Kind::OpenMpi => "--default-hostfile",
+            Kind::Mpich | Kind::Intel => "-f",
+        };
+        self.option(&[option]);
+        self.options.push(Word::File(text));
     }
 
     /// The variables that are set.
@@ -144,24 +204,28 @@ impl Plan {
     }
 
     /// The command that does it.
-    pub(crate) fn command(&self) -> Command {
+    ///
+    /// # Errors
+    /// A file for the launcher cannot be made.
+    pub(crate) fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.launcher);
-        self.complete(&mut command);
-        command
+        self.complete(&mut command)?;
+        Ok(command)
     }
 
     /// The same, as arguments of `command`, which runs it somewhere else.
-    pub(super) fn command_by(&self, mut command: Command) -> Command {
+    pub(super) fn command_by(&self, mut command: Command) -> io::Result<Command> {
         command.arg(&self.launcher);
-        self.complete(&mut command);
-        command
+        self.complete(&mut command)?;
+        Ok(command)
     }
 
-    fn complete(&self, command: &mut Command) {
-        command
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .args(&self.options)
-            .args(&self.args);
+    fn complete(&self, command: &mut Command) -> io::Result<()> {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        for word in self.options.iter().chain(&self.args) {
+            command.arg(word.argument()?);
+        }
+        Ok(())
     }
 
     fn set(&mut self, name: &'static str, value: impl fmt::Display) {
@@ -169,48 +233,46 @@ impl Plan {
     }
 
     fn option(&mut self, words: &[&str]) {
-        self.options
-            .extend(words.iter().map(|word| (*word).to_owned()));
+        let words = words.iter().map(|word| Word::Text((*word).to_owned()));
+        self.options.extend(words);
     }
 
-    /// Open MPI takes variables to other hosts only if they are its own or are named.
+    /// Open MPI hands a variable on to other hosts only if it is its own or is named.
     fn forward_own(&mut self) {
-        for name in ["FI_PROVIDER", "FI_PROVIDER_PATH"] {
-            self.option(&["-x", name]);
-        }
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let is_own = |name: &String| name.starts_with("PORTOLAN_") && name != VARIABLE;
         let mut own: Vec<String> = own.filter(is_own).collect();
         own.sort();
+        for name in ["FI_PROVIDER", PROVIDER_PATH] {
+            self.export(name);
+        }
         for name in own {
-            self.option(&["-x", &name]);
+            self.export(&name);
         }
     }
-}
 
-/// `args` with `words` behind each `:`, which begins another program of the same job: Open MPI's
-/// options for one hold for no other.
-fn behind_each_colon(args: &[String], words: &[String]) -> Vec<String> {
-    let mut all = Vec::new();
-    for arg in args {
-        all.push(arg.clone());
-        if arg == ":" {
-            all.extend_from_slice(words);
+    fn export(&mut self, entry: &str) {
+        let list = self.way.export(entry, &mut self.options, &mut self.args);
+        if let Some(list) = list {
+            self.environment.retain(|(name, _)| *name != LIST);
+            self.set(LIST, list);
         }
     }
-    all
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.environment {
             // A shell needs no quotes for anything else that is set here.
-            let quote = if value.contains(' ') { "'" } else { "" };
+            let quote = if value.contains([' ', ';']) { "'" } else { "" };
             write!(f, "{name}={quote}{value}{quote} ")?;
         }
         write!(f, "{}", self.launcher.display())?;
         for word in self.options.iter().chain(&self.args) {
-            write!(f, " {word}")?;
+            match word {
+                Word::Text(text) => write!(f, " {text}")?,
+                Word::File(text) => write!(f, " <{}>", text.trim_end().replace('\n', "; "))?,
+            }
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ fn what_is_set_is_said_in_one_line() {
         (
             "mpirun (Open MPI) 5.0.11\n",
             "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
-             /opt/bin/mpirun -x FI_PROVIDER -x FI_PROVIDER_PATH",
+             OMPI_MCA_mca_base_env_list='FI_PROVIDER;FI_PROVIDER_PATH' /opt/bin/mpirun",
         ),
         (
             MPICH,
@@ -66,9 +66,7 @@ fn what_is_set_is_said_in_one_line() {
         ),
     ] {
         let mpi = mpi(said);
-        let mut plan = Plan::new(&mpi, vec!["-n".into(), "2".into(), "./a.out".into()]);
-        plan.take_provider(mpi.kind, Path::new("/lib"));
-        let line = plan.to_string();
+        let line = line_of(&mpi, &["-n", "2", "./a.out"], &[]);
         assert!(line.starts_with(expected), "{line}");
         assert!(line.ends_with(" -n 2 ./a.out"), "{line}");
         assert_eq!(line.lines().count(), 1);
@@ -154,29 +152,107 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
     }
 }
 
+/// The command line with Portolan's provider, in an environment with `variables`.
+fn line_of(mpi: &Mpi, args: &[&str], variables: &[(&str, &str)]) -> String {
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    let mut plan = Plan::with(mpi, args, |name| {
+        let set = variables.iter().find(|(set, _)| *set == name);
+        set.map(|(_, value)| (*value).to_owned())
+    });
+    plan.take_provider(mpi.kind, Path::new("/lib"));
+    plan.to_string()
+}
+
+/// The line, from the launcher on.
+fn launched(args: &[&str], variables: &[(&str, &str)]) -> String {
+    let line = line_of(&mpi("mpirun (Open MPI) 4.1.4\n"), args, variables);
+    line.split_once("/opt/bin/mpirun ").unwrap().1.to_owned()
+}
+
+const LIST: &str = "OMPI_MCA_mca_base_env_list";
+const BOTH_X: &str = "-x FI_PROVIDER -x FI_PROVIDER_PATH";
+const BOTH_X_REVERSED: &str = "-x FI_PROVIDER_PATH -x FI_PROVIDER";
+
+#[test]
+fn every_program_of_an_open_mpi_job_gets_the_variables() {
+    let programs = "-n 1 ./a : -n 2 ./b";
+    let args: Vec<&str> = programs.split(' ').collect();
+    assert_eq!(launched(&args, &[]), programs);
+    let args = [&["-x", "FOO"], &args[..]].concat();
+    assert_eq!(
+        launched(&args, &[]),
+        format!("{BOTH_X} -x FOO -n 1 ./a : {BOTH_X_REVERSED} -n 2 ./b")
+    );
+}
+
+#[test]
+fn the_users_own_list_of_variables_grows() {
+    let open = mpi("mpirun (Open MPI) 4.1.4\n");
+    let line = line_of(&open, &["./a"], &[(LIST, "FOO;BAR=1")]);
+    let list = format!("{LIST}='FOO;BAR=1;FI_PROVIDER;FI_PROVIDER_PATH'");
+    assert!(line.contains(&list), "{line}");
+    assert!(!line.contains("-x "), "{line}");
+    let delimiter = (&*format!("{LIST}_delimiter"), ",");
+    let line = line_of(&open, &["./a"], &[(LIST, "FOO"), delimiter]);
+    assert!(
+        line.contains(&format!("{LIST}=FOO,FI_PROVIDER,FI_PROVIDER_PATH")),
+        "{line}"
+    );
+    let args = ["--mca", "mca_base_env_list", "FOO", "./a"];
+    let line = line_of(&open, &args, &[]);
+    let list = "--mca mca_base_env_list FOO;FI_PROVIDER;FI_PROVIDER_PATH ./a";
+    assert!(line.ends_with(list), "{line}");
+    assert!(!line.contains(LIST), "{line}");
+}
+
+#[test]
+fn programs_of_a_file_get_the_variables() {
+    let room = tempfile::tempdir().unwrap();
+    let file = room.path().join("programs");
+    let file = file.to_str().unwrap();
+    std::fs::write(file, "# two\n-n 1 ./a\n\n-n 2 ./b\n").unwrap();
+    assert_eq!(launched(&["--app", file], &[]), format!("--app {file}"));
+    std::fs::write(file, "# two\n-n 1 ./a\n\n-n 2 -x FOO ./b\n").unwrap();
+    let path = BOTH_X_REVERSED;
+    assert_eq!(
+        launched(&["--app", file], &[]),
+        format!("{BOTH_X} --app <# two; {path} -n 1 ./a; ; {path} -n 2 -x FOO ./b>")
+    );
+}
+
+#[test]
+fn hosts_become_the_launchers_own_option() {
+    for (said, option) in [
+        (
+            "mpirun (Open MPI) 4.1.4\n",
+            "--default-hostfile <a slots=2> ./a",
+        ),
+        (MPICH, "-f <a slots=2> ./a"),
+    ] {
+        let mpi = mpi(said);
+        let mut plan = Plan::with(&mpi, vec!["./a".into()], |_| None);
+        plan.take_hosts_file(mpi.kind, "a slots=2\n".into());
+        assert!(plan.to_string().ends_with(option), "{plan}");
+        let command = plan.command().unwrap();
+        let file = command.get_args().nth(1).unwrap();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "a slots=2\n");
+    }
+}
+
 #[test]
 fn every_program_of_a_job_is_counted() {
     let args = ["-n", "1", "./a", ":", "-n", "2", "./b"].map(str::to_owned);
     let counted = |said: &str| {
         let mpi = mpi(said);
-        let mut plan = Plan::new(&mpi, args.to_vec());
+        let mut plan = Plan::with(&mpi, args.to_vec(), |_| None);
         plan.take_counting(mpi.kind, Path::new("/lib/a.so"), "0:/tmp");
         plan.to_string()
     };
-    // A library of whoever runs this may follow it.
+    // A library of the user's may follow the first.
     let line = counted("mpirun (Open MPI) 4.1.4\n");
-    let words: Vec<&str> = line.split(' ').collect();
-    assert_eq!(
-        words
-            .iter()
-            .filter(|word| word.starts_with("LD_PRELOAD=/lib/a.so"))
-            .count(),
-        2
-    );
-    let told = words
-        .iter()
-        .filter(|word| **word == "PORTOLAN_PROFILE=0:/tmp");
-    assert_eq!(told.count(), 2, "{line}");
+    let list = format!("{LIST}='LD_PRELOAD=/lib/a.so");
+    assert!(line.starts_with(&list), "{line}");
+    assert!(line.contains(";PORTOLAN_PROFILE=0:/tmp' /"), "{line}");
     let line = counted(MPICH);
     assert_eq!(
         line.matches("-genv LD_PRELOAD /lib/a.so").count(),

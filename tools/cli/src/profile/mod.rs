@@ -139,7 +139,7 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
     let mpi = find::at(program, &format!("write {EXAMPLE}"))?;
     let mut plan = Plan::new(&mpi, args.to_vec());
     counting::add(&mut plan, &mpi, request)?;
-    Ok(plan.command())
+    Ok(plan.command()?)
 }
 
 /// Whether `program` means this one.

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `--hosts FILE` for the launchers of MPIs: their own form of the file, and the provider on each host.
+
+use super::find::Kind;
+use super::provider::FILE;
+use crate::error::user_error;
+use crate::run::hosts::Host;
+use crate::run::{cannot_start, ssh};
+use anyhow::Result;
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the hosts may take to answer whether they have the provider: as long as `portolan run` gives ssh
+/// to reach a shell.
+const ANSWER_DELAY: Duration = ssh::LOGIN_DELAY;
+
+/// Between two looks whether all have answered.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Exit status of the question when the provider is not there; ssh itself and shells use others.
+const MISSING: i32 = 3;
+
+/// Variables that make a launcher reach hosts by other means than ssh. Whether the provider is there cannot
+/// be asked then.
+const OTHER_WAYS: [&str; 7] = [
+    "SLURM_JOB_ID",
+    "OMPI_MCA_plm_rsh_agent",
+    "PRTE_MCA_plm_ssh_agent",
+    "HYDRA_LAUNCHER",
+    "HYDRA_LAUNCHER_EXEC",
+    "I_MPI_HYDRA_BOOTSTRAP",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+];
+
+/// Returns the hosts file as the launcher of this kind of MPI reads it.
+///
+/// # Errors
+/// A host that this launcher cannot be told of.
+pub(super) fn translated(kind: Kind, hosts: &[Host]) -> Result<String> {
+    hosts.iter().map(|host| line(kind, host)).collect()
+}
+
+fn line(kind: Kind, host: &Host) -> Result<String> {
+    let Host { name, slots, .. } = host;
+    if kind == Kind::OpenMpi {
+        return Ok(format!("{name} slots={slots}\n"));
+    }
+    let (user, name) = match name.split_once('@') {
+        Some((user, name)) => (Some(user), name),
+        None => (None, name.as_str()),
+    };
+    if name.contains(':') {
+        user_error!(
+            "{kind}'s launcher takes no IPv6 addresses, such as {name}: give the host a name in /etc/hosts, and \
+             write that into the hosts file"
+        );
+    }
+    match (user, kind) {
+        (None, _) => Ok(format!("{name}:{slots}\n")),
+        (Some(user), Kind::Mpich) => Ok(format!("{name}:{slots} user={user}\n")),
+        (Some(user), _) => user_error!(
+            "{kind}'s launcher takes no user names, such as {user}@{name}: write `Host {name}` and `User {user}` \
+             into ~/.ssh/config, and {name} into the hosts file"
+        ),
+    }
+}
+
+/// Checks that all hosts but this one have the provider in `directory`, which is passed on to them.
+///
+/// # Errors
+/// A sentence for a person with the hosts that lack it or cannot be asked.
+pub(super) fn check_provider(hosts: &[Host], directory: &Path) -> Result<()> {
+    if OTHER_WAYS
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+    {
+        return Ok(());
+    }
+    let others = hosts.iter().filter(|host| !is_here(&host.name));
+    let asked: Vec<(&Host, Command)> = others
+        .map(|host| (host, question(host, directory)))
+        .collect();
+    let mut missing = Vec::new();
+    for (host, answer) in answers(asked)? {
+        match answer {
+            Some(output) if output.status.success() => {}
+            Some(output) if output.status.code() == Some(MISSING) => {
+                missing.push(host.name.clone())
+            }
+            answer => return unanswered(host, answer),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (verb, names) = (
+        if missing.len() == 1 { "has" } else { "have" },
+        missing.join(", "),
+    );
+    user_error!(
+        "{names} {verb} no {}/{FILE}, which MPI loads there: install Portolan there with the same PREFIX, or name \
+         a directory that all hosts have with --provider-dir",
+        directory.display()
+    )
+}
+
+fn unanswered(host: &Host, answer: Option<Output>) -> Result<()> {
+    let said = match answer {
+        Some(output) => {
+            let said = String::from_utf8_lossy(&output.stderr)
+                .trim()
+                .replace('\n', "; ");
+            format!("{said} ({})", output.status)
+        }
+        None => format!("no answer within {} s", ANSWER_DELAY.as_secs()),
+    };
+    user_error!(
+        "cannot reach host {name}: {said}; check the name in the hosts file, and that `ssh -o BatchMode=yes {name} \
+         true` works without a password",
+        name = host.name
+    )
+}
+
+fn question(host: &Host, directory: &Path) -> Command {
+    let script = format!("test -r \"$0\" || exit {MISSING}");
+    let mut command = ssh::command(&host.name);
+    command.arg(ssh::script(&script, &directory.join(FILE)));
+    command
+}
+
+/// Asks all hosts at once; `None` is the answer of one that has not answered in time.
+fn answers(asked: Vec<(&Host, Command)>) -> Result<Vec<(&Host, Option<Output>)>> {
+    let mut children = Vec::new();
+    for (host, mut command) in asked {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .map_err(|error| cannot_start("ssh", &error))?;
+        children.push((host, child));
+    }
+    let deadline = Instant::now() + ANSWER_DELAY;
+    let mut all = Vec::new();
+    for (host, mut child) in children {
+        while child.try_wait()?.is_none() && Instant::now() < deadline {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        let has_answered = child.try_wait()?.is_some();
+        if !has_answered {
+            child.kill()?;
+        }
+        let output = child.wait_with_output()?;
+        all.push((host, has_answered.then_some(output)));
+    }
+    Ok(all)
+}
+
+/// Whether this is a name of this machine: one of its addresses can be bound to here.
+fn is_here(name: &str) -> bool {
+    let name = name.rsplit('@').next().unwrap_or(name);
+    let addresses = (name.trim_matches(['[', ']']), 0).to_socket_addrs();
+    let is_own = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    addresses.is_ok_and(|mut all| all.any(|address| is_own(address.ip())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::hosts::Place;
+
+    fn host(name: &str, slots: u32) -> Host {
+        Host {
+            name: name.into(),
+            slots,
+            place: Place::Ssh,
+        }
+    }
+
+    #[test]
+    fn slots_are_written_as_each_launcher_reads_them() {
+        let hosts = [host("a", 2), host("b.example.org", 1)];
+        let open = translated(Kind::OpenMpi, &hosts).unwrap();
+        assert_eq!(open, "a slots=2\nb.example.org slots=1\n");
+        for kind in [Kind::Mpich, Kind::Intel] {
+            assert_eq!(translated(kind, &hosts).unwrap(), "a:2\nb.example.org:1\n");
+        }
+    }
+
+    #[test]
+    fn users_and_ipv6_are_translated_or_refused() {
+        let of_user = [host("u@a", 3)];
+        assert_eq!(
+            translated(Kind::OpenMpi, &of_user).unwrap(),
+            "u@a slots=3\n"
+        );
+        assert_eq!(translated(Kind::Mpich, &of_user).unwrap(), "a:3 user=u\n");
+        assert!(translated(Kind::Intel, &of_user).is_err());
+        let address = [host("[fe80::1%eth0]", 1)];
+        assert!(translated(Kind::Mpich, &address).is_err());
+        assert!(translated(Kind::OpenMpi, &address).is_ok());
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_addresses() {
+        assert!(is_here("localhost") && is_here("u@127.0.0.1"));
+        // Of RFC 5737: an address of nobody.
+        assert!(!is_here("192.0.2.1") && !is_here("no-such-host.invalid"));
+    }
+}
