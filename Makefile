@@ -13,7 +13,7 @@ PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build bench test test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build bench test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ bench: build ## measure for some two minutes, and append the medians to bench-hi
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh
+
+test-first: ## as root: the first commands of README.md, by an ordinary user on a fresh checkout and two hosts
+	@scripts/test-first.sh
 
 test-faults: setup ## kill a process at KILLS (500) points, and hosts of casts; make all troubles on all paths
 	KILLS=$(KILLS) $(CARGO) test -p portolan-cli --test kills --test troubles --test cast --test cast_limits -- --ignored --nocapture

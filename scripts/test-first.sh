@@ -1,0 +1,204 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Walks through the first screen of README.md as a new user does: runs its first block of commands, as they
+# stand there, as an ordinary user on a fresh checkout. Two hosts of a lab, each with an sshd, stand for two
+# machines with a common home directory. Then `portolan run` and `portolan cast` reach both hosts.
+#
+# Needs root, and Debian's packages openssh-server, openssh-client, openmpi-bin, libopenmpi-dev and git. The user
+# and the mounts exist in a mount namespace of this script only; nothing of it is left.
+#
+# Environment: CARGO_PROFILE_… and CARGO_NET_OFFLINE, as for any build. TARGET names a directory of an earlier
+# build for CARGO_TARGET_DIR. LIMIT is the seconds that one step may take (7200).
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+source "$(dirname "$0")/lib.sh"
+
+user=newcomer
+# Beyond those that Debian gives to people and to services.
+uid=$((61184 + $$ % 1000))
+lab=f$(($$ % 100000))
+hosts=("$lab-h0" "$lab-h1")
+# How long one step may take, in seconds; the build takes longest.
+limit=${LIMIT:-7200}
+sshds=()
+
+check_needs() {
+    local command missing=()
+    [[ $EUID -eq 0 ]] || missing+=("root")
+    for command in /usr/sbin/sshd ssh ssh-keygen mpicc mpirun git ip unshare setpriv; do
+        command -v "$command" >/dev/null || missing+=("$command")
+    done
+    if [[ ${#missing[@]} -gt 0 ]]; then
+        skipped "the first screen: missing here: ${missing[*]}"
+        exit 0
+    fi
+}
+
+# Everything that is mounted below goes with this script.
+enter_namespace() {
+    [[ ${IN_NAMESPACE:-} == yes ]] && return
+    check_needs
+    IN_NAMESPACE=yes exec unshare --mount --propagation private "$BASH" scripts/test-first.sh
+}
+
+cleanup() {
+    local pid
+    for pid in "${sshds[@]}"; do
+        kill "$pid" 2>/dev/null || true
+    done
+    take_lab_down
+    umount -l "$home/.cargo" "$home/.rustup" 2>/dev/null || true
+    rm -rf --one-file-system -- "$work_dir"
+}
+
+make_user() {
+    mkdir -p "$home/.ssh"
+    { cat /etc/passwd; echo "$user:x:$uid:$uid::$home:/bin/bash"; } >"$work_dir/passwd"
+    { cat /etc/group; echo "$user:x:$uid:"; } >"$work_dir/group"
+    mount --bind "$work_dir/passwd" /etc/passwd
+    mount --bind "$work_dir/group" /etc/group
+    # The names of this script's network namespaces are nobody else's.
+    mkdir -p /run/netns
+    mount -t tmpfs tmpfs /run/netns
+    ssh-keygen -q -t ed25519 -N '' -f "$home/.ssh/id_ed25519"
+    cp "$home/.ssh/id_ed25519.pub" "$home/.ssh/authorized_keys"
+    chown -R "$uid:$uid" "$home"
+    chmod 700 "$home/.ssh"
+}
+
+# The toolchain of whoever runs this script: read by the user, who writes beside it.
+lend_toolchain() {
+    local cargo_home=${CARGO_HOME:-$HOME/.cargo} rustup_home=${RUSTUP_HOME:-$HOME/.rustup}
+    [[ -d $cargo_home ]] || return 0
+    mkdir -p "$work_dir/cargo/upper" "$work_dir/cargo/work" "$home/.cargo" "$home/.rustup"
+    chown "$uid:$uid" "$work_dir/cargo/upper" "$home/.cargo" "$home/.rustup"
+    mount -t overlay overlay "$home/.cargo" \
+        -o "lowerdir=$cargo_home,upperdir=$work_dir/cargo/upper,workdir=$work_dir/cargo/work"
+    # Read-only, also for the removal at the end.
+    [[ ! -d $rustup_home ]] || mount -o bind,ro "$rustup_home" "$home/.rustup"
+}
+
+# Fills as_user with the words before a command of the user's: the environment of a login, and what may be set for
+# a build.
+become_user() {
+    local name kept=()
+    while IFS= read -r name; do
+        kept+=("$name=${!name}")
+    done < <(compgen -e | grep -E '^(CARGO_PROFILE_|CARGO_BUILD_|CARGO_NET_OFFLINE$)' || true)
+    [[ -z ${TARGET:-} ]] || kept+=("CARGO_TARGET_DIR=$TARGET")
+    as_user=(setpriv --reuid "$uid" --regid "$uid" --clear-groups --inh-caps=-all --bounding-set=-all
+        env -i "HOME=$home" "USER=$user" "LOGNAME=$user" SHELL=/bin/bash
+        "PATH=$home/.cargo/bin:/usr/local/bin:/usr/bin:/bin" "${kept[@]}")
+}
+
+# The commands of README.md's first block.
+first_block() {
+    awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md
+}
+
+check_out() {
+    # As root, who may read the repository wherever it is; what is not committed is no part of a checkout.
+    git -c safe.directory='*' clone --quiet --no-hardlinks "$repository" "$checkout"
+    cp scripts/mpi-ring.c "$checkout/program.c"
+    printf '%s slots=2\n' "${hosts[@]}" >"$checkout/hosts"
+    chown -R "$uid:$uid" "$checkout"
+}
+
+start_sshd() {
+    local host=$1
+    # shellcheck disable=SC2016  # for the shell that becomes sshd
+    ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" \
+        /usr/sbin/sshd -D -e -f /dev/null -h "$work_dir/host_key" -o UsePAM=no -o PidFile=none \
+        >"$work_dir/$host.log" 2>&1 </dev/null &
+    sshds+=($!)
+}
+
+# Two hosts that know each other's names, each with its sshd.
+make_hosts() {
+    local host
+    portolan=("$home/.local/bin/portolan")
+    bring_lab_up >"$work_dir/addresses" || die "no lab can be made here"
+    { cat /etc/hosts; awk '{ print $2, $1 }' "$work_dir/addresses"; } >"$work_dir/hosts"
+    mount --bind "$work_dir/hosts" /etc/hosts
+    ssh-keygen -q -t ed25519 -N '' -f "$work_dir/host_key"
+    # The directory that sshd's unprivileged part sees; where the package's service runs, it is there.
+    mkdir -p /run/sshd
+    for host in "${hosts[@]}"; do
+        echo "$host $(cut -d' ' -f1,2 "$work_dir/host_key.pub")" >>"$home/.ssh/known_hosts"
+        start_sshd "$host"
+    done
+    for host in "${hosts[@]}"; do
+        wait_for "$host"
+    done
+}
+
+# log_in HOST COMMAND…: from the first host, through ssh.
+log_in() {
+    ip netns exec "${hosts[0]}" "${as_user[@]}" timeout "$limit" ssh -o BatchMode=yes "$@"
+}
+
+wait_for() {
+    for _ in {1..100}; do
+        ! log_in "$1" true 2>/dev/null || return 0
+        sleep 0.2
+    done
+    cat "$work_dir/$1.log"
+    die "sshd on $1 does not let the user in"
+}
+
+# Lines that begin with `make` need no lab, which has no way to the network that crates come from.
+build() {
+    first_block | grep '^make ' >"$work_dir/build.sh"
+    say "$(cat "$work_dir/build.sh")"
+    (cd "$checkout" && timeout "$limit" "${as_user[@]}" bash -e "$work_dir/build.sh") ||
+        die "README's make does not work on a fresh checkout"
+}
+
+# check NAME WORDS COMMAND…: what the command on the first host prints has each line of WORDS.
+check() {
+    local name=$1 words=$2 word out=$work_dir/out
+    shift 2
+    log_in "${hosts[0]}" "$@" >"$out" 2>&1 </dev/null || { cat "$out"; die "$name: fails"; }
+    cat "$out"
+    while IFS= read -r word; do
+        grep -qE -- "$word" "$out" || die "$name: prints no line '$word'"
+    done <<<"$words"
+    say "ok: $name"
+}
+
+# The line that each `portolan mpirun -n N` of the block makes scripts/mpi-ring.c print.
+results() {
+    local ranks
+    sed -nE 's/^portolan mpirun -n ([0-9]+) .*/\1/p' "$home/first.sh" | while read -r ranks; do
+        echo "^mpi-ring: $ranks ranks, sum $((ranks * (ranks - 1) / 2))$"
+    done
+}
+
+walk() {
+    { echo 'cd portolan'; first_block | grep -v '^make '; } >"$home/first.sh"
+    cat "$home/first.sh"
+    check "README's first block" "$(results)" bash -e first.sh
+    # A shell that ssh starts does not have ~/.local/bin in its PATH: hosts are reached all the same.
+    # shellcheck disable=SC2016  # for the user's shell
+    local command='PATH=~/.local/bin:$PATH; cd portolan;'
+    check "portolan run --hosts" "$(printf '^%s$\n' "${hosts[@]}")" \
+        "$command portolan run -n 4 --hosts hosts -- hostname"
+    check "portolan cast --hosts" "2 hosts" \
+        "$command portolan cast --hosts hosts program ~/copy-of-%h && cmp program ~/copy-of-${hosts[1]}"
+}
+
+enter_namespace
+repository=$PWD
+work_dir=$(mktemp -d)
+chmod 755 "$work_dir"
+home=$work_dir/home
+checkout=$home/portolan
+end_with cleanup
+make_user
+lend_toolchain
+become_user
+check_out
+build
+make_hosts
+walk
+say "done: README's first screen works for an ordinary user on two hosts"
