@@ -52,11 +52,19 @@ pub enum Error {
         errno: io::Error,
     },
     /// A rank outside the job.
-    #[error("rank {rank} does not exist: this job has {size} processes, numbered from 0")]
+    #[error("rank {rank} does not exist: this job has {}, numbered from 0", processes(*.size))]
     NoSuchRank {
         /// What was asked for.
         rank: u32,
         /// Processes in the job.
+        size: u32,
+    },
+    /// A place outside of the group.
+    #[error("member {member} does not exist: this group has {}, numbered from 0", members(*.size))]
+    NoSuchMember {
+        /// What was asked for.
+        member: u32,
+        /// Members of the group.
         size: u32,
     },
     /// The peer is gone, and with it the operation.
@@ -84,11 +92,8 @@ pub enum Error {
         /// Processes of which the same is true.
         others: usize,
     },
-    /// A receive from anybody, in a job whose other processes have all ended.
-    #[error(
-        "nothing that matches is here, and nothing can come any more: all {others} other processes \
-         of the job have ended"
-    )]
+    /// A wait for anybody, in a job whose other processes have all ended.
+    #[error("what is waited for is not here, and nothing can come any more: {}", all_ended(*.others))]
     NobodyLeft {
         /// How many others there were.
         others: u32,
@@ -161,8 +166,13 @@ pub enum Error {
         limit: u64,
     },
     /// The message was longer than the buffer; the first bytes are in the buffer.
-    #[error("message of {message_len} bytes on port {port} does not fit a buffer of {buffer_len}")]
+    #[error(
+        "message of {message_len} bytes from rank {source_rank} on port {port} does not fit a buffer \
+         of {buffer_len}"
+    )]
     Truncated {
+        /// Rank of the sender.
+        source_rank: u32,
         /// Port.
         port: u16,
         /// Bytes of the message.
@@ -180,6 +190,8 @@ pub enum Error {
         source_rank: u32,
         /// Its tag.
         tag: u64,
+        /// Its immediate data.
+        imm: Option<u64>,
         /// Bytes of the message.
         message_len: u64,
         /// Bytes of the buffer.
@@ -229,9 +241,18 @@ pub enum Error {
         /// Port.
         port: u16,
     },
-    /// The port is open already, or its handler runs now.
+    /// The port is open already.
     #[error("port {port} is open already")]
     PortInUse {
+        /// Port.
+        port: u16,
+    },
+    /// A receive at a port whose messages go to a handler.
+    #[error(
+        "port {port} has a handler, which gets its messages; receive on a port that was opened with \
+         `open`"
+    )]
+    PortHandled {
         /// Port.
         port: u16,
     },
@@ -249,8 +270,8 @@ pub enum Error {
          the library to the parent, or start the child as a program of its own"
     )]
     Forked,
-    /// The request was waited for already.
-    #[error("this request has been completed already")]
+    /// The request was waited for already, or never was one.
+    #[error("this request has been completed already, or never was one")]
     StaleRequest,
     /// The operation was withdrawn.
     #[error("the operation was cancelled")]
@@ -286,6 +307,28 @@ pub enum Error {
         /// What is wrong and what would be right.
         why: String,
     },
+}
+
+fn processes(count: u32) -> String {
+    match count {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    }
+}
+
+fn members(count: u32) -> String {
+    match count {
+        1 => "1 member".to_owned(),
+        count => format!("{count} members"),
+    }
+}
+
+fn all_ended(others: u32) -> String {
+    match others {
+        0 => "this process is the only one of its job".to_owned(),
+        1 => "the other process of the job has ended".to_owned(),
+        others => format!("all {others} other processes of the job have ended"),
+    }
 }
 
 fn and_others(count: usize) -> String {
@@ -348,6 +391,21 @@ mod tests {
             assert_eq!(format!("{error:?}"), error.to_string());
             assert_eq!(format!("{error:#?}"), error.to_string());
         }
+    }
+
+    #[test]
+    fn counts_of_one_read_well() {
+        let alone = Error::NoSuchRank { rank: 1, size: 1 }.to_string();
+        assert!(alone.contains("this job has 1 process,"), "{alone}");
+        let group = Error::NoSuchMember { member: 1, size: 1 }.to_string();
+        assert!(group.contains("this group has 1 member,"), "{group}");
+        let left = |others| Error::NobodyLeft { others }.to_string();
+        assert!(left(0).ends_with("the only one of its job"), "{}", left(0));
+        assert!(
+            left(1).ends_with("the other process of the job has ended"),
+            "{}",
+            left(1)
+        );
     }
 
     #[test]

@@ -427,7 +427,7 @@ impl Node {
         match inner.port_use(port) {
             PortUse::Open => {}
             PortUse::Closed => return Err(Error::PortClosed { port: port.number }),
-            PortUse::Handled => return Err(Error::PortInUse { port: port.number }),
+            PortUse::Handled => return Err(Error::PortHandled { port: port.number }),
         }
         let wanted = Wanted::Port(port, source);
         if bytes.len() <= INBOX_LEN_MAX

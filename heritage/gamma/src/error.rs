@@ -25,7 +25,7 @@ impl Codes for Gamma {
             | Error::Lacking { .. }
             | Error::NoMemory { .. } => GAMMA_ERR_SYSTEM,
             Error::Forked => GAMMA_ERR_FORKED,
-            Error::NoSuchRank { .. } => GAMMA_ERR_NODE,
+            Error::NoSuchRank { .. } | Error::NoSuchMember { .. } => GAMMA_ERR_NODE,
             Error::PeerGone { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }

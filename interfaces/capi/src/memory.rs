@@ -159,6 +159,25 @@ impl<T: Copy> Out<T> {
         Ok(Out { at, size })
     }
 
+    /// Fills it from what a call has returned: with what `told` makes of a result, or with what `cut`
+    /// makes of an error; as it was where that is nothing.
+    #[inline]
+    pub(crate) fn fill_from<R, E>(
+        self,
+        returned: &Result<R, E>,
+        told: impl FnOnce(&R) -> T,
+        cut: impl FnOnce(&E) -> Option<T>,
+    ) {
+        match returned {
+            Ok(result) => self.fill(&told(result)),
+            Err(error) => {
+                if let Some(value) = cut(error) {
+                    self.fill(&value);
+                }
+            }
+        }
+    }
+
     /// Fills as much as the program knows, but for the size.
     #[inline]
     pub(crate) fn fill(self, value: &T) {

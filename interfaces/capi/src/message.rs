@@ -6,10 +6,11 @@ use crate::failure::{Failure, guard};
 use crate::handle::{enter, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::port;
+use crate::tagged::cut;
 use crate::types::{
     PORTOLAN_ANY_SOURCE, PORTOLAN_BEST_EFFORT, PORTOLAN_HIGH, portolan_piece_t, portolan_received_t,
 };
-use portolan::{Lane, Received, Target};
+use portolan::{Error, Lane, Received, Target};
 use std::ffi::{c_int, c_void};
 
 /// Most pieces of one message: what one system call takes (IOV_MAX of Linux).
@@ -109,11 +110,11 @@ pub unsafe extern "C" fn portolan_send_gather(
 }
 
 /// Waits for the next message to `port` from process `source`, or from any with
-/// PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
+/// PORTOLAN_ANY_SOURCE, and fills `*received`, which may be null.
 ///
 /// Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
-/// PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK
-/// and PORTOLAN_ERR_PEER_GONE.
+/// PORTOLAN_ERR_NO_MEMORY; PORTOLAN_ERR_TRUNCATED, with `*received` filled; with a `source`,
+/// PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE, without, PORTOLAN_ERR_NOBODY_LEFT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_recv(
     node: *mut portolan_node_t,
@@ -131,15 +132,29 @@ pub unsafe extern "C" fn portolan_recv(
         let received = unsafe { Out::new("received", received)? };
         let port = port::number(port)?;
         let node = entered.node()?;
-        let Received { len, source } = match source {
-            PORTOLAN_ANY_SOURCE => node.recv(port, bytes)?,
-            source => node.recv_from(source, port, bytes)?,
+        let done = match source {
+            PORTOLAN_ANY_SOURCE => node.recv(port, bytes),
+            source => node.recv_from(source, port, bytes),
         };
-        received.fill(&portolan_received_t {
-            size: 0,
-            len: len as u64,
-            source,
-        });
+        received.fill_from(&done, told, cut_received);
+        done?;
         Ok(PORTOLAN_OK)
+    })
+}
+
+fn told(received: &Received) -> portolan_received_t {
+    portolan_received_t {
+        size: 0,
+        len: received.len as u64,
+        source: received.source,
+    }
+}
+
+/// What is known of a message that did not fit its buffer.
+fn cut_received(error: &Error) -> Option<portolan_received_t> {
+    cut(error).map(|envelope| portolan_received_t {
+        size: 0,
+        len: envelope.len,
+        source: envelope.source,
     })
 }

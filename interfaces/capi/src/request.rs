@@ -8,8 +8,9 @@ use crate::memory::{self, Out};
 use crate::message::target;
 use crate::node::number;
 use crate::port;
+use crate::tagged::cut;
 use crate::types::{PORTOLAN_ANY_SOURCE, portolan_completion_t, portolan_request_t};
-use portolan::{Completion, Request};
+use portolan::{Completion, Error, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -153,9 +154,10 @@ pub unsafe extern "C" fn portolan_post_recv(
     unsafe { begin(node, request, operation) }
 }
 
-/// Waits until an operation has ended, and tells in `*completion`, which may be null, how.
+/// Waits until an operation has ended, and fills `*completion`, which may be null.
 ///
-/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_REFUSED;
+/// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
+/// PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
 /// PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait(
@@ -167,7 +169,9 @@ pub unsafe extern "C" fn portolan_wait(
         // SAFETY: the program's promise.
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
-        completion.fill(&told(&entered.node()?.wait(Request::from_raw(request))?));
+        let done = entered.node()?.wait(named(request)?);
+        completion.fill_from(&done, told, cut_completion);
+        done?;
         Ok(PORTOLAN_OK)
     })
 }
@@ -185,13 +189,11 @@ pub unsafe extern "C" fn portolan_wait_all(
     guard(|| {
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
-        if requests.is_null() && count > 0 {
-            return Err(Failure::null("requests"));
-        }
+        // SAFETY: the program's promise: `requests` has `count` elements.
+        let requests = unsafe { memory::elements_mut("requests", requests.cast(), count)? };
         let mut result = Ok(PORTOLAN_OK);
-        for index in 0..count {
-            // SAFETY: the program's promise: `requests` has `count` elements.
-            let request = unsafe { ptr::replace(requests.add(index), 0) };
+        for request in requests {
+            let request: portolan_request_t = std::mem::take(request);
             if request == 0 {
                 continue;
             }
@@ -217,11 +219,44 @@ pub unsafe extern "C" fn portolan_test(
         // SAFETY: the program's promise.
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
-        let Some(done) = entered.node()?.test(Request::from_raw(request))? else {
-            return Ok(PORTOLAN_PENDING);
+        let done = match entered.node()?.test(named(request)?) {
+            Ok(None) => return Ok(PORTOLAN_PENDING),
+            Ok(Some(done)) => Ok(done),
+            Err(error) => Err(error),
         };
-        completion.fill(&told(&done));
+        completion.fill_from(&done, told, cut_completion);
+        done?;
         Ok(PORTOLAN_OK)
+    })
+}
+
+/// The request of that number, unless it is 0, which is none.
+fn named(request: portolan_request_t) -> Result<Request, Failure> {
+    match request {
+        0 => Err(no_request()),
+        raw => Ok(Request::from_raw(raw)),
+    }
+}
+
+#[cold]
+fn no_request() -> Failure {
+    Failure::new(
+        PORTOLAN_ERR_STALE_REQUEST,
+        "request 0 is none: give the number that a function has written when it began an operation",
+    )
+}
+
+/// What is known of a message that did not fit its buffer.
+fn cut_completion(error: &Error) -> Option<portolan_completion_t> {
+    let envelope = cut(error)?;
+    Some(portolan_completion_t {
+        size: 0,
+        len: envelope.len,
+        buffer: ptr::null_mut(),
+        source: envelope.source,
+        has_imm: envelope.has_imm,
+        tag: envelope.tag,
+        imm: envelope.imm,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::request::{ask, begin_waited};
 use crate::types::*;
-use portolan::{Envelope, Lane, Request, TagMatch, TagTarget};
+use portolan::{Envelope, Error, Lane, Request, TagMatch, TagTarget};
 use std::ffi::{c_int, c_void};
 
 /// Where a tagged message goes.
@@ -38,6 +38,33 @@ fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
         PORTOLAN_ANY_SOURCE => which,
         source => which.source(source),
     }
+}
+
+/// What is known of a message that did not fit its buffer; `None` for other errors.
+pub(crate) fn cut(error: &Error) -> Option<portolan_envelope_t> {
+    let (len, source, tag, imm) = match *error {
+        Error::Truncated {
+            source_rank,
+            message_len,
+            ..
+        } => (message_len, source_rank, 0, None),
+        Error::TruncatedTagged {
+            source_rank,
+            tag,
+            imm,
+            message_len,
+            ..
+        } => (message_len, source_rank, tag, imm),
+        _ => return None,
+    };
+    Some(portolan_envelope_t {
+        size: 0,
+        len,
+        tag,
+        imm: imm.unwrap_or(0),
+        source,
+        has_imm: u32::from(imm.is_some()),
+    })
 }
 
 fn told(envelope: &Envelope) -> portolan_envelope_t {
@@ -160,11 +187,11 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Waits for the first message that portolan_post_recv_tagged() would take, and tells in
-/// `*envelope`, which may be null, what it was.
+/// Waits for the first message that portolan_post_recv_tagged() would take, and fills `*envelope`,
+/// which may be null.
 ///
-/// Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY, PORTOLAN_ERR_NO_SUCH_RANK,
-/// PORTOLAN_ERR_PEER_GONE.
+/// Errors: PORTOLAN_ERR_TRUNCATED, with `*envelope` filled; PORTOLAN_ERR_NO_MEMORY,
+/// PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_recv_tagged(
     node: *mut portolan_node_t,
@@ -182,7 +209,9 @@ pub unsafe extern "C" fn portolan_recv_tagged(
         // SAFETY: the program's promise.
         let envelope = unsafe { Out::new("envelope", envelope)? };
         let which = which(tag, ignore, source);
-        envelope.fill(&told(&entered.node()?.recv_tagged(which, bytes)?));
+        let done = entered.node()?.recv_tagged(which, bytes);
+        envelope.fill_from(&done, told, cut);
+        done?;
         Ok(PORTOLAN_OK)
     })
 }

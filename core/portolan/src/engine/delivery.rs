@@ -163,7 +163,10 @@ impl Inner {
         self.place_whole(frame, op, data);
         match error {
             Some(error) if !self.ops.is_handled(op) => {
-                let error = self.op_error(op, error);
+                let mut error = self.op_error(op, error);
+                if let Error::Truncated { source_rank, .. } = &mut error {
+                    *source_rank = peer.0;
+                }
                 self.ops.fail(op, error);
             }
             // A handler sees by the length that its buffer was too short.

@@ -55,6 +55,7 @@ impl Inner {
             let error = Error::TruncatedTagged {
                 source_rank: peer.0,
                 tag: match_bits.tag,
+                imm: match_bits.imm,
                 message_len: len,
                 buffer_len: self.ops.bytes(op).len(),
             };

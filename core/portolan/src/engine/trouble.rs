@@ -131,11 +131,12 @@ impl Inner {
         match error {
             OpError::PeerGone(peer, cause) => self.gone_error(peer, cause),
             OpError::Truncated { message_len } => {
-                let port = match self.ops.kind(op) {
-                    Some(OpKind::Recv { port, .. }) => port.number,
-                    _ => 0,
+                let (port, source) = match self.ops.kind(op) {
+                    Some(OpKind::Recv { port, source }) => (port.number, source),
+                    _ => (0, None),
                 };
                 Error::Truncated {
+                    source_rank: source.map_or(u32::MAX, |peer| peer.0),
                     port,
                     message_len,
                     buffer_len: self.ops.bytes(op).len(),

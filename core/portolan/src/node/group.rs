@@ -26,6 +26,9 @@ use portolan_proto::group::{
 const GROUP_MAX: u16 = 32_767;
 const _: () = assert!(GROUP_MAX == u16::MAX / Members::PORTS);
 
+/// Number of the group of all processes of a job.
+const JOB_ID: u16 = 0;
+
 /// Some of the processes of a job, in an order of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -43,7 +46,7 @@ impl Group {
     /// The job of `size` processes, of which this is `rank`.
     pub(crate) fn of_job(rank: u32, size: u32) -> Group {
         Group {
-            members: Members::new(0, (0..size).collect()),
+            members: Members::new(JOB_ID, (0..size).collect()),
             own: rank,
         }
     }
@@ -62,7 +65,7 @@ impl Group {
                 why: why.to_owned(),
             })
         };
-        if id == 0 || id >= GROUP_MAX {
+        if id == JOB_ID || id >= GROUP_MAX {
             return setting(
                 "group id",
                 id.to_string(),
@@ -230,7 +233,7 @@ impl Node {
     ) -> Result<Broadcast, Error> {
         let mut buffer = buffer.into();
         let (own, size) = (group.rank(), group.size());
-        check_root(root, size)?;
+        check_root(root, group)?;
         if own != root && buffer.as_mut_slice().is_none() {
             return Err(Error::BufferShared);
         }
@@ -428,7 +431,7 @@ impl Node {
         root: u32,
         bytes: &mut [u8],
     ) -> Result<(), Error> {
-        check_root(root, group.size())?;
+        check_root(root, group)?;
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
         if self.may_be_announced(group, &head) {
             return self.broadcast_lent(group, root, bytes);
@@ -451,9 +454,11 @@ impl Node {
 }
 
 /// Refuses a root that is no member.
-pub(crate) fn check_root(root: u32, size: u32) -> Result<(), Error> {
-    match root < size {
-        true => Ok(()),
-        false => Err(Error::NoSuchRank { rank: root, size }),
+pub(crate) fn check_root(root: u32, group: &Group) -> Result<(), Error> {
+    let size = group.size();
+    match (root < size, group.members.id()) {
+        (true, _) => Ok(()),
+        (false, JOB_ID) => Err(Error::NoSuchRank { rank: root, size }),
+        (false, _) => Err(Error::NoSuchMember { member: root, size }),
     }
 }

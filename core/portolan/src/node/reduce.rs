@@ -268,7 +268,7 @@ impl Node {
         op: ReduceOp,
         values: &mut [T],
     ) -> Result<(), Error> {
-        check_root(root, group.size())?;
+        check_root(root, group)?;
         let task = self.begin_task(group, head(CollectiveKind::Reduce, root, op, values))?;
         let reduction = Reduction::new(&task, op, values);
         let result = reduction.and_then(|mut reduction| reduction.reduce(self, root));

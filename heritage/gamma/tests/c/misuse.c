@@ -107,7 +107,7 @@ static void semaphores(void) {
 }
 
 static void together(void) {
-    FAILS(GAMMA_ERR_NODE, "rank 1", gamma_broadcast(1, buffer, 1));
+    FAILS(GAMMA_ERR_NODE, "member 1", gamma_broadcast(1, buffer, 1));
     FAILS(GAMMA_ERR_NULL, "buffer", gamma_broadcast(0, NULL, 1));
     FAILS(GAMMA_ERR_ARGUMENT, "memory", gamma_broadcast(0, buffer, (unsigned long)-1));
     OK(gamma_broadcast(0, NULL, 0));

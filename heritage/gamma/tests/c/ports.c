@@ -202,7 +202,7 @@ static void the_rest(void) {
     memset(out, me == size - 1 ? 'z' : '?', LONG_LEN);
     OK(gamma_broadcast((unsigned short)(size - 1), out, LONG_LEN));
     CHECK(out[0] == 'z' && out[LONG_LEN - 1] == 'z');
-    FAILS(GAMMA_ERR_NODE, "rank", gamma_broadcast((unsigned short)size, out, 1));
+    FAILS(GAMMA_ERR_NODE, "member", gamma_broadcast((unsigned short)size, out, 1));
     OK(gamma_sync());
     CHECK(gamma_time_diff(gamma_time(), begin) > 0);
     free(out);

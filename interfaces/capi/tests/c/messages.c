@@ -39,9 +39,17 @@ static void blocking(void) {
         OK(portolan_barrier(node, NULL));
     }
     char two[2];
+    portolan_request_t request;
+    portolan_completion_t done = PORTOLAN_SIZED(portolan_completion_t);
+    portolan_received_t cut = PORTOLAN_SIZED(portolan_received_t);
     OK(portolan_send(node, next, RING, "long", 4, 0));
     FAILS(PORTOLAN_ERR_TRUNCATED, "4 bytes",
-          portolan_recv(node, RING, PORTOLAN_ANY_SOURCE, two, 2, NULL));
+          portolan_recv(node, RING, PORTOLAN_ANY_SOURCE, two, 2, &cut));
+    CHECK(cut.len == 4 && cut.source == previous && memcmp(two, "lo", 2) == 0);
+    OK(portolan_post_recv(node, RING, PORTOLAN_ANY_SOURCE, two, 2, &request));
+    OK(portolan_send(node, next, RING, "again", 5, 0));
+    FAILS(PORTOLAN_ERR_TRUNCATED, "5 bytes", portolan_wait(node, request, &done));
+    CHECK(done.len == 5 && done.source == previous && done.tag == 0 && memcmp(two, "ag", 2) == 0);
     OK(portolan_barrier(node, NULL));
 }
 
@@ -295,9 +303,17 @@ static void tagged(void) {
     OK(portolan_post_recv_tagged(node, 1, 0, PORTOLAN_ANY_SOURCE, in, sizeof in, &request));
     CHECK(portolan_cancel(node, request) == 1);
     FAILS(PORTOLAN_ERR_CANCELLED, "cancelled", portolan_wait(node, request, NULL));
-    OK(portolan_send_tagged(node, next, TAG, NULL, "long", 4, PORTOLAN_HIGH));
+    imm = 99;
+    OK(portolan_send_tagged(node, next, TAG, &imm, "long", 4, PORTOLAN_HIGH));
     FAILS(PORTOLAN_ERR_TRUNCATED, "4 bytes",
-          portolan_recv_tagged(node, TAG, 0, PORTOLAN_ANY_SOURCE, in, 2, NULL));
+          portolan_recv_tagged(node, TAG, 0, PORTOLAN_ANY_SOURCE, in, 2, &got));
+    CHECK(got.len == 4 && got.source == previous && got.tag == TAG && got.imm == 99);
+    OK(portolan_post_recv_tagged(node, 0, ~(uint64_t)0, PORTOLAN_ANY_SOURCE, in, 2, &request));
+    OK(portolan_send_tagged(node, next, TAG, &imm, "again", 5, 0));
+    int code = PORTOLAN_PENDING;
+    while (code == PORTOLAN_PENDING) code = portolan_test(node, request, &done);
+    CHECK(code == PORTOLAN_ERR_TRUNCATED && done.len == 5 && done.source == previous);
+    CHECK(done.tag == TAG && done.has_imm == 1 && done.imm == 99);
     OK(portolan_barrier(node, NULL));
 }
 

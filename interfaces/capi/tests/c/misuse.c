@@ -46,7 +46,19 @@ static void wrong_arguments(portolan_node_t *node) {
           portolan_recv(node, CLOSED, PORTOLAN_ANY_SOURCE, bytes, 8, NULL));
     FAILS(PORTOLAN_ERR_PORT_IN_USE, "4", portolan_open(node, PORT));
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 7", portolan_send(node, 7, PORT, bytes, 1, 0));
-    FAILS(PORTOLAN_ERR_STALE_REQUEST, "already", portolan_wait(node, 0, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_wait(node, 0, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_test(node, 0, NULL));
+    request = 0;
+    /* As many as no array has. */
+    FAILS(PORTOLAN_ERR_ARGUMENT, "requests", portolan_wait_all(node, &request, (size_t)1 << 61));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "requests", portolan_wait_all(node, &request, SIZE_MAX));
+    FAILS(PORTOLAN_ERR_NULL, "requests", portolan_wait_all(node, NULL, 1));
+    OK(portolan_wait_all(node, &request, 1));
+    OK(portolan_wait_all(node, NULL, 0));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "ranks", portolan_group_new(node, 1, &(uint32_t){0}, (size_t)1 << 62,
+                                                             &(portolan_group_t *){NULL}));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "values",
+          portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, &(double){0}, (size_t)1 << 60));
     OK(portolan_isend(node, 0, PORT, bytes, 1, 0, &request));
     OK(portolan_wait(node, request, NULL));
     FAILS(PORTOLAN_ERR_STALE_REQUEST, "already", portolan_wait(node, request, NULL));
@@ -186,14 +198,17 @@ static void wrong_groups(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_ARGUMENT, "type", portolan_allreduce(node, group, PORTOLAN_SUM, 99, values, 2));
     FAILS(PORTOLAN_ERR_ARGUMENT, "aligned",
           portolan_allreduce(node, group, PORTOLAN_SUM, PORTOLAN_DOUBLE, (char *)values + 1, 1));
-    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3", portolan_broadcast(node, group, 3, values, 8));
-    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3",
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3 does not exist: this job has 1 process,",
+          portolan_broadcast(node, NULL, 3, values, 8));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3 does not exist: this group has 1 member,",
+          portolan_broadcast(node, group, 3, values, 8));
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3",
           portolan_reduce(node, group, 3, PORTOLAN_SUM, PORTOLAN_DOUBLE, values, 2));
     portolan_collective_t collective;
     FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibarrier(node, group, NULL));
     FAILS(PORTOLAN_ERR_NULL, "collective", portolan_ibroadcast(node, group, 0, values, 8, NULL));
     FAILS(PORTOLAN_ERR_NULL, "buffer", portolan_ibroadcast(node, group, 0, NULL, 8, &collective));
-    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 3",
+    FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "member 3",
           portolan_ibroadcast(node, group, 3, values, 8, &collective));
     FAILS(PORTOLAN_ERR_STALE_REQUEST, "operation 77", portolan_test_collective(node, 77));
     OK(portolan_group_free(group));
@@ -252,6 +267,8 @@ static void from_handlers(portolan_node_t *node) {
     OK(portolan_open_active(node, ACTIVE, PORTOLAN_IN_PLACE, try_everything, buffer));
     FAILS(PORTOLAN_ERR_ARGUMENT, "flags",
           portolan_open_active(node, 99, 8, try_everything, buffer));
+    FAILS(PORTOLAN_ERR_PORT_IN_USE, "has a handler",
+          portolan_recv(node, ACTIVE, PORTOLAN_ANY_SOURCE, buffer, sizeof buffer, NULL));
     OK(portolan_send(node, 0, ACTIVE, NULL, 0, 0));
     OK(portolan_recv(node, PORT, 0, buffer, sizeof buffer, NULL));
     CHECK(buffer[0] == 'x');

@@ -301,6 +301,10 @@ pub(crate) enum Fault {
         rank: u32,
         size: u32,
     },
+    NoSuchMember {
+        member: u32,
+        size: u32,
+    },
     NobodyLeft {
         others: u32,
     },
@@ -309,6 +313,7 @@ pub(crate) enum Fault {
     },
     PortClosed(u16),
     PortInUse(u16),
+    PortHandled(u16),
     Truncated {
         port: u16,
         message_len: u64,

@@ -77,14 +77,17 @@ fn tag_match(which: Wanted, tag: u64, ignore: u64) -> TagMatch {
 fn fault(error: &Error) -> Fault {
     match error {
         &Error::NoSuchRank { rank, size } => Fault::NoSuchRank { rank, size },
+        &Error::NoSuchMember { member, size } => Fault::NoSuchMember { member, size },
         &Error::NobodyLeft { others } => Fault::NobodyLeft { others },
         &Error::PeerGone { rank, .. } => Fault::PeerGone { rank },
         &Error::PortClosed { port } => Fault::PortClosed(port),
         &Error::PortInUse { port } => Fault::PortInUse(port),
+        &Error::PortHandled { port } => Fault::PortHandled(port),
         &Error::Truncated {
             port,
             message_len,
             buffer_len,
+            ..
         } => Fault::Truncated {
             port,
             message_len,
@@ -95,6 +98,7 @@ fn fault(error: &Error) -> Fault {
             tag,
             message_len,
             buffer_len,
+            ..
         } => Fault::TruncatedTagged {
             source: source_rank,
             tag,

@@ -274,11 +274,12 @@ fn truncated(node: &mut Node) {
         let mut buffer = [0xa5; 10];
         match node.recv_from(from, 17, &mut buffer) {
             Err(Error::Truncated {
+                source_rank,
                 port: 17,
                 message_len,
                 buffer_len: 10,
             }) => {
-                assert_eq!(message_len, len as u64);
+                assert_eq!((source_rank, message_len), (from, len as u64));
             }
             other => panic!("a message of {len} bytes into 10 gave {other:?}"),
         }

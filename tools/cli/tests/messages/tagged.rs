@@ -162,16 +162,19 @@ fn truncated(node: &mut Node) {
     let (own, to, from) = (node.rank(), next(node), previous(node));
     for (index, len) in (0..).zip([65, 40_000, 300_000]) {
         let bytes = payload(own, 4, index, len);
-        let sent = node.isend_tagged(TagTarget::new(to, 9), bytes).unwrap();
+        let target = TagTarget::new(to, 9).imm(3);
+        let sent = node.isend_tagged(target, bytes).unwrap();
         let mut buffer = vec![0; 64];
         match node.recv_tagged(TagMatch::new(9).source(from), &mut buffer) {
             Err(Error::TruncatedTagged {
                 source_rank,
                 tag,
+                imm,
                 message_len,
                 buffer_len,
             }) => {
-                assert_eq!((source_rank, tag, buffer_len), (from, 9, 64));
+                assert_eq!((source_rank, tag, imm), (from, 9, Some(3)));
+                assert_eq!(buffer_len, 64);
                 assert_eq!(message_len, len as u64);
                 assert!(buffer[..] == payload(from, 4, index, len)[..64]);
             }

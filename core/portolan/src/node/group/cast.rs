@@ -57,7 +57,7 @@ impl Node {
     /// # Errors
     /// As [`Node::broadcast`].
     pub fn cast_of(&mut self, group: &Group, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        check_root(root, group.size())?;
+        check_root(root, group)?;
         let head = Head::new(CollectiveKind::Cast, root, bytes.len());
         let task = self.begin_task(group, head)?;
         let (own, size) = (group.rank(), group.size());

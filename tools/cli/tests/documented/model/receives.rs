@@ -19,7 +19,7 @@ impl Machine<'_> {
         };
         let fault = match self.ports[rank as usize].get(&port) {
             None => Fault::PortClosed(port),
-            Some(PortUse::Handled) if blocking => Fault::PortInUse(port),
+            Some(PortUse::Handled) if blocking => Fault::PortHandled(port),
             Some(PortUse::Handled) => return unsound("a buffer for a handler"),
             Some(PortUse::Open) => return Ok(None),
         };

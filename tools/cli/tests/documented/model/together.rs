@@ -47,7 +47,10 @@ impl Machine<'_> {
         let ranks = self.ranks_of(group);
         let size = u32::try_from(ranks.len()).unwrap();
         if let Some(root) = root.filter(|&root| root >= size) {
-            let fault = Fault::NoSuchRank { rank: root, size };
+            let fault = match group.id {
+                0 => Fault::NoSuchRank { rank: root, size },
+                _ => Fault::NoSuchMember { member: root, size },
+            };
             return Ok(Some(Expected::Is(Outcome::Fault(fault))));
         }
         if let Some(gone) = self.bereaved(rank, step, &ranks)? {
