@@ -71,7 +71,7 @@ fn send_word(node: &mut Node, batches: &mut [Vec<u8>], word: &[u8]) -> Result<()
     let batch = &mut batches[owner as usize];
     if batch.len() + word.len() + 1 > BATCH_LEN {
         node.isend_copy(Target::new(owner, WORDS), batch)?;
-        node.progress(); // what others have sent is counted meanwhile
+        node.progress()?; // what others have sent is counted meanwhile
         batch.clear();
     }
     batch.extend_from_slice(word);
@@ -141,7 +141,7 @@ fn run(text: &[u8]) -> Result<(), Error> {
     })?;
     send_words(&mut node, text)?;
     let size = node.size();
-    node.wait_until(|| open(&table).done == size);
+    node.wait_until(|| open(&table).done == size)?;
     let counts = std::mem::take(&mut open(&table).counts);
     report(&mut node, counts)
 }

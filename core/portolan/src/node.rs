@@ -33,6 +33,7 @@ use crate::port::{Message, PortConfig, Target};
 use crate::settings;
 use portolan_proto::{Counters, LinkId, PathStatus, PeerId, PortId, PortMode, SendSpec, Wanted};
 use portolan_sys::gate::Gate;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -289,10 +290,12 @@ impl Node {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(rank)?;
         if engine.send_direct(peer, &spec, bytes) {
+            engine.look_between_sends();
             return Ok(());
         }
         if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
             engine.flush();
+            engine.look_between_sends();
             return Ok(());
         }
         if engine.inner.must_buffer(peer, bytes.len()) {
@@ -527,7 +530,6 @@ impl Node {
         if !engine.inner.ops.is_done(op) {
             engine.progress();
             if !engine.inner.ops.is_done(op) {
-                engine.catch_up();
                 engine.look_for(op);
             }
             if !engine.inner.ops.is_done(op) {
@@ -542,9 +544,19 @@ impl Node {
 
     /// Receives and sends what is ready, runs handlers, and returns at once; the number of frames
     /// that moved.
+    ///
+    /// # Errors
+    /// [`Error::NobodyLeft`] when every other process of a job of several has ended, and all that they
+    /// sent was taken in before this call: a program that polls for more would poll for ever.
     #[inline]
-    pub fn progress(&mut self) -> usize {
-        self.engine.enter().progress()
+    pub fn progress(&mut self) -> Result<usize, Error> {
+        let engine = &mut *self.engine.enter();
+        let was_last = engine.inner.is_last();
+        match engine.progress() {
+            0 if was_last => engine.inner.check_company().map(|()| 0),
+            0 => engine.inner.check_owner().map(|()| 0),
+            moved => Ok(moved),
+        }
     }
 
     /// The same until something has come, `turns` times at most: for programs that poll for messages which
@@ -564,12 +576,25 @@ impl Node {
         0
     }
 
-    /// Makes progress, and sleeps between, until `done` says so. For programs whose handlers count.
+    /// Makes progress, and sleeps between, until `done` returns true. For programs whose handlers count.
     ///
-    /// `done` must depend on what handlers change: it is asked after each turn. Returns before it says
-    /// so in a process that was forked after it had joined, which gets no messages.
-    pub fn wait_until(&mut self, done: impl Fn() -> bool) {
-        self.waiter.until(&mut self.engine.enter(), &[], |_| done());
+    /// `done` must depend on what handlers change: it is called after each turn.
+    ///
+    /// # Errors
+    /// [`Error::NobodyLeft`] when every other process of the job has ended, and `done` still returns
+    /// false: no handler will run any more. [`Error::Forked`] in a process that was forked after it had
+    /// joined, which gets no messages.
+    pub fn wait_until(&mut self, done: impl Fn() -> bool) -> Result<(), Error> {
+        let engine = &mut *self.engine.enter();
+        let is_done = Cell::new(false);
+        self.waiter.until(engine, &[], |inner| {
+            is_done.set(done());
+            is_done.get() || inner.is_deserted()
+        });
+        match is_done.get() {
+            true => Ok(()),
+            false => Err(engine.inner.nobody_left()),
+        }
     }
 
     /// Sends everything that has gathered.

@@ -67,10 +67,12 @@ fn as_rank_0() {
     }
     println!("\nmet {} bytes a peer", per_peer());
     let end = std::time::Instant::now() + PATIENCE;
-    node.wait_until(|| per_peer() <= IDLE_LEN_MAX || std::time::Instant::now() > end);
+    node.wait_until(|| per_peer() <= IDLE_LEN_MAX || std::time::Instant::now() > end)
+        .unwrap();
     // What is at its peak then goes on falling, as more of them come to rest.
     let settled = std::time::Instant::now() + Duration::from_secs(2);
-    node.wait_until(|| std::time::Instant::now() > settled);
+    node.wait_until(|| std::time::Instant::now() > settled)
+        .unwrap();
     println!("\nidle {} bytes a peer", per_peer());
     assert!(per_peer() <= IDLE_LEN_MAX);
     assert_eq!(descriptor_count(), descriptors, "descriptors");

@@ -27,6 +27,7 @@ impl Codes for Gamma {
             Error::Forked => GAMMA_ERR_FORKED,
             Error::NoSuchRank { .. } | Error::NoSuchMember { .. } => GAMMA_ERR_NODE,
             Error::PeerGone { .. }
+            | Error::NobodyLeft { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }
             | Error::Undelivered { .. } => GAMMA_ERR_NODE_GONE,

@@ -170,7 +170,7 @@ fn pause(
     match due {
         Some(port) => port.take(here, stop),
         None => here.with_node(|node| {
-            node.wait_until(stop);
+            node.wait_until(stop)?;
             Ok(())
         }),
     }
@@ -181,7 +181,7 @@ fn pause(
 fn pause_shared(machine: &mut Held, due: Option<&'static Port>) -> Result<(), Failure> {
     machine.arm_last(due)?;
     machine.with_node(|node| {
-        node.progress();
+        node.progress()?;
         Ok(())
     })?;
     machine::step_aside(machine);
@@ -261,7 +261,7 @@ pub extern "C" fn gamma_test(semaphore: u16) -> c_int {
         machine.arm_last(due)?;
         if !semaphore.is_ready() {
             machine.with_node(|node| {
-                node.progress();
+                node.progress()?;
                 Ok(())
             })?;
         }

@@ -177,7 +177,7 @@ fn sleep(mut machine: Held, own: u8) -> Result<(), Failure> {
     let left = next.map(|next| next.saturating_duration_since(Instant::now()).as_millis());
     let left = left.and_then(|left| i32::try_from(left).ok());
     let timeout = left.map_or(most, |left| left.min(most));
-    if !machine.node()?.arm()? {
+    if !portolan_ffi::arm(machine.node()?)? {
         machine.node()?.disarm();
         return Ok(());
     }

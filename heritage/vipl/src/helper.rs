@@ -236,7 +236,7 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
         return Ok(());
     }
     if is_wanted {
-        is_wanted = machine.node()?.arm()?;
+        is_wanted = portolan_ffi::arm(machine.node()?)?;
         if !is_wanted {
             machine.node()?.disarm();
             release(machine);

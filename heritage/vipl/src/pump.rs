@@ -64,7 +64,8 @@ impl Machine {
     /// Takes in what has come, and does what is to be done.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
-        let moved = self.node()?.progress();
+        // VIPL's waits end by its connections, each of which hears of its own peer.
+        let moved = self.node()?.progress().unwrap_or(0);
         self.after_turns(moved, 1)
     }
 

@@ -89,7 +89,7 @@ fn sleep(mut machine: Held, patience: Patience) -> Result<(), Failure> {
         true => SHARED_NAP_MS,
         false => NAP_MS,
     };
-    if !machine.node()?.arm()? {
+    if !portolan_ffi::arm(machine.node()?)? {
         machine.node()?.disarm();
         release(machine);
         return Ok(());

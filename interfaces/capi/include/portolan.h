@@ -961,11 +961,11 @@ int portolan_send_gather(struct portolan_node_t *node,
 
 /**
  * Waits for the next message to `port` from process `source`, or from any with
- * PORTOLAN_ANY_SOURCE, and tells in `*received`, which may be null, what it was.
+ * PORTOLAN_ANY_SOURCE, and fills `*received`, which may be null.
  *
  * Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
- * PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY; with a `source`, PORTOLAN_ERR_NO_SUCH_RANK
- * and PORTOLAN_ERR_PEER_GONE.
+ * PORTOLAN_ERR_NO_MEMORY; PORTOLAN_ERR_TRUNCATED, with `*received` filled; with a `source`,
+ * PORTOLAN_ERR_NO_SUCH_RANK and PORTOLAN_ERR_PEER_GONE, without, PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_recv(struct portolan_node_t *node,
                   uint32_t port,
@@ -1019,9 +1019,10 @@ int portolan_post_recv(struct portolan_node_t *node,
                        portolan_request_t *request);
 
 /**
- * Waits until an operation has ended, and tells in `*completion`, which may be null, how.
+ * Waits until an operation has ended, and fills `*completion`, which may be null.
  *
- * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_REFUSED;
+ * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
+ * PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
  * PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
  */
 int portolan_wait(struct portolan_node_t *node,
@@ -1048,6 +1049,9 @@ int portolan_test(struct portolan_node_t *node,
 
 /**
  * Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+ *
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
+ * theirs is left to be taken in: whoever polls for more would poll for ever.
  */
 int portolan_progress(struct portolan_node_t *node);
 
@@ -1116,11 +1120,11 @@ int portolan_post_recv_tagged(struct portolan_node_t *node,
                               portolan_request_t *request);
 
 /**
- * Waits for the first message that portolan_post_recv_tagged() would take, and tells in
- * `*envelope`, which may be null, what it was.
+ * Waits for the first message that portolan_post_recv_tagged() would take, and fills `*envelope`,
+ * which may be null.
  *
- * Errors: PORTOLAN_ERR_TRUNCATED, PORTOLAN_ERR_NO_MEMORY, PORTOLAN_ERR_NO_SUCH_RANK,
- * PORTOLAN_ERR_PEER_GONE.
+ * Errors: PORTOLAN_ERR_TRUNCATED, with `*envelope` filled; PORTOLAN_ERR_NO_MEMORY,
+ * PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_recv_tagged(struct portolan_node_t *node,
                          uint64_t tag,
@@ -1134,7 +1138,8 @@ int portolan_recv_tagged(struct portolan_node_t *node,
  * Makes progress once, and looks for the first message that has come and that a receive would take:
  * 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
  *
- * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
+ * more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_peek(struct portolan_node_t *node,
                   uint64_t tag,
@@ -1146,7 +1151,7 @@ int portolan_peek(struct portolan_node_t *node,
  * As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
  * message that is claimed and never received keeps its memory.
  *
- * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+ * Errors: those of portolan_peek().
  */
 int portolan_claim(struct portolan_node_t *node,
                    uint64_t tag,
@@ -1175,10 +1180,15 @@ int portolan_recv_claimed(struct portolan_node_t *node,
 int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
 
 /**
- * Makes progress, and sleeps between, until `done` returns anything but 0. It is asked after each
+ * Makes progress, and sleeps between, until `done` returns anything but 0. It is called after each
  * turn, so it must depend on what handlers change.
+ *
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
+ * all other processes of the job have ended.
  */
-int portolan_wait_until(struct portolan_node_t *node, int (*done)(void *user), void *user);
+int portolan_wait_until(struct portolan_node_t *node,
+                        int (*done)(void *user),
+                        void *user);
 
 /**
  * The descriptor for a program's own event loop, to be waited for until it is readable. Call
@@ -1189,6 +1199,9 @@ int portolan_event_fd(struct portolan_node_t *node);
 /**
  * Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
  * when there is already: do not wait then, call portolan_progress() and look at what has ended.
+ *
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
+ * the job have ended.
  */
 int portolan_arm(struct portolan_node_t *node);
 
@@ -1416,13 +1429,18 @@ int portolan_iget(struct portolan_node_t *node,
                   portolan_request_t *request);
 
 /**
- * Tells in `*notice` of the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
+ * Fills `*notice` from the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
  * Does not make progress.
+ *
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
+ * processes of the job have ended.
  */
 int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 
 /**
- * Waits for the next put that comes with PORTOLAN_NOTIFY, and tells of it in `*notice`.
+ * Waits for the next put that comes with PORTOLAN_NOTIFY, and fills `*notice`.
+ *
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_wait_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 

@@ -7,8 +7,11 @@ use crate::handle::{enter, portolan_node_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 
-/// Makes progress, and sleeps between, until `done` returns anything but 0. It is asked after each
+/// Makes progress, and sleeps between, until `done` returns anything but 0. It is called after each
 /// turn, so it must depend on what handlers change.
+///
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
+/// all other processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait_until(
     node: *mut portolan_node_t,
@@ -20,7 +23,7 @@ pub unsafe extern "C" fn portolan_wait_until(
         let mut entered = unsafe { enter(node)? };
         let done = done.ok_or_else(|| Failure::null("done"))?;
         // SAFETY: the program's promise about its function.
-        entered.node()?.wait_until(|| unsafe { done(user) } != 0);
+        entered.node()?.wait_until(|| unsafe { done(user) } != 0)?;
         Ok(PORTOLAN_OK)
     })
 }
@@ -38,6 +41,9 @@ pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int 
 
 /// Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
 /// when there is already: do not wait then, call portolan_progress() and look at what has ended.
+///
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
+/// the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_arm(node: *mut portolan_node_t) -> c_int {
     guard(|| {

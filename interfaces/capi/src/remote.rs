@@ -187,8 +187,11 @@ pub unsafe extern "C" fn portolan_iget(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Tells in `*notice` of the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
+/// Fills `*notice` from the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
 /// Does not make progress.
+///
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
+/// processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_next_notice(
     node: *mut portolan_node_t,
@@ -197,7 +200,7 @@ pub unsafe extern "C" fn portolan_next_notice(
     guard(|| {
         // SAFETY: the program's promise.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
-        let Some(next) = entered.node()?.next_notice() else {
+        let Some(next) = entered.node()?.next_notice()? else {
             return Ok(0);
         };
         notice.fill(&told(&next));
@@ -205,7 +208,9 @@ pub unsafe extern "C" fn portolan_next_notice(
     })
 }
 
-/// Waits for the next put that comes with PORTOLAN_NOTIFY, and tells of it in `*notice`.
+/// Waits for the next put that comes with PORTOLAN_NOTIFY, and fills `*notice`.
+///
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait_notice(
     node: *mut portolan_node_t,
@@ -214,7 +219,7 @@ pub unsafe extern "C" fn portolan_wait_notice(
     guard(|| {
         // SAFETY: the program's promise.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
-        notice.fill(&told(&entered.node()?.wait_notice()));
+        notice.fill(&told(&entered.node()?.wait_notice()?));
         Ok(PORTOLAN_OK)
     })
 }

@@ -278,12 +278,15 @@ fn told(done: &Completion) -> portolan_completion_t {
 }
 
 /// Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+///
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
+/// theirs is left to be taken in: whoever polls for more would poll for ever.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int {
     guard(|| {
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
-        Ok(number(entered.node()?.progress() as u64))
+        Ok(number(entered.node()?.progress()? as u64))
     })
 }
 

@@ -219,7 +219,8 @@ pub unsafe extern "C" fn portolan_recv_tagged(
 /// Makes progress once, and looks for the first message that has come and that a receive would take:
 /// 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
 ///
-/// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
+/// more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_peek(
     node: *mut portolan_node_t,
@@ -242,7 +243,7 @@ pub unsafe extern "C" fn portolan_peek(
 /// As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
 /// message that is claimed and never received keeps its memory.
 ///
-/// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
+/// Errors: those of portolan_peek().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_claim(
     node: *mut portolan_node_t,

@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{Workshop, checked, job, run_job, succeed};
+use common::{Lab, Workshop, can_make_labs, checked, job, job_within, run_job, succeed};
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -54,4 +55,51 @@ fn the_others_are_told_who_was_killed() {
             );
         }
     }
+}
+
+/// Longest job of a call that returns: a machine that does ten things at once takes seconds.
+const WAIT_SECONDS: &str = "60";
+
+/// Every call of `waits.c` returns with the error that its table says when rank 1, the only other
+/// process, ends in order or is killed.
+fn assert_all_waits_end(program: &Path, way: &[&str]) {
+    let calls = succeed(Command::new(program).arg("list"));
+    assert!(calls.lines().count() > 50, "{calls}");
+    // The survivor of a death is left alone for longer than a wait that does not end would take.
+    let options = [way, &["--grace-ms", "100000"]].concat();
+    for call in calls.lines() {
+        for (how, status) in [("close", 0), ("kill", 137)] {
+            let mut job = job_within(WAIT_SECONDS, 2, &options, program, &[call, how]);
+            let output = job.output().unwrap();
+            let out = String::from_utf8_lossy(&output.stdout);
+            let err = String::from_utf8_lossy(&output.stderr);
+            let shown = format!("{way:?}, {call}, {how}: {:?}\n{out}{err}", output.status);
+            println!("{way:?}, {how}: {out}");
+            assert!(out.contains(&format!("{call} ended: ")), "{shown}");
+            assert_eq!(output.status.code(), Some(status), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn every_wait_ends_when_the_others_have_ended_on_shared_memory() {
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    assert_all_waits_end(&checked(&shop, "waits.c"), &["--path", "shm"]);
+}
+
+#[test]
+fn every_wait_ends_when_the_others_have_ended_on_udp() {
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    assert_all_waits_end(&checked(&shop, "waits.c"), &["--path", "udp"]);
+}
+
+#[test]
+fn every_wait_ends_when_the_others_have_ended_on_raw_ethernet() {
+    if !can_make_labs() {
+        return;
+    }
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    let lab = Lab::up("waits");
+    let way = ["--lab", lab.name(), "--path", "packet"];
+    assert_all_waits_end(&checked(&shop, "waits.c"), &way);
 }

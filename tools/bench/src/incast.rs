@@ -135,7 +135,7 @@ impl Receiver<'_> {
         let expected = ranks.len() * messages as usize;
         let arrivals = Arc::clone(&self.arrivals);
         self.node
-            .wait_until(|| arrivals.count.load(Relaxed) >= expected);
+            .wait_until(|| arrivals.count.load(Relaxed) >= expected)?;
         self.take(ranks, began)
     }
 

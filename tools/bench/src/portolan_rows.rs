@@ -468,7 +468,7 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
             "message {} went wrong",
             seen.number.load(Relaxed)
         );
-        node.progress();
+        node.progress()?;
     }
     Ok(seen.number.load(Relaxed))
 }

@@ -2,7 +2,7 @@
 //! Sleeping until a message comes, or one of some descriptors has something.
 
 use crate::fault::Fault;
-use portolan::Node;
+use portolan::{Error, Node};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -14,13 +14,22 @@ pub(crate) fn nap<'a>(
     others: impl IntoIterator<Item = PollFd<'a>>,
     longest: Duration,
 ) -> Result<(), Fault> {
-    if !node.arm()? {
-        node.progress();
-        return Ok(());
-    }
+    let is_alone = match node.arm() {
+        Ok(true) => false,
+        Ok(false) => {
+            // Whoever is needed and gone is found out by what is asked of it.
+            let _ = node.progress();
+            return Ok(());
+        }
+        Err(Error::NobodyLeft { .. }) => true,
+        Err(error) => return Err(error.into()),
+    };
     let slept = {
         let event = node.event_fd()?;
-        let mut fds = vec![PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
+        let mut fds = Vec::new();
+        if !is_alone {
+            fds.push(PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN));
+        }
         for other in others {
             fds.push(other);
         }
@@ -30,7 +39,9 @@ pub(crate) fn nap<'a>(
         };
         rustix::event::poll(&mut fds, Some(&longest))
     };
-    node.disarm();
+    if !is_alone {
+        node.disarm();
+    }
     match slept {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(Fault::System {

@@ -143,7 +143,7 @@ fn best_effort(node: &mut Node) {
         let pieces: [&[u8]; 2] = [&index.to_le_bytes(), &body];
         node.send_gather(Target::new(peer, 3).best_effort(), &pieces)
             .unwrap();
-        node.progress();
+        node.progress().unwrap();
         if index % BEST_EFFORT_BURST == 0 {
             node.barrier().unwrap();
         }
@@ -151,7 +151,7 @@ fn best_effort(node: &mut Node) {
     node.barrier().unwrap();
     // What the wire still holds comes within this time.
     let end = std::time::Instant::now() + std::time::Duration::from_millis(50);
-    node.wait_until(|| std::time::Instant::now() > end);
+    node.wait_until(|| std::time::Instant::now() > end).unwrap();
     account(node, &seen.lock().unwrap());
 }
 
@@ -186,7 +186,7 @@ fn long_best_effort(node: &mut Node) {
     let incomplete = portolan::DropReason::BestEffortIncomplete;
     for _ in 0..100 {
         let end = std::time::Instant::now() + std::time::Duration::from_millis(100);
-        node.wait_until(|| std::time::Instant::now() > end);
+        node.wait_until(|| std::time::Instant::now() > end).unwrap();
         let mut unique = seen.lock().unwrap().clone();
         unique.sort_unstable();
         unique.dedup();

@@ -46,9 +46,9 @@ fn as_rank() {
                 refused(node.wait(waiting).map(drop)),
                 refused(node.barrier()),
                 refused(node.arm().map(drop)),
-                node.progress() == 0,
+                refused(node.progress().map(drop)),
+                refused(node.wait_until(|| false)),
             ];
-            node.wait_until(|| false);
             node.disarm();
             node.flush();
             all.iter().all(|refused| *refused)

@@ -368,7 +368,7 @@ fn idle(node: &mut Node) {
         while has_stream(node) {
             assert!(start.elapsed() < common::PATIENCE, "it is never closed");
             std::thread::sleep(Duration::from_millis(20));
-            node.progress();
+            node.progress().unwrap();
         }
         node.barrier().unwrap();
     }

@@ -200,7 +200,7 @@ fn healed(node: &mut Node, begin: &str, end: &str) {
     let mut word = [0; 4];
     wait_until("they speak again", || {
         for _ in 0..100 {
-            node.progress();
+            node.progress().unwrap();
         }
         if node.rank() == VICTIM {
             // Pings that came although their sender was told otherwise are answered, too.
@@ -247,7 +247,7 @@ fn unread(node: &mut Node) {
     let sends = (0..COUNT).map(|index| node.isend(Target::new(VICTIM, PORT), message(index)));
     let sends: Vec<_> = sends.collect::<Result<_, _>>().unwrap();
     let end = Instant::now() + Duration::from_millis(500);
-    node.wait_until(|| Instant::now() > end);
+    node.wait_until(|| Instant::now() > end).unwrap();
     let mut ended = 0;
     for send in sends {
         // The peer may have begun to read if this process was not scheduled for so long.
@@ -389,7 +389,7 @@ fn unopened() {
             node.send(Target::new(VICTIM, port), b"lost").unwrap();
         }
         let end = Instant::now() + Duration::from_secs(2);
-        node.wait_until(|| Instant::now() > end);
+        node.wait_until(|| Instant::now() > end).unwrap();
         node.send(Target::new(VICTIM, PORT), b"x").unwrap();
     }
     node.barrier().unwrap();

@@ -163,6 +163,11 @@ impl Inner {
         Ok(self.ops.enter(OpKind::Send(peer), memory, Owner::Nobody))
     }
 
+    /// Returns whether `peer` was given up.
+    pub(crate) fn is_gone(&self, peer: PeerId) -> bool {
+        matches!(self.core.peer_status(peer), PeerStatus::Failed(_))
+    }
+
     /// The error of a peer that was given up.
     pub(crate) fn check_gone(&self, peer: PeerId) -> Result<(), Error> {
         match self.core.peer_status(peer) {

@@ -62,8 +62,42 @@ impl Inner {
     /// anybody and nobody is left.
     #[inline]
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
-        let is_over = self.is_idle && self.is_last() && self.is_from_anybody(op);
-        self.ops.is_done(op) || is_over && self.has_all_of_itself()
+        self.ops.is_done(op) || self.is_deserted() && self.is_from_anybody(op)
+    }
+
+    /// Whether this wait has slept in vain, every other process of the job has ended, and nothing is
+    /// under way: nothing can come any more.
+    #[inline]
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.is_idle && self.is_last() && self.has_all_of_itself()
+    }
+
+    /// An error when nothing can come any more to a program that polls. In a job of one something can:
+    /// the process may still send to itself.
+    #[inline]
+    pub(crate) fn check_company(&self) -> Result<(), Error> {
+        self.check_owner()?;
+        match self.job.size > 1 && self.is_last() && self.has_all_of_itself() {
+            true => Err(self.nobody_left()),
+            false => Ok(()),
+        }
+    }
+
+    /// The error of a wait that nobody is left to end.
+    #[cold]
+    pub(crate) fn nobody_left(&self) -> Error {
+        let others = self.job.size - 1;
+        self.check_owner()
+            .err()
+            .unwrap_or(Error::NobodyLeft { others })
+    }
+
+    /// An error when no message can come any more: from `source`, or where that is `None`, from anybody.
+    pub(crate) fn check_hope(&self, source: Option<PeerId>) -> Result<(), Error> {
+        match source {
+            Some(peer) => self.check_gone(peer),
+            None => self.check_company(),
+        }
     }
 
     /// Whether nothing is under way that this process has sent to itself. What waits for a receive to
@@ -91,8 +125,8 @@ impl Inner {
     pub(crate) fn end_orphan(&mut self, op: OpId) {
         let is_over = self.is_last() && self.is_from_anybody(op) && self.check_owner().is_ok();
         if is_over && !self.ops.is_done(op) && self.withdraw(op) {
-            let others = self.job.size - 1;
-            self.ops.fail(op, Error::NobodyLeft { others });
+            let error = self.nobody_left();
+            self.ops.fail(op, error);
         }
     }
 
@@ -163,17 +197,26 @@ impl Inner {
 }
 
 impl Engine {
-    /// A program has looked in vain whether `op` has ended, and will look again: what a wait finds
-    /// out about its peer, or that nobody is left, is found out between the looks. In a job of one
-    /// only the process itself can send, and it still may.
+    /// A program has polled in vain for the end of `op`, and will poll again. Ends a receive that nobody
+    /// is left to send to. In a job of one only the process itself can send, and it still may.
     pub(crate) fn look_for(&mut self, op: OpId) {
-        if let Some(peer) = self.inner.awaited_peer(op) {
-            self.watch_from_look(peer);
-        } else if self.inner.job.size > 1 && self.inner.is_last() {
-            self.take_in();
-            if self.inner.has_all_of_itself() {
-                self.inner.end_orphan(op);
-            }
+        let peer = self.inner.awaited_peer(op);
+        self.look_from(peer);
+        if peer.is_none() && self.inner.job.size > 1 && self.inner.has_all_of_itself() {
+            self.inner.end_orphan(op);
+        }
+    }
+
+    /// A program has polled in vain for something from `source`, or where that is `None`, from anybody,
+    /// and will poll again. Finds out between the polls what a wait finds out: that the peer is gone, or
+    /// what came last from a job whose other processes have ended.
+    pub(crate) fn look_from(&mut self, source: Option<PeerId>) {
+        self.catch_up();
+        match source {
+            Some(peer) if self.inner.is_gone(peer) => {}
+            Some(peer) => self.watch_from_look(peer),
+            None if self.inner.is_last() => self.take_in(),
+            None => {}
         }
     }
 

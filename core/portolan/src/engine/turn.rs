@@ -29,6 +29,10 @@ const POLL_GAP_TURNS: u32 = 2 * CLOCK_TURNS;
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
 
+/// A program that sends on networks and makes no other call learns of its peers' ends this often.
+/// Longer than a burst that shall not be interrupted.
+const SENDING_INTERVAL: Duration = Duration::from_millis(20);
+
 impl Engine {
     /// One turn; returns how many frames moved.
     #[inline]
@@ -169,6 +173,22 @@ impl Engine {
         self.check_watched();
         self.inner.pending.on_time(self.inner.now);
         self.inner.drain(&mut self.handlers, None);
+    }
+
+    /// Makes progress if none was made for long: a send that has room returns without a turn, and
+    /// nothing else would tell its program that the peer is gone.
+    #[inline]
+    pub(crate) fn look_between_sends(&mut self) {
+        if self.inner.now >= self.slow_at + SENDING_INTERVAL {
+            self.look_up();
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self) {
+        self.slow_at = self.inner.now + SLOW_INTERVAL;
+        self.progress();
+        self.look_around();
     }
 
     /// Does what the core's timers ask for.

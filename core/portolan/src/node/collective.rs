@@ -171,6 +171,8 @@ impl Node {
                 engine.flush();
             }
             if stop() {
+                // A program that polls finds out what a wait finds out.
+                engine.look_from(Some(wait.peer));
                 return Ok(false);
             }
         }

@@ -29,7 +29,8 @@ impl Node {
     /// is already, so do not wait; call [`Node::progress`] and look at what has ended.
     ///
     /// # Errors
-    /// [`Error::System`] when the system refuses.
+    /// [`Error::System`] when the system refuses. [`Error::NobodyLeft`] when every other process of a
+    /// job of several has ended and all that they sent was taken in: the descriptor would stay silent.
     pub fn arm(&mut self) -> Result<bool, Error> {
         self.descriptor()?;
         // What the helper received while the program sleeps would not wake it.
@@ -39,6 +40,7 @@ impl Node {
         if engine.has_deferred() {
             return Ok(false);
         }
+        engine.inner.check_company()?;
         match self.descriptor.as_deref_mut() {
             Some(descriptor) => engine.arm_for_program(descriptor),
             None => Ok(false),

@@ -228,28 +228,31 @@ impl Node {
         request
     }
 
-    /// The next notice of a put that has come, without making progress.
-    pub fn next_notice(&mut self) -> Option<PutNotice> {
+    /// Returns the next notice of a put that has come, without making progress.
+    ///
+    /// # Errors
+    /// [`Error::NobodyLeft`] when there is none, and every other process of a job of several has ended.
+    pub fn next_notice(&mut self) -> Result<Option<PutNotice>, Error> {
         let inner = &mut self.engine.enter().inner;
-        let notice = inner.take_notice()?;
-        Some(PutNotice {
-            source: notice.peer.0,
-            word: notice.imm,
-            key: RemoteKey(notice.key),
-            offset: notice.addr,
-            len: notice.len,
-        })
+        match inner.pop_notice() {
+            None => inner.check_company().map(|()| None),
+            found => Ok(found),
+        }
     }
 
     /// Waits for the next notice of a put.
-    pub fn wait_notice(&mut self) -> PutNotice {
-        loop {
-            if let Some(notice) = self.next_notice() {
-                return notice;
-            }
-            let engine = &mut *self.engine.enter();
-            self.waiter.until(engine, &[], Inner::has_notices);
+    ///
+    /// # Errors
+    /// [`Error::NobodyLeft`] when there is none, and every other process of the job has ended.
+    pub fn wait_notice(&mut self) -> Result<PutNotice, Error> {
+        let engine = &mut *self.engine.enter();
+        if !engine.inner.has_notices() {
+            self.waiter.until(engine, &[], |inner| {
+                inner.has_notices() || inner.is_deserted()
+            });
         }
+        let found = engine.inner.pop_notice();
+        found.ok_or_else(|| engine.inner.nobody_left())
     }
 
     /// Changes numbers in the memory of another process by as many operands; on return it is done.
@@ -394,6 +397,17 @@ impl Context<'_> {
 }
 
 impl Inner {
+    fn pop_notice(&mut self) -> Option<PutNotice> {
+        let notice = self.take_notice()?;
+        Some(PutNotice {
+            source: notice.peer.0,
+            word: notice.imm,
+            key: RemoteKey(notice.key),
+            offset: notice.addr,
+            len: notice.len,
+        })
+    }
+
     fn begin_get(&mut self, from: RemoteTarget, mut buffer: Buffer) -> Result<Request, Error> {
         if buffer.as_mut_slice().is_none() {
             return Err(Error::BufferShared);

@@ -7,12 +7,11 @@
 
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::Buffer;
-use crate::engine::Context;
-use crate::engine::{Inner, Taken};
+use crate::engine::{Context, Engine, Inner, Taken};
 use crate::error::Error;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
-use portolan_proto::{ClaimId, MatchBits, OpId, PeerId, Selector, SendSpec, Space, Wanted};
+use portolan_proto::{ClaimId, Core, MatchBits, OpId, PeerId, Selector, SendSpec, Space, Wanted};
 
 /// Where a tagged message goes, and with what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -257,13 +256,12 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when such a message cannot come any more,
-    /// unless others are received first.
+    /// unless others are received first; [`Error::PeerGone`] when it cannot because its source is gone,
+    /// [`Error::NobodyLeft`] because every other process of a job of several has ended.
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
-        engine.progress();
-        let found = engine.inner.core.peek_tagged(&selector);
-        engine.inner.check_shortage(found.is_some())?;
+        let found = engine.poll_for(&selector, |core| core.peek_tagged(&selector))?;
         Ok(found.map(Envelope::from))
     }
 
@@ -274,9 +272,7 @@ impl Node {
     pub fn claim(&mut self, which: TagMatch) -> Result<Option<Claimed>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
-        engine.progress();
-        let found = engine.inner.core.claim_tagged(&selector);
-        engine.inner.check_shortage(found.is_some())?;
+        let found = engine.poll_for(&selector, |core| core.claim_tagged(&selector))?;
         Ok(found.map(|(id, envelope)| Claimed {
             id,
             envelope: envelope.into(),
@@ -317,9 +313,31 @@ impl Node {
     }
 }
 
+impl Engine {
+    /// Makes progress once and looks for a message with `find`: an error when there is none and none can
+    /// come any more.
+    fn poll_for<T>(
+        &mut self,
+        selector: &Selector,
+        find: impl Fn(&mut Core) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        self.progress();
+        let mut found = find(&mut self.inner.core);
+        if found.is_none() {
+            self.look_from(selector.source);
+            found = find(&mut self.inner.core);
+        }
+        if found.is_none() {
+            self.inner.check_shortage()?;
+            self.inner.check_hope(selector.source)?;
+        }
+        Ok(found)
+    }
+}
+
 impl Inner {
-    fn check_shortage(&self, found: bool) -> Result<(), Error> {
-        match self.core.shortage().filter(|_| !found) {
+    fn check_shortage(&self) -> Result<(), Error> {
+        match self.core.shortage() {
             Some(error) => Err(self.op_error(OpId(u64::MAX), error)),
             None => Ok(()),
         }

@@ -200,6 +200,30 @@ pub(crate) fn can_make_labs() -> bool {
     can
 }
 
+/// A lab of two hosts, which is removed on drop.
+pub(crate) struct Lab(String);
+
+impl Lab {
+    /// Makes the lab of `test`.
+    pub(crate) fn up(test: &str) -> Lab {
+        let lab = Lab(format!("{test}{}", std::process::id()));
+        let make = ["lab", "up", "--hosts", "2", "--name", &lab.0];
+        succeed(Command::new(launcher()).args(make));
+        lab
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let remove = ["lab", "down", "--name", &self.0];
+        let _ = Command::new(launcher()).args(remove).output();
+    }
+}
+
 /// The ways between processes that a conformance program takes: within this host, and between two hosts
 /// of a lab where one can be made, each once as it is and once with a network that loses frames.
 pub(crate) fn ways() -> Vec<Vec<&'static str>> {

@@ -266,15 +266,15 @@ impl End {
         for _ in 0..SEPARATIONS {
             if self.drives() {
                 self.hear()?;
-                self.settle(SETTLED + SETTLED / 2);
+                self.settle(SETTLED + SETTLED / 2)?;
                 sender.push(self.timed_send(message, granted)?);
                 receiver.push(self.hear()?);
             } else {
                 let request = self.node.post_recv(DATA, buffer)?;
                 self.say(1.0)?;
-                self.settle(SETTLED);
+                self.settle(SETTLED)?;
                 if granted {
-                    self.await_announcement();
+                    self.await_announcement()?;
                 }
                 idle(ARRIVED);
                 let start = Instant::now();
@@ -302,7 +302,7 @@ impl End {
             let end = start + ARRIVED;
             while Instant::now() < end {
                 let start = Instant::now();
-                self.node.progress();
+                self.node.progress()?;
                 longest = micros(start).max(longest);
             }
         }
@@ -310,17 +310,19 @@ impl End {
         Ok(longest)
     }
 
-    fn settle(&mut self, time: Duration) {
+    fn settle(&mut self, time: Duration) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < time {
-            self.node.progress();
+            self.node.progress()?;
         }
+        Ok(())
     }
 
     /// Until a frame came: the announcement, which the same call has answered.
-    fn await_announcement(&mut self) {
+    fn await_announcement(&mut self) -> Result<()> {
         let start = Instant::now();
-        while self.node.progress() == 0 && start.elapsed() < ANNOUNCED {}
+        while self.node.progress()? == 0 && start.elapsed() < ANNOUNCED {}
+        Ok(())
     }
 }
 

@@ -187,7 +187,8 @@ fn handlers_in_place(node: &mut Node) {
     }
     node.wait_until(|| {
         answered.load(Ordering::Relaxed) == COUNT && asked.load(Ordering::Relaxed) == COUNT
-    });
+    })
+    .unwrap();
 }
 
 /// Messages that do not travel in a frame get buffers of the library's: the right one for each.
@@ -210,7 +211,8 @@ fn long_to_a_handler(node: &mut Node) {
         }
     }
     let all = node.size() * 2 * COUNT;
-    node.wait_until(|| seen.load(Ordering::Relaxed) == all);
+    node.wait_until(|| seen.load(Ordering::Relaxed) == all)
+        .unwrap();
 }
 
 fn open_long(node: &mut Node, seen: Arc<AtomicU32>, len: fn(u32) -> usize) {
@@ -256,7 +258,8 @@ fn handlers_with_buffers(node: &mut Node) {
         let posted = node.post_recv(16, vec![0; 120_000]).unwrap();
         assert!(matches!(node.wait(posted), Err(Error::StaleRequest)));
     }
-    node.wait_until(|| seen.load(Ordering::Relaxed) == COUNT);
+    node.wait_until(|| seen.load(Ordering::Relaxed) == COUNT)
+        .unwrap();
     wait_all(node, sends);
 }
 

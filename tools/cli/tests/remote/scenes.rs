@@ -148,12 +148,12 @@ fn notices(node: &mut Node) {
         puts.push(node.iput(at, bytes).unwrap());
     }
     for (word, &len) in (70..).zip(&lens) {
-        let notice = node.wait_notice();
+        let notice = node.wait_notice().unwrap();
         assert_eq!((notice.source, notice.word), (from, word));
         assert_eq!((notice.offset, notice.len), (word, len as u64));
         assert_eq!(notice.key, region.key());
     }
-    assert_eq!(node.next_notice(), None);
+    assert_eq!(node.next_notice().unwrap(), None);
     for put in puts {
         node.wait(put).unwrap();
     }

@@ -124,7 +124,16 @@ impl Machine<'_> {
         if self.may_be_matched(rank, which) {
             return unsound("a look that may find something");
         }
-        Ok(Some(Expected::Is(Outcome::Nothing)))
+        // The others end at any time: then nothing comes any more, and the look says so.
+        let others = self.size - 1;
+        let ended = match which.source {
+            Some(source) if source == rank => None,
+            Some(source) => Some(Fault::PeerGone { rank: source }),
+            None => (others > 0).then_some(Fault::NobodyLeft { others }),
+        };
+        let outcomes = [Outcome::Nothing].into_iter();
+        let outcomes = outcomes.chain(ended.map(Outcome::Fault));
+        Ok(Some(Expected::OneOf(outcomes.collect())))
     }
 
     /// The end of a posted receive.
