@@ -21,7 +21,7 @@ pub(crate) mod transmit;
 use crate::base::credit::charge;
 use crate::base::request::Request;
 use crate::bulk::{FinishedRx, Origin};
-use crate::matching::port::{Posted, ServedWhat};
+use crate::matching::port::{Posted, Served, ServedRequest, TakenHeld};
 use crate::path::outgoing::Outgoing;
 use crate::peer::Peer;
 use crate::peer::dormant::DormantPeer;
@@ -279,6 +279,50 @@ impl Core {
         self.serve(port);
     }
 
+    /// Takes the message that [`Core::post_recv`] would deliver at once, if it is whole and `len` bytes
+    /// hold it: the first branch of a receive, past the table of operations and the events. The caller
+    /// copies [its bytes](Core::held) and [releases](Core::release) them.
+    #[inline]
+    pub fn take_held(
+        &mut self,
+        port: PortId,
+        len: usize,
+        source: Option<PeerId>,
+    ) -> Option<TakenHeld> {
+        // What events tell of came earlier.
+        if self.has_event() {
+            return None;
+        }
+        let Core { peers, sh, .. } = self;
+        let Shared { matching, held, .. } = sh;
+        let owes = |from: PeerId, lane| {
+            let peer = peers.get(from.index()).and_then(Option::as_deref);
+            peer.is_some_and(|peer| peer.owes(lane, port))
+        };
+        let fits = |id| held.bytes(id).len() <= len;
+        let taken = matching.take_held_at_port(port, source, owes, fits)?;
+        let len = self.on_held_taken(&taken);
+        self.sh.ctx.count_received(len as u64);
+        Some(taken)
+    }
+
+    /// Gives back what a held message has cost that a receive or a handler takes. Returns its length.
+    #[inline]
+    pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld) -> usize {
+        let len = self.sh.held.bytes(taken.held).len();
+        // What a peer left in an earlier session may be taken while the peer is dormant.
+        self.is_live(taken.peer);
+        let Some(Some(state)) = self.peers.get_mut(taken.peer.index()) else {
+            return len;
+        };
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
+        lanes.on_taken(env, taken.lane, taken.keeps_credit, charge(len));
+        if lanes.owes_credit() {
+            self.touch(taken.peer);
+        }
+        len
+    }
+
     /// Posts a buffer of `len` bytes for the next message to `port` (from `source` alone, if given).
     pub fn post_recv(&mut self, port: PortId, op: OpId, len: u64, source: Option<PeerId>) {
         if let Some(source) = source
@@ -427,39 +471,51 @@ impl Core {
                 peer.is_some_and(|peer| peer.owes(lane, id))
             })
         {
-            let (from, lane) = (served.peer, served.lane);
-            let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
-                return;
-            };
-            let (lanes, env) = &mut peer.lanes(&mut self.sh);
-            match served.what {
-                ServedWhat::Held(held, posted) => {
-                    let len = env.sh.held.bytes(held).len();
-                    lanes.on_taken(env, lane, served.keeps_credit, charge(len));
-                    let len = len as u64;
-                    let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
-                    let op = posted.map(|posted| posted.op);
-                    let data = Data::Held(held);
-                    lanes.deliver(env, lane, &id.into(), op, len, data, error);
-                }
-                ServedWhat::Request(asked, len, posted) => {
-                    lanes.on_taken(env, lane, served.keeps_credit, charge(0));
-                    let request = Request {
-                        peer: from,
-                        lane,
-                        to: id.into(),
-                        len,
-                        asked,
-                    };
-                    let Shared { transfers, ctx, .. } = &mut self.sh;
-                    let transfer = transfers.start(ctx, &request, posted, Origin::Port);
-                    let matching = &mut self.sh.matching;
-                    matching.begin_transfer(id, (from, lane), transfer);
-                }
+            match served {
+                Served::Held(taken, posted) => self.deliver_held(id, &taken, posted),
+                Served::Request(asked) => self.begin_late(id, &asked),
             }
-            self.touch(from);
         }
         self.schedule_grants();
+    }
+
+    /// Delivers a held message to its buffer, or in place where there is none.
+    fn deliver_held(&mut self, id: PortId, taken: &TakenHeld, posted: Option<Posted>) {
+        let len = self.on_held_taken(taken) as u64;
+        let error = posted.and_then(|posted| OpError::truncated(len, posted.len));
+        let op = posted.map(|posted| posted.op);
+        let Some(Some(peer)) = self.peers.get_mut(taken.peer.index()) else {
+            return;
+        };
+        let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        let data = Data::Held(taken.held);
+        lanes.deliver(env, taken.lane, &id.into(), op, len, data, error);
+    }
+
+    /// Begins the transfer of a request that waited at a port.
+    fn begin_late(&mut self, id: PortId, served: &ServedRequest) {
+        let &ServedRequest { peer, lane, .. } = served;
+        let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
+            return;
+        };
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
+        lanes.on_taken(env, lane, served.keeps_credit, charge(0));
+        let request = Request {
+            peer,
+            lane,
+            to: id.into(),
+            len: served.len,
+            asked: served.asked,
+        };
+        let Shared {
+            matching,
+            transfers,
+            ctx,
+            ..
+        } = &mut self.sh;
+        let transfer = transfers.start(ctx, &request, served.posted, Origin::Port);
+        matching.begin_transfer(id, (peer, lane), transfer);
+        self.touch(peer);
     }
 
     /// Serves the ports at which messages waited for one of their lane that has been delivered.

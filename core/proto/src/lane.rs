@@ -263,6 +263,26 @@ impl Lanes {
         Ok(())
     }
 
+    /// Puts the next message of its lane aside, which was copied to held memory of so many bytes.
+    /// Returns whether the peer is to be told of credit.
+    pub(crate) fn hold_next(
+        &mut self,
+        env: &mut Env<'_>,
+        lane: LaneId,
+        to: &Address,
+        (held, len): (HeldId, usize),
+    ) -> bool {
+        let (from, charge) = ((env.peer, lane), charge(len));
+        let rx = &mut self.rx[lane.index()];
+        rx.take_next(charge);
+        rx.waiting += u64::from(charge);
+        let Shared { matching, ctx, .. } = &mut *env.sh;
+        matching.put_aside(ctx, from, to, len as u64, true, Waiting::Held(held));
+        let free = deliver::credit_comes_back(env.sh, to);
+        self.on_aside(env, lane, charge, free);
+        self.credit_due[lane.index()]
+    }
+
     /// Copies a message that cannot be delivered straight from its frame into held memory.
     fn keep_whole(
         &mut self,

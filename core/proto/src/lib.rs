@@ -54,6 +54,7 @@ pub use dispatch::lone::{Admitted, Direct, Tagged, Want, Wanted, Whole, WholeDes
 pub use dispatch::transmit::Transmit;
 pub use lane::tx::CreditStatus;
 pub use matching::match_list::{ClaimId, Envelope, Selector};
+pub use matching::port::TakenHeld;
 pub use mem::copy::copy;
 pub use mem::scratch::Payload;
 pub use path::stage::{FlushHint, Refused, SendSpec, Staging};

@@ -12,11 +12,11 @@ use crate::base::context::Context;
 use crate::base::narrow::narrow;
 use crate::base::request::Request;
 use crate::mem::held::HeldPool;
-use crate::{Address, Event, OpError, OpId, PeerId, PortId, PortMode};
+use crate::{Address, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use match_list::{Arrived, MatchLists};
-use port::{Match, Port, Ports, Posted, Served, Waiting};
+use match_list::{Arrived, Fitting, MatchLists};
+use port::{Match, Port, Ports, Posted, Served, TakenHeld, Waiting};
 use portolan_wire::LaneId;
 use remains::{Discarded, Remains};
 
@@ -163,13 +163,15 @@ impl Matching {
                 Match::InPlace | Match::Nothing | Match::Discarded => None,
             },
             Address::MatchBits(match_bits) => {
-                let op = self.lists.take_fitting(peer, match_bits, narrow(len))?;
-                Some(Posted {
-                    op,
-                    base: 0,
-                    len,
-                    source: Some(peer),
-                })
+                match self.lists.take_fitting(peer, match_bits, narrow(len)) {
+                    Fitting::Taken(op) => Some(Posted {
+                        op,
+                        base: 0,
+                        len,
+                        source: Some(peer),
+                    }),
+                    Fitting::Unfit | Fitting::Nothing => None,
+                }
             }
         }
     }
@@ -243,6 +245,17 @@ impl Matching {
         owes: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<Served> {
         self.ports.next_served(id, owes)
+    }
+
+    /// See [`Port::take_held`].
+    pub(crate) fn take_held_at_port(
+        &mut self,
+        id: PortId,
+        source: Option<PeerId>,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+        fits: impl Fn(HeldId) -> bool,
+    ) -> Option<TakenHeld> {
+        self.ports.take_held(id, source, owes, fits)
     }
 
     /// The first message of a lane at a port, a request, is being transferred.

@@ -8,6 +8,7 @@ mod calls;
 mod checksums;
 mod closing;
 mod delivery;
+mod held;
 mod hostile;
 mod lone;
 mod losses;

@@ -18,7 +18,7 @@ use crate::shm::Received;
 use peers::Remote;
 use portolan_proto::{
     Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, OpId, PeerId, PortId,
-    PortMode, Selector, Space,
+    PortMode, Selector, Space, WholeDest,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -432,6 +432,9 @@ impl Node {
         };
         loop {
             if let Some(whole) = self.core.take_whole(&mut admitted, head, None) {
+                if whole.dest == WholeDest::Held {
+                    continue;
+                }
                 self.on_whole(cx, admitted.from.0, frame, &whole);
             } else if let Some(taken) = self.core.take_tagged(&mut admitted, head, None) {
                 self.on_tagged(cx, admitted.from.0, frame, &taken);
@@ -458,9 +461,9 @@ impl Node {
                 .port(self.id, wanted.port)
                 .is_some_and(|port| port.tagged);
             if is_tagged {
-                self.post_tagged(port, wanted.len, wanted.source);
+                self.post_tagged(cx, port, wanted.len, wanted.source);
             } else {
-                self.post(port, wanted.len, wanted.source, true);
+                self.post(cx, port, wanted.len, wanted.source, true);
             }
         }
         self.drain(cx, &[]);
@@ -475,18 +478,30 @@ impl Node {
         self.make_requests(cx);
     }
 
-    fn post(&mut self, port: PortId, len: usize, source: Option<u32>, again: bool) {
+    fn post(
+        &mut self,
+        cx: &mut Context,
+        port: PortId,
+        len: usize,
+        source: Option<u32>,
+        again: bool,
+    ) {
         let op = self.make_op(Op::Recv {
             bytes: vec![0xa5; len],
             port,
             source,
             again,
         });
-        self.core
-            .post_recv(port, op, len as u64, source.map(PeerId));
+        let source = source.map(PeerId);
+        if cx.plan.short_way
+            && let Some(taken) = self.core.take_held(port, len, source)
+        {
+            return self.on_held(cx, port, op, &taken);
+        }
+        self.core.post_recv(port, op, len as u64, source);
     }
 
-    fn post_tagged(&mut self, port: PortId, len: usize, source: Option<u32>) {
+    fn post_tagged(&mut self, cx: &mut Context, port: PortId, len: usize, source: Option<u32>) {
         let op = self.make_op(Op::Recv {
             bytes: vec![0xa5; len],
             port,
@@ -500,6 +515,11 @@ impl Node {
             ignore: (op.0 & 1) << 40,
             source: source.map(PeerId),
         };
+        if cx.plan.short_way
+            && let Some((envelope, held)) = self.core.take_held_tagged(&selector, len)
+        {
+            return self.on_held_tagged(cx, op, envelope, held);
+        }
         self.core.post_tagged(&selector, op, len as u64);
     }
 

@@ -5,14 +5,15 @@ use super::Endpoint;
 use crate::engine::Engine;
 use crate::ops::{Memory, OpKind};
 use crate::raw::{
-    Cookie, EndpointLimits, Many, PeerIndex, RawClaim, RawEnvelope, RawError, RawKind, RawPiece,
-    RawRecv, RawSend, RawSpace, RawWhat, Sent, SubmitError,
+    Cookie, EndpointLimits, Many, PeerIndex, RawClaim, RawCompletion, RawEnvelope, RawError,
+    RawKind, RawPiece, RawRecv, RawSend, RawSpace, RawWhat, Sent, SubmitError,
 };
 use portolan_proto::{
     ATOMIC_LEN_MAX, Cause, LaneId, MatchBits, OpError, OpId, PeerId, PeerStatus, Selector,
     SendSpec, Space,
 };
-use portolan_sys::memory;
+use portolan_sys::memory::copy_raw;
+use portolan_sys::{effort, memory};
 
 /// Longest message that is copied at once: four pages; a longer one is better waited for.
 pub(super) const INJECT_LEN_MAX: usize = 16 * 1024;
@@ -128,6 +129,12 @@ impl Endpoint {
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let selector = engine.selector(spec)?;
+        if let [piece] = pieces
+            // SAFETY: the caller's promise.
+            && unsafe { engine.recv_held(&selector, piece, (kind_of(spec), cookie)) }
+        {
+            return Ok(());
+        }
         // SAFETY: the caller's promise.
         let (op, len) = unsafe { engine.post(pieces, selector.source, kind_of(spec), cookie) }?;
         engine.inner.core.post_tagged(&selector, op, len);
@@ -291,6 +298,42 @@ impl Engine {
         let (memory, what, len) = unsafe { place(pieces) }?;
         let op = self.enter_op(recv_kind(source), memory, (kind, what, cookie));
         Ok((op, len))
+    }
+
+    /// Completes a receive into `piece` with a message that waits whole and fits it; `false` if there is
+    /// none.
+    ///
+    /// # Safety
+    /// As of [`Endpoint::recv`].
+    #[inline]
+    unsafe fn recv_held(
+        &mut self,
+        selector: &Selector,
+        piece: &RawPiece,
+        (kind, cookie): (RawKind, Cookie),
+    ) -> bool {
+        let core = &mut self.inner.core;
+        let Some((envelope, held)) = core.take_held_tagged(selector, piece.len) else {
+            return false;
+        };
+        effort::copies();
+        let bytes = core.held(held);
+        // SAFETY: the caller lends the piece, which is no memory of the core's.
+        unsafe { copy_raw(bytes.as_ptr(), piece.ptr, bytes.len()) };
+        core.release(held);
+        self.inner.complete_raw(RawCompletion {
+            cookie,
+            kind,
+            peer: Some(PeerIndex(envelope.peer.0)),
+            len: envelope.len,
+            tag: envelope.match_bits.tag,
+            imm: envelope.match_bits.imm,
+            buf: piece.ptr,
+            released: false,
+            error: None,
+        });
+        self.settle();
+        true
     }
 
     #[inline]

@@ -6,7 +6,8 @@ use super::wait::FIRST_TURNS;
 use super::{Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
-use portolan_proto::{OpId, PeerId, SendSpec, Want, Wanted};
+use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted, copy};
+use portolan_sys::effort;
 
 impl Engine {
     /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
@@ -106,6 +107,18 @@ impl Drop for LentGuard<'_> {
 }
 
 impl Inner {
+    /// Copies a held message to the beginning of `bytes`, and frees it. Returns its length.
+    #[inline]
+    pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) -> usize {
+        let core = &mut self.core;
+        let message = core.held(held);
+        let len = message.len();
+        effort::copies();
+        copy(&mut bytes[..len], message);
+        core.release(held);
+        len
+    }
+
     /// Takes the memory of an operation back, if that has not ended.
     pub(crate) fn take_back(&mut self, op: OpId) {
         if self.ops.exists(op) {

@@ -99,8 +99,9 @@ impl Inner {
         self.take_raw(op);
     }
 
+    /// Has `completion` handed out by the next poll.
     #[inline]
-    fn complete_raw(&mut self, completion: RawCompletion) {
+    pub(crate) fn complete_raw(&mut self, completion: RawCompletion) {
         self.completions.done.push(completion);
     }
 

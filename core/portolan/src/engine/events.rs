@@ -61,6 +61,7 @@ impl Inner {
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
                     (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
+                    (WholeDest::Held, _) => effort::copies(),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
                 if !lossless {

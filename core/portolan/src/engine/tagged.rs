@@ -4,7 +4,8 @@
 use super::{Inbox, Inner};
 use crate::error::Error;
 use crate::ops::{OpKind, Owner, Received};
-use portolan_proto::{Admitted, MatchBits, OpId, PeerId};
+use portolan_proto::{Admitted, MatchBits, OpId, PeerId, WholeDest};
+use portolan_sys::effort;
 
 impl Inner {
     /// Takes the next message of a frame the short way, if it has match bits and finds its receive.
@@ -21,11 +22,16 @@ impl Inner {
         };
         let bytes = &head[taken.off..taken.off + taken.len];
         let (match_bits, len) = (taken.match_bits, taken.len as u64);
-        let Some(op) = taken.op else {
-            if let Some(inbox) = inbox {
+        let op = match (taken.dest, inbox) {
+            (WholeDest::Posted(op), _) => op,
+            (WholeDest::Wanted, Some(inbox)) => {
                 inbox.fill(frame.from, bytes, Some(match_bits));
+                return true;
             }
-            return true;
+            _ => {
+                effort::copies();
+                return true;
+            }
         };
         let is_callers = self.end_raw_recv(op, frame.from, &match_bits, len, Some(bytes));
         if !is_callers && self.ops.fill(op, bytes, frame.from.0, Some(match_bits)) {

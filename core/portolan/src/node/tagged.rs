@@ -233,6 +233,10 @@ impl Node {
             return Ok(taken.into());
         }
         let (inner, source) = (&mut engine.inner, selector.source);
+        if let Some((envelope, held)) = inner.core.take_held_tagged(&selector, bytes.len()) {
+            inner.copy_held(held, bytes);
+            return Ok(envelope.into());
+        }
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
         // SAFETY: `await_lent` returns only when the operation is done, and its guard detaches the

@@ -7,9 +7,11 @@
 
 use crate::base::credit::charge;
 use crate::matching::Matching;
+use crate::matching::match_list::Fitting;
 use crate::matching::port::Match;
+use crate::mem::copy::copy;
 use crate::shared::Shared;
-use crate::{Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
+use crate::{Address, Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, SendSpec};
 use core::ops::Range;
 use portolan_wire::{BestEffortPart, MESSAGE_LEN, MatchBits, Message};
 
@@ -105,6 +107,8 @@ pub enum WholeDest {
     Posted(OpId),
     /// To the receive that was wanted.
     Wanted,
+    /// Nowhere yet: the core holds a copy until a receive takes it.
+    Held,
 }
 
 /// A message that may be delivered at once, at `off..off + len` of its frame.
@@ -123,8 +127,8 @@ pub struct Whole {
 /// A tagged message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged {
-    /// The receive that takes it; `None`: the one that was wanted.
-    pub op: Option<OpId>,
+    /// What takes it; never a handler.
+    pub dest: WholeDest,
     /// What it was matched by.
     pub match_bits: MatchBits,
     /// First byte of the payload.
@@ -205,19 +209,20 @@ impl Core {
         if message.best_effort {
             return self.take_best_effort(frame, head, &message, want?);
         }
-        let (port, from) = (PortId::of(&message), frame.from);
+        let (port, from, lane) = (PortId::of(&message), frame.from, message.lane);
         let find = |matching: &mut Matching| {
             let found = matching.port(port)?;
-            Some(match found.find_fitting(from, len as u64) {
-                Match::InPlace => WholeDest::Handler,
-                Match::Posted(posted) => WholeDest::Posted(posted.op),
+            match found.find_fitting(from, len as u64) {
+                Match::InPlace => Some(WholeDest::Handler),
+                Match::Posted(posted) => Some(WholeDest::Posted(posted.op)),
                 Match::Nothing
                     if want.is_some_and(|want| want.takes(port, from, len)) && found.is_quiet() =>
                 {
-                    WholeDest::Wanted
+                    Some(WholeDest::Wanted)
                 }
-                Match::Nothing | Match::Discarded => return None,
-            })
+                Match::Nothing => found.must_wait(from, lane).then_some(WholeDest::Held),
+                Match::Discarded => None,
+            }
         };
         let (dest, Range { start: off, .. }) =
             self.take(frame, head, &message, MESSAGE_LEN, find)?;
@@ -240,18 +245,25 @@ impl Core {
         let message = Message::peek_tagged(head.get(frame.at..)?)?;
         let match_bits = message.match_bits?;
         let (from, len) = (frame.from, usize::from(message.len));
+        let is_closing = self.sh.ctx.is_closing();
         let find = |matching: &mut Matching| {
             let lists = matching.lists();
-            if let Some(op) = lists.take_fitting(from, &match_bits, len) {
-                return Some(Some(op));
+            match lists.take_fitting(from, &match_bits, len) {
+                Fitting::Taken(op) => return Some(WholeDest::Posted(op)),
+                Fitting::Unfit => return None,
+                Fitting::Nothing => {}
             }
             let is_wanted = want.is_some_and(|want| want.takes_tagged(&match_bits, from, len));
-            (is_wanted && lists.is_quiet(match_bits.space)).then_some(None)
+            match is_wanted && lists.is_quiet(match_bits.space) {
+                true => Some(WholeDest::Wanted),
+                false => (!is_closing).then_some(WholeDest::Held),
+            }
         };
         let header_len = message.header_len();
-        let (op, Range { start: off, .. }) = self.take(frame, head, &message, header_len, find)?;
+        let (dest, Range { start: off, .. }) =
+            self.take(frame, head, &message, header_len, find)?;
         Some(Tagged {
-            op,
+            dest,
             match_bits,
             off,
             len,
@@ -259,16 +271,16 @@ impl Core {
     }
 
     /// Takes `message`, the next of `frame`, if it is the next of its lane and `find` has a place for
-    /// it: that, and where its payload lies.
+    /// it. Returns the place, and where its payload lies in `head`.
     #[inline(always)]
-    fn take<T>(
+    fn take(
         &mut self,
         frame: &mut Admitted,
         head: &[u8],
         message: &Message,
         header_len: usize,
-        find: impl FnOnce(&mut Matching) -> Option<T>,
-    ) -> Option<(T, Range<usize>)> {
+        find: impl FnOnce(&mut Matching) -> Option<WholeDest>,
+    ) -> Option<(WholeDest, Range<usize>)> {
         let payload = frame.payload(head, header_len, usize::from(message.len))?;
         if !frame.reliable {
             return None;
@@ -278,13 +290,32 @@ impl Core {
         if !lanes.may_take(message.lane, message.seq, charge) {
             return None;
         }
-        let place = find(&mut self.sh.matching)?;
+        let dest = find(&mut self.sh.matching)?;
         frame.at = payload.end;
+        if dest == WholeDest::Held {
+            self.hold(frame.from, message, &head[payload.clone()]);
+            return Some((dest, payload));
+        }
         self.sh.ctx.count_received(payload.len() as u64);
         if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             self.touch(frame.from);
         }
-        Some((place, payload))
+        Some((dest, payload))
+    }
+
+    /// Copies a message that is the next of its lane, and that no receive takes, into held memory.
+    fn hold(&mut self, from: PeerId, message: &Message, bytes: &[u8]) {
+        let Some(Some(state)) = self.peers.get_mut(from.index()) else {
+            return;
+        };
+        let held = self.sh.held.take(bytes.len());
+        copy(self.sh.held.bytes_mut(held), bytes);
+        self.sh.ctx.counters_mut().messages_held += 1;
+        let to = Address::of(message);
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
+        if lanes.hold_next(env, message.lane, &to, (held, bytes.len())) {
+            self.touch(from);
+        }
     }
 }
 

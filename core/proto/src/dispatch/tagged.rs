@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives by match bits: posting, looking, claiming, withdrawing (`P11`).
 
-use crate::base::request::Request;
+use crate::base::request::{Asked, Request};
 use crate::matching::match_list::{Arrived, Claimed, Many};
 use crate::matching::port::{Posted, Waiting};
 use crate::shared::Shared;
-use crate::{ClaimId, Core, Data, Envelope, Event, OpError, OpId, PeerStatus, Selector};
+use crate::{ClaimId, Core, Data, Envelope, Event, HeldId, OpError, OpId, PeerStatus, Selector};
 
 impl From<&Arrived> for Envelope {
     fn from(arrived: &Arrived) -> Envelope {
@@ -18,6 +18,23 @@ impl From<&Arrived> for Envelope {
 }
 
 impl Core {
+    /// Takes the message that [`Core::post_tagged`] would deliver at once, as [`Core::take_held`] does.
+    #[inline]
+    pub fn take_held_tagged(
+        &mut self,
+        selector: &Selector,
+        len: usize,
+    ) -> Option<(Envelope, HeldId)> {
+        // What events tell of came earlier.
+        if self.has_event() {
+            return None;
+        }
+        let (arrived, held) = self.sh.matching.lists().take_held(selector, len as u64)?;
+        let len = self.on_held_taken(&arrived.taken(held));
+        self.sh.ctx.count_received(len as u64);
+        Some((Envelope::from(&arrived), held))
+    }
+
     /// Posts a buffer of `len` bytes for the next message that `selector` takes: the first that
     /// waits, in the order of arrival, or the next that comes and that no earlier receive takes.
     pub fn post_tagged(&mut self, selector: &Selector, op: OpId, len: u64) {
@@ -125,33 +142,46 @@ impl Core {
 
     /// A message that waited has found its buffer.
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
-        let peer = arrived.peer;
-        // What it left in an earlier session may be found while it is dormant.
+        match arrived.what {
+            Waiting::Held(held) => self.deliver_held_tagged(arrived, held, posted),
+            Waiting::Request(asked) => self.begin_late_tagged(arrived, asked, posted),
+        }
+    }
+
+    fn deliver_held_tagged(&mut self, arrived: &Arrived, held: HeldId, posted: Posted) {
+        self.on_held_taken(&arrived.taken(held));
+        let Some(Some(state)) = self.peers.get_mut(arrived.peer.index()) else {
+            return;
+        };
+        let (lanes, env) = &mut state.lanes(&mut self.sh);
+        let (to, op) = (arrived.match_bits.into(), Some(posted.op));
+        let (data, error) = (
+            Data::Held(held),
+            OpError::truncated(arrived.len, posted.len),
+        );
+        lanes.deliver(env, arrived.lane, &to, op, arrived.len, data, error);
+    }
+
+    /// Begins the transfer of a request that waited.
+    fn begin_late_tagged(&mut self, arrived: &Arrived, asked: Asked, posted: Posted) {
+        let &Arrived {
+            peer, lane, len, ..
+        } = arrived;
+        // What a peer left in an earlier session may be taken while the peer is dormant.
         self.is_live(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
         };
-        let (keeps_credit, charge) = (arrived.keeps_credit, arrived.what.charge(arrived.len));
         let (lanes, env) = &mut state.lanes(&mut self.sh);
-        lanes.on_taken(env, arrived.lane, keeps_credit, charge);
-        let to = arrived.match_bits.into();
-        match arrived.what {
-            Waiting::Held(held) => {
-                let (op, error) = (Some(posted.op), OpError::truncated(arrived.len, posted.len));
-                let (lane, data) = (arrived.lane, Data::Held(held));
-                lanes.deliver(env, lane, &to, op, arrived.len, data, error);
-            }
-            Waiting::Request(asked) => {
-                let request = Request {
-                    peer,
-                    lane: arrived.lane,
-                    to,
-                    len: arrived.len,
-                    asked,
-                };
-                self.sh.start_tagged(request, posted);
-            }
-        }
+        lanes.on_taken(env, lane, arrived.keeps_credit, arrived.what.charge(len));
+        let request = Request {
+            peer,
+            lane,
+            to: arrived.match_bits.into(),
+            len,
+            asked,
+        };
+        self.sh.start_tagged(request, posted);
         self.touch(peer);
         self.schedule_grants();
     }

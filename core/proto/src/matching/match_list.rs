@@ -3,14 +3,14 @@
 //!
 //! The one invariant: no message that waits here matches a receive that waits here.
 
-use super::port::{Posted, Waiting};
+use super::port::{Posted, TakenHeld, Waiting};
 use super::remains::{Discarded, Remains};
 use super::tag_queue::{Listed, TagQueue};
 use super::unexpected::UnexpectedList;
 use crate::base::context::Context;
 use crate::mem::held::HeldPool;
 use crate::mem::slab::Slab;
-use crate::{Event, OpError, OpId, PeerId};
+use crate::{Event, HeldId, OpError, OpId, PeerId};
 use alloc::vec::Vec;
 use portolan_wire::{LaneId, MatchBits, Space};
 
@@ -59,6 +59,30 @@ pub(crate) struct Arrived {
     /// It counts as credit of its lane until it is taken: its session lasts.
     pub(crate) keeps_credit: bool,
     pub(crate) what: Waiting,
+}
+
+impl Arrived {
+    /// This message, of which the memory is known, once it is taken.
+    #[inline]
+    pub(crate) fn taken(&self, held: HeldId) -> TakenHeld {
+        TakenHeld {
+            peer: self.peer,
+            lane: self.lane,
+            keeps_credit: self.keeps_credit,
+            held,
+        }
+    }
+}
+
+/// What a message finds among the receives with match bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fitting {
+    /// A receive, which was taken.
+    Taken(OpId),
+    /// A receive whose buffer is too short, or is for many messages; it stays.
+    Unfit,
+    /// No receive.
+    Nothing,
 }
 
 /// A message that was claimed.
@@ -195,23 +219,30 @@ impl MatchLists {
         queues.posted.remove(index).map(|wanting| wanting.posted)
     }
 
-    /// The operation of such a receive, taken if it is a whole one whose buffer holds `len` bytes.
+    /// Takes such a receive if it is a whole one whose buffer holds `len` bytes.
     #[inline]
     pub(crate) fn take_fitting(
         &mut self,
         peer: PeerId,
         match_bits: &MatchBits,
         len: usize,
-    ) -> Option<OpId> {
+    ) -> Fitting {
         let queues = &mut self.spaces[match_bits.space.index()];
-        let index = queues.find_posted(peer, match_bits.tag)?;
-        let wanting = queues.posted.get(index)?;
+        if queues.posted.is_empty() {
+            return Fitting::Nothing;
+        }
+        let Some(index) = queues.find_posted(peer, match_bits.tag) else {
+            return Fitting::Nothing;
+        };
+        let Some(wanting) = queues.posted.get(index) else {
+            return Fitting::Nothing;
+        };
         if wanting.posted.len < len as u64 || wanting.many.is_some() {
-            return None;
+            return Fitting::Unfit;
         }
         let op = wanting.posted.op;
         queues.posted.discard(index);
-        Some(op)
+        Fitting::Taken(op)
     }
 
     /// Whether neither a receive nor a message waits.
@@ -259,6 +290,21 @@ impl MatchLists {
         let arrived = &mut self.spaces[selector.space.index()].arrived;
         let index = arrived.find(selector)?;
         Some(arrived.remove(index))
+    }
+
+    /// Takes the first message that a receive of `len` bytes takes, if it is held and no longer.
+    pub(crate) fn take_held(&mut self, selector: &Selector, len: u64) -> Option<(Arrived, HeldId)> {
+        let arrived = &mut self.spaces[selector.space.index()].arrived;
+        let index = arrived.find(selector)?;
+        let found = arrived.get(index);
+        let Waiting::Held(held) = found.what else {
+            return None;
+        };
+        if found.len > len {
+            return None;
+        }
+        arrived.discard(index);
+        Some((found, held))
     }
 
     /// The same without taking it. In vain, it counts as waiting (`P4.14`).

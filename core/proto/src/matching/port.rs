@@ -88,22 +88,37 @@ struct Pending {
 
 const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
 
-/// A message that waited and can be served now.
+/// A held message that a receive has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenHeld {
+    /// Its sender.
+    pub peer: PeerId,
+    /// Its lane.
+    pub lane: LaneId,
+    /// It counts as credit of its lane.
+    pub(crate) keeps_credit: bool,
+    /// Its memory, to be [released](crate::Core::release).
+    pub held: HeldId,
+}
+
+/// A request that has its buffer. It stays in the queue until [`Port::end_transfer`].
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedRequest {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
     /// It counts as credit of its lane.
     pub(crate) keeps_credit: bool,
-    pub(crate) what: ServedWhat,
+    pub(crate) asked: Asked,
+    pub(crate) len: u64,
+    pub(crate) posted: Posted,
 }
 
+/// A message that waited and is served now.
 #[derive(Debug)]
-pub(crate) enum ServedWhat {
+pub(crate) enum Served {
     /// In place where there is no buffer.
-    Held(HeldId, Option<Posted>),
-    /// It stays in the queue until [`Port::end_transfer`].
-    Request(Asked, u64, Posted),
+    Held(TakenHeld, Option<Posted>),
+    Request(ServedRequest),
 }
 
 #[derive(Debug, Default)]
@@ -219,6 +234,13 @@ impl Port {
             || self.posted.iter().filter(fits).nth(used).is_some()
     }
 
+    /// Whether a message in its turn can do nothing but wait: the port is open, and neither a
+    /// receive nor a handler takes the message.
+    #[inline]
+    pub(crate) fn must_wait(&self, peer: PeerId, lane: LaneId) -> bool {
+        self.mode == Some(PortMode::Posted) && !self.would_take(peer, lane, true, 0)
+    }
+
     /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
     /// one to take, and holds the message.
     #[inline]
@@ -302,38 +324,79 @@ impl Port {
     /// served in order; not before what their lane `owes` this port: a message that was matched
     /// earlier and is not all there yet.
     fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
-        let fronts = self.unexpected.iter();
-        let fronts = fronts.filter_map(|(&from, queue)| Some((from, queue.front()?)));
-        let ready = fronts
-            .filter(|((peer, lane), item)| self.can_serve(*peer, item) && !owes(*peer, *lane));
-        let (_, from) = ready.map(|(from, item)| (item.stamp, from)).min()?;
+        let from = self.first_waiting(owes, |peer, item| self.can_serve(peer, item))?;
         let (peer, lane) = from;
         let front = self.unexpected.get_mut(&from)?.front_mut()?;
         if let Step::Request(pending) = &mut front.step {
             let (asked, len, keeps_credit) = (pending.asked, pending.len, pending.keeps_credit);
             let own = pending.buffer.take();
             let posted = own.or_else(|| self.take_posted(peer))?;
-            let what = ServedWhat::Request(asked, len, posted);
-            return Some(Served {
+            return Some(Served::Request(ServedRequest {
                 peer,
                 lane,
                 keeps_credit,
-                what,
-            });
+                asked,
+                len,
+                posted,
+            }));
         }
-        let Step::Held { held, keeps_credit } = self.pop(from)?.step else {
-            return None;
-        };
+        let taken = self.pop_held(from)?;
         let posted = match self.mode {
             Some(PortMode::InPlace) => None,
             _ => Some(self.take_posted(peer)?),
         };
-        let what = ServedWhat::Held(held, posted);
-        Some(Served {
+        Some(Served::Held(taken, posted))
+    }
+
+    /// Takes the message that a receive from `source`, posted now, would get at once, if it is whole
+    /// and `fits`.
+    fn take_held(
+        &mut self,
+        source: Option<PeerId>,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+        fits: impl Fn(HeldId) -> bool,
+    ) -> Option<TakenHeld> {
+        // A receive that was posted earlier goes first.
+        if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
+            return None;
+        }
+        let from = self.first_waiting(owes, |peer, item| {
+            source.is_none_or(|source| source == peer)
+                && !matches!(item.step, Step::Transferring(_))
+        })?;
+        match self.unexpected.get(&from)?.front()?.step {
+            Step::Held { held, .. } if fits(held) => self.pop_held(from),
+            _ => None,
+        }
+    }
+
+    /// The queue whose first message came first, of those that are `wanted` and whose lane does not
+    /// `owe` this port an earlier one.
+    #[inline]
+    fn first_waiting(
+        &self,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+        wanted: impl Fn(PeerId, &Unexpected) -> bool,
+    ) -> Option<(PeerId, LaneId)> {
+        let fronts = self.unexpected.iter();
+        let fronts = fronts.filter_map(|(&from, queue)| Some((from, queue.front()?)));
+        let wanted =
+            fronts.filter(|((peer, lane), item)| wanted(*peer, item) && !owes(*peer, *lane));
+        let (_, from) = wanted.map(|(from, item)| (item.stamp, from)).min()?;
+        Some(from)
+    }
+
+    /// Takes the first message of a queue, which is held.
+    #[inline]
+    fn pop_held(&mut self, (peer, lane): (PeerId, LaneId)) -> Option<TakenHeld> {
+        let Step::Held { held, keeps_credit } = self.pop((peer, lane))?.step else {
+            return None;
+        };
+        Some(TakenHeld {
             peer,
             lane,
             keeps_credit,
-            what,
+            held,
         })
     }
 
@@ -498,10 +561,23 @@ impl Ports {
         owes: impl Fn(PeerId, LaneId) -> bool,
     ) -> Option<Served> {
         let served = self.get_mut(id)?.next_served(owes)?;
-        if let ServedWhat::Held(..) = served.what {
+        if let Served::Held(..) = served {
             self.waiting_count -= 1;
         }
         Some(served)
+    }
+
+    /// See [`Port::take_held`].
+    pub(super) fn take_held(
+        &mut self,
+        id: PortId,
+        source: Option<PeerId>,
+        owes: impl Fn(PeerId, LaneId) -> bool,
+        fits: impl Fn(HeldId) -> bool,
+    ) -> Option<TakenHeld> {
+        let taken = self.get_mut(id)?.take_held(source, owes, fits)?;
+        self.waiting_count -= 1;
+        Some(taken)
     }
 
     /// The first message of a lane, a request, has its buffer.

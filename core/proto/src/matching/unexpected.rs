@@ -3,8 +3,8 @@
 //! looking at the others, as long as receives ignore the same few bits of the tag. Made for a million
 //! of them: entries are compact, and their number is the only bound.
 //!
-//! Each entry stands in three lists, all in the order of arrival: that of its tag's bin, that of its
-//! tag and sender's bin, and one of all.
+//! Each entry stands in lists, all in the order of arrival: one of all, that of its tag and sender's
+//! bin, and, once a receive has asked for a tag from any sender, that of its tag's bin.
 
 use super::match_list::Arrived;
 use super::port::Waiting;
@@ -32,9 +32,12 @@ const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-const BY_TAG: usize = 0;
-const BY_SENDER: usize = 1;
-const ALL: usize = 2;
+const BY_SENDER: usize = 0;
+const ALL: usize = 1;
+const BY_TAG: usize = 2;
+/// Lists of an entry while no receive has asked for a tag from any sender.
+const WITHOUT_TAGS: [usize; 2] = [BY_SENDER, ALL];
+const WITH_TAGS: [usize; 3] = [BY_SENDER, ALL, BY_TAG];
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -98,8 +101,12 @@ pub(crate) struct UnexpectedList {
     pieces: Vec<Box<[Entry]>>,
     /// The first of a list of free entries.
     free: u32,
-    /// By tag, then by tag and sender; none until the first entry.
-    bins: [Vec<List>; 2],
+    /// By tag and sender; none until the first entry.
+    by_sender: Vec<List>,
+    /// By tag; as many, or none before a receive has asked for a tag from any sender.
+    by_tag: Vec<List>,
+    /// A receive has asked for a tag from any sender.
+    has_tags: bool,
     all: List,
     /// Bits of a tag that bins are chosen by.
     key_mask: u64,
@@ -114,7 +121,9 @@ impl UnexpectedList {
             space,
             pieces: Vec::new(),
             free: NONE,
-            bins: [Vec::new(), Vec::new()],
+            by_sender: Vec::new(),
+            by_tag: Vec::new(),
+            has_tags: false,
             all: EMPTY,
             key_mask: u64::MAX,
             requests: Vec::new(),
@@ -139,14 +148,14 @@ impl UnexpectedList {
             return 0;
         }
         self.capacity() * size_of::<Entry>()
-            + self.bins.iter().map(Vec::len).sum::<usize>() * size_of::<List>()
+            + (self.by_sender.len() + self.by_tag.len()) * size_of::<List>()
             + self.requests.len() * size_of::<(Asked, u64)>()
     }
 
     /// Appends a message.
     pub(crate) fn push(&mut self, arrived: &Arrived) {
-        if self.len >= 2 * self.bins[BY_TAG].len() {
-            self.rebin((2 * self.bins[BY_TAG].len()).max(BINS_MIN));
+        if self.len >= 2 * self.by_sender.len() {
+            self.rebin((2 * self.by_sender.len()).max(BINS_MIN));
         }
         let index = self.free_place();
         let (what, is_request) = match arrived.what {
@@ -167,8 +176,17 @@ impl UnexpectedList {
                 | flag(arrived.keeps_credit, KEEPS_CREDIT),
         };
         self.len += 1;
-        for kind in [BY_TAG, BY_SENDER, ALL] {
+        for &kind in self.kinds() {
             self.link(kind, index);
+        }
+    }
+
+    /// The lists that each entry stands in.
+    #[inline]
+    fn kinds(&self) -> &'static [usize] {
+        match self.has_tags {
+            true => &WITH_TAGS,
+            false => &WITHOUT_TAGS,
         }
     }
 
@@ -208,8 +226,14 @@ impl UnexpectedList {
     /// Takes a message out. Those that stay may get other places.
     pub(crate) fn remove(&mut self, index: u32) -> Arrived {
         let arrived = self.get(index);
-        self.remove_all(&[index]);
+        self.discard(index);
         arrived
+    }
+
+    /// The same without a copy of it.
+    pub(crate) fn discard(&mut self, index: u32) {
+        self.take_out(index);
+        self.shrink_if_free();
     }
 
     /// Takes messages out.
@@ -217,6 +241,12 @@ impl UnexpectedList {
         for &index in places {
             self.take_out(index);
         }
+        self.shrink_if_free();
+    }
+
+    /// Makes the table shorter when most of it is free.
+    #[inline]
+    fn shrink_if_free(&mut self) {
         if self.capacity() > SHRINK_LEN_MIN && self.len * 4 < self.capacity() {
             self.shrink();
         }
@@ -235,7 +265,7 @@ impl UnexpectedList {
     }
 
     fn take_out(&mut self, index: u32) {
-        for kind in [BY_TAG, BY_SENDER, ALL] {
+        for &kind in self.kinds() {
             self.unlink(kind, index);
         }
         let entry = *self.at(index);
@@ -259,12 +289,13 @@ impl UnexpectedList {
         }
         match selector.source {
             None => {
-                let head = self.bins[BY_TAG].get(self.bin_of(key))?.head;
+                self.bin_tags();
+                let head = self.by_tag.get(self.bin_of(key))?.head;
                 self.search(BY_TAG, head, takes)
             }
             Some(source) => {
                 let bin = self.bin_of(sender_key(key, source.0));
-                let head = self.bins[BY_SENDER].get(bin)?.head;
+                let head = self.by_sender.get(bin)?.head;
                 self.search(BY_SENDER, head, takes)
             }
         }
@@ -290,19 +321,32 @@ impl UnexpectedList {
         let key_mask = self.key_mask & !ignore;
         if key_mask != self.key_mask && key_mask.count_zeros() <= IGNORED_BITS_MAX {
             self.key_mask = key_mask;
-            self.rebin(self.bins[BY_TAG].len());
+            self.rebin(self.by_sender.len());
+        }
+    }
+
+    /// Keeps bins by tag from now on.
+    #[inline]
+    fn bin_tags(&mut self) {
+        if !self.has_tags {
+            self.has_tags = true;
+            self.rebin(self.by_sender.len());
         }
     }
 
     /// Sorts all messages into so many bins.
     #[cold]
     fn rebin(&mut self, count: usize) {
-        self.bins = [Vec::new(), Vec::new()];
-        self.bins = [vec![EMPTY; count], vec![EMPTY; count]];
+        // The old ones are freed first.
+        (self.by_sender, self.by_tag) = (Vec::new(), Vec::new());
+        self.by_sender = vec![EMPTY; count];
+        if self.has_tags {
+            self.by_tag = vec![EMPTY; count];
+        }
         let mut index = self.all.head;
         while index != NONE {
             let next = self.at(index).links[ALL].next;
-            for kind in [BY_TAG, BY_SENDER] {
+            for &kind in self.kinds().iter().filter(|kind| **kind != ALL) {
                 self.at_mut(index).links[kind] = UNLINKED;
                 self.link(kind, index);
             }
@@ -315,6 +359,7 @@ impl UnexpectedList {
     fn shrink(&mut self) {
         let mut shorter = UnexpectedList {
             key_mask: self.key_mask,
+            has_tags: self.has_tags,
             ..UnexpectedList::new(self.space)
         };
         let mut index = self.all.head;
@@ -406,18 +451,23 @@ impl UnexpectedList {
     fn list_of(&mut self, kind: usize, index: u32) -> &mut List {
         let Entry { tag, peer, .. } = *self.at(index);
         let key = tag & self.key_mask;
-        let bin = match kind {
-            BY_TAG => self.bin_of(key),
-            BY_SENDER => self.bin_of(sender_key(key, peer)),
-            _ => return &mut self.all,
-        };
-        &mut self.bins[kind][bin]
+        match kind {
+            BY_SENDER => {
+                let bin = self.bin_of(sender_key(key, peer));
+                &mut self.by_sender[bin]
+            }
+            BY_TAG => {
+                let bin = self.bin_of(key);
+                &mut self.by_tag[bin]
+            }
+            _ => &mut self.all,
+        }
     }
 
     /// There are 2^n bins: the high bits of the hash choose one.
     #[inline]
     fn bin_of(&self, key: u64) -> usize {
-        let bits = self.bins[BY_TAG].len().max(2).trailing_zeros();
+        let bits = self.by_sender.len().max(2).trailing_zeros();
         let bin = key.wrapping_mul(HASH_FACTOR) >> (u64::BITS - bits);
         narrow(bin)
     }

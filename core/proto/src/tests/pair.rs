@@ -62,6 +62,8 @@ pub(super) struct End {
     pub(super) unopened: Vec<(PortId, PeerId)>,
     /// How often a stream was asked for.
     pub(super) streams_wanted: usize,
+    /// Receives that have got a message: its bytes, and whether it was cut.
+    pub(super) received: BTreeMap<u64, (Vec<u8>, bool)>,
 }
 
 struct Wire {
@@ -93,6 +95,8 @@ pub(super) struct Pair {
     pub(super) bulk_refused: usize,
     /// Frames that were taken as parts of runs.
     pub(super) runs_taken: usize,
+    /// Messages in frames of the lossless link are taken one by one, as the library does.
+    pub(super) takes: bool,
     /// Bytes of a frame that corruption may touch.
     pub(super) spoilt_len: usize,
     /// Frames of each call with several frames of eager messages.
@@ -184,6 +188,7 @@ impl End {
             notices: Vec::new(),
             unopened: Vec::new(),
             streams_wanted: 0,
+            received: BTreeMap::new(),
         }
     }
 
@@ -311,6 +316,28 @@ impl End {
         }
     }
 
+    /// Takes the messages at the beginning of a frame that have a place, as the library does.
+    fn take_messages(&mut self, frame: &mut Admitted, head: &[u8]) {
+        while !frame.is_done() {
+            let (dest, off, len) = if let Some(whole) = self.core.take_whole(frame, head, None) {
+                (whole.dest, whole.off, whole.len)
+            } else if let Some(tagged) = self.core.take_tagged(frame, head, None) {
+                (tagged.dest, tagged.off, tagged.len)
+            } else {
+                return;
+            };
+            match dest {
+                WholeDest::Posted(op) => {
+                    self.memory.remove(&op.0);
+                    let bytes = head[off..off + len].to_vec();
+                    self.received.insert(op.0, (bytes, false));
+                }
+                WholeDest::Held => {}
+                WholeDest::Handler | WholeDest::Wanted => panic!("{dest:?}"),
+            }
+        }
+    }
+
     /// What `data` names, if that is not in its place already.
     fn take(&mut self, frame: &[u8], data: Data) -> Option<Vec<u8>> {
         match data {
@@ -346,6 +373,7 @@ impl End {
         });
         if let Some(op) = op {
             self.memory.remove(&op.0);
+            self.received.insert(op.0, (bytes.clone(), error.is_some()));
         }
         self.got.push(Got {
             port,
@@ -375,6 +403,7 @@ impl End {
         }
         assert!(bytes[room..].iter().all(|&byte| byte == 0xa5));
         bytes.truncate(room);
+        self.received.insert(op.0, (bytes.clone(), truncated));
         self.got_tagged.push(GotLabelled {
             op,
             from: peer,
@@ -431,6 +460,7 @@ impl Pair {
             streams_refused: 0,
             bulk_refused: 0,
             runs_taken: 0,
+            takes: false,
             spoilt_len: 16,
             calls: Vec::new(),
             bulk_calls: Vec::new(),
@@ -632,8 +662,15 @@ impl Pair {
             if wire.link == LinkId::SHM {
                 let from = PeerId(u32::try_from(1 - wire.to).unwrap());
                 let head = &wire.frame[..wire.frame.len().min(4096)];
-                end.core
-                    .handle_lossless(self.now, wire.link, from, head, wire.frame.len());
+                let (now, len) = (self.now, wire.frame.len());
+                if !self.takes {
+                    end.core.handle_lossless(now, wire.link, from, head, len);
+                } else if let Some(mut frame) = end.core.admit_lossless(now, wire.link, from, len) {
+                    end.take_messages(&mut frame, head);
+                    if !frame.is_done() {
+                        end.core.handle_rest(now, &frame, head);
+                    }
+                }
             } else if let Some(mut frame) = end.core.admit(self.now, wire.link, &wire.frame) {
                 // As the library does.
                 let taken = end.core.take_ack(self.now, &mut frame, &wire.frame);

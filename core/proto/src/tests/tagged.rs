@@ -572,13 +572,9 @@ fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
     oracle.expected.push((op, salt));
 }
 
-#[test]
-fn a_receive_that_is_waited_for_takes_what_nobody_else_waits_for() {
-    let selector = |tag, ignore, source| Selector {
-        ignore,
-        source,
-        ..exact(tag)
-    };
+/// A message of 50 bytes with tag 5 arrives while a receive of `len` bytes waits for `wanted` without
+/// having been posted, and others `post` theirs. Returns where the message goes.
+fn dest_of_tag_5(post: Option<Selector>, wanted: Selector, len: usize) -> WholeDest {
     let mut pair = ready(SHARED, 16);
     send(&mut pair, match_bits(5), &[7; 50]);
     let frame = match pair.ends[0].core.poll_transmit(pair.now) {
@@ -586,31 +582,56 @@ fn a_receive_that_is_waited_for_takes_what_nobody_else_waits_for() {
         other => panic!("{other:?}"),
     };
     let (now, core) = (pair.now, &mut pair.ends[1].core);
-    let take = |core: &mut Core, wanted: Selector, len: usize| {
-        let what = Wanted::MatchBits(wanted);
-        let want = Want { what, len };
+    if let Some(post) = post {
+        core.post_tagged(&post, OpId(1), 50);
+    }
+    let what = Wanted::MatchBits(wanted);
+    assert_eq!(core.is_quiet(&what), post.is_none());
+    let want = Want { what, len };
+    let mut take = || {
         let admitted = core.admit_lossless(now, LinkId::SHM, A, frame.len());
         core.take_tagged(&mut admitted.unwrap(), &frame, Some(&want))
     };
-    // Another tag, another sender, or too short.
-    for (wanted, len) in [
-        (selector(6, 0, None), 50),
-        (selector(5, 0, Some(B)), 50),
-        (selector(5, 0, Some(A)), 49),
-    ] {
-        assert!(take(core, wanted, len).is_none(), "{wanted:?}, {len}");
-    }
-    // Somebody waits, if only for others: the order of receives is kept by the ordinary way.
-    core.post_tagged(&selector(6, 0, None), OpId(1), 50);
-    let wanted = Wanted::MatchBits(selector(5, 0, None));
-    assert!(!core.is_quiet(&wanted));
-    assert!(take(core, selector(5, 0, None), 50).is_none());
-    assert!(core.cancel_tagged(OpId(1)) && core.is_quiet(&wanted));
-    let taken = take(core, selector(4, 1, Some(A)), 50).unwrap();
-    assert_eq!((taken.op, taken.match_bits), (None, match_bits(5)));
+    let taken = take().unwrap();
+    assert_eq!(taken.match_bits, match_bits(5));
     assert_eq!(frame[taken.off..][..taken.len], [7; 50]);
-    assert!(
-        take(core, selector(5, 0, None), 50).is_none(),
-        "taken twice"
-    );
+    assert!(take().is_none(), "taken twice");
+    let whole = core.take_held_tagged(&exact(5), 50);
+    let held = whole.map(|(envelope, id)| (envelope.len, core.held(id).to_vec()));
+    let is_held = taken.dest == WholeDest::Held;
+    assert_eq!(held, is_held.then(|| (50, [7; 50].to_vec())));
+    taken.dest
+}
+
+#[test]
+fn a_receive_that_is_waited_for_takes_only_what_it_matches_and_no_posted_one_wants() {
+    let selector = |tag, ignore, source| Selector {
+        ignore,
+        source,
+        ..exact(tag)
+    };
+    let dest = |wanted, len| dest_of_tag_5(None, wanted, len);
+    assert_eq!(dest(selector(6, 0, None), 50), WholeDest::Held);
+    assert_eq!(dest(selector(5, 0, Some(B)), 50), WholeDest::Held);
+    assert_eq!(dest(selector(5, 0, Some(A)), 49), WholeDest::Held);
+    assert_eq!(dest(selector(4, 1, Some(A)), 50), WholeDest::Wanted);
+    // A posted receive is served in its order, even if it is for another message.
+    let posted = |tag| dest_of_tag_5(Some(exact(tag)), exact(5), 50);
+    assert_eq!(posted(6), WholeDest::Held);
+    assert_eq!(posted(5), WholeDest::Posted(OpId(1)));
+}
+
+#[test]
+fn a_held_message_is_left_to_a_receive_that_is_long_enough() {
+    let mut pair = ready(SHARED, 17);
+    send(&mut pair, match_bits(5), &[7; 50]);
+    pair.run(Duration::from_millis(1));
+    let core = &mut pair.ends[1].core;
+    assert!(core.take_held_tagged(&exact(5), 49).is_none());
+    assert!(core.take_held_tagged(&exact(6), 50).is_none());
+    let (envelope, id) = core.take_held_tagged(&exact(5), 50).unwrap();
+    assert_eq!((envelope.peer, core.held(id)), (A, &[7; 50][..]));
+    core.release(id);
+    assert!(core.take_held_tagged(&exact(5), 50).is_none());
+    assert_eq!(core.usage().1, 0, "its memory is free");
 }

@@ -9,7 +9,8 @@ use crate::payload;
 use crate::plan::tag_of;
 use crate::trace::Item;
 use portolan_proto::{
-    Data, Dest, Event, MatchBits, OpError, OpId, PeerId, PortId, PortMode, Tagged, Whole, WholeDest,
+    Data, Dest, Envelope, Event, HeldId, MatchBits, OpError, OpId, PeerId, PortId, PortMode,
+    Tagged, TakenHeld, Whole, WholeDest,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
@@ -55,7 +56,7 @@ impl Node {
                     true => payload::NUMBER_LEN,
                     false => longest_message(cx, self.id, port),
                 };
-                self.post(port, len, Some(peer.0), false);
+                self.post(cx, port, len, Some(peer.0), false);
             }
             Event::PortUnopened { port, peer } => {
                 if !self.program.is_late_to_open(port) {
@@ -147,6 +148,39 @@ impl Node {
         self.hand_over(cx, got);
     }
 
+    /// A receive has taken a message that waited whole.
+    pub(super) fn on_held(&mut self, cx: &mut Context, port: PortId, op: OpId, taken: &TakenHeld) {
+        let event = Event::Deliver {
+            peer: taken.peer,
+            port,
+            lane: taken.lane,
+            op: Some(op),
+            len: self.core.held(taken.held).len() as u64,
+            data: Data::Held(taken.held),
+            error: None,
+        };
+        self.on_deliver(cx, &[], event);
+    }
+
+    /// The same for a message that was matched by its tag.
+    pub(super) fn on_held_tagged(
+        &mut self,
+        cx: &mut Context,
+        op: OpId,
+        envelope: Envelope,
+        held: HeldId,
+    ) {
+        let event = Event::Matched {
+            peer: envelope.peer,
+            op,
+            match_bits: envelope.match_bits,
+            len: envelope.len,
+            data: Data::Held(held),
+            truncated: false,
+        };
+        self.on_matched(cx, &[], event);
+    }
+
     /// A message has matched by its tag.
     fn on_matched(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
         let Event::Matched {
@@ -188,10 +222,14 @@ impl Node {
 
     /// A message has matched by its tag the short way, out of `frame`.
     pub(super) fn on_tagged(&mut self, cx: &mut Context, from: u32, frame: &[u8], taken: &Tagged) {
-        let Some(op) = taken.op else {
-            let id = self.id;
-            cx.violate_always(format!("node {id}: {taken:?} for nobody"));
-            return;
+        let op = match taken.dest {
+            WholeDest::Posted(op) => op,
+            WholeDest::Held => return,
+            WholeDest::Handler | WholeDest::Wanted => {
+                let id = self.id;
+                cx.violate_always(format!("node {id}: no receive waits for {taken:?}"));
+                return;
+            }
         };
         let port = self.port_of(op);
         let room = self.take_buffer(cx, op, PeerId(from)).len();
