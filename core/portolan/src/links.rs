@@ -16,6 +16,7 @@ use portolan_link::{
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
 use portolan_sys::effort;
+use std::ops::ControlFlow;
 
 /// Turns between looks at a link that nobody is reached by: a system call in 5 µs of turns.
 const DORMANT_INTERVAL: u32 = 256;
@@ -39,11 +40,19 @@ impl AnyLink {
         }
     }
 
+    /// Receives frames. When `sink` breaks off, shared memory keeps those behind; other links have
+    /// taken them already, and hand them over all the same.
     #[inline]
-    pub(crate) fn receive(&mut self, budget: usize, mut sink: impl FnMut(RxFrame<'_>)) -> usize {
+    pub(crate) fn receive(
+        &mut self,
+        budget: usize,
+        mut sink: impl FnMut(RxFrame<'_>) -> ControlFlow<()>,
+    ) -> usize {
         match self {
             AnyLink::Shm(shm) => shm.receive_with(budget, &mut sink),
-            AnyLink::Other(link) => link.receive(budget, &mut sink),
+            AnyLink::Other(link) => link.receive(budget, &mut |frame| {
+                let _ = sink(frame);
+            }),
         }
     }
 

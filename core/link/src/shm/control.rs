@@ -6,7 +6,7 @@
 
 use super::Shm;
 use super::config::ShmConfig;
-use super::data::Scratch;
+use super::data::{Scratch, TURN_MAX};
 use super::hello::{Hello, HelloKey};
 use super::peer::{Channel, Departure, Heard, Life, Outbound, Token};
 use crate::{HostId, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId};
@@ -71,6 +71,7 @@ impl Shm {
             outbound: Vec::new(),
             inbound: Vec::new(),
             cursor: 0,
+            turn_left: TURN_MAX,
             scratch: Scratch::new(),
             key: HelloKey::derive(&config.secret),
             can_pull: config.allow_pull,

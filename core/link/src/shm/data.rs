@@ -5,6 +5,7 @@ use super::Shm;
 use super::peer::Inbound;
 use crate::{Body, PeerId, RxFrame, TxError, TxFrame};
 use portolan_sys::ring::{Entry, PushError, RingBroken};
+use std::ops::ControlFlow;
 
 /// Frames up to this length are copied out as a whole before they are looked at: a page is still
 /// cheap to copy inside the first-level cache, and parsing needs memory that stands still.
@@ -16,7 +17,7 @@ const HEAD_LEN: usize = 64;
 
 /// Frames taken from one ring before the next has its turn: enough to pay for going there, few
 /// enough that a flood from one peer delays the others by about a microsecond.
-const TURN_MAX: usize = 32;
+pub(super) const TURN_MAX: usize = 32;
 
 /// Private copy of a frame, or of its head.
 #[repr(align(64))]
@@ -70,11 +71,13 @@ impl Shm {
         }
     }
 
+    /// Receives until the budget is used up, all rings are empty, or `sink` breaks off: then the next
+    /// call goes on at the same ring.
     #[inline]
     pub(super) fn receive_frames(
         &mut self,
         budget: usize,
-        sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
+        sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
     ) -> usize {
         let mut received = 0;
         // Each ring is visited once; a ring that breaks leaves and another takes its place.
@@ -88,39 +91,53 @@ impl Shm {
             let Some(inbound) = self.inbound.get_mut(self.cursor) else {
                 break;
             };
-            let turn = TURN_MAX.min(budget - received);
+            let turn = self.turn_left.min(budget - received);
             let (count, result) = take_turn(inbound, turn, &mut self.scratch, sink);
             received += count;
+            if let Ok(ControlFlow::Break(())) = result
+                && count < self.turn_left
+            {
+                self.turn_left -= count;
+                break;
+            }
+            self.turn_left = TURN_MAX;
             self.cursor += 1;
-            if let Err(broken) = result {
-                let peer = inbound.peer;
-                self.break_off(peer, broken);
+            match result {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(broken) => {
+                    let peer = inbound.peer;
+                    self.break_off(peer, broken);
+                }
             }
         }
         received
     }
 }
 
-/// Receives up to `turn` frames from one ring.
+/// Receives up to `turn` frames from one ring; fewer if `sink` breaks off.
 #[inline]
 fn take_turn(
     inbound: &mut Inbound,
     turn: usize,
     scratch: &mut Scratch,
-    sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
-) -> (usize, Result<(), RingBroken>) {
+    sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
+) -> (usize, Result<ControlFlow<()>, RingBroken>) {
     for count in 0..turn {
         let entry = match inbound.ring.peek() {
             Ok(Some(entry)) => entry,
-            Ok(None) => return (count, Ok(())),
+            Ok(None) => return (count, Ok(ControlFlow::Continue(()))),
             Err(broken) => return (count, Err(broken)),
         };
         let len = entry.len();
-        hand_over(entry, inbound.peer, scratch, sink);
+        let flow = hand_over(entry, inbound.peer, scratch, sink);
         let bell = inbound.ring.consume(len);
         inbound.answer(bell);
+        if flow.is_break() {
+            return (count + 1, Ok(flow));
+        }
     }
-    (turn, Ok(()))
+    (turn, Ok(ControlFlow::Continue(())))
 }
 
 #[inline]
@@ -128,8 +145,8 @@ fn hand_over(
     entry: Entry<'_>,
     peer: PeerId,
     scratch: &mut Scratch,
-    sink: &mut (impl FnMut(RxFrame<'_>) + ?Sized),
-) {
+    sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
+) -> ControlFlow<()> {
     let head_len = if entry.len() <= WHOLE_LEN_MAX {
         entry.len()
     } else {
@@ -143,14 +160,14 @@ fn hand_over(
             head,
             body: None,
             marked: false,
-        });
+        })
     } else {
         sink(RxFrame {
             from: Some(peer),
             head,
             body: Some(&Rest(entry)),
             marked: false,
-        });
+        })
     }
 }
 

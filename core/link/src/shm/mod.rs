@@ -44,6 +44,7 @@ use portolan_sys::epoll::{Epoll, Ready};
 use portolan_sys::lack::Lack;
 use portolan_sys::seqpacket::{SeqpacketListener, Spare};
 use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 
 /// The shared memory link of one process.
 pub struct Shm {
@@ -56,6 +57,8 @@ pub struct Shm {
     inbound: Vec<Inbound>,
     /// Where in `inbound` the next turn begins.
     cursor: usize,
+    /// Frames that may yet be taken there before the next ring has its turn.
+    turn_left: usize,
     scratch: Box<Scratch>,
 
     // Control path.
@@ -98,9 +101,14 @@ impl Shm {
         self.transmit_frame(peer, frame)
     }
 
-    /// [`Link::receive`] for a sink whose type is known, which then costs no call.
+    /// [`Link::receive`] for a sink whose type is known, which then costs no call. When `sink` breaks
+    /// off, the frames behind stay in their ring until the next call.
     #[inline]
-    pub fn receive_with(&mut self, budget: usize, sink: &mut impl FnMut(RxFrame<'_>)) -> usize {
+    pub fn receive_with(
+        &mut self,
+        budget: usize,
+        sink: &mut impl FnMut(RxFrame<'_>) -> ControlFlow<()>,
+    ) -> usize {
         self.receive_frames(budget, sink)
     }
 
@@ -140,7 +148,10 @@ impl Link for Shm {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_frames(budget, sink)
+        self.receive_frames(budget, &mut |frame| {
+            sink(frame);
+            ControlFlow::Continue(())
+        })
     }
 
     fn pull(&mut self, peer: PeerId, remote_addr: u64, dst: &mut [u8]) -> Result<(), PullError> {

@@ -159,6 +159,34 @@ fn receive_keeps_to_its_budget_and_is_fair() {
     assert!(counts[1..].iter().all(|&count| count >= 32), "{counts:?}");
 }
 
+/// A sink that breaks off after each frame gets as many of one ring as another before the next.
+#[test]
+fn a_sink_that_breaks_off_leaves_the_rest_and_every_ring_has_its_turn() {
+    let mut hub = open(0);
+    let mut spokes: Vec<Shm> = (1..4).map(open).collect();
+    for (rank, spoke) in (1u8..).zip(&mut spokes) {
+        spoke.connect(0, &hub.local_addr()).unwrap();
+        for number in 0..100 {
+            send(spoke, 0, &[rank, number]).unwrap();
+        }
+    }
+    hub.service();
+    let mut next = [0; 4];
+    let mut sink = |frame: RxFrame<'_>| {
+        let rank = frame.from.unwrap() as usize;
+        assert_eq!(usize::from(frame.head[1]), next[rank]);
+        next[rank] += 1;
+        ControlFlow::Break(())
+    };
+    for _ in 0..96 {
+        assert_eq!(hub.receive_with(64, &mut sink), 1);
+    }
+    assert_eq!(next, [0, 32, 32, 32]);
+    let mut sink = |_: RxFrame<'_>| ControlFlow::Continue(());
+    let rest: usize = (0..10).map(|_| hub.receive_with(64, &mut sink)).sum();
+    assert_eq!(rest, 300 - 96);
+}
+
 #[test]
 fn connect_is_idempotent_and_refuses_what_it_cannot_reach() {
     let (mut a, b) = (open(0), open(1));

@@ -7,6 +7,7 @@ use super::place::Intake;
 use super::{Engine, Inbox, Inner};
 use crate::links::HOT_TURNS;
 use portolan_proto::Instant;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
@@ -114,6 +115,11 @@ impl Engine {
             let count = if open.is_lossless() {
                 open.link_mut().receive(RECEIVE_BUDGET, |frame| {
                     inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
+                    // What waits in a ring costs less there than in held memory.
+                    match &inbox {
+                        Some(inbox) if inbox.got.is_some() => ControlFlow::Break(()),
+                        _ => ControlFlow::Continue(()),
+                    }
                 })
             } else {
                 let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
