@@ -13,7 +13,7 @@ PROGRAMS ?= 10000
 export CARGO
 
 .DEFAULT_GOAL := build
-.PHONY: help setup build bench test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
+.PHONY: help setup build bench instructions test test-first test-launch test-faults test-documented test-gm test-mpi swarm fuzz lint demo install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ build: setup ## build target/release/portolan, portolan-sim, heat and the C libr
 
 bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
 	@scripts/bench.sh
+
+instructions: build ## count the instructions of a message, and compare with the figures that are kept; needs valgrind
+	@scripts/instructions.sh
 
 test: setup ## check the core's independence and run all tests
 	@scripts/test.sh

@@ -14,6 +14,7 @@ find_root || say "no root here: tests that need network namespaces or raw socket
 status=0
 # With the output of tests that pass: some say in it that they skipped.
 "$CARGO" test --workspace --no-fail-fast -- --show-output 2>&1 | tee "$log" || status=$?
+scripts/instructions.sh --if-built 2>&1 | tee -a "$log" || status=$?
 
 if grep -q 'SKIPPED' "$log"; then
     say "skipped on this machine:"
