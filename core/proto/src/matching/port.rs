@@ -15,6 +15,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::LaneId;
 
+/// Below so many places, 1.5 KiB, a queue that has become too long stays as it is: a burst of some tens
+/// of messages would otherwise have it allocated anew at every other one.
+const SHRINK_LEN_MIN: usize = 64;
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
 const PAGE_LEN: usize = 256;
 
@@ -421,7 +424,7 @@ impl Port {
         let first = queue.pop_front();
         if queue.is_empty() {
             self.unexpected.remove(&from);
-        } else if queue.len() * 4 < queue.capacity() {
+        } else if queue.capacity() > SHRINK_LEN_MIN && queue.len() * 4 < queue.capacity() {
             // A queue that was long gives its memory back.
             queue.shrink_to(queue.len() * 2);
         }
