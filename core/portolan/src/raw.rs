@@ -26,7 +26,7 @@ pub struct RawPiece {
 /// What a message is matched by: two sets that are matched apart, over one ordered stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawSpace {
-    /// By the sender alone.
+    /// By the sender alone. Receives complete in the order in which the sender sent the messages.
     Plain,
     /// By the sender and a tag.
     Tagged(u64),

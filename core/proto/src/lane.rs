@@ -250,15 +250,28 @@ impl Lanes {
             return self.keep_whole(env, lane, to, index, payload);
         }
         let Shared { matching, ctx, .. } = &mut *env.sh;
-        let (op, error) = match matching.find_eager(ctx, (env.peer, lane), &to, len) {
+        let from = (env.peer, lane);
+        let mut data = Data::Frame(payload.clone());
+        let (op, error) = match matching.find_eager(ctx, from, &to, len) {
             Match::InPlace => (None, None),
-            Match::Posted(posted) => (Some(posted.op), OpError::truncated(len, posted.len)),
+            Match::Posted(posted) => {
+                // P11.10: the frame's memory is reused before the message is delivered, so copy it now.
+                if let Address::MatchBits(match_bits) = &to
+                    && matching.must_wait(from, match_bits)
+                {
+                    data = Data::Placed;
+                    if let Some(event) = posted.place(0, payload) {
+                        ctx.emit(event);
+                    }
+                }
+                (Some(posted.op), OpError::truncated(len, posted.len))
+            }
             Match::Nothing | Match::Discarded => {
                 return self.keep_whole(env, lane, to, 0, payload);
             }
         };
         rx.skip_next();
-        self.deliver(env, lane, &to, op, len, Data::Frame(payload), error);
+        self.deliver(env, lane, &to, op, len, data, error);
         self.consume(env, lane, charge);
         Ok(())
     }
@@ -497,6 +510,7 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
                 return false;
             };
             env.sh.held.release(*held);
+            env.sh.matching.begin_in_order(from, &to, posted.op);
             let received = Coverage::default();
             entry.state = State::Placing { posted, received };
         }
@@ -511,11 +525,14 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
                     data: Data::Held(held),
                     error: None,
                 },
-                Match::Posted(posted) => State::Ready {
-                    op: Some(posted.op),
-                    data: Data::Held(held),
-                    error: OpError::truncated(len, posted.len),
-                },
+                Match::Posted(posted) => {
+                    env.sh.matching.begin_in_order(from, &to, posted.op);
+                    State::Ready {
+                        op: Some(posted.op),
+                        data: Data::Held(held),
+                        error: OpError::truncated(len, posted.len),
+                    }
+                }
                 Match::Discarded => {
                     env.sh.forget_held(&[held]);
                     State::Gone

@@ -2,6 +2,7 @@
 //! Which message goes to which receive: by port, and by match bits.
 
 pub(crate) mod match_list;
+pub(crate) mod plain_order;
 pub(crate) mod port;
 pub(crate) mod remains;
 pub(crate) mod shortage;
@@ -12,12 +13,13 @@ use crate::base::context::Context;
 use crate::base::narrow::narrow;
 use crate::base::request::Request;
 use crate::mem::held::HeldPool;
-use crate::{Address, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode};
+use crate::{Address, Event, HeldId, OpError, OpId, PeerId, PortId, PortMode, Selector};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use match_list::{Arrived, Fitting, MatchLists};
+use plain_order::PlainOrder;
 use port::{Match, Port, Ports, Posted, Served, TakenHeld, Waiting};
-use portolan_wire::LaneId;
+use portolan_wire::{LaneId, MatchBits};
 use remains::{Discarded, Remains};
 
 /// How a message that looks for a receive has arrived.
@@ -35,6 +37,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Matching {
     ports: Ports,
     lists: MatchLists,
+    plain_order: PlainOrder,
     /// Receives that have taken a request while all transfers were in use.
     late: VecDeque<(Posted, Request)>,
     /// Ports to be served, because what they waited for was delivered.
@@ -46,6 +49,7 @@ impl Matching {
         Matching {
             ports: Ports::new(),
             lists: MatchLists::new(),
+            plain_order: PlainOrder::default(),
             late: VecDeque::new(),
             unblocked: Vec::new(),
         }
@@ -61,6 +65,37 @@ impl Matching {
     #[inline]
     pub(crate) fn lists(&mut self) -> &mut MatchLists {
         &mut self.lists
+    }
+
+    /// Delivery order of the messages of the plain space.
+    #[inline]
+    pub(crate) fn plain_order(&mut self) -> &mut PlainOrder {
+        &mut self.plain_order
+    }
+
+    /// Notes that a message was matched with the receive `op` and will be delivered later. `P11.10`
+    pub(crate) fn begin_in_order(&mut self, from: (PeerId, LaneId), to: &Address, op: OpId) {
+        if let Address::MatchBits(match_bits) = to {
+            self.plain_order.begin(from, match_bits, op);
+        }
+    }
+
+    /// See [`MatchLists::take_held`]; a message that must wait for an earlier one stays. `P11.10`
+    pub(crate) fn take_held_tagged(
+        &mut self,
+        selector: &Selector,
+        len: u64,
+    ) -> Option<(Arrived, HeldId)> {
+        let order = &self.plain_order;
+        self.lists.take_held(selector, len, |found| {
+            !order.must_wait((found.peer, found.lane), &found.match_bits)
+        })
+    }
+
+    /// Returns whether a complete message must wait for an earlier one. `P11.10`
+    #[inline]
+    pub(crate) fn must_wait(&self, from: (PeerId, LaneId), match_bits: &MatchBits) -> bool {
+        self.plain_order.must_wait(from, match_bits)
     }
 
     /// Bytes of the tables of messages that wait, held memory left out.

@@ -65,6 +65,8 @@ impl Shared {
 
     /// Begins the transfer of a tagged message, now or when there is room for it.
     pub(crate) fn start_tagged(&mut self, request: Request, posted: Posted) {
+        let from = (request.peer, request.lane);
+        self.matching.begin_in_order(from, &request.to, posted.op);
         if self.transfers.has_rx_room() {
             let transfers = &mut self.transfers;
             transfers.start(&mut self.ctx, &request, posted, Origin::Receive);

@@ -15,6 +15,7 @@ mod losses;
 mod pair;
 mod paths;
 mod placement;
+mod plain_order;
 mod remote;
 mod resting;
 mod sessions;

@@ -63,6 +63,9 @@ impl Core {
         lanes.end_incomplete(env);
         let Shared { transfers, ctx, .. } = &mut self.sh;
         transfers.abandon(ctx, peer, error);
+        for event in self.sh.matching.plain_order().abandon(peer) {
+            self.sh.ctx.emit(event);
+        }
         self.sh.remote.abandon(&mut self.sh.ctx, peer, error);
         self.sh.start_late();
         self.sh.forget_held(&remains.held);

@@ -247,6 +247,9 @@ impl Core {
         let (from, len) = (frame.from, usize::from(message.len));
         let is_closing = self.sh.ctx.is_closing();
         let find = |matching: &mut Matching| {
+            if matching.must_wait((from, message.lane), &match_bits) {
+                return None;
+            }
             let lists = matching.lists();
             match lists.take_fitting(from, &match_bits, len) {
                 Fitting::Taken(op) => return Some(WholeDest::Posted(op)),

@@ -29,7 +29,7 @@ impl Core {
         if self.has_event() {
             return None;
         }
-        let (arrived, held) = self.sh.matching.lists().take_held(selector, len as u64)?;
+        let (arrived, held) = self.sh.matching.take_held_tagged(selector, len as u64)?;
         let len = self.on_held_taken(&arrived.taken(held));
         self.sh.ctx.count_received(len as u64);
         Some((Envelope::from(&arrived), held))

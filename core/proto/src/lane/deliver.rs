@@ -4,7 +4,7 @@
 
 use super::{Env, Lanes};
 use crate::shared::Shared;
-use crate::{Address, Data, Event, OpError, OpId};
+use crate::{Address, Data, Event, OpError, OpId, PeerId};
 use portolan_wire::LaneId;
 
 /// Of the memory for early and unexpected messages, up to which part tagged messages wait
@@ -42,18 +42,35 @@ impl Lanes {
                 data,
                 error,
             },
-            (Address::MatchBits(match_bits), Some(op)) => Event::Matched {
-                peer,
-                op,
-                match_bits: *match_bits,
-                len,
-                data,
-                truncated: error.is_some(),
-            },
+            (Address::MatchBits(match_bits), Some(op)) => {
+                let event = Event::Matched {
+                    peer,
+                    op,
+                    match_bits: *match_bits,
+                    len,
+                    data,
+                    truncated: error.is_some(),
+                };
+                let from = (peer, lane);
+                if env.sh.matching.must_wait(from, match_bits) {
+                    return deliver_in_order(env.sh, from, op, event);
+                }
+                event
+            }
             (Address::MatchBits(_), None) => {
                 unreachable!("a receive takes each message with a match_bits")
             }
         });
+    }
+}
+
+/// Delivers a complete message of the plain space, after those that were matched before it. `P11.10`
+#[cold]
+fn deliver_in_order(sh: &mut Shared, from: (PeerId, LaneId), op: OpId, event: Event) {
+    let order = sh.matching.plain_order();
+    order.complete(from, op, event);
+    while let Some(event) = order.pop_complete(from) {
+        sh.ctx.emit(event);
     }
 }
 

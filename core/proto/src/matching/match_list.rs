@@ -292,15 +292,21 @@ impl MatchLists {
         Some(arrived.remove(index))
     }
 
-    /// Takes the first message that a receive of `len` bytes takes, if it is held and no longer.
-    pub(crate) fn take_held(&mut self, selector: &Selector, len: u64) -> Option<(Arrived, HeldId)> {
+    /// Takes the first message that a receive of `len` bytes takes, if it is held, not longer, and
+    /// `is_next` accepts it.
+    pub(crate) fn take_held(
+        &mut self,
+        selector: &Selector,
+        len: u64,
+        is_next: impl FnOnce(&Arrived) -> bool,
+    ) -> Option<(Arrived, HeldId)> {
         let arrived = &mut self.spaces[selector.space.index()].arrived;
         let index = arrived.find(selector)?;
         let found = arrived.get(index);
         let Waiting::Held(held) = found.what else {
             return None;
         };
-        if found.len > len {
+        if found.len > len || !is_next(&found) {
             return None;
         }
         arrived.discard(index);

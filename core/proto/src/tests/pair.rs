@@ -657,6 +657,10 @@ impl Pair {
                     false => self.deliver_run(&mut due),
                 }
             }
+            // A part of a stream can follow the frames that were taken.
+            if due.front().is_none_or(|wire| wire.link == LinkId::STREAM) {
+                continue;
+            }
             let Some(wire) = due.pop_front() else { return };
             let end = &mut self.ends[wire.to];
             if wire.link == LinkId::SHM {
