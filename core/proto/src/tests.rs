@@ -12,6 +12,7 @@ mod held;
 mod hostile;
 mod lone;
 mod losses;
+mod one_shot;
 mod pair;
 mod paths;
 mod placement;
