@@ -198,8 +198,10 @@ impl World {
         self.cx
             .streams
             .schedule_read(&mut self.cx.queue, at, (id, end));
-        if self.cx.streams.make_room(id, end, taken) {
-            let sender = self.cx.streams.all[id].ends[1 - end];
+        // A stream outlives a sender that has crashed.
+        if self.cx.streams.make_room(id, end, taken)
+            && let Some(sender) = self.node_at(id, 1 - end)
+        {
             self.nodes[sender as usize].on_stream_room(&mut self.cx);
         }
         self.nodes[node as usize].on_wake(&mut self.cx);
