@@ -13,6 +13,8 @@ pub enum Canary {
     DeliverTwice,
     /// Two messages of a lane are handed over in the wrong order.
     WrongOrder,
+    /// Two messages of the plain space are delivered in the wrong order.
+    PlainOvertakes,
     /// A held message is never released.
     LeakHeld,
     /// The engine is told that it may send again and forgets it.
@@ -25,6 +27,8 @@ pub enum Canary {
     NoOtherLink,
     /// An atomic operation on remote memory is performed twice.
     CountTwice,
+    /// A region is deregistered while a peer reads it.
+    EarlyClose,
     /// A process that closes does not wait until what it has sent has arrived.
     EarlyLeave,
     /// Messages that were acknowledged and wait are forgotten when their sender has ended.
@@ -35,16 +39,18 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 12] = [
+    pub const ALL: [Canary; 14] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
         Canary::WrongOrder,
+        Canary::PlainOvertakes,
         Canary::LeakHeld,
         Canary::LostWakeup,
         Canary::EarlyReuse,
         Canary::EarlyReturn,
         Canary::NoOtherLink,
         Canary::CountTwice,
+        Canary::EarlyClose,
         Canary::EarlyLeave,
         Canary::ForgetAcked,
         Canary::RingDies,
@@ -57,12 +63,14 @@ impl Canary {
             Canary::LostPlacement => "lost-placement",
             Canary::DeliverTwice => "deliver-twice",
             Canary::WrongOrder => "wrong-order",
+            Canary::PlainOvertakes => "plain-overtakes",
             Canary::LeakHeld => "leak-held",
             Canary::LostWakeup => "lost-wakeup",
             Canary::EarlyReuse => "early-reuse",
             Canary::EarlyReturn => "early-return",
             Canary::NoOtherLink => "no-other-link",
             Canary::CountTwice => "count-twice",
+            Canary::EarlyClose => "early-close",
             Canary::EarlyLeave => "early-leave",
             Canary::ForgetAcked => "forget-acked",
             Canary::RingDies => "ring-dies",

@@ -4,6 +4,7 @@
 use crate::faults::{Fault, FaultKind};
 use crate::ledger::Ledger;
 use crate::net::Net;
+use crate::node::RegionCall;
 use crate::queue::Queue;
 use crate::shm::Shm;
 use crate::stream::Streams;
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) shm: Shm,
     pub(crate) streams: Streams,
     pub(crate) ledger: Ledger,
+    /// Calls to make at the targets of one-shot regions.
+    pub(crate) region_calls: Vec<RegionCall>,
     pub(crate) trace: Trace,
     /// Processes that run (paused ones do).
     pub(crate) alive: Vec<bool>,
@@ -59,6 +62,7 @@ impl Context {
             shm: Shm::new(plan.shm.map_or(0, |params| params.rx_buffer_len)),
             streams: Streams::new(&plan),
             ledger: Ledger::default(),
+            region_calls: Vec::new(),
             trace,
             alive: vec![true; plan.nodes as usize],
             lives: vec![0; plan.nodes as usize],

@@ -19,6 +19,8 @@ pub enum Cut {
     Groups,
     /// Requests for remote memory.
     Remote,
+    /// One-shot regions.
+    OneShots,
     /// Frames lost by chance.
     Loss,
     /// Frames doubled.
@@ -48,9 +50,10 @@ pub enum Cut {
 }
 
 /// Cuts with a name and nothing else.
-const PLAIN: [(&str, Cut); 15] = [
+const PLAIN: [(&str, Cut); 16] = [
     ("groups", Cut::Groups),
     ("remote", Cut::Remote),
+    ("one-shots", Cut::OneShots),
     ("loss", Cut::Loss),
     ("duplicates", Cut::Duplicates),
     ("reordering", Cut::Reordering),
@@ -129,6 +132,7 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
     match cut {
         Cut::Groups => plan.groups.clear(),
         Cut::Remote => plan.remote.clear(),
+        Cut::OneShots => plan.one_shots.clear(),
         Cut::Loss => net.loss = 0.0,
         Cut::Duplicates => net.duplicate = 0.0,
         Cut::Reordering => net.reorder = 0.0,
@@ -154,6 +158,9 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
                 flow.count = flow.count.div_ceil(2);
             }
             for flow in &mut plan.remote {
+                flow.count = flow.count.div_ceil(2);
+            }
+            for flow in &mut plan.one_shots {
                 flow.count = flow.count.div_ceil(2);
             }
         }

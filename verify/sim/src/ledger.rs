@@ -22,6 +22,8 @@ pub(crate) enum Note {
     Greeting(u64),
     /// For remote memory, of the stream with this number.
     Request(usize),
+    /// Operation on a one-shot region, of the initiator with this index.
+    OneShot(usize),
     /// Collective operation and round.
     Group {
         op: usize,
@@ -83,6 +85,8 @@ pub(crate) struct TaggedDelivery<'a> {
     pub(crate) id: u64,
     pub(crate) len: usize,
     pub(crate) bytes: &'a [u8],
+    /// The message is of the plain space.
+    pub(crate) is_plain: bool,
 }
 
 /// A message as the receiving engine hands it over.
@@ -112,6 +116,8 @@ pub(crate) struct Ledger {
     tagged: BTreeMap<u64, Tagged>,
     /// Which message each receive has taken, per session, lane and port.
     taken: BTreeMap<(u64, LaneId, PortId), BTreeMap<u64, u64>>,
+    /// The last message of the plain space that was delivered, per session and lane.
+    plain_latest: BTreeMap<(u64, LaneId), u64>,
     next_id: u64,
     pub(crate) message_count: u64,
 }
@@ -209,7 +215,23 @@ impl Ledger {
             ));
         }
         taken.insert(op, id);
+        if got.is_plain {
+            self.check_plain_order(&sent)?;
+        }
         Ok(sent.lane)
+    }
+
+    /// Checks that messages of the plain space are delivered in the order of sending. `P11.10`
+    fn check_plain_order(&mut self, sent: &Tagged) -> Result<(), String> {
+        let latest = self.plain_latest.entry((sent.session, sent.lane));
+        let latest = latest.or_default();
+        if *latest > sent.entry.id {
+            return Err(format!(
+                "plain message {sent:?} was overtaken by message {latest}"
+            ));
+        }
+        *latest = sent.entry.id;
+        Ok(())
     }
 
     /// A best-effort message was accepted.

@@ -3,6 +3,7 @@
 
 mod events;
 mod leave;
+mod one_shot;
 mod peers;
 mod remote;
 mod streams;
@@ -11,10 +12,11 @@ mod transmit;
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::ledger::{GREETING_PORT, GROUP_PORT};
-use crate::plan::{GroupPlan, tag_of};
+use crate::plan::GroupPlan;
 use crate::program::Program;
 use crate::queue::{Flight, Happening};
 use crate::shm::Received;
+pub(crate) use one_shot::RegionCall;
 use peers::Remote;
 use portolan_proto::{
     Admitted, Cause, Config, Core, Dest, DropReason, LaneId, LinkId, OpId, PeerId, PortId,
@@ -53,15 +55,28 @@ pub(crate) enum Op {
         stream: usize,
         expect: remote::Expect,
     },
+    /// A region that is registered for one operation of a peer.
+    OneShotRegion {
+        bytes: Vec<u8>,
+    },
+    /// An operation on a one-shot region: the bytes to put, or the buffer of a get.
+    OneShot {
+        bytes: Vec<u8>,
+        peer: u32,
+        initiator: usize,
+        one_shot: one_shot::OneShot,
+    },
 }
 
 impl Op {
     /// Bytes that others may read, or the core send.
     pub(crate) fn outbound(&self) -> Option<&Vec<u8>> {
         match self {
-            Op::Send { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
-                Some(bytes)
-            }
+            Op::Send { bytes, .. }
+            | Op::Region { bytes }
+            | Op::Request { bytes, .. }
+            | Op::OneShotRegion { bytes }
+            | Op::OneShot { bytes, .. } => Some(bytes),
             Op::Recv { .. } => None,
         }
     }
@@ -69,9 +84,11 @@ impl Op {
     /// Bytes that the core may write.
     fn inbound(&mut self) -> Option<&mut Vec<u8>> {
         match self {
-            Op::Recv { bytes, .. } | Op::Region { bytes } | Op::Request { bytes, .. } => {
-                Some(bytes)
-            }
+            Op::Recv { bytes, .. }
+            | Op::Region { bytes }
+            | Op::Request { bytes, .. }
+            | Op::OneShotRegion { bytes }
+            | Op::OneShot { bytes, .. } => Some(bytes),
             Op::Send { .. } => None,
         }
     }
@@ -129,6 +146,11 @@ pub(crate) struct Node {
     unsettled: BTreeSet<u32>,
     program: Program,
     requests: Vec<remote::Requests>,
+    initiators: Vec<one_shot::Initiator>,
+    /// One-shot regions by key.
+    one_shot_regions: BTreeMap<u64, OpId>,
+    /// Deregistered regions whose operation failed at the peer. Its request can still arrive.
+    one_shots_failed: u64,
     pub(crate) pulls: Vec<Pull>,
     /// Connections that stand, in the order of their opening.
     streams: Vec<usize>,
@@ -136,6 +158,8 @@ pub(crate) struct Node {
     has_stream_room: bool,
     /// A delivery that a canary keeps back.
     kept_back: Option<Got>,
+    /// The same for a message of the plain space.
+    plain_kept_back: Option<events::Matched>,
     pub(crate) failed_count: u64,
 }
 
@@ -159,13 +183,18 @@ impl Node {
             unsettled: BTreeSet::new(),
             program: Program::new(cx, id),
             requests: Vec::new(),
+            initiators: Vec::new(),
+            one_shot_regions: BTreeMap::new(),
+            one_shots_failed: 0,
             pulls: Vec::new(),
             streams: Vec::new(),
             has_stream_room: false,
             kept_back: None,
+            plain_kept_back: None,
             failed_count: 0,
         };
         node.begin_remote(cx);
+        node.begin_one_shots(cx);
         node
     }
 
@@ -195,6 +224,7 @@ impl Node {
         self.unsettled.clear();
         self.program.begin_life(cx);
         self.begin_remote(cx);
+        self.begin_one_shots(cx);
         self.turn(cx);
     }
 
@@ -287,7 +317,11 @@ impl Node {
             .watched
             .iter()
             .map(|&peer| self.peers[peer as usize].next_ns());
-        let program = self.program.next_ns().min(self.next_request_ns());
+        let program = self
+            .program
+            .next_ns()
+            .min(self.next_request_ns())
+            .min(self.next_one_shot_ns());
         timer
             .min(room)
             .min(program)
@@ -461,7 +495,8 @@ impl Node {
                 .port(self.id, wanted.port)
                 .is_some_and(|port| port.tagged);
             if is_tagged {
-                self.post_tagged(cx, port, wanted.len, wanted.source);
+                let label = cx.plan.label(self.id, port);
+                self.post_tagged(cx, port, label, (wanted.len, wanted.source));
             } else {
                 self.post(cx, port, wanted.len, wanted.source, true);
             }
@@ -476,6 +511,7 @@ impl Node {
             self.with_outbox.insert(peer);
         }
         self.make_requests(cx);
+        self.start_one_shots(cx);
     }
 
     fn post(
@@ -501,7 +537,13 @@ impl Node {
         self.core.post_recv(port, op, len as u64, source);
     }
 
-    fn post_tagged(&mut self, cx: &mut Context, port: PortId, len: usize, source: Option<u32>) {
+    fn post_tagged(
+        &mut self,
+        cx: &mut Context,
+        port: PortId,
+        (space, tag): (Space, u64),
+        (len, source): (usize, Option<u32>),
+    ) {
         let op = self.make_op(Op::Recv {
             bytes: vec![0xa5; len],
             port,
@@ -509,8 +551,8 @@ impl Node {
             again: true,
         });
         let selector = Selector {
-            space: Space::Tagged,
-            tag: tag_of(port),
+            space,
+            tag,
             // Every other receive looks among all that wait; the bit is none of any tag.
             ignore: (op.0 & 1) << 40,
             source: source.map(PeerId),
@@ -540,13 +582,21 @@ impl Node {
         if self.next_request_ns() != u64::MAX {
             return Some("requests for remote memory are not made yet".to_owned());
         }
+        if self.has_one_shots_left() {
+            return Some("one-shot operations are not submitted yet".to_owned());
+        }
         if let Some(&peer) = self.with_outbox.first() {
             return Some(self.describe_outbox(peer));
         }
         let sends = self
             .memory
             .values()
-            .filter(|op| matches!(op, Op::Send { .. } | Op::Request { .. }))
+            .filter(|op| {
+                matches!(
+                    op,
+                    Op::Send { .. } | Op::Request { .. } | Op::OneShot { .. }
+                )
+            })
             .count();
         if sends > 0 {
             return Some(format!(
@@ -574,6 +624,7 @@ impl Node {
                 _ => None,
             })
             .collect();
+        self.end_one_shots();
         if !self.end_remote() {
             let id = self.id;
             cx.violate(format!("node {id}: the region was closed already"));
@@ -610,7 +661,8 @@ impl Node {
 
     fn check_drops(&self, cx: &mut Context) {
         for (reason, count) in self.core.counters().iter_drops() {
-            if !cx.explains(reason) {
+            let is_late = reason == DropReason::RemoteKey && count <= self.one_shots_failed;
+            if !is_late && !cx.explains(reason) {
                 let (id, name) = (self.id, reason.name());
                 cx.violate(format!(
                     "node {id} dropped {count} times for an unexpected reason: {name}"

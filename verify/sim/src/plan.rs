@@ -2,11 +2,13 @@
 //! What one seed stands for: every parameter of a run, drawn before it starts.
 
 mod ends;
+mod one_shot;
 mod streams;
 
 use crate::clock::Clock;
 use crate::faults::{Fault, FaultKind, Side};
 use crate::net::NetPlan;
+pub(crate) use one_shot::OneShotFlow;
 use portolan_proto::{
     Address, LaneId, Limits, LinkId, LinkParams, MatchBits, PortId, PortMode, Space,
 };
@@ -87,6 +89,8 @@ pub(crate) struct PortPlan {
     pub(crate) mode: PortMode,
     /// Messages to it carry its number as their tag, and are matched by that instead.
     pub(crate) tagged: bool,
+    /// Messages go to the plain space and must be delivered in order. A process has at most one such port.
+    pub(crate) plain: bool,
     /// Receives name their source.
     pub(crate) sourced: bool,
     /// Buffers kept posted (per source, if sourced).
@@ -96,6 +100,16 @@ pub(crate) struct PortPlan {
     pub(crate) again_ns: u64,
     /// Bytes of each buffer.
     pub(crate) buffer_len: usize,
+}
+
+impl PortPlan {
+    /// Returns the space and the tag of messages to a tagged port.
+    fn label(&self) -> (Space, u64) {
+        match self.plain {
+            true => (Space::Plain, 0),
+            false => (Space::Tagged, tag_of(PortId::user(self.port))),
+        }
+    }
 }
 
 /// A stream of requests for the memory of another process.
@@ -144,6 +158,7 @@ pub struct Plan {
     pub(crate) call_cost_ns: u64,
     pub(crate) flows: Vec<Flow>,
     pub(crate) remote: Vec<RemoteFlow>,
+    pub(crate) one_shots: Vec<OneShotFlow>,
     pub(crate) ports: Vec<PortPlan>,
     pub(crate) groups: Vec<GroupPlan>,
     pub(crate) faults: Vec<Fault>,
@@ -199,6 +214,7 @@ impl Plan {
             call_cost_ns: rng.random_range(500..5000),
             flows: Vec::new(),
             remote: Vec::new(),
+            one_shots: Vec::new(),
             ports: Vec::new(),
             groups: Vec::new(),
             faults: Vec::new(),
@@ -223,6 +239,8 @@ impl Plan {
         plan.draw_leaves(seed);
         plan.draw_unread(seed);
         plan.draw_streams(seed);
+        plan.draw_plain(seed);
+        plan.draw_one_shots(seed);
         plan
     }
 
@@ -239,6 +257,26 @@ impl Plan {
                 |port: &PortPlan| (port.node, port.port) == (flow.dst, flow.port) && port.tagged;
             // There is no best effort by tag.
             flow.best_effort &= !ports.iter().any(is_tagged);
+        }
+    }
+
+    /// Makes one tagged port of some processes a port of the plain space. Messages to it often go by
+    /// rendezvous although they are short, as sends with delivery notification do.
+    fn draw_plain(&mut self, seed: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(u64::from(NODES_MAX) + 10);
+        for node in 0..self.nodes {
+            let ports = self.ports.iter_mut();
+            let mut tagged = ports.filter(|port| port.node == node && port.tagged);
+            let Some(port) = tagged.next().filter(|_| rng.random_bool(0.5)) else {
+                continue;
+            };
+            port.plain = true;
+            let number = port.port;
+            let flows = self.flows.iter_mut();
+            for flow in flows.filter(|flow| (flow.dst, flow.port) == (node, number)) {
+                flow.ask_share = *[0.1, 0.5, 0.9].choose(&mut rng).unwrap_or(&0.5);
+            }
         }
     }
 
@@ -348,14 +386,20 @@ impl Plan {
     /// What messages to a port are matched by there; `imm` tells which message it is.
     pub(crate) fn address(&self, node: u32, port: PortId, imm: u64) -> Address {
         let plan = self.port(node, port.number);
-        if port.system || plan.is_none_or(|plan| !plan.tagged) {
-            return port.into();
+        match plan.filter(|plan| !port.system && plan.tagged) {
+            None => port.into(),
+            Some(plan) => {
+                let (space, tag) = plan.label();
+                let imm = Some(imm);
+                Address::MatchBits(MatchBits { space, tag, imm })
+            }
         }
-        Address::MatchBits(MatchBits {
-            space: Space::Tagged,
-            tag: tag_of(port),
-            imm: Some(imm),
-        })
+    }
+
+    /// Returns the space and the tag of messages to a tagged port of `node`.
+    pub(crate) fn label(&self, node: u32, port: PortId) -> (Space, u64) {
+        let plan = self.port(node, port.number);
+        plan.map_or((Space::Tagged, tag_of(port)), PortPlan::label)
     }
 
     fn draw_ports(&mut self, rng: &mut ChaCha8Rng) {
@@ -371,6 +415,7 @@ impl Plan {
                         PortMode::Posted
                     },
                     tagged: false,
+                    plain: false,
                     sourced: rng.random_bool(0.3),
                     depth: *[1, 2, 8, 64].choose(rng).unwrap_or(&1),
                     open_ns: if late {
@@ -558,9 +603,10 @@ impl fmt::Display for Plan {
         write!(f, ", {}", self.net)?;
         write!(
             f,
-            "; {} flows, {} of requests, {} group operations",
+            "; {} flows, {} of requests, {} of one-shots, {} group operations",
             self.flows.len(),
             self.remote.len(),
+            self.one_shots.len(),
             self.groups.len()
         )?;
         for fault in &self.faults {
@@ -571,7 +617,7 @@ impl fmt::Display for Plan {
 }
 
 /// The tag of messages to a tagged port: one bit apart in the low half, and something in the high.
-pub(crate) fn tag_of(port: PortId) -> u64 {
+fn tag_of(port: PortId) -> u64 {
     u64::from(port.number) | u64::from(port.number) << 50
 }
 

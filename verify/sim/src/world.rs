@@ -8,7 +8,7 @@ use crate::capture::Capture;
 use crate::context::Context;
 use crate::cuts::Cuts;
 use crate::faults::{Fault, FaultKind, NEVER};
-use crate::node::Node;
+use crate::node::{Node, RegionCall};
 use crate::queue::Happening;
 use crate::trace::Trace;
 use crate::{Canary, Plan};
@@ -248,6 +248,7 @@ impl World {
             }
             self.cx.now = at;
             self.happen(what);
+            self.make_region_calls();
             for node in std::mem::take(&mut self.cx.left) {
                 self.leave(node);
             }
@@ -290,6 +291,29 @@ impl World {
                 }
             }
             Happening::Look => self.look(),
+        }
+    }
+
+    /// Registers and deregisters one-shot regions.
+    fn make_region_calls(&mut self) {
+        while !self.cx.region_calls.is_empty() {
+            for call in std::mem::take(&mut self.cx.region_calls) {
+                let (RegionCall::Register { target, .. } | RegionCall::Deregister { target, .. }) =
+                    call;
+                if !self.cx.alive[target as usize] {
+                    continue;
+                }
+                let node = &mut self.nodes[target as usize];
+                match call {
+                    RegionCall::Register { one_shot, .. } => node.register_one_shot(&one_shot),
+                    RegionCall::Deregister {
+                        one_shot, is_done, ..
+                    } => {
+                        node.deregister_one_shot(&mut self.cx, &one_shot, is_done);
+                        self.pull(target);
+                    }
+                }
+            }
         }
     }
 

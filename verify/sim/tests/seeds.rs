@@ -92,6 +92,14 @@ fn messages_without_order_are_told_apart_at_ends() {
     }
 }
 
+/// A stream outlives its crashed sender; requests arrive after their operation has failed.
+#[test]
+fn one_shot_regions_survive_crashes_and_partitions() {
+    for seed in [314, 3233, 3432] {
+        simulate(&seeded(seed)).expect("holds");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in [7, 8, 9, 10] {
@@ -109,6 +117,8 @@ fn seen_as(canary: Canary) -> &'static str {
             "messages that had arrived were never delivered"
         }
         Canary::EarlyReturn => "what came differs",
+        Canary::EarlyClose => "failed a one-shot operation of",
+        Canary::PlainOvertakes => "was overtaken by",
         _ => "",
     }
 }

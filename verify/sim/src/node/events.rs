@@ -6,10 +6,9 @@ use crate::Canary;
 use crate::context::Context;
 use crate::ledger::{Delivery, GREETING_PORT, Note, TaggedDelivery};
 use crate::payload;
-use crate::plan::tag_of;
 use crate::trace::Item;
 use portolan_proto::{
-    Data, Dest, Envelope, Event, HeldId, MatchBits, OpError, OpId, PeerId, PortId, PortMode,
+    Data, Dest, Envelope, Event, HeldId, MatchBits, OpError, OpId, PeerId, PortId, PortMode, Space,
     Tagged, TakenHeld, Whole, WholeDest,
 };
 use portolan_wire::{MESSAGE_LEN, Message};
@@ -17,6 +16,24 @@ use std::ops::Range;
 
 /// A receive that failed because of its peer is posted again after this time.
 const REPOST_NS: u64 = 20_000_000;
+
+/// A message that was matched by match bits.
+#[derive(Debug)]
+pub(super) struct Matched {
+    /// The sender, the receive, and the port of the receive.
+    about: (PeerId, OpId, PortId),
+    match_bits: MatchBits,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+impl Matched {
+    /// Returns whether `other` has the same sender and port.
+    fn shares_route(&self, other: &Matched) -> bool {
+        let ((peer, _, port), (other_peer, _, other_port)) = (self.about, other.about);
+        (peer, port) == (other_peer, other_port)
+    }
+}
 
 impl Node {
     /// Acts on all events; `frame` is the one being handled.
@@ -215,7 +232,15 @@ impl Node {
             ));
         }
         match bytes {
-            Some(bytes) => self.present_tagged(cx, (peer, op, port), &match_bits, len, &bytes),
+            Some(bytes) => {
+                let matched = Matched {
+                    about: (peer, op, port),
+                    match_bits,
+                    len,
+                    bytes,
+                };
+                self.hand_over_tagged(cx, matched);
+            }
             None => cx.violate_always(format!("node {id}: a message of {len} bytes is nowhere")),
         }
     }
@@ -241,8 +266,29 @@ impl Node {
             ));
             return;
         };
-        let about = (PeerId(from), op, port);
-        self.present_tagged(cx, about, &taken.match_bits, taken.len, bytes);
+        let matched = Matched {
+            about: (PeerId(from), op, port),
+            match_bits: taken.match_bits,
+            len: taken.len,
+            bytes: bytes.to_vec(),
+        };
+        self.hand_over_tagged(cx, matched);
+    }
+
+    /// Delivers a matched message. The canary swaps two messages of the plain space here.
+    fn hand_over_tagged(&mut self, cx: &mut Context, matched: Matched) {
+        let is_plain = matched.match_bits.space == Space::Plain;
+        if is_plain && self.plain_kept_back.is_none() && cx.strikes(Canary::PlainOvertakes) {
+            self.plain_kept_back = Some(matched);
+            return;
+        }
+        self.present_tagged(cx, &matched);
+        if let Some(kept) = self
+            .plain_kept_back
+            .take_if(|kept| kept.shares_route(&matched))
+        {
+            self.present_tagged(cx, &kept);
+        }
     }
 
     /// The port that a receive is for.
@@ -253,20 +299,19 @@ impl Node {
         }
     }
 
-    fn present_tagged(
-        &mut self,
-        cx: &mut Context,
-        (peer, op, port): (PeerId, OpId, PortId),
-        match_bits: &MatchBits,
-        len: usize,
-        bytes: &[u8],
-    ) {
+    fn present_tagged(&mut self, cx: &mut Context, matched: &Matched) {
+        let Matched {
+            about: (peer, op, port),
+            match_bits,
+            len,
+            ref bytes,
+        } = *matched;
         let (src, dst) = (peer.0, self.id);
         if self.peers[src as usize].session.is_none() && cx.has(Canary::ForgetAcked) {
             return;
         }
         let id = match_bits.imm.unwrap_or(0);
-        if match_bits.tag != tag_of(port) {
+        if (match_bits.space, match_bits.tag) != cx.plan.label(dst, port) {
             cx.violate(format!(
                 "node {dst}: {match_bits:?} was matched at {port:?}"
             ));
@@ -279,6 +324,7 @@ impl Node {
             id,
             len,
             bytes,
+            is_plain: match_bits.space == Space::Plain,
         };
         let lane = match cx.ledger.deliver_tagged(&delivery) {
             Ok(lane) => lane,

@@ -358,6 +358,7 @@ impl Node {
             self.failed_count += 1;
             remote.reconnect_at = Some(cx.now + cx.plan.reconnect_ns);
             self.watched.insert(peer);
+            self.retry_one_shots(cx.now, peer);
         }
     }
 
@@ -368,6 +369,9 @@ impl Node {
         lane: LaneId,
         out: &Outgoing,
     ) -> Result<(), Refused> {
+        if let Note::OneShot(index) = out.note {
+            return self.submit_one_shot(cx, peer, lane, index);
+        }
         if let Note::Request(index) = out.note {
             return self.submit_request(cx, peer, lane, index);
         }

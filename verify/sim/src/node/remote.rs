@@ -395,7 +395,11 @@ impl Node {
     /// The core's events of remote memory.
     pub(super) fn on_remote(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
         match event {
-            Event::RemoteDone { op, result } => self.on_request_done(cx, op, result),
+            Event::RemoteDone { op, result } => {
+                if !self.on_one_shot_done(cx, op, result) {
+                    self.on_request_done(cx, op, result);
+                }
+            }
             Event::RemoteWrite { region, off, held } => {
                 let bytes = self.core.held(held).to_vec();
                 self.core.release(held);
@@ -422,7 +426,9 @@ impl Node {
     fn region_part(&mut self, region: OpId, off: u64, len: usize) -> Option<&mut [u8]> {
         let off = usize::try_from(off).ok()?;
         match self.memory.get_mut(&region.0) {
-            Some(Op::Region { bytes }) => bytes.get_mut(off..)?.get_mut(..len),
+            Some(Op::Region { bytes } | Op::OneShotRegion { bytes }) => {
+                bytes.get_mut(off..)?.get_mut(..len)
+            }
             _ => None,
         }
     }
@@ -436,6 +442,11 @@ impl Node {
         let addr = Pull::addr(answer.region.0, answer.off);
         if let Some(mut staging) = self.core.answer_read(answer, len, addr) {
             staging.push(&bytes);
+        }
+        if let Some(key) = self.long_one_shot_key(answer.region, len)
+            && cx.strikes(Canary::EarlyClose)
+        {
+            self.core.deregister(key);
         }
     }
 
