@@ -2,21 +2,25 @@
 //! Endpoints on two hosts, which are network namespaces on one Ethernet.
 
 use crate::common::{ANY, PLAIN, Side, bytes, hex, pump, unhex};
-use portolan::{Endpoint, EndpointAddress, EndpointConfig};
+use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Tells the test `host` which of the two it is.
-const ROLE: &str = "ENDPOINT_TEST_ROLE";
+/// Environment variable for a test that runs on a host: 0 or 1.
+pub(crate) const ROLE: &str = "ENDPOINT_TEST_ROLE";
 
 const LENS: [usize; 4] = [8, 1000, 100_000, 2_000_000];
 
 /// Two namespaces, joined; gone when dropped.
-struct Lab([String; 2]);
+pub(crate) struct Lab([String; 2]);
 
 impl Lab {
-    fn try_new() -> Result<Lab, String> {
-        let name = |host| format!("portolan-endpoint-{}-h{host}", process::id());
+    pub(crate) fn try_new() -> Result<Lab, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        // Tests run at the same time in one process, each with a lab of its own.
+        let number = COUNT.fetch_add(1, Relaxed);
+        let name = |host| format!("portolan-endpoint-{}-{number}-h{host}", process::id());
         let lab = Lab([name(0), name(1)]);
         let [a, b] = &lab.0;
         ip(&format!("netns add {a}"))?;
@@ -32,13 +36,32 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Starts this program on one of the hosts, with nothing but the test `host`.
-    fn start(&self, role: usize) -> Child {
+    /// Drops this share of the packets that arrive at each host.
+    pub(crate) fn lose(&self, percent: u32) -> Result<(), String> {
+        for name in &self.0 {
+            let rules = format!(
+                "table inet loss {{ chain input {{ type filter hook input priority 0; \
+                 numgen random mod 100 < {percent} drop; }}; }}"
+            );
+            let args = ["netns", "exec", name, "nft", &rules];
+            run(Command::new("ip").args(args))?;
+        }
+        Ok(())
+    }
+
+    /// Starts this program on a host in a role, with the test `name` only.
+    pub(crate) fn start(
+        &self,
+        (host, role): (usize, usize),
+        name: &str,
+        env: &[(&str, &str)],
+    ) -> Child {
         Command::new("ip")
-            .args(["netns", "exec", &self.0[role]])
+            .args(["netns", "exec", &self.0[host]])
             .arg(std::env::current_exe().unwrap())
-            .args(["--exact", "lab::host", "--nocapture"])
+            .args(["--exact", name, "--nocapture"])
             .env(ROLE, role.to_string())
+            .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -55,8 +78,12 @@ impl Drop for Lab {
 }
 
 fn ip(args: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(args.split(' ')).output();
-    let output = output.map_err(|error| format!("ip: {error}"))?;
+    run(Command::new("ip").args(args.split(' ')))
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output();
+    let output = output.map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -69,11 +96,7 @@ fn host() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let mut side = Side::new(Endpoint::open(&EndpointConfig::default()).unwrap());
-    say(&format!("address {}", hex(side.end.address().as_bytes())));
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).unwrap();
-    let other = EndpointAddress::from_bytes(&unhex(line.trim())).unwrap();
+    let (mut side, other) = open(PathChoice::Auto);
     let mut peer = None;
     if role == "0" {
         peer = Some(side.end.insert(&other).unwrap());
@@ -98,13 +121,37 @@ fn host() {
     ));
 }
 
-fn say(line: &str) {
+/// Opens an endpoint on a host; returns it and the address of the peer.
+pub(crate) fn open(path: PathChoice) -> (Side, EndpointAddress) {
+    let mut config = EndpointConfig::default();
+    config.path = path;
+    let side = Side::new(Endpoint::open(&config).unwrap());
+    say(&format!("address {}", hex(side.end.address().as_bytes())));
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let other = EndpointAddress::from_bytes(&unhex(line.trim())).unwrap();
+    (side, other)
+}
+
+/// Passes each process the address of the other; returns their outputs.
+pub(crate) fn introduce(children: &mut [Child; 2]) -> [BufReader<ChildStdout>; 2] {
+    let mut lines = children
+        .each_mut()
+        .map(|child| BufReader::new(child.stdout.take().unwrap()));
+    let addresses = lines.each_mut().map(|out| hear(out, "address "));
+    for (child, other) in children.iter_mut().zip(addresses.iter().rev()) {
+        writeln!(child.stdin.as_mut().unwrap(), "{other}").unwrap();
+    }
+    lines
+}
+
+pub(crate) fn say(line: &str) {
     println!("\n{line}");
     std::io::stdout().flush().unwrap();
 }
 
 /// The rest of the first line that begins so.
-fn hear(lines: &mut BufReader<ChildStdout>, beginning: &str) -> String {
+pub(crate) fn hear(lines: &mut BufReader<ChildStdout>, beginning: &str) -> String {
     let mut line = String::new();
     while lines.read_line(&mut line).unwrap() > 0 {
         if let Some(rest) = line.strip_prefix(beginning) {
@@ -124,15 +171,8 @@ fn between_hosts_small_messages_and_bulk_have_a_path_each() {
             return;
         }
     };
-    let mut children = [lab.start(0), lab.start(1)];
-    let mut lines: Vec<_> = children
-        .iter_mut()
-        .map(|child| BufReader::new(child.stdout.take().unwrap()))
-        .collect();
-    let addresses: Vec<_> = lines.iter_mut().map(|out| hear(out, "address ")).collect();
-    for (child, other) in children.iter_mut().zip(addresses.iter().rev()) {
-        writeln!(child.stdin.take().unwrap(), "{other}").unwrap();
-    }
+    let mut children = [0, 1].map(|role| lab.start((role, role), "lab::host", &[]));
+    let mut lines = introduce(&mut children);
     for out in &mut lines {
         assert_eq!(hear(out, "links "), "udp packet stream");
     }

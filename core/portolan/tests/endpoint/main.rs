@@ -16,6 +16,7 @@ mod death;
 mod lab;
 mod meet;
 mod messages;
+mod one_shot;
 mod remote;
 mod removal;
 mod rest;
