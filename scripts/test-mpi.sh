@@ -8,6 +8,7 @@
 # Environment: PARTS, which of these (default: all): pingpong, libfabric's own; unasked, that nothing
 # changes for who does not ask; killed, a process that dies; stopped, one that stands still for a while;
 # asleep, one that sends and then calls nothing; passive, one whose memory is used while it calls nothing;
+# dynamic, windows with memory that is attached later (RUNS jobs for each setting, default 3);
 # flood, a million messages before they are asked for; broker, an ordinary user over raw Ethernet; npb, the
 # programs of examples/npb; apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; profile-apps, the
 # same under portolan profile, NetPIPE with Debian's MPICH, too; mpi4py, its test suite. PROFILE (release, or
@@ -22,7 +23,7 @@ source "$(dirname "$0")/lib.sh"
 
 mpis=("$@")
 [[ ${#mpis[@]} -gt 0 ]] || mpis=(openmpi4 openmpi5 mpich)
-read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive flood broker npb apps profile-apps mpi4py}"
+read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive dynamic flood broker npb apps profile-apps mpi4py}"
 
 source scripts/mpi/common.sh
 # One by one, so that shellcheck follows.
@@ -32,6 +33,7 @@ source scripts/mpi/killed.sh
 source scripts/mpi/stopped.sh
 source scripts/mpi/asleep.sh
 source scripts/mpi/passive.sh
+source scripts/mpi/dynamic.sh
 source scripts/mpi/flood.sh
 source scripts/mpi/broker.sh
 source scripts/mpi/npb.sh
@@ -57,6 +59,7 @@ for mpi in "${mpis[@]}"; do
     if is_wanted stopped; then stopped "$mpi"; fi
     if is_wanted asleep; then asleep "$mpi"; fi
     if is_wanted passive; then passive "$mpi"; fi
+    if is_wanted dynamic; then dynamic "$mpi"; fi
     if is_wanted flood; then flood "$mpi"; fi
     if is_wanted broker; then broker "$mpi"; fi
     if is_wanted npb; then npb "$mpi"; fi
