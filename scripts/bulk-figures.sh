@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Runs the experiments of docs/bulk.md (about ten minutes on a quiet machine, as root for the labs),
-# leaves their JSON in a directory, and renews docs/figures/*.svg and the tables of docs/bulk.md.
+# Runs the experiments of docs/results/bulk.md (about ten minutes on a quiet machine, as root for the labs),
+# leaves their JSON in a directory, and renews docs/figures/*.svg and the tables of docs/results/bulk.md.
 #
 #   scripts/bulk-figures.sh [DIRECTORY]      default: target/bulk-figures
 #
@@ -13,7 +13,7 @@ source "$(dirname "$0")/lib.sh"
 out=${1:-target/bulk-figures}
 per_row=${SECONDS_PER_ROW:-2}
 rounds=${ROUNDS:-5}
-document=docs/bulk.md
+document=docs/results/bulk.md
 figures=docs/figures
 portolan=$release_dir/portolan
 failed=()
