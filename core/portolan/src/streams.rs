@@ -52,9 +52,9 @@ impl Streams {
             let LinkAddr::Udp { socket } = udp.local_addr() else {
                 return Ok(None);
             };
-            // Whoever computes sums has just read the bytes, and a copy out of the cache costs less than
-            // lending does, see ARCHITECTURE.md. On a loopback, which has none, the peer's queue would
-            // hold this process's own pages, also when a peer has been given up.
+            // A checksum has just read the bytes, and a copy from the cache costs less than passing pages
+            // by reference, see docs/design/streams.md. On a loopback, which has no checksums, the peer's
+            // queue would hold this process's own pages, even after the peer is declared dead.
             let lends = over_wire && !wants_sums;
             match Stream::open(socket, lends) {
                 Ok(link) => {

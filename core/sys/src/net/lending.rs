@@ -31,8 +31,8 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Longest write that is sent by a copy: up to here the two system calls of lending cost the sender as much
-/// processor time as copying does, see ARCHITECTURE.md.
+/// Longest write that is copied. Up to this length the two system calls that pass pages by reference cost
+/// the sender as much processor time as the copy, see docs/design/streams.md.
 const COPIED_LEN_MAX: usize = 16 * 1024;
 
 /// How long the blocking forms sleep before they look again, should a wake-up be missing.
