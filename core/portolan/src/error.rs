@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors, each naming the thing, the cause and, where there is one, the remedy.
+//! Errors. Each message names the subject, the cause and, if there is one, the remedy.
 //!
-//! The sentence is whole: no error has a `source()` that its text contains already, so a program
-//! that prints the chain of causes says nothing twice.
+//! A message is complete: its text already contains the cause, so `source()` returns `None`, and a
+//! program that prints the chain of causes prints nothing twice.
 
 use crate::atomic::{AtomicOp, Datatype};
 use crate::collective::CollectiveMismatch;
@@ -14,39 +14,39 @@ use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// Why a peer is gone.
+/// Reason why a peer was declared dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What this process found out by itself.
+    /// Cause that this process detected.
     pub cause: Cause,
-    /// What the launcher said, such as "killed by signal 9 (SIGKILL)", or the process itself.
+    /// Report of the launcher, such as "killed by signal 9 (SIGKILL)", or of the peer's process.
     pub report: Option<String>,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.report, self.cause) {
-            (Some(report), Cause::Starved(_)) => write!(f, "its process says: {report}"),
+            (Some(report), Cause::Starved(_)) => write!(f, "its process reported: {report}"),
             (Some(report), cause) => write!(f, "{cause} ({report})"),
             (None, cause) => cause.fmt(f),
         }
     }
 }
 
-/// Why an operation or a call failed.
+/// Reason why an operation or a call failed.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The launcher, or the connection to it.
+    /// Failure of the launcher, or of the connection to it.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// A link could not be opened or a peer not be reached by it.
+    /// A link could not be opened, or could not reach a peer.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The system refused something that has no link.
+    /// The system refused a request that belongs to no link.
     #[error("{what}: {}", Explained(errno, None))]
     System {
-        /// What was tried.
+        /// Attempted action.
         what: &'static str,
         /// The errno.
         errno: io::Error,
@@ -54,118 +54,119 @@ pub enum Error {
     /// A rank outside the job.
     #[error("rank {rank} does not exist: this job has {}, numbered from 0", processes(*.size))]
     NoSuchRank {
-        /// What was asked for.
+        /// Requested rank.
         rank: u32,
         /// Processes in the job.
         size: u32,
     },
-    /// A place outside of the group.
+    /// A member outside the group.
     #[error("member {member} does not exist: this group has {}, numbered from 0", members(*.size))]
     NoSuchMember {
-        /// What was asked for.
+        /// Requested member.
         member: u32,
         /// Members of the group.
         size: u32,
     },
-    /// The peer is gone, and with it the operation.
+    /// The peer is dead. Its operations fail.
     #[error("rank {rank} on {host} is gone: {reason}")]
     PeerGone {
-        /// Which.
+        /// Rank of the peer.
         rank: u32,
-        /// Where it ran.
+        /// Host of the peer.
         host: String,
-        /// Why.
+        /// Reason.
         reason: Reason,
     },
-    /// The peer may live, and may not have got all that was sent to it before this process closed.
+    /// The peer may be alive, and may have missed messages that were sent before this process
+    /// closed.
     #[error(
         "not all that was sent to rank {rank} on {host}{} has arrived: {reason}",
         and_others(*.others)
     )]
     Undelivered {
-        /// Which.
+        /// Rank of the peer.
         rank: u32,
-        /// Where it ran.
+        /// Host of the peer.
         host: String,
-        /// Why.
+        /// Reason.
         reason: Reason,
-        /// Processes of which the same is true.
+        /// Number of further processes that may have missed messages.
         others: usize,
     },
-    /// A wait for anybody, in a job whose other processes have all ended.
-    #[error("what is waited for is not here, and nothing can come any more: {}", all_ended(*.others))]
+    /// A wait for any source, in a job whose other processes have all ended.
+    #[error("no matching message is left, and none can arrive: {}", all_ended(*.others))]
     NobodyLeft {
-        /// How many others there were.
+        /// Number of the other processes.
         others: u32,
     },
-    /// A message to this process itself, which has not received those before it.
+    /// A message to this process itself does not fit beside its unread messages to itself.
     #[error(
-        "a message of {len} bytes to this process itself: {unread} bytes that it has sent to itself \
-         wait to be received, and {limit} are the most; receive some of them first"
+        "a message of {len} bytes to this process itself does not fit: {unread} bytes of such \
+         messages are unread, and the limit is {limit}; receive some of them first"
     )]
     SelfFull {
-        /// Bytes of the message.
+        /// Length of the message, in bytes.
         len: usize,
-        /// Bytes that wait.
+        /// Bytes of unread messages.
         unread: usize,
-        /// Bytes that may wait.
+        /// Limit of unread bytes.
         limit: usize,
     },
-    /// This process has run out of something that it needs to reach the peer.
-    #[error("no connection with rank {rank} on {host}: {what}")]
+    /// This process lacks a resource that it needs to reach the peer.
+    #[error("no connection to rank {rank} on {host}: {what}")]
     Lacking {
-        /// Which.
+        /// Rank of the peer.
         rank: u32,
-        /// Where it runs.
+        /// Host of the peer.
         host: String,
-        /// What was tried, what is missing, the limit, and the remedy.
+        /// Attempted action, the missing resource, the limit, and the remedy.
         what: String,
     },
-    /// The system has no memory left for something whose length the program chose.
+    /// The system has no memory left for an allocation whose length the program chose.
     #[error("{what} of {len} bytes: {lack}")]
     NoMemory {
-        /// What it was for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// Bytes.
+        /// Requested length, in bytes.
         len: usize,
         /// The limit and the remedy.
         lack: Lack,
     },
-    /// No link leads to the peer.
+    /// No link reaches the peer.
     #[error("no path to rank {rank} on {host}: {why}")]
     NoPath {
-        /// Which.
+        /// Rank of the peer.
         rank: u32,
-        /// Where it runs.
+        /// Host of the peer.
         host: String,
-        /// Why, and what to do.
+        /// Cause and remedy.
         why: &'static str,
     },
-    /// The peer did not answer when a session was to be opened.
+    /// The peer did not answer the handshake of a new session.
     #[error(
         "rank {rank} on {host} did not answer within {seconds} s by {paths}; is traffic between \
-         the hosts filtered? `portolan doctor` on both tells more"
+         the hosts filtered? run `portolan doctor` on both"
     )]
     NoAnswer {
-        /// Which.
+        /// Rank of the peer.
         rank: u32,
-        /// Where it runs.
+        /// Host of the peer.
         host: String,
-        /// How long was waited.
+        /// Time that was waited, in seconds.
         seconds: u64,
         /// Links that were tried.
         paths: String,
     },
-    /// What was waited for is behind messages that nobody has received, and the memory for those is
-    /// full, or the system has none left for more of them.
+    /// The awaited message is behind unread messages, and the memory for those has reached its
+    /// limit, or the system has no more of it.
     #[error("{}", memory_full(*.held_len, *.limit))]
     UnexpectedMemoryFull {
-        /// Bytes that they take.
+        /// Bytes of the unread messages.
         held_len: u64,
-        /// Bytes that they may take.
+        /// Limit of these bytes.
         limit: u64,
     },
-    /// The message was longer than the buffer; the first bytes are in the buffer.
+    /// The message was longer than the buffer, which holds its first bytes.
     #[error(
         "message of {message_len} bytes from rank {source_rank} on port {port} does not fit a buffer \
          of {buffer_len}"
@@ -180,7 +181,7 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
-    /// The same for a tagged message.
+    /// A tagged message was longer than the buffer, which holds its first bytes.
     #[error(
         "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
          buffer of {buffer_len}"
@@ -188,7 +189,7 @@ pub enum Error {
     TruncatedTagged {
         /// Rank of the sender.
         source_rank: u32,
-        /// Its tag.
+        /// Tag of the message.
         tag: u64,
         /// Its immediate data.
         imm: Option<u64>,
@@ -197,42 +198,42 @@ pub enum Error {
         /// Bytes of the buffer.
         buffer_len: usize,
     },
-    /// Members of a group called different collective operations, or gave different numbers of
-    /// bytes. The group cannot be used any more.
+    /// Members of a group called different collective operations, or passed different numbers of
+    /// bytes. The group can no longer be used.
     #[error("{0}")]
     CollectiveMismatch(Box<CollectiveMismatch>),
-    /// A group has as many collective operations under way as it can have.
+    /// A group already has as many pending collective operations as it can have.
     #[error(
-        "group {group} has two collective operations under way; end one before the next begins"
+        "group {group} has two pending collective operations; complete one before you start another"
     )]
     GroupBusy {
-        /// Its number.
+        /// Number of the group.
         group: u16,
     },
-    /// The receiver gave the message up.
-    #[error("rank {rank} refused the message: it withdrew the buffer it had matched")]
+    /// The receiver cancelled the matching receive.
+    #[error("rank {rank} refused the message: it cancelled the matching receive")]
     Refused {
         /// Receiver.
         rank: u32,
     },
-    /// The target did not let the operation happen to its memory.
+    /// The target refused the operation on its memory.
     #[error("rank {rank} on {host} refused access to its memory: {fault}")]
     RemoteRefused {
         /// Target.
         rank: u32,
-        /// Where it runs.
+        /// Host of the target.
         host: String,
-        /// Why.
+        /// Reason.
         fault: RemoteFault,
     },
-    /// An atomic operation that cannot be asked for.
+    /// An invalid atomic operation.
     #[error("atomic operation {op:?} on {datatype:?}: {why}")]
     Atomic {
         /// Operation.
         op: AtomicOp,
         /// Kind of number.
         datatype: Datatype,
-        /// What is wrong and what would be right.
+        /// The error and a valid alternative.
         why: &'static str,
     },
     /// The port was not opened.
@@ -256,55 +257,59 @@ pub enum Error {
         /// Port.
         port: u16,
     },
-    /// A buffer that others share cannot be received into.
+    /// A shared buffer cannot be received into.
     #[error("a shared buffer cannot be posted for receiving; post a `Vec<u8>`")]
     BufferShared,
-    /// Memory that others share cannot be opened for writing.
+    /// Shared memory cannot be registered for writing.
     #[error(
         "a shared buffer can be registered for reading only; register a `Vec<u8>` or a `Region`"
     )]
     RegionShared,
-    /// This process is a child of the one that has joined.
+    /// This process is a forked child of the process that joined.
     #[error(
-        "this process was forked after its parent had joined the job, and has no part in it; leave \
-         the library to the parent, or start the child as a program of its own"
+        "this process was forked after its parent joined the job, and is not a member; use the \
+         library in the parent only, or start the child as a program of its own"
     )]
     Forked,
-    /// The request was waited for already, or never was one.
-    #[error("this request has been completed already, or never was one")]
+    /// The request was completed before, or never existed.
+    #[error("this request has been completed already, or never existed")]
     StaleRequest,
-    /// The operation was withdrawn.
+    /// The operation was cancelled.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// Bytes that should have been the address of an endpoint.
+    /// Bytes that are not a valid address of an endpoint.
     #[error("not the address of an endpoint: {why}")]
     BadAddress {
-        /// What is wrong, and what to do.
+        /// Cause and remedy.
         why: &'static str,
     },
-    /// Another region has the key.
-    #[error("key {key:#x} is that of another region; choose another, or deregister that one first")]
+    /// Another region has the same key.
+    #[error(
+        "key {key:#x} belongs to another region; choose another key, or deregister that region first"
+    )]
     KeyInUse {
         /// The key.
         key: u64,
     },
-    /// A region that no program can have.
-    #[error("a region of {len} bytes is beyond half the address space; register what is used")]
+    /// A region longer than any program can have.
+    #[error(
+        "a region of {len} bytes exceeds half the address space; register only the memory in use"
+    )]
     RegionTooLong {
         /// Bytes.
         len: usize,
     },
-    /// An endpoint knows as many peers as it can.
-    #[error("an endpoint knows at most 2^20 peers; open another one")]
+    /// An endpoint has the maximum number of peers.
+    #[error("an endpoint has at most 2^20 peers; open another endpoint")]
     TooManyPeers,
-    /// A setting has a value that cannot be.
+    /// A setting has an invalid value.
     #[error("setting {name}: `{value}`: {why}")]
     Setting {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What is wrong and what would be right.
+        /// The error and a valid alternative.
         why: String,
     },
 }
@@ -339,25 +344,25 @@ fn and_others(count: usize) -> String {
     }
 }
 
-/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+/// Formats like `Display`: a program that returns the error from `main` prints it in this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// What is full, by how much, and what to do.
+/// Describes the memory that is full, the amount, and the remedy.
 pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
     if held_len < limit {
         return format!(
-            "{held_len} bytes of messages that no receive was posted for wait, and for more {}; or \
-             receive what has come before waiting for what is behind it",
+            "{held_len} bytes of unexpected messages are unread, and for more {}; or receive them \
+             before you wait for a later message",
             Lack::memory()
         );
     }
     format!(
-        "the memory for messages that no receive was posted for is full: {held_len} bytes of {limit}; \
-         receive what has come before waiting for what is behind it, or raise unexpected_memory \
+        "the memory for unexpected messages is full: {held_len} bytes of {limit}; receive them \
+         before you wait for a later message, or raise unexpected_memory \
          (PORTOLAN_UNEXPECTED_MEMORY)"
     )
 }
@@ -368,7 +373,7 @@ mod tests {
     use portolan_link::LinkKind;
     use std::error::Error as _;
 
-    /// What `fn main() -> Result<(), portolan::Error>` shows a person.
+    /// `fn main() -> Result<(), portolan::Error>` prints the sentence.
     #[test]
     fn an_error_reads_the_same_from_main() {
         let gone = Error::PeerGone {

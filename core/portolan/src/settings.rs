@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every setting that the library and the command read from options or the environment: one table,
-//! from which they are read and `portolan info` lists them.
+//! Table of every setting that the library and the command read from options or the environment.
+//! `portolan info` lists it.
 
 mod names;
 
@@ -11,21 +11,21 @@ pub use names::{
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// A setting: what it is called, and what it does.
+/// A setting: its names, default and meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setting {
     /// Its name for `portolan run --option NAME=VALUE`, if it can be set for a job.
     pub option: Option<&'static str>,
-    /// The environment variable.
+    /// Its environment variable.
     pub variable: &'static str,
-    /// What holds when it is not set.
+    /// Behaviour without the setting.
     pub default: &'static str,
     /// Effect, unit and limits.
     pub meaning: &'static str,
 }
 
-/// The network interface of a job.
+/// Network interface of a job.
 pub const INTERFACE: Setting = Setting {
     option: Some("interface"),
     variable: "PORTOLAN_INTERFACE",
@@ -33,16 +33,16 @@ pub const INTERFACE: Setting = Setting {
     meaning: "network interface for udp, packet and xdp, the same name on all hosts",
 };
 
-/// The addresses that a job may use.
+/// Addresses that a job may use.
 pub const NETWORK: Setting = Setting {
     option: Some("network"),
     variable: "PORTOLAN_NETWORK",
-    default: "every address but those of loopback and of bridges for containers and virtual machines",
-    meaning: "addresses that may be used: subnets, addresses, interfaces and patterns, ! excludes, such as \
-              10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host",
+    default: "every address except loopback and bridges of containers and virtual machines",
+    meaning: "addresses that the job may use: subnets, addresses, interfaces and patterns, ! excludes, such \
+              as 10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host",
 };
 
-/// The longest frame over UDP.
+/// Longest frame over UDP.
 pub const FRAME_LEN_MAX: Setting = Setting {
     option: Some("frame_len_max"),
     variable: "PORTOLAN_FRAME_LEN_MAX",
@@ -50,23 +50,23 @@ pub const FRAME_LEN_MAX: Setting = Setting {
     meaning: "longest frame on udp in bytes, from 512 to 65507; for comparing",
 };
 
-/// Who lends raw Ethernet sockets.
+/// Service that opens raw Ethernet sockets.
 pub const BROKER: Setting = Setting {
     option: Some("broker"),
     variable: "PORTOLAN_BROKER",
     default: "/run/portolan/broker.sock, if a broker answers there",
-    meaning: "who is asked for a raw Ethernet socket without CAP_NET_RAW: a path, @NAME, or off",
+    meaning: "broker that opens raw Ethernet sockets without CAP_NET_RAW: a path, @NAME, or off",
 };
 
-/// Where AF_XDP takes frames out.
+/// Mode of AF_XDP.
 pub const XDP: Setting = Setting {
     option: Some("xdp"),
     variable: "PORTOLAN_XDP",
     default: "generic",
-    meaning: "with path xdp, how frames are taken out: generic, or native: in the driver, see doctor",
+    meaning: "mode of AF_XDP with path xdp: generic, or native (in the driver; see portolan doctor)",
 };
 
-/// Faults on purpose.
+/// Injected faults.
 pub const FAULT: Setting = Setting {
     option: Some("fault"),
     variable: "PORTOLAN_FAULT",
@@ -74,7 +74,7 @@ pub const FAULT: Setting = Setting {
     meaning: "faults on network links, such as drop=0.01,delay=0.01:200us,seed=7",
 };
 
-/// A death on purpose.
+/// Injected death of a process.
 pub const DIE: Setting = Setting {
     option: Some("die"),
     variable: "PORTOLAN_DIE",
@@ -82,67 +82,66 @@ pub const DIE: Setting = Setting {
     meaning: "kill a rank at a frame, for testing: RANK:sent:N or RANK:received:N",
 };
 
-/// The patience with silent peers.
+/// Time after which a silent peer is declared dead.
 pub const PEER_TIMEOUT: Setting = Setting {
     option: Some("peer_timeout"),
     variable: "PORTOLAN_PEER_TIMEOUT",
     default: "900ms; 60s between endpoints, as of MPI",
-    meaning: "silence after which a peer that is waited for is given up, from 100ms to 1000s",
+    meaning: "silence after which an awaited peer is declared dead, from 100ms to 1000s",
 };
 
-/// Recordings of network frames.
+/// Directory for recordings of network frames.
 pub const PCAP: Setting = Setting {
     option: Some("pcap"),
     variable: "PORTOLAN_PCAP",
     default: "none",
-    meaning: "directory, which must exist, to record network frames in, a file a rank and link",
+    meaning: "existing directory for recordings of network frames, one file per rank and link",
 };
 
-/// The model of this machine's paths.
+/// Model of this machine's paths.
 pub const MODEL: Setting = Setting {
     option: Some("model"),
     variable: "PORTOLAN_MODEL",
-    default: "the one that portolan tune has stored for this user, if it is for this machine",
-    meaning: "model of the paths to choose by: a file, or off",
+    default: "the model that portolan tune stored for this user, if it is for this machine",
+    meaning: "model of the paths: a file, or off",
 };
 
-/// The order of bulk transfers.
+/// Order of bulk transfers.
 pub const SCHEDULE: Setting = Setting {
     option: Some("schedule"),
     variable: "PORTOLAN_SCHEDULE",
     default: "shortest",
-    meaning: "whose bulk data comes first: shortest (the least left) or fair (each in turn)",
+    meaning: "order of bulk transfers: shortest (least left first) or fair (each in turn)",
 };
 
-/// Memory for messages that nobody has received yet.
+/// Memory for unexpected messages.
 pub const UNEXPECTED_MEMORY: Setting = Setting {
     option: Some("unexpected_memory"),
     variable: "PORTOLAN_UNEXPECTED_MEMORY",
     default: "25% of the host's memory, divided among the job's processes on it",
-    meaning: "memory a process gives to messages that no receive was posted for: bytes (64K to 32G), \
-              or a percentage of the host's memory, which its processes share",
+    meaning: "memory of a process for unexpected messages: bytes (64K to 32G), or a percentage of the \
+              host's memory, which its processes share",
 };
 
-/// Where bulk data is received.
+/// Placement of received bulk data.
 pub const PLACEMENT: Setting = Setting {
     option: Some("placement"),
     variable: "PORTOLAN_PLACEMENT",
-    default: "auto: what costs less here, by measurement",
-    meaning: "bulk data on udp: speculative (received at its place), bounce (copied there) or auto",
+    default: "auto: the cheaper one, by measurement",
+    meaning: "bulk data on udp: speculative (received in place), bounce (copied there) or auto",
 };
 
-/// Whether bulk data goes by TCP.
+/// Use of TCP streams for bulk data.
 pub const STREAM: Setting = Setting {
     option: Some("stream"),
     variable: "PORTOLAN_STREAM",
     default: "auto",
-    meaning: "bulk data between hosts by kernel TCP connections that pages are lent to: on, off, or auto \
-              (where a trial at the first transfers to a peer shows that it is faster); never with \
-              auth=aead, fault or pcap",
+    meaning: "bulk data between hosts over kernel TCP: on, off, or auto (if a trial with the first \
+              transfers to a peer shows that it is faster); never with auth=aead, fault or pcap",
 };
 
-/// The setting that leaves no streams, if there is one by `value`: frames that are sealed, spoilt on
-/// purpose or recorded go by paths alone; and `stream` itself may be off.
+/// Returns the setting that excludes streams, if `value` has one. Frames that are encrypted, spoilt
+/// by injected faults or recorded use paths only; and `stream` itself may be off.
 #[must_use]
 pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Setting> {
     let is_sealed = |value: String| value.starts_with("aead");
@@ -158,43 +157,43 @@ pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Set
         .find(|setting| value(setting).is_some())
 }
 
-/// Whether broadcasts go by multicast.
+/// Use of multicast for broadcasts.
 pub const MULTICAST: Setting = Setting {
     option: Some("multicast"),
     variable: "PORTOLAN_MULTICAST",
     default: "auto",
-    meaning: "long broadcasts to three hosts and more of one network by UDP multicast: auto (where all hosts hear it) \
-              or off; never with fault or pcap",
+    meaning: "long broadcasts to three or more hosts of one network by UDP multicast: auto (if it reaches \
+              all hosts) or off; never with fault or pcap",
 };
 
 /// Checksums in frames.
 pub const CHECKSUM: Setting = Setting {
     option: Some("checksum"),
     variable: "PORTOLAN_CHECKSUM",
-    default: "auto: on where nobody else checks",
-    meaning: "a checksum (XXH3) in each frame on networks: on, off or auto (raw Ethernet, and UDP over what is no \
-              hardware); on for both ends where one of them has it on",
+    default: "auto: on where nothing else checks",
+    meaning: "checksum (XXH3) in each frame on networks: on, off, or auto (on for raw Ethernet, and for UDP \
+              over virtual interfaces); on at both ends if one of them has it on",
 };
 
-/// What frames must prove.
+/// Authentication of frames.
 pub const AUTH: Setting = Setting {
     option: Some("auth"),
     variable: "PORTOLAN_AUTH",
     default: "token",
-    meaning: "frames on networks: token (guarded against who does not see them), aead (sealed with \
-              AES-128-GCM; also aead-aes256, aead-chacha20), none (for comparing)",
+    meaning: "protection of frames on networks: token (against attackers that do not see them), aead \
+              (encrypted with AES-128-GCM; also aead-aes256, aead-chacha20), none (for comparing)",
 };
 
-/// Who makes progress.
+/// Progress while the program computes.
 pub const PROGRESS: Setting = Setting {
     option: Some("progress"),
     variable: "PORTOLAN_PROGRESS",
     default: "calls",
-    meaning: "who serves what comes: calls of the program, or, while it makes none for some milliseconds, a thread \
-              that sleeps on the links",
+    meaning: "progress by calls of the program, or by a thread that sleeps on the links while the program \
+              makes no call for some milliseconds",
 };
 
-/// The connection to the launcher.
+/// Connection to the launcher.
 pub const LAUNCH_FD: Setting = Setting {
     option: None,
     variable: "PORTOLAN_LAUNCH_FD",
@@ -202,15 +201,15 @@ pub const LAUNCH_FD: Setting = Setting {
     meaning: "set by portolan run, not by people: descriptor of the connection to the launcher",
 };
 
-/// Which launcher is believed.
+/// Choice of the launcher.
 pub const LAUNCHER: Setting = Setting {
     option: None,
     variable: "PORTOLAN_LAUNCHER",
-    default: "auto: what the environment shows",
-    meaning: "auto, or none: be a job of one, whatever has started the program",
+    default: "auto: detected from the environment",
+    meaning: "auto, or none: a job of one, whatever started the program",
 };
 
-/// The links of a job that another launcher has started.
+/// Links of a job that another launcher has started.
 pub const PATH: Setting = Setting {
     option: None,
     variable: "PORTOLAN_PATH",
@@ -218,31 +217,31 @@ pub const PATH: Setting = Setting {
     meaning: "under other launchers, as `portolan run --path`: auto, shm, udp, packet or xdp",
 };
 
-/// Whether a program says what has started it.
+/// Report of the launcher that was found.
 pub const VERBOSE: Setting = Setting {
     option: None,
     variable: "PORTOLAN_VERBOSE",
     default: "0",
-    meaning: "1: each process says on standard error which launcher and which job it found",
+    meaning: "1: each process prints on standard error which launcher and which job it found",
 };
 
-/// Whether libfabric is offered Portolan unasked.
+/// Offer to libfabric programs that did not request Portolan.
 pub const FABRIC: Setting = Setting {
     option: None,
     variable: "PORTOLAN_FABRIC",
-    default: "0: only when FI_PROVIDER or the program names it",
+    default: "0: only if FI_PROVIDER or the program names it",
     meaning: "1: libportolan-fi.so offers itself to every program that uses libfabric",
 };
 
-/// What is logged.
+/// Log filter.
 pub const RUST_LOG: Setting = Setting {
     option: None,
     variable: "RUST_LOG",
     default: "error",
-    meaning: "what portolan logs, such as debug or portolan=trace, and a program with a logger",
+    meaning: "log filter of portolan and of programs with a logger, such as debug or portolan=trace",
 };
 
-/// All of them.
+/// All settings.
 pub const ALL: &[Setting] = &[
     INTERFACE,
     NETWORK,
@@ -270,7 +269,7 @@ pub const ALL: &[Setting] = &[
     RUST_LOG,
 ];
 
-/// The settings that this process's environment has for its job, by the names of their options.
+/// Returns the settings in this process's environment, by the names of their options.
 pub(crate) fn options_from_env() -> Options {
     let named = ALL.iter().filter_map(|setting| {
         let option = setting.option?;
@@ -279,38 +278,38 @@ pub(crate) fn options_from_env() -> Options {
     named.collect()
 }
 
-/// The program's own option `name` among the options of its job.
+/// Returns the program's own option `name` from the options of its job.
 pub(crate) fn app_option<'a>(options: &'a Options, name: &str) -> Option<&'a str> {
     options
         .get(&format!("{APP_PREFIX}{name}"))
         .map(String::as_str)
 }
 
-/// What a job was started with, by name.
+/// Options of a job, by name.
 pub type Options = BTreeMap<String, String>;
 
-/// A variable does not hold what it must.
+/// A variable with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{variable} is {value:?}, not {wanted}")]
 pub struct BadVariable {
-    /// Which.
+    /// Name of the variable.
     pub variable: &'static str,
-    /// What it holds.
+    /// Its value.
     pub value: String,
-    /// What it may hold.
+    /// Valid values.
     pub wanted: &'static str,
 }
 
 impl Setting {
-    /// The value in the environment, if there is one. An empty one is none, so that a script can
-    /// take a variable back.
+    /// Returns the value in the environment, if there is one. An empty value counts as unset, so
+    /// that a script can cancel a variable.
     #[must_use]
     pub fn from_env(&self) -> Option<String> {
         let value = std::env::var_os(self.variable).filter(|value| !value.is_empty())?;
         Some(value.to_string_lossy().into_owned())
     }
 
-    /// Whether a variable that is 0 or 1 is 1.
+    /// Returns whether a variable with the value 0 or 1 is 1.
     ///
     /// # Errors
     /// [`BadVariable`] for any other value.
@@ -326,7 +325,7 @@ impl Setting {
         }
     }
 
-    /// The value for a job with `options`: its option wins over the environment.
+    /// Returns the value for a job with `options`: its option wins over the environment.
     pub(crate) fn among(&self, options: &Options) -> Option<String> {
         let option = self.option.and_then(|name| options.get(name));
         option.cloned().or_else(|| self.from_env())
@@ -343,7 +342,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
     }
 
-    /// All Rust files below `dir`, tests of their own left out.
+    /// Collects all Rust files below `dir`, without test files.
     fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).unwrap().flatten() {
             let path = entry.path();
@@ -356,7 +355,7 @@ mod tests {
         }
     }
 
-    /// What stands behind each `PORTOLAN_` in `text`: the rest of a variable's name.
+    /// Returns the text after each `PORTOLAN_` in `text`: the rest of a variable's name.
     fn names(text: &str) -> Vec<String> {
         let rests = text.split("PORTOLAN_").skip(1);
         let in_name = |c: &char| c.is_ascii_uppercase() || c.is_ascii_digit() || *c == '_';
@@ -370,7 +369,7 @@ mod tests {
         let mut files = Vec::new();
         for group in ["core", "interfaces", "heritage", "tools", "verify"] {
             for entry in fs::read_dir(workspace().join(group)).unwrap().flatten() {
-                // There, PORTOLAN_ begins the constants of the C interface.
+                // In these crates PORTOLAN_ begins the constants of the C interface.
                 let is_c = ["capi", "fuzz"]
                     .iter()
                     .any(|name| entry.file_name() == *name);
@@ -386,7 +385,7 @@ mod tests {
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap();
             for name in names(code) {
-                // `portolan mpirun` hands on all that begin so.
+                // `portolan mpirun` passes all variables with this prefix on.
                 let hands_on = file.ends_with("mpi/plan.rs");
                 let is_table_of_names = file.ends_with("settings/names.rs");
                 if name.is_empty() && hands_on || is_table_of_names {

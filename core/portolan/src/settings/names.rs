@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of settings: one that is none is an error, because whoever wrote it believes that it holds.
+//! Names of settings. An unknown name is an error, because its author believes that it takes
+//! effect.
 
 use super::{ALL, Setting};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What a program's own options begin with in `portolan run --option app.NAME=VALUE`.
+/// Prefix of a program's own options in `portolan run --option app.NAME=VALUE`.
 pub const APP_PREFIX: &str = "app.";
 
-/// What the variables of all settings but `RUST_LOG` begin with.
+/// Prefix of the variables of all settings except `RUST_LOG`.
 pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
 
-/// What the variables of the project's own tests begin with; no setting's does.
+/// Prefix of the variables of the project's own tests; no setting uses it.
 const TEST_PREFIX: &str = "PORTOLAN_TEST_";
 
-/// Variables of the project's tools and tests that are no settings of the library.
+/// Variables of the project's tools and tests that are not settings of the library.
 const OF_TOOLS: [&str; 4] = [
     "PORTOLAN_BENCH_TOKEN",
     "PORTOLAN_UPDATE_HEADER",
@@ -22,40 +23,38 @@ const OF_TOOLS: [&str; 4] = [
     "PORTOLAN_PROFILE",
 ];
 
-/// A name that is no setting's.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnknownSetting {
-    /// Of an option of the job.
+    /// An option of the job.
     #[error(
         "option {name}: Portolan has no such setting; the closest is {closest}, and `portolan info` \
-         lists all; an option of the program's own is written {APP_PREFIX}{name}"
+         lists all; write {APP_PREFIX}{name} for an option of the program"
     )]
     Option {
         /// The name.
         name: String,
-        /// The option that is most like it.
+        /// The most similar option.
         closest: &'static str,
     },
-    /// Of an option of the program's own, which has no name.
-    #[error(
-        "option {APP_PREFIX} names nothing: write {APP_PREFIX}NAME for one of the program's own"
-    )]
+    /// An option of the program's own, without a name.
+    #[error("option {APP_PREFIX} has no name: write {APP_PREFIX}NAME for an option of the program")]
     Nameless,
-    /// Of a variable in the environment.
+    /// A variable in the environment.
     #[error(
         "{name} in the environment: Portolan has no such setting; the closest is {closest}, and \
-         `portolan info` lists all; unset it, or call it otherwise if it is the program's own"
+         `portolan info` lists all; unset it, or rename it if it belongs to the program"
     )]
     Variable {
         /// The name.
         name: String,
-        /// The variable that is most like it.
+        /// The most similar variable.
         closest: &'static str,
     },
 }
 
-/// Refuses the name of an option that is neither a setting's nor the program's own.
+/// Refuses the name of an option that is neither a setting nor an option of the program's own.
 ///
 /// # Errors
 /// [`UnknownSetting`].
@@ -74,7 +73,7 @@ pub fn check_option(name: &str) -> Result<(), UnknownSetting> {
     })
 }
 
-/// Refuses the name of a variable that begins as Portolan's do, and is none of them.
+/// Refuses a variable that has Portolan's prefix and is not a setting.
 ///
 /// # Errors
 /// [`UnknownSetting`].
@@ -90,7 +89,7 @@ pub fn check_variable(name: &str) -> Result<(), UnknownSetting> {
     })
 }
 
-/// The same for all variables of this process.
+/// Checks all variables of this process.
 ///
 /// # Errors
 /// [`UnknownSetting`].
@@ -98,23 +97,23 @@ pub fn check_variables() -> Result<(), UnknownSetting> {
     let mut names: Vec<String> = std::env::vars_os()
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .collect();
-    // The same one is told each time.
+    // Sorted, so that every run reports the same one.
     names.sort();
     names.iter().try_for_each(|name| check_variable(name))
 }
 
-/// The same for all options of a job.
+/// Checks all options of a job.
 pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), UnknownSetting> {
     options.keys().try_for_each(|name| check_option(name))
 }
 
-/// Whether a variable is one of the project's tools and tests.
+/// Returns whether a variable belongs to the project's tools and tests.
 pub(super) fn is_of_tools(variable: &str) -> bool {
     variable.starts_with(TEST_PREFIX) || OF_TOOLS.contains(&variable)
 }
 
-/// The one of `known` that is reached by the fewest slips: letters that are wrong, missing, too many
-/// or exchanged.
+/// Returns the name in `known` with the smallest edit distance: wrong, missing, extra or exchanged
+/// letters.
 fn closest(known: impl Iterator<Item = &'static str>, name: &str) -> &'static str {
     let asked = name.to_lowercase();
     known
