@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a process can be reached, as the launcher hands it to all the others.
+//! Addresses of a process, which the launcher distributes to all processes of the job.
 
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::LinkId;
@@ -9,19 +9,19 @@ use std::net::{IpAddr, SocketAddr};
 /// Addresses of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Name of its host, for people.
+    /// Name of its host, for messages to people.
     pub host_name: String,
-    /// Its host; decides whether memory can be shared.
+    /// Its host. Processes of one host can share memory.
     pub host: HostId,
-    /// One entry per link that it has opened.
+    /// One entry per open link.
     pub links: Vec<LinkAddr>,
-    /// Network of its Ethernet interface: raw frames reach only processes on the same one.
+    /// Network of its Ethernet interface. Raw frames reach only processes on the same network.
     pub network: Option<(IpAddr, u8)>,
-    /// Where it answers whether it lives.
+    /// Address for liveness probes.
     pub liveness: Option<SocketAddr>,
 }
 
-/// The protocol's number of the link that an address belongs to.
+/// Returns the protocol's number of the link that an address belongs to.
 pub(crate) fn link_of(addr: &LinkAddr) -> Option<LinkId> {
     match addr {
         LinkAddr::Shm { .. } => Some(LinkId::SHM),
@@ -32,13 +32,14 @@ pub(crate) fn link_of(addr: &LinkAddr) -> Option<LinkId> {
 }
 
 impl Address {
-    /// The address on `link`.
+    /// Returns the address on `link`.
     pub(crate) fn on(&self, link: LinkId) -> Option<&LinkAddr> {
         self.links.iter().find(|addr| link_of(addr) == Some(link))
     }
 
-    /// Links by which a process with address `self` reaches `other`. Shared memory alone where both
-    /// are one user's on one host; else whatever both have, raw frames on a common network only. `P6.6`
+    /// Returns the links by which a process with address `self` reaches `other`. Processes of one
+    /// user on one host use shared memory only. All others use the links that both have, raw frames
+    /// only on a common network. `P6.6`
     pub(crate) fn common_links(&self, other: &Address) -> Vec<LinkId> {
         let both = |link| self.on(link).is_some() && other.on(link).is_some();
         if self.host == other.host && both(LinkId::SHM) && self.user() == other.user() {
@@ -54,7 +55,7 @@ impl Address {
         links
     }
 
-    /// The user that memory is shared with.
+    /// Returns the user that shares memory.
     fn user(&self) -> Option<u32> {
         match self.on(LinkId::SHM) {
             Some(LinkAddr::Shm { uid, .. }) => Some(*uid),
@@ -62,7 +63,7 @@ impl Address {
         }
     }
 
-    /// Whether both are of one network.
+    /// Returns whether both are on the same network.
     pub(crate) fn same_network(&self, other: &Address) -> bool {
         let (Some((a, prefix_len)), Some((b, other_len))) = (self.network, other.network) else {
             return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers of non-blocking operations: the library owns them while an operation is under way, and
-//! gives them back with its completion.
+//! Buffers of non-blocking operations. The library owns a buffer while its operation is pending and
+//! returns it with the completion.
 #![allow(
     unsafe_code,
     reason = "memory of programs in other languages is lent by address"
@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Memory for a non-blocking send or a posted receive.
 ///
-/// A `Vec<u8>` or a [`Region`] belongs to one operation at a time; an `Arc<[u8]>`, or what
-/// [`Buffer::shared`] and [`Buffer::shared_region`] make, may be sent many times at once, and cannot be
+/// A `Vec<u8>` or a [`Region`] belongs to one operation at a time. An `Arc<[u8]>`, or the result of
+/// [`Buffer::shared`] or [`Buffer::shared_region`], may be in several sends at once, and cannot be
 /// received into.
 #[derive(Clone, Debug)]
 pub struct Buffer(Kind);
@@ -26,10 +26,10 @@ enum Kind {
     Owned(Kept),
     Region(Region),
     Shared(Arc<[u8]>),
-    /// What was received as a vector, and is passed on without a copy.
+    /// A received vector that is passed on without a copy.
     SharedVec(Arc<Vec<u8>>),
     SharedRegion(Arc<Region>),
-    /// A program's own memory, lent by address.
+    /// Memory of the program, by address.
     Foreign(Foreign),
 }
 
@@ -40,10 +40,11 @@ struct Foreign {
     writable: bool,
 }
 
-// SAFETY: who makes one promises that the memory is the buffer's alone, on whatever thread, until it
-// is dropped; it is reached only through the buffer, by the ordinary rules of references.
+// SAFETY: the caller of `from_raw` or `from_raw_mut` guarantees that the memory belongs to the
+// buffer, on any thread, until the buffer is dropped. It is reached only through the buffer, by the
+// ordinary rules of references.
 unsafe impl Send for Foreign {}
-// SAFETY: as above; through `&Foreign` it is only read.
+// SAFETY: as above; `&Foreign` only allows reads.
 unsafe impl Sync for Foreign {}
 
 impl Foreign {
@@ -55,11 +56,11 @@ impl Foreign {
 }
 
 impl Buffer {
-    /// Memory of another language's, to be sent from.
+    /// Wraps memory of another language, to send from.
     ///
     /// # Safety
-    /// The `len` bytes at `at` must be initialised, stay where they are and unchanged until the
-    /// buffer, which an operation may hold, is dropped; `at` is not null, even when `len` is 0.
+    /// The `len` bytes at `at` must be initialised, and must not move or change until the buffer is
+    /// dropped, which an operation may delay. `at` is not null, even when `len` is 0.
     #[must_use]
     pub unsafe fn from_raw(at: *const u8, len: usize) -> Buffer {
         Buffer(Kind::Foreign(Foreign {
@@ -69,10 +70,10 @@ impl Buffer {
         }))
     }
 
-    /// Memory of another language's, to be received into.
+    /// Wraps memory of another language, to receive into.
     ///
     /// # Safety
-    /// As [`Buffer::from_raw`]; nobody else may use the bytes until the buffer is dropped.
+    /// As [`Buffer::from_raw`]. The bytes must not be used otherwise until the buffer is dropped.
     #[must_use]
     pub unsafe fn from_raw_mut(at: *mut u8, len: usize) -> Buffer {
         Buffer(Kind::Foreign(Foreign {
@@ -82,34 +83,35 @@ impl Buffer {
         }))
     }
 
-    /// A vector that may be sent many times at once, such as one that was received and is passed on.
+    /// Wraps a vector that may be in several sends at once, such as a received one that is passed
+    /// on.
     #[must_use]
     pub fn shared(bytes: Arc<Vec<u8>>) -> Buffer {
         Buffer(Kind::SharedVec(bytes))
     }
 
-    /// A region that may be sent many times at once.
+    /// Wraps a region that may be in several sends at once.
     #[must_use]
     pub fn shared_region(region: Arc<Region>) -> Buffer {
         Buffer(Kind::SharedRegion(region))
     }
 
-    /// The bytes for writing; `None` for shared ones.
+    /// Returns the bytes for writing; `None` for shared ones.
     #[must_use]
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Kind::Owned(bytes) => Some(bytes),
             Kind::Region(bytes) => Some(bytes),
             Kind::Shared(_) | Kind::SharedVec(_) | Kind::SharedRegion(_) => None,
-            // SAFETY: `Buffer::from_raw_mut`'s caller lent the bytes for writing; `&mut self` keeps
-            // this the only access.
+            // SAFETY: the caller of `Buffer::from_raw_mut` passed the bytes for writing; `&mut
+            // self` keeps this the only access.
             Kind::Foreign(lent) => lent
                 .writable
                 .then(|| unsafe { std::slice::from_raw_parts_mut(lent.at, lent.len) }),
         }
     }
 
-    /// The region that the buffer was made of.
+    /// Returns the region that the buffer was made of.
     ///
     /// # Errors
     /// The buffer itself, if it was made of something else.
@@ -120,7 +122,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes as a vector; shared ones and those of a region are copied.
+    /// Returns the bytes as a vector. Shared ones and those of a region are copied.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
@@ -134,7 +136,7 @@ impl Buffer {
     }
 }
 
-/// A copy of `pieces` in one, for `what`.
+/// Copies `pieces` into one vector. An error names `what`.
 ///
 /// # Errors
 /// [`Error::NoMemory`].
@@ -147,7 +149,7 @@ pub(crate) fn gathered(what: &'static str, pieces: &[&[u8]]) -> Result<Vec<u8>, 
     })
 }
 
-/// Zeroed memory for `what`.
+/// Allocates zeroed memory. An error names `what`.
 ///
 /// # Errors
 /// [`Error::NoMemory`].
@@ -156,8 +158,8 @@ pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Vec<u8>, Error> {
 }
 
 impl Clone for Kind {
-    /// The copy of a region or of lent memory is a vector: allocating another region could fail,
-    /// and memory is lent once.
+    /// Copies a region or foreign memory into a vector: allocating another region could fail, and
+    /// foreign memory belongs to one buffer only.
     fn clone(&self) -> Kind {
         match self {
             Kind::Owned(bytes) => Kind::Owned(bytes.clone()),

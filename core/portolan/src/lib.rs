@@ -19,10 +19,11 @@
 //! # }
 //! ```
 //!
-//! Ports are GAMMA's Active Ports: a message goes to a (rank, port), into a buffer that was posted
-//! there, and a handler, if the port has one, runs when it is complete. Handlers run inside calls
-//! of this library, on the thread that makes them; nothing runs behind the program's back but a
-//! thread that answers "is this process alive?".
+//! Ports are GAMMA's Active Ports. A message is sent to a (rank, port) and arrives in a buffer that
+//! was posted there. If the port has a handler, the handler runs when the message is complete.
+//! Handlers run inside calls of this library, on the calling thread. The only background work is a
+//! thread that answers liveness probes, and one that sends and acknowledges what a call has left
+//! behind.
 //!
 //! The one invariant: every operation ends, with its result or with an [`Error`] that names the
 //! peer and the reason.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process's place in its job: what programs call.
+//! `Node`: a process's membership in its job, with the calls that programs make.
 #![allow(
     unsafe_code,
     reason = "blocking calls lend their slices to operations; see `ops`"
@@ -37,11 +37,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Longest buffer that waits for its message without being posted: what every path carries in one
-/// frame. The parts of a longer message must find their place when the first arrives.
+/// Longest buffer for a message that no receive was posted for: one frame on every path. The parts
+/// of a longer message need their destination when the first part arrives.
 const INBOX_LEN_MAX: usize = 1024;
 
-/// A path to a peer, as it was measured.
+/// Measured properties of a path to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathInfo {
     status: PathStatus,
@@ -84,89 +84,90 @@ impl fmt::Display for PathInfo {
 
 /// This process, as a member of a job.
 ///
-/// Belongs to one thread at a time. Dropping it leaves the job as [`Node::close`] does, and logs what
-/// that would return.
+/// A node belongs to one thread at a time. Dropping it leaves the job as [`Node::close`] does, and
+/// logs the error that `close` would return.
 pub struct Node {
     engine: Gate<Engine>,
-    /// Beside the engine: asking for a rank must not take that back from its helper.
+    /// Kept outside the engine: reading the rank must not take the engine back from its helper.
     job: Box<Job>,
     waiter: Waiter,
     descriptor: Option<Box<Descriptor>>,
     /// All processes of the job.
     all: Group,
     clean: bool,
-    /// It has left the job.
+    /// Set when the process has left the job.
     closed: bool,
     model: model::Status,
 }
 
 impl Node {
-    /// Rank of this process, from 0.
+    /// Returns the rank of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.job.rank
     }
 
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.job.size
     }
 
-    /// Random number of the job, the same in all its processes.
+    /// Returns the random number of the job, the same in all its processes.
     #[must_use]
     pub fn job_id(&self) -> [u8; 16] {
         self.job.job_id
     }
 
-    /// Name of the host of process `rank`, as the launcher calls it; `None` if there is no such process.
+    /// Returns the name of the host of process `rank`, as the launcher spells it; `None` if there
+    /// is no such process.
     #[must_use]
     pub fn host_name(&self, rank: u32) -> Option<String> {
         let known = rank < self.size();
         known.then(|| self.engine.look().inner.host_of(PeerId(rank)))
     }
 
-    /// The program's own option `name`, given with `portolan run --option app.NAME=VALUE`: the same
-    /// in all processes of the job. Portolan's settings are not among them.
+    /// Returns the program's own option `name`, given with `portolan run --option app.NAME=VALUE`.
+    /// All processes of the job have the same options. Portolan's own settings are not among them.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         settings::app_option(&self.job.options, name)
     }
 
-    /// What became of the stored model of this machine's paths.
+    /// Returns the state of the stored model of this machine's paths.
     #[must_use]
     pub fn model(&self) -> &model::Status {
         &self.model
     }
 
-    /// Sends by `choices` from now on, instead of by those of the stored model. Limits of the
-    /// protocol stay limits.
+    /// Sends by `choices` from now on, instead of by those of the stored model. The limits of the
+    /// protocol still apply.
     pub fn choose(&mut self, choices: &model::Choices) {
         self.engine.enter().inner.core.choose(choices.to_core());
     }
 
-    /// What the protocol has done so far.
+    /// Returns the protocol's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.engine.look().inner.core.counters().clone()
     }
 
-    /// Turns of the engine in calls of the program so far, modulo 2^32: in each it has looked at what
-    /// may have come. A process that waits takes few.
+    /// Returns the number of engine turns in calls of the program, modulo 2^32. Each turn polls the
+    /// links. A sleeping process takes few.
     #[must_use]
     pub fn turn_count(&self) -> u32 {
         self.engine.look().inner.turn_count()
     }
 
-    /// Questions whether a peer lives, and answers to those of others, that this process has sent so
-    /// far (`P9.3`). Each wakes it up to three times.
+    /// Returns the number of liveness probes, and answers to probes of peers, that this process has
+    /// sent (`P9.3`). Each causes at most three wake-ups.
     #[must_use]
     pub fn question_count(&self) -> u64 {
         self.engine.look().question_count()
     }
 
-    /// Whether messages to process `rank` go through shared memory, where none is lost: for interfaces that
-    /// choose their services by that.
+    /// Returns whether messages to process `rank` use shared memory, which loses none. Interfaces
+    /// use this to choose their services.
     #[must_use]
     pub fn shares_memory(&self, rank: u32) -> bool {
         let engine = self.engine.look();
@@ -174,19 +175,20 @@ impl Node {
         status.is_some_and(|path| path.up)
     }
 
-    /// Broadcasts of this process, as their root, that went by multicast (the setting `multicast`).
+    /// Returns the number of broadcasts that this process, as their root, sent by multicast
+    /// (setting `multicast`).
     #[must_use]
     pub fn multicast_count(&self) -> u64 {
         self.engine.look().inner.multicast_count()
     }
 
-    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    /// Returns the number of drops of the protocol and the links, by reason.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
         self.engine.look().inner.drops()
     }
 
-    /// The paths to process `rank` that were tried so far.
+    /// Returns the paths to process `rank` that were tried so far.
     #[must_use]
     pub fn paths(&self, rank: u32) -> Vec<PathInfo> {
         let engine = self.engine.look();
@@ -201,7 +203,8 @@ impl Node {
             .collect()
     }
 
-    /// Opens `port` for [`Node::recv`] and [`Node::post_recv`]. Messages that came before wait.
+    /// Opens `port` for [`Node::recv`] and [`Node::post_recv`]. Messages that arrived earlier are
+    /// kept for it.
     ///
     /// # Errors
     /// [`Error::PortInUse`].
@@ -214,8 +217,8 @@ impl Node {
     }
 
     /// Opens `port` as an active port: `handler` runs for each message, inside calls of this
-    /// library. With [`PortConfig::in_place`] it gets messages where they lie; else each goes into
-    /// a buffer that was posted, which the handler gets with it.
+    /// library. With [`PortConfig::in_place`] the handler reads messages where they are. Otherwise
+    /// each message goes to a posted buffer, which the handler receives.
     ///
     /// # Errors
     /// [`Error::PortInUse`].
@@ -238,7 +241,7 @@ impl Node {
         Ok(())
     }
 
-    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    /// Returns whether `port` has a handler, which receives the buffers that are posted there.
     ///
     /// # Errors
     /// [`Error::PortClosed`].
@@ -246,13 +249,13 @@ impl Node {
         self.engine.look().inner.has_handler(port)
     }
 
-    /// Sends `bytes`; on return they may be used again.
+    /// Sends `bytes`. The caller may reuse them when this returns.
     ///
-    /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied, and on its way when this returns,
-    /// whether its receiver asks for it or not, while no more than 512 KiB of its lane are unread
-    /// there. A longer one has arrived: two processes that send one another such messages, and would
-    /// receive them afterwards, wait for ever. A message to this process itself is copied whatever its
-    /// length.
+    /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied and in flight when this
+    /// returns, whether or not a receive is posted, as long as its lane has at most 512 KiB of
+    /// unread messages there. A longer message has arrived when this returns. Two processes that
+    /// send each other such messages before they receive therefore deadlock. A message to this
+    /// process itself is copied, whatever its length.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
@@ -261,7 +264,7 @@ impl Node {
         self.send_spec(to.rank(), to.spec(), bytes)
     }
 
-    /// Sends the pieces as one message, as [`Node::send`].
+    /// Sends the pieces as one message, like [`Node::send`].
     ///
     /// # Errors
     /// As [`Node::send`]; [`Error::NoMemory`].
@@ -275,7 +278,7 @@ impl Node {
                 return Ok(());
             }
         }
-        // Too long to be copied into a frame, or no room now: in one piece it can wait.
+        // Too long for a frame, or no room now: a copy in one piece can stay pending.
         let whole = buffer::gathered("a copy of the pieces of a message", pieces)?;
         self.send_spec(to.rank(), spec, &whole)
     }
@@ -311,9 +314,9 @@ impl Node {
             .map(|_| ())
     }
 
-    /// Begins to send `buffer` and returns at once; the buffer comes back with the completion.
-    /// Short messages of a burst gather, and leave together with the next call that waits or makes
-    /// progress; a message on its own leaves at once.
+    /// Starts to send `buffer` and returns at once. The completion returns the buffer. A message on
+    /// its own leaves at once. Short messages of a burst share frames, which leave with the next
+    /// call that waits or makes progress.
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -325,12 +328,13 @@ impl Node {
         Ok(request)
     }
 
-    /// Begins to send two buffers as one message, without a copy of what does not fit a frame. What does is
-    /// put there, and there is nothing to wait for; else the buffers stay until the request that this returns
-    /// is complete. They are dropped then, and not given back. Leaves as [`Node::isend`].
+    /// Starts to send two buffers as one message. If the message fits a frame it is copied there,
+    /// and nothing is pending. Otherwise nothing is copied, and the library keeps the buffers until
+    /// the returned request is complete. It then drops them instead of returning them. The message
+    /// leaves as with [`Node::isend`].
     ///
-    /// On shared memory the receiver reads a long message in one piece where it lies; one in two
-    /// comes through the ring.
+    /// On shared memory a receiver reads a long message in one piece directly from the sender; a
+    /// message in two pieces is copied through the ring.
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -346,7 +350,8 @@ impl Node {
         Ok(request)
     }
 
-    /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as [`Node::isend`].
+    /// Starts to send a copy of `bytes`. There is no request to wait for. The message leaves as
+    /// with [`Node::isend`].
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -357,8 +362,8 @@ impl Node {
         engine.send_copy(peer, to.spec(), bytes)
     }
 
-    /// Posts `buffer` for the next message to `port`. At a port with a handler, the handler gets
-    /// it; there is nothing to wait for then.
+    /// Posts `buffer` for the next message to `port`. At a port with a handler, the handler
+    /// receives the buffer, and there is nothing to wait for.
     ///
     /// # Errors
     /// [`Error::PortClosed`], [`Error::BufferShared`].
@@ -371,8 +376,8 @@ impl Node {
         Ok(request)
     }
 
-    /// Posts `buffer` for the next message to `port` from process `source`. If that is gone, or
-    /// goes, the request ends with an error.
+    /// Posts `buffer` for the next message to `port` from process `source`. If that process has
+    /// ended, or ends, the request completes with an error.
     ///
     /// # Errors
     /// As [`Node::post_recv`]; [`Error::NoSuchRank`].
@@ -393,10 +398,10 @@ impl Node {
     /// Waits for the next message to `port`.
     ///
     /// # Errors
-    /// [`Error::NobodyLeft`] when every other process of the job has ended, as Portolan's own launcher
-    /// tells, and nothing is there.
-    /// [`Error::PortClosed`], [`Error::Truncated`]; [`Error::UnexpectedMemoryFull`] when the
-    /// message is behind unread ones that fill their memory.
+    /// [`Error::NobodyLeft`] when no message is left and every other process of the job has ended,
+    /// which only Portolan's own launcher reports. [`Error::PortClosed`], [`Error::Truncated`];
+    /// [`Error::UnexpectedMemoryFull`] when the message is behind unread ones that fill their
+    /// memory.
     #[inline]
     pub fn recv(&mut self, port: u16, bytes: &mut [u8]) -> Result<Received, Error> {
         self.recv_with(PortId::user(port), None, bytes)
@@ -446,25 +451,25 @@ impl Node {
             return Ok(Received { len, source });
         }
         let len = bytes.len() as u64;
-        // SAFETY: as in `send_spec`; `bytes` is not used before the operation is done.
+        // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
         engine.drain();
         engine.finish_lent(&mut self.waiter, op, source.as_slice())
     }
 
-    /// Longest message whose blocking send does not wait for its receiver to ask, in bytes. On
-    /// networks, a stored model of the machine may have found that asking pays earlier.
+    /// Longest message that a blocking send copies without waiting for its receiver, in bytes. On
+    /// networks, a stored model of the machine may lower it.
     pub const BUFFERED_LEN_MAX: usize = BUFFERED_LEN_MAX;
 
     /// Longest message that [`Node::take`] takes, in bytes.
     pub const TAKE_LEN_MAX: usize = INBOX_LEN_MAX;
 
-    /// Waits for some turns for the next message to `port`, which has a handler: for interfaces whose
-    /// handlers are others than the library's. A message that finds no posted buffer, and fits `bytes`
-    /// and [`Node::TAKE_LEN_MAX`], goes straight to `bytes`, and the handler does not run. `None`, with
-    /// `bytes` as they were, if none comes before `stop`, or another has to be served first by a posted
-    /// buffer.
+    /// Polls some turns for the next message to `port`, which has a handler. For interfaces whose
+    /// handlers are not Portolan's. A message without a posted buffer that fits `bytes` and
+    /// [`Node::TAKE_LEN_MAX`] is copied to `bytes`, and the handler does not run. Returns `None`,
+    /// with `bytes` unchanged, if no message arrives before `stop`, or if a posted buffer must
+    /// receive another one first.
     #[inline]
     pub fn take(
         &mut self,
@@ -475,7 +480,7 @@ impl Node {
         let wanted = Wanted::Port(PortId::user(port), None);
         let len = bytes.len().min(INBOX_LEN_MAX);
         let engine = &mut *self.engine.enter();
-        // What came while the program computed is first.
+        // Messages that arrived while the program computed come first.
         if engine.run_deferred() > 0 || !engine.inner.core.is_quiet(&wanted) {
             return None;
         }
@@ -483,7 +488,7 @@ impl Node {
         Some(taken.received)
     }
 
-    /// Runs `handler` as that of a port to which a message has come; what it sends leaves then.
+    /// Runs `handler` as if a message had arrived at its port, and flushes its sends.
     #[inline]
     pub fn in_context<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let engine = &mut *self.engine.enter();
@@ -497,8 +502,8 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::PeerGone`], [`Error::NobodyLeft`], [`Error::Truncated`], [`Error::Refused`],
-    /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when
-    /// it was completed before, or its port has a handler.
+    /// [`Error::UnexpectedMemoryFull`]; [`Error::StaleRequest`] when the request was completed
+    /// before, or its port has a handler.
     #[inline]
     pub fn wait(&mut self, request: Request) -> Result<Completion, Error> {
         let op = request.0;
@@ -518,16 +523,16 @@ impl Node {
         done.unwrap_or_else(|| Err(engine.inner.stale()))
     }
 
-    /// Makes progress once; the completion if the operation has ended. A program that goes on asking
-    /// waits for the peer, which is given up as by [`Node::wait`] when it is gone or silent.
+    /// Makes progress once and returns the completion if the operation has ended. A program that
+    /// tests repeatedly waits for the peer: as with [`Node::wait`], a silent peer is declared dead.
     ///
     /// # Errors
-    /// As [`Node::wait`]. In a job of one, however, a receive from anybody does not end by itself: the
-    /// process may still send to itself.
+    /// As [`Node::wait`]. In a job of one process, however, a receive from any source does not end
+    /// by itself, because the process may still send to itself.
     pub fn test(&mut self, request: Request) -> Result<Option<Completion>, Error> {
         let op = request.0;
         let engine = &mut *self.engine.enter();
-        // Also where its end was there when the process was forked.
+        // Checked even if the operation had completed before the process was forked.
         engine.inner.check_owner()?;
         if engine.inner.ops.is_handled(op) {
             return Err(Error::StaleRequest);
@@ -564,9 +569,9 @@ impl Node {
         }
     }
 
-    /// The same until something has come, `turns` times at most: for programs that poll for messages which
-    /// handlers take. As after a receive that waited, acknowledgements that need not leave at once are left
-    /// to the next call.
+    /// Makes progress until a frame has moved, at most `turns` times. For programs that poll for
+    /// messages of handlers. Acknowledgements that are not urgent are left to the next call, as
+    /// after a receive that waited.
     #[inline]
     pub fn progress_until_moved(&mut self, turns: u32) -> usize {
         let engine = &mut *self.engine.enter();
@@ -602,28 +607,29 @@ impl Node {
         }
     }
 
-    /// Sends everything that has gathered.
+    /// Sends all pending frames.
     pub fn flush(&mut self) {
         self.engine.enter().flush();
     }
 
-    /// Ends the whole job with exit status `status`, because of `reason`; this process, too, should
-    /// end then.
+    /// Ends the whole job with exit status `status`, because of `reason`. This process should end
+    /// too.
     pub fn abort(&mut self, status: i32, reason: &str) {
         self.clean = false;
         self.engine.enter().abort(status, reason);
     }
 
-    /// Leaves the job after everything that was sent has arrived: a message whose send has ended is
-    /// acknowledged, or lies in shared memory that its receiver reads on; one that has to ask (of more
-    /// than 64 KiB, in shared memory 16 KiB) arrives when it is received. That takes as long as the
-    /// receivers take, while they live. Sends that nobody has waited for get a second to end.
-    /// Messages that this process has not received are thrown away.
+    /// Leaves the job after everything that was sent has arrived. A message of a completed send is
+    /// acknowledged, or is in shared memory that its receiver can still read. A message that its
+    /// receiver must request (more than 64 KiB, in shared memory 16 KiB) arrives when it is
+    /// received, so this waits for live receivers. Sends that were not waited for get one second to
+    /// complete. Messages that this process has not received are discarded.
     ///
     /// # Errors
-    /// [`Error::Undelivered`] when a process that may live was given up and may not have got
-    /// everything; [`Error::CollectiveMismatch`] when another member called another operation of a group
-    /// than this process, which has not been told yet. The launcher then takes this process for failed.
+    /// [`Error::Undelivered`] when a process that may be alive was declared dead and may have
+    /// missed messages; [`Error::CollectiveMismatch`] when another member called another collective
+    /// operation than this process, and no call has reported that yet. The launcher then treats
+    /// this process as failed.
     pub fn close(mut self) -> Result<(), Error> {
         self.leave_job()
     }
@@ -635,7 +641,7 @@ impl Node {
         if !self.clean {
             return Ok(());
         }
-        // What lies at ports is thrown away when a process closes.
+        // Closing discards messages at ports, which may include reports of a mismatch.
         engine.inner.check_groups();
         engine.close(&mut self.waiter)?;
         engine.inner.check_told()?;
@@ -654,7 +660,8 @@ impl Drop for Node {
             return;
         }
         if let Err(error) = self.leave_job() {
-            // A program that wants to know calls `close`; its launcher is told by the missing farewell.
+            // A program that needs the error calls `close`. The launcher detects the missing
+            // farewell.
             log::error!("{error}");
         }
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports as programs see them: targets, settings, and the messages that come.
+//! Ports as programs use them: targets, configuration, and received messages.
 
 use crate::buffer::Buffer;
 use portolan_proto::{LaneId, PortId, SendSpec};
 use std::fmt;
 
-/// Priority of a message. Neither blocks the other.
+/// Priority of a message. The lanes do not block each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Ordinary traffic.
     #[default]
     Low,
-    /// For what must not wait behind ordinary traffic.
+    /// Messages that must not wait behind ordinary traffic.
     High,
 }
 
@@ -24,27 +24,27 @@ impl From<Lane> for LaneId {
     }
 }
 
-/// Where a message goes, and with what service: the binding of an output port.
+/// Destination and service of a message: the binding of an output port.
 ///
-/// In one word, so that it passes in a register: a structure of short fields would be put together in
-/// memory at each call, and read there at once as one word.
+/// One word, so that it is passed in a register. A structure of short fields would be written to
+/// memory at each call and read back at once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target(u64);
 
-/// Above the rank, which has the lowest 32 bits.
+/// Position of the port, above the 32 bits of the rank.
 const PORT_SHIFT: u32 = 32;
 const HIGH_BIT: u64 = 1 << 48;
 const BEST_EFFORT_BIT: u64 = 1 << 49;
 
 impl Target {
-    /// `port` of process `rank`; reliable, flow-controlled, on the low lane.
+    /// Selects `port` of process `rank`: reliable, flow-controlled, on the low lane.
     #[inline]
     #[must_use]
     pub fn new(rank: u32, port: u16) -> Self {
         Target(u64::from(rank) | u64::from(port) << PORT_SHIFT)
     }
 
-    /// The same on another lane.
+    /// Selects another lane.
     #[inline]
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
@@ -54,17 +54,17 @@ impl Target {
         }
     }
 
-    /// The same without repair: what is lost is counted at the receiver, and a message that finds
-    /// no buffer there is dropped. A message of several frames arrives whole or not at all: one of which
-    /// a frame is missing is counted as [`crate::DropReason::BestEffortIncomplete`]. Messages of more than
-    /// 64 KiB, and those that fill a frame of shared memory, are sent reliably all the same.
+    /// Selects delivery without retransmission. Losses are counted at the receiver, and a message
+    /// that finds no buffer there is dropped. A message of several frames arrives whole or not at
+    /// all; an incomplete one is counted as [`crate::DropReason::BestEffortIncomplete`]. Messages
+    /// of more than 64 KiB, and those that fill a frame of shared memory, are sent reliably.
     #[inline]
     #[must_use]
     pub fn best_effort(self) -> Self {
         Target(self.0 | BEST_EFFORT_BIT)
     }
 
-    /// The rank.
+    /// Returns the rank.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the lowest 32 bits")]
@@ -72,7 +72,7 @@ impl Target {
         self.0 as u32
     }
 
-    /// What the core is told.
+    /// Converts the target for the core.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "16 bits of them")]
     pub(crate) fn spec(self) -> SendSpec {
@@ -95,24 +95,25 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Settings of an input port.
+/// Configuration of an input port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PortConfig {
-    /// With a handler: hand messages over where they lie, without a posted buffer. Eager messages
-    /// then cost no copy; longer ones get a buffer of the library's. Effect without a handler: none.
+    /// With a handler: passes messages to it where they are, without a posted buffer. Eager
+    /// messages are then not copied; longer ones are received into a buffer of the library. Ignored
+    /// for ports without a handler.
     pub in_place: bool,
 }
 
 impl PortConfig {
-    /// Messages are handed to the handler where they lie.
+    /// Passes messages to the handler where they are.
     #[must_use]
     pub fn in_place() -> Self {
         PortConfig { in_place: true }
     }
 }
 
-/// A message, as a handler gets it.
+/// A message, as a handler receives it.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub(crate) source: u32,
@@ -123,19 +124,19 @@ pub struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Rank of the sender.
+    /// Returns the rank of the sender.
     #[must_use]
     pub fn source(&self) -> u32 {
         self.source
     }
 
-    /// The port it came to.
+    /// Returns the port that received the message.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The message; when it was longer than its posted buffer, its first bytes.
+    /// Returns the message's bytes; if it was longer than the posted buffer, its first bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.message_len).unwrap_or(usize::MAX);
@@ -145,19 +146,19 @@ impl Message<'_> {
         }
     }
 
-    /// Bytes of the message, also of those that did not fit.
+    /// Returns the message's length, including bytes that did not fit.
     #[must_use]
     pub fn message_len(&self) -> u64 {
         self.message_len
     }
 
-    /// Whether the posted buffer was too short.
+    /// Returns whether the posted buffer was too short.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.bytes().len() as u64 != self.message_len
     }
 
-    /// The posted buffer, to be kept or posted again; `None` for messages handed over in place.
+    /// Takes the posted buffer, to keep it or to post it again; `None` for messages in place.
     pub fn take_buffer(&mut self) -> Option<Buffer> {
         self.buffer.take()
     }

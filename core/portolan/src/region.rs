@@ -7,17 +7,17 @@ use portolan_sys::pages::{Backing, Pages};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Memory for bulk messages: in whole pages, all of them present, large ones where the system has
-/// them. It takes fewer faults and address translations than a fresh `Vec<u8>`, and is meant to be
-/// allocated once and used again and again.
+/// Memory for bulk messages in whole pages, all of them present, large pages if the system has
+/// them. It causes fewer page faults and address translations than a fresh `Vec<u8>`. Allocate it
+/// once and reuse it.
 ///
-/// A region is lent to [`crate::Node::send`] and [`crate::Node::recv`] like any slice, or given to
-/// non-blocking operations as a [`crate::Buffer`], which gives it back with [`Buffer::into_region`].
-/// Bulk messages leave from it without a copy in this library, and arrive in it with one from the
-/// network's receive buffer, or none where they are received at their place.
+/// Pass a region to [`crate::Node::send`] and [`crate::Node::recv`] like any slice, or to
+/// non-blocking operations as a [`crate::Buffer`], and get it back with [`Buffer::into_region`].
+/// This library sends bulk messages from it without a copy. It receives them with one copy from the
+/// network's receive buffer, or with none if they are placed directly.
 ///
-/// Large pages are used from 2 MiB on: those that were set aside (`vm.nr_hugepages`), else those
-/// that the system makes of small ones (`transparent_hugepage`).
+/// Large pages are used from 2 MiB on: reserved ones (`vm.nr_hugepages`), or else those that the
+/// system makes of small ones (`transparent_hugepage`).
 ///
 /// [`Buffer::into_region`]: crate::Buffer::into_region
 pub struct Region(Pages);
@@ -26,7 +26,7 @@ impl Region {
     /// Allocates `len` bytes, all of them zero.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] when the system, or a limit of the process, has no memory left.
+    /// [`Error::NoMemory`] when the system or a limit of the process leaves no memory.
     pub fn new(len: usize) -> Result<Region, Error> {
         let pages = Pages::new(len).map_err(|errno| match Lack::of(&errno) {
             Some(lack) => Error::NoMemory {
@@ -42,8 +42,8 @@ impl Region {
         Ok(Region(pages))
     }
 
-    /// Whether it lies in large pages, as far as the system tells: it may still leave its promise
-    /// to make them of small ones unfulfilled.
+    /// Returns whether it consists of large pages, as far as the system reports. The system may
+    /// still fail to combine small pages as promised.
     #[must_use]
     pub fn has_large_pages(&self) -> bool {
         self.0.backing() != Backing::Small

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of collective operations, to and from the library's own ports, by the high lane, so
-//! that a barrier does not wait behind the program's data.
+//! Messages of collective operations, between ports of the library, on the high lane, so that a
+//! barrier does not wait behind the program's data.
 //!
-//! Data come with a head that says which operation they are of (P14.2). Whoever waits long tells whom
-//! it waits for (P14.4), and whoever finds a failure tells all members (P14.5). The one invariant: no
-//! wait here goes on when the group is broken.
+//! A header before the data names their operation (P14.2). A member that waits long notifies the
+//! member that it waits for (P14.4). A member that detects a failure notifies all members (P14.5).
+//! The one invariant: no wait here continues when the group is broken.
 
 use super::Group;
 use super::{INBOX_LEN_MAX, Node};
@@ -17,14 +17,14 @@ use crate::ops::{Completion, OpKind, Request};
 use portolan_proto::{Cause, Instant, OpId, PeerId, PortId, Wanted};
 use std::time::Duration;
 
-/// How long a member waits for another before it tells that one what it waits in: longer than
-/// members are apart in a healthy program, shorter than a person's patience.
+/// Time after which a member notifies the member that it waits for. Longer than members of a
+/// healthy program are apart, and shorter than a user's patience.
 pub(super) const TELL_AFTER: Duration = Duration::from_millis(100);
 
-/// Bytes that travel in one message with their head; more come as a message of their own.
+/// Bytes that fit one message with their header. Longer data are a message of their own.
 const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
 
-/// A collective operation that is under way in this process.
+/// A pending collective operation of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     group: Group,
@@ -52,7 +52,7 @@ impl Task {
         len <= INLINE_LEN_MAX
     }
 
-    /// Head and data in one message.
+    /// Builds one message of header and data.
     fn whole<'a>(&self, place: &'a mut [u8; INBOX_LEN_MAX], bytes: &[u8]) -> &'a [u8] {
         let len = HEAD_LEN + bytes.len();
         place[..HEAD_LEN].copy_from_slice(&self.head.to_bytes());
@@ -61,25 +61,25 @@ impl Task {
     }
 }
 
-/// A wait for the end of one message's operation.
+/// A wait for the completion of one message's operation.
 #[derive(Debug)]
 pub(crate) struct Wait {
     op: OpId,
     peer: PeerId,
-    /// When that peer is told, and whether it was.
+    /// Time at which that peer is notified.
     tell_at: Instant,
     told: bool,
 }
 
 impl Wait {
-    /// For whom it waits.
+    /// Returns the peer that it waits for.
     pub(super) fn peer(&self) -> PeerId {
         self.peer
     }
 }
 
 impl Node {
-    /// Begins an operation of `group`: `call` says which.
+    /// Begins the operation of `group` that `call` describes.
     pub(crate) fn begin_task(&mut self, group: &Group, call: Head) -> Result<Task, Error> {
         let mut engine = self.engine.enter();
         let begun = engine.inner.begin_collective(group.members(), &call);
@@ -90,7 +90,7 @@ impl Node {
         })
     }
 
-    /// The operation has ended, well or with an error that all members are told of.
+    /// Ends the operation; notifies all members if it ended with an error.
     pub(crate) fn end_task<T>(
         &mut self,
         task: &Task,
@@ -101,7 +101,7 @@ impl Node {
         inner.end_collective(group, &task.head);
         let result = match result {
             Ok(value) => inner.check_unread(group).map(|()| value),
-            // One that heard of the first cause may be gone now: what it told before counts.
+            // A member that reported the first cause may have ended since. Its report counts first.
             Err(error) => Err(inner.check_whole(group.id()).err().unwrap_or(error)),
         };
         if let Err(error) = &result
@@ -114,7 +114,7 @@ impl Node {
         result
     }
 
-    /// [`Node::end_task`] for an operation that goes on unless `result` is an error.
+    /// Like [`Node::end_task`], for an operation that continues unless `result` is an error.
     pub(crate) fn end_on_failure<T>(
         &mut self,
         task: &Task,
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// An error if the group is broken.
+    /// Returns an error if the group is broken.
     pub(crate) fn check_whole(&mut self, task: &Task) -> Result<(), Error> {
         self.engine.enter().inner.check_whole(task.group_id())
     }
@@ -140,8 +140,8 @@ impl Node {
         }
     }
 
-    /// Drives the engine until the operation of `wait` has ended, or `stop` says so: whether it has
-    /// ended.
+    /// Drives the engine until the operation of `wait` has ended, or `stop` returns true. Returns
+    /// whether it has ended.
     pub(crate) fn wait_task(
         &mut self,
         task: &Task,
@@ -185,7 +185,7 @@ impl Node {
             .check_rank(task.group.rank_of(member))
     }
 
-    /// Sends `bytes` to `member`, and waits until they may be used again.
+    /// Sends `bytes` to `member`, and waits until the caller may reuse them.
     pub(crate) fn send_data(
         &mut self,
         task: &Task,
@@ -219,7 +219,7 @@ impl Node {
         self.finish_data(task, op, peer).map(|_| ())
     }
 
-    /// Waits for an operation on lent memory, which is taken back whatever happens.
+    /// Waits for an operation on the caller's memory, and always detaches the memory.
     fn finish_data(&mut self, task: &Task, op: OpId, peer: PeerId) -> Result<usize, Error> {
         let guard = LentGuard { node: self, op };
         let mut wait = guard.node.wait_for(op, peer);
@@ -229,7 +229,7 @@ impl Node {
             .map(|received| received.len)
     }
 
-    /// Begins to send a copy of `bytes` to `member`; long ones must be waited for.
+    /// Starts to send a copy of `bytes` to `member`; long ones must be waited for.
     pub(crate) fn begin_send(
         &mut self,
         task: &Task,
@@ -245,7 +245,7 @@ impl Node {
         self.begin_payload(task, peer, copy).map(Some)
     }
 
-    /// The same with `buffer`, which comes back at once or with the end of the wait.
+    /// Starts to send `buffer`, which is returned at once or at the end of the wait.
     pub(crate) fn begin_send_buffer(
         &mut self,
         task: &Task,
@@ -261,7 +261,7 @@ impl Node {
             .map(Sending::UnderWay)
     }
 
-    /// Sends a head with `inline` behind it to `member`.
+    /// Starts to send a header with `inline` data to `member`.
     pub(crate) fn begin_short(
         &mut self,
         task: &Task,
@@ -297,7 +297,7 @@ impl Node {
         Ok(self.wait_for(begun?.0, peer))
     }
 
-    /// Waits for what fills `into` from `member`.
+    /// Waits for the data of `member` that fill `into`.
     pub(crate) fn receive_data(
         &mut self,
         task: &Task,
@@ -329,7 +329,7 @@ impl Node {
         }
         let len = place.len() as u64;
         let inner = &mut engine.inner;
-        // SAFETY: as in `send_message`; `place` is not used before the operation is done.
+        // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
         let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, place) };
         inner.core.post_recv(port, op, len, source);
         engine.drain();
@@ -337,8 +337,8 @@ impl Node {
         self.finish_data(task, op, peer)
     }
 
-    /// Head and data come one behind the other, and a buffer is posted for each before: long data
-    /// find their place when they come.
+    /// Receives long data. Header and data arrive in order, and a buffer for each is posted in
+    /// advance, so that long data are received directly into their place.
     fn receive_long(&mut self, task: &Task, peer: PeerId, into: &mut [u8]) -> Result<(), Error> {
         let mut head = self.post_head(task, peer)?;
         let (port, source) = (task.port(), Some(peer));
@@ -361,7 +361,7 @@ impl Node {
         node.check_len(peer, got as u64, len)
     }
 
-    /// Waits for a head alone and checks it.
+    /// Waits for a header without data and checks it.
     fn finish_head(&mut self, task: &Task, wait: &mut Wait) -> Result<(), Error> {
         let waited = self.wait_task(task, wait, &|| false);
         if waited.is_err() {
@@ -372,18 +372,18 @@ impl Node {
         self.take_inline(task, wait.peer, &message, &mut [])
     }
 
-    /// Posts a buffer for a head, and what short data come with it.
+    /// Posts a buffer for a header with short data.
     pub(crate) fn post_head(&mut self, task: &Task, peer: PeerId) -> Result<Wait, Error> {
         self.post_data(task, peer, Buffer::from(vec![0; INBOX_LEN_MAX]))
     }
 
-    /// The same by the place of the sender in the group.
+    /// Posts a buffer for a header, by the sender's index in the group.
     pub(crate) fn post_head_of(&mut self, task: &Task, member: u32) -> Result<Wait, Error> {
         let peer = self.peer_of(task, member)?;
         self.post_head(task, peer)
     }
 
-    /// Posts a buffer for long data, behind that for their head.
+    /// Posts a buffer for long data, after the one for their header.
     pub(crate) fn post_data_of(
         &mut self,
         task: &Task,
@@ -402,7 +402,7 @@ impl Node {
         Ok(self.wait_for(posted.0, peer))
     }
 
-    /// What a finished wait has brought.
+    /// Returns the completion of a finished wait.
     pub(crate) fn finish_wait(&mut self, wait: &Wait) -> Result<Completion, Error> {
         self.wait(Request(wait.op))
     }
@@ -414,7 +414,7 @@ impl Node {
         Ok(message)
     }
 
-    /// Takes short data out of the message that a finished wait for a head has brought.
+    /// Copies short data from the message of a finished wait for a header.
     pub(crate) fn finish_inline(
         &mut self,
         task: &Task,
@@ -425,8 +425,8 @@ impl Node {
         self.take_inline(task, wait.peer, &message, into)
     }
 
-    /// What is behind the head of long data that a finished wait for it has brought: nothing, or an
-    /// announcement that they come by multicast.
+    /// Returns what follows the header of long data after a finished wait for it: nothing, or an
+    /// announcement that the data use multicast.
     pub(crate) fn finish_announced(
         &mut self,
         task: &Task,
@@ -456,7 +456,7 @@ impl Node {
         Ok(())
     }
 
-    /// What is behind the head of a message, which must be that of `task`.
+    /// Returns the bytes after the header of a message. The header must belong to `task`.
     fn check_head<'a>(
         &mut self,
         task: &Task,
@@ -492,20 +492,20 @@ impl Node {
             .gone_error(peer, Cause::Violation(what))
     }
 
-    /// Withdraws a receive to which nothing comes, and gives its buffer back.
+    /// Cancels a receive without a message and returns its buffer.
     pub(crate) fn take_back(&mut self, wait: &Wait) -> Option<Buffer> {
         let inner = &mut self.engine.enter().inner;
         let is_withdrawn = inner.withdraw(wait.op);
         is_withdrawn.then(|| inner.ops.reclaim(wait.op)).flatten()
     }
 
-    /// Withdraws an operation whose end nobody waits for any more.
+    /// Cancels an operation that is no longer waited for.
     pub(crate) fn give_up(&mut self, wait: &Wait) {
         self.engine.enter().inner.give_up_op(wait.op);
     }
 }
 
-/// Takes lent memory back if the wait for its operation ends early.
+/// Detaches the caller's memory if the wait for its operation ends early.
 struct LentGuard<'a> {
     node: &'a mut Node,
     op: OpId,
@@ -517,14 +517,14 @@ impl Drop for LentGuard<'_> {
     }
 }
 
-/// A send that has begun.
+/// A started send.
 pub(crate) enum Sending {
     Done(Buffer),
     UnderWay(Wait),
 }
 
-/// Whom the other members are told to be gone, and why, when an operation has failed with `error` at
-/// rank `me`.
+/// Returns the rank to report as dead to the other members, and the reason, after an operation
+/// failed with `error` at rank `me`.
 fn blame(me: u32, error: &Error) -> (u32, String) {
     match error {
         Error::PeerGone { rank, reason, .. } => (*rank, reason.to_string()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting in a program's own event loop: one descriptor for everything that may happen here.
+//! Waiting in a program's own event loop: one descriptor for all events of a node.
 
 use super::Node;
 use crate::engine::Descriptor;
@@ -7,9 +7,9 @@ use crate::error::Error;
 use std::os::fd::BorrowedFd;
 
 impl Node {
-    /// The descriptor for a program's own event loop, to be waited for until it is readable.
+    /// Returns the descriptor for a program's own event loop, which waits until it is readable.
     ///
-    /// Before each wait call [`Node::arm`], after it [`Node::disarm`]. Never read from it.
+    /// Call [`Node::arm`] before each wait and [`Node::disarm`] after it. Never read from it.
     ///
     /// # Errors
     /// [`Error::System`] for want of descriptors.
@@ -25,15 +25,15 @@ impl Node {
         Ok(self.descriptor.insert(descriptor))
     }
 
-    /// Makes [`Node::event_fd`] readable as soon as there is something to do here. `false`: there
-    /// is already, so do not wait; call [`Node::progress`] and look at what has ended.
+    /// Makes [`Node::event_fd`] readable as soon as there is work. Returns `false` if there is work
+    /// already: do not wait, but call [`Node::progress`] and test the requests.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses. [`Error::NobodyLeft`] when every other process of a
     /// job of several has ended and all that they sent was taken in: the descriptor would stay silent.
     pub fn arm(&mut self) -> Result<bool, Error> {
         self.descriptor()?;
-        // What the helper received while the program sleeps would not wake it.
+        // A message that the helper receives while the program sleeps would not wake it.
         let engine = self.engine.hold_mut();
         engine.inner.check_owner()?;
         engine.flush();
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// Ends what [`Node::arm`] began, and does what has become due: timers, news of peers, messages.
+    /// Reverts [`Node::arm`], and handles what is due: timers, notices of peers, messages.
     pub fn disarm(&mut self) {
         let engine = &mut *self.engine.enter();
         if engine.inner.check_owner().is_err() {

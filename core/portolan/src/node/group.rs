@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Groups of processes: barrier and broadcast; for reductions see [`crate::reduce`].
 //!
-//! The messages go to ports of the library's own number space, so that no program's port is in the
-//! way, and any number of groups may be in collective operations at once.
+//! The messages use ports of the library's own number space, so they do not conflict with ports of
+//! the program. Any number of groups may have pending collective operations.
 //!
-//! All members make the same calls in the same order, as in MPI. When they do not, or a member is
-//! gone, every member's call ends with an error that says who did what; a member whose part was
-//! done before is told by its next call, or when it leaves the job. So is one that gave a group of the
-//! same number other members, or the same in another order. The group cannot be used any more then, which every later
-//! call on it says: the others may go on in a group of another number.
+//! All members make the same calls in the same order, as in MPI. If they do not, or a member dies,
+//! the call of every member ends with an error that names the member and the cause. A member that
+//! had completed its part gets the error from its next call, or when it leaves the job. The same
+//! happens to a member that created the group with other members or another order. The group can
+//! then no longer be used, and every later call on it returns an error. The remaining processes may
+//! create a group with another number.
 
 mod cast;
 mod multicast;
@@ -22,14 +23,15 @@ use portolan_proto::group::{
     barrier_partners, barrier_rounds, broadcast_children, broadcast_parent,
 };
 
-/// Groups in a job: the 2^16 system ports, by two, but for the last, to which news come.
+/// Number of groups in a job. Each has two of the 2^16 system ports; the last port receives
+/// notices.
 const GROUP_MAX: u16 = 32_767;
 const _: () = assert!(GROUP_MAX == u16::MAX / Members::PORTS);
 
 /// Number of the group of all processes of a job.
 const JOB_ID: u16 = 0;
 
-/// Some of the processes of a job, in an order of their own.
+/// An ordered subset of the processes of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     members: Members,
@@ -37,13 +39,13 @@ pub struct Group {
 }
 
 impl Group {
-    /// All processes of the job, in the order of their ranks. Its number is 0.
+    /// Returns the group of all processes of the job, in the order of their ranks. Its number is 0.
     #[must_use]
     pub fn all(node: &Node) -> Group {
         node.all.clone()
     }
 
-    /// The job of `size` processes, of which this is `rank`.
+    /// Returns the group of a job of `size` processes, in which this process is `rank`.
     pub(crate) fn of_job(rank: u32, size: u32) -> Group {
         Group {
             members: Members::new(JOB_ID, (0..size).collect()),
@@ -51,11 +53,11 @@ impl Group {
         }
     }
 
-    /// The processes `ranks` under the number `id`, which all members, and no other group, must
-    /// use. Members must name the same ranks in the same order.
+    /// Creates the group of the processes `ranks` with the number `id`. All members, and no other
+    /// group, must use this number, and name the same ranks in the same order.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::Setting`] when this process is not among them, one is there
+    /// [`Error::NoSuchRank`]; [`Error::Setting`] when this process is not among them, a rank occurs
     /// twice, or the number is 0 or above 32,766.
     pub fn new(node: &Node, id: u16, ranks: &[u32]) -> Result<Group, Error> {
         let setting = |name, value: String, why: &str| {
@@ -96,13 +98,13 @@ impl Group {
         })
     }
 
-    /// Members.
+    /// Returns the number of members.
     #[must_use]
     pub fn size(&self) -> u32 {
         u32::try_from(self.members.ranks().len()).unwrap_or(u32::MAX)
     }
 
-    /// This process's place in the group.
+    /// Returns this process's index in the group.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.own
@@ -117,30 +119,30 @@ impl Group {
     }
 }
 
-/// A barrier that is under way, for programs that do other things meanwhile.
+/// A pending barrier, for programs that do other work meanwhile.
 #[derive(Debug)]
 pub struct Barrier {
     task: Task,
     round: u32,
-    /// For the word of the member before this one, unless all have come.
+    /// Wait for the message of the preceding member; `None` when all members have arrived.
     waiting: Option<Wait>,
 }
 
-/// A broadcast that is under way, for programs that do other things meanwhile.
+/// A pending broadcast, for programs that do other work meanwhile.
 #[derive(Debug)]
 pub struct Broadcast {
     task: Task,
-    /// Members that have to be sent to, the first last.
+    /// Members to send to, in reverse order.
     children: Vec<u32>,
     step: Option<Step>,
-    /// Long data that come behind their head.
+    /// Wait for long data that follow their header.
     data: Option<Wait>,
     buffer: Option<Buffer>,
-    /// Who sends to this member.
+    /// Member that sends to this one.
     from: u32,
 }
 
-/// What a broadcast waits for.
+/// State of a broadcast.
 #[derive(Debug)]
 enum Step {
     Head(Wait),
@@ -150,8 +152,8 @@ enum Step {
 }
 
 impl Node {
-    /// Begins a barrier of `group`, to be ended by [`Node::poll_barrier`]. A group has two collective
-    /// operations at a time at most, which all members begin in the same order.
+    /// Begins a barrier of `group`; [`Node::poll_barrier`] completes it. A group has at most two
+    /// pending collective operations, which all members begin in the same order.
     ///
     /// # Errors
     /// As [`Node::barrier_of`].
@@ -178,8 +180,8 @@ impl Node {
         self.begin_send(task, to, &[]).map(|_| ())
     }
 
-    /// Waits until every member has come to `barrier`, or `stop` says so: `true` when they have.
-    /// `stop` must depend on what handlers or other threads change.
+    /// Waits until every member has reached `barrier`, or `stop` returns true. Returns `true` when
+    /// they have. `stop` must depend on what handlers or other threads change.
     ///
     /// # Errors
     /// As [`Node::barrier_of`]; the barrier has ended then.
@@ -220,8 +222,8 @@ impl Node {
         Ok(true)
     }
 
-    /// Begins to copy `buffer` of member `root` into those of all other members of `group`, to be
-    /// ended by [`Node::poll_broadcast`]. See [`Node::begin_barrier`].
+    /// Begins to copy `buffer` of member `root` to those of all other members of `group`;
+    /// [`Node::poll_broadcast`] completes it. See [`Node::begin_barrier`].
     ///
     /// # Errors
     /// As [`Node::broadcast`]; [`Error::BufferShared`].
@@ -264,14 +266,14 @@ impl Node {
         let head = self.post_head_of(&broadcast.task, parent)?;
         broadcast.step = Some(Step::Head(head));
         broadcast.from = parent;
-        // What comes next may be the head of a later broadcast.
+        // The next message may be the header of a later broadcast.
         if self.may_be_announced(broadcast.task.group(), broadcast.task.head()) {
             return Ok(());
         }
         self.begin_receiving_data(broadcast, parent)
     }
 
-    /// Long data that come behind their head find their place when they come.
+    /// Posts the buffer for long data, so that they are received directly into their place.
     fn begin_receiving_data(
         &mut self,
         broadcast: &mut Broadcast,
@@ -288,8 +290,9 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until this process has done its part of `broadcast`, or `stop` says so: the buffer when
-    /// it has, once. `stop` must depend on what handlers or other threads change.
+    /// Waits until this process has completed its part of `broadcast`, or `stop` returns true.
+    /// Returns the buffer once, when it has. `stop` must depend on what handlers or other threads
+    /// change.
     ///
     /// # Errors
     /// As [`Node::broadcast`]; the broadcast has ended then.
@@ -306,7 +309,7 @@ impl Node {
         self.end_task(&broadcast.task, result)
     }
 
-    /// Withdraws what is under way, and with it the library's hold on the buffer.
+    /// Cancels pending operations, which releases the buffer.
     fn take_memory_back(&mut self, broadcast: &mut Broadcast) {
         let step = match broadcast.step.take() {
             Some(Step::Head(wait) | Step::Data(wait) | Step::Send(wait)) => Some(wait),
@@ -352,7 +355,7 @@ impl Node {
                 None => {}
             }
             let Some(buffer) = broadcast.buffer.take() else {
-                // It has ended before: well, or because the group broke.
+                // The broadcast has ended before: it completed, or the group broke.
                 self.check_whole(&broadcast.task)?;
                 return Ok(None);
             };
@@ -366,7 +369,7 @@ impl Node {
         }
     }
 
-    /// A head has come, with the data if they are short.
+    /// Handles a received header, with the data if they are short.
     fn take_head(&mut self, broadcast: &mut Broadcast, wait: &Wait) -> Result<(), Error> {
         let len = usize::try_from(broadcast.task.head().len).unwrap_or(usize::MAX);
         if !Task::is_inline(len) {
@@ -379,17 +382,17 @@ impl Node {
         self.finish_inline(&broadcast.task, wait, place)
     }
 
-    /// Waits until every process of the job has come here.
+    /// Waits until every process of the job has called this.
     ///
     /// # Errors
-    /// [`Error::PeerGone`] for a process without which the barrier cannot end,
-    /// [`Error::CollectiveMismatch`] when another is in another operation, [`Error::GroupBusy`].
+    /// [`Error::PeerGone`] for a process that the barrier needs, [`Error::CollectiveMismatch`] when
+    /// another is in another operation, [`Error::GroupBusy`].
     pub fn barrier(&mut self) -> Result<(), Error> {
         let all = Group::all(self);
         self.barrier_of(&all)
     }
 
-    /// Waits until every member of `group` has come here.
+    /// Waits until every member of `group` has called this.
     ///
     /// # Errors
     /// As [`Node::barrier`].
@@ -409,19 +412,20 @@ impl Node {
         Ok(())
     }
 
-    /// Copies `bytes` of process `root` into those of all others, which must have the same length.
+    /// Copies `bytes` of process `root` to those of all other processes, which must have the same
+    /// length.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::PeerGone`], [`Error::GroupBusy`];
-    /// [`Error::CollectiveMismatch`] when lengths or roots differ, or another is in another
-    /// operation. Unless the data go by multicast, the root does not wait for all: it may hear of that from its
-    /// next call.
+    /// [`Error::CollectiveMismatch`] when lengths or roots differ, or another process is in another
+    /// operation. Unless the data use multicast, the root does not wait for all, and may get the
+    /// error from its next call.
     pub fn broadcast(&mut self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let all = Group::all(self);
         self.broadcast_of(&all, root, bytes)
     }
 
-    /// Copies `bytes` of member `root` into those of all other members of `group`.
+    /// Copies `bytes` of member `root` to those of all other members of `group`.
     ///
     /// # Errors
     /// As [`Node::broadcast`].
@@ -453,7 +457,7 @@ impl Node {
     }
 }
 
-/// Refuses a root that is no member.
+/// Refuses a root that is not a member.
 pub(crate) fn check_root(root: u32, group: &Group) -> Result<(), Error> {
     let size = group.size();
     match (root < size, group.members.id()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joining: from what the launcher says and the machine offers to a node that can be called.
+//! Joining: makes a node from the launcher's data and the machine's links.
 //!
-//! The one invariant: whatever can be refused is refused here, before the first message.
+//! The one invariant: every refusal happens here, before the first message.
 
 use super::Group;
 use super::Node;
@@ -23,8 +23,8 @@ impl Node {
     /// Joins the job that this process was started in; without a launcher, a job of one.
     ///
     /// # Errors
-    /// [`Error::Launch`] when the launcher is gone or of another version, [`Error::Link`] when a
-    /// link that was asked for cannot be opened, [`Error::Setting`] for a setting that cannot be.
+    /// [`Error::Launch`] when the launcher has ended or has another version, [`Error::Link`] when a
+    /// requested link cannot be opened, [`Error::Setting`] for an invalid setting.
     pub fn join() -> Result<Node, Error> {
         let mut launch = Launch::from_env()?;
         let joined = Node::join_by(&mut launch);
@@ -34,7 +34,7 @@ impl Node {
         joined
     }
 
-    /// Takes the launcher's connection over if all goes well.
+    /// Joins, and takes the launcher's connection over on success.
     fn join_by(launch: &mut Option<Launch>) -> Result<Node, Error> {
         let job = match launch {
             Some(launch) => launch.job().clone(),
@@ -79,15 +79,15 @@ impl Node {
 }
 
 impl Node {
-    /// Address of the interface that the job's network traffic takes on this host, as the setting
-    /// `interface` says or the library has chosen; `None` for a job on one host.
+    /// Returns the address of the interface for the job's network traffic on this host, which the
+    /// setting `interface` or the library has chosen; `None` for a job on one host.
     #[must_use]
     pub fn network_addr(&self) -> Option<IpAddr> {
         self.engine.look().network_addr()
     }
 }
 
-/// Publishes this process's address, and collects everybody's, by rank.
+/// Publishes this process's address, and collects the addresses of all processes, by rank.
 fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, Error> {
     let Some(launch) = launch else {
         return Ok(vec![own]);
@@ -97,7 +97,7 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     };
     let value = serde_json::to_value(&own).map_err(malformed)?;
     let values = launch.exchange(&value)?;
-    // One of each for every process of the job, for as long as the job: nothing to spare.
+    // One entry for every process of the job, for its whole life: allocated without spare room.
     let mut table = Vec::with_capacity(values.len());
     for value in values {
         let mut address: Address = serde_json::from_value(value).map_err(malformed)?;
@@ -107,7 +107,7 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     Ok(table)
 }
 
-/// Starts answering whether this process lives, and asking it of the others.
+/// Starts to answer liveness probes, and to probe the other processes.
 fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness, Error> {
     let addrs = table.iter().map(|address| address.liveness).collect();
     unstarted.start(job.rank, &job.secret, Clock::new(), addrs)

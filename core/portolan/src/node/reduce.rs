@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reductions of small vectors over groups.
 //!
-//! Every member gets the same bits: at each step the lower part of the group stands on the left,
-//! whoever computes it. Between groups of different sizes sums of floating-point numbers may differ
-//! in the last bits, as the order of additions does.
+//! Every member gets the same bits: at each step the lower part of the group is the left operand at
+//! every member. Between groups of different sizes, floating-point sums may differ in the last
+//! bits, because the order of additions differs.
 
 use super::group::{Group, check_root};
 use super::{Node, Task};
@@ -12,7 +12,7 @@ use crate::collective::{CollectiveKind, Head};
 use crate::error::Error;
 use portolan_proto::group::{broadcast_children, broadcast_parent};
 
-/// How two elements become one.
+/// Operation that combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReduceOp {
@@ -20,9 +20,9 @@ pub enum ReduceOp {
     Sum,
     /// The product; integers wrap around.
     Product,
-    /// The lesser; a number rather than a NaN.
+    /// The smaller one; a number rather than a NaN.
     Min,
-    /// The greater; a number rather than a NaN.
+    /// The larger one; a number rather than a NaN.
     Max,
 }
 
@@ -31,7 +31,7 @@ mod sealed {
 
     pub trait Element: Copy {
         const LEN: usize;
-        /// Its number in heads (P14.2).
+        /// Its number in headers (P14.2).
         const CODE: u8;
         fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self;
         fn write(self, bytes: &mut [u8]);
@@ -39,7 +39,7 @@ mod sealed {
     }
 }
 
-/// What can be reduced: integers of 32 and 64 bits, `f32` and `f64`.
+/// Element types of reductions: integers of 32 and 64 bits, `f32` and `f64`.
 pub trait Reducible: sealed::Element {}
 
 macro_rules! reducible {
@@ -81,19 +81,19 @@ reducible! {
     f64, 6: |a, b| a + b, |a, b| a * b;
 }
 
-/// Which part of the group another member's values stand for.
+/// Part of the group that the other member's values come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Lower,
     Upper,
 }
 
-/// A member's values on their way through a reduction.
+/// A member's values during a reduction.
 struct Reduction<'a, T> {
     task: &'a Task,
     op: ReduceOp,
     values: &'a mut [T],
-    /// The same as bytes, for messages.
+    /// The values as bytes, for messages.
     bytes: Vec<u8>,
 }
 
@@ -123,7 +123,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
         node.receive_data(self.task, member, &mut self.bytes)
     }
 
-    /// Takes another's values instead of the own ones.
+    /// Replaces the own values with those of `member`.
     fn replace(&mut self, node: &mut Node, member: u32) -> Result<(), Error> {
         self.receive(node, member)?;
         for (value, bytes) in self.values.iter_mut().zip(self.bytes.chunks_exact(T::LEN)) {
@@ -132,7 +132,7 @@ impl<'a, T: Reducible> Reduction<'a, T> {
         Ok(())
     }
 
-    /// Joins another's values with the own ones.
+    /// Combines the values of `member` with the own ones.
     fn join(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.receive(node, member)?;
         for (value, bytes) in self.values.iter_mut().zip(self.bytes.chunks_exact(T::LEN)) {
@@ -145,8 +145,8 @@ impl<'a, T: Reducible> Reduction<'a, T> {
         Ok(())
     }
 
-    /// Sends the own values to `member` and joins its values with them. Neither waits for the
-    /// other's receive before it begins its own.
+    /// Sends the own values to `member` and combines its values with them. Both sends start before
+    /// either receive is waited for.
     fn swap(&mut self, node: &mut Node, member: u32, side: Side) -> Result<(), Error> {
         self.pack();
         let sent = node.begin_send(self.task, member, &self.bytes)?;
@@ -162,8 +162,8 @@ impl<'a, T: Reducible> Reduction<'a, T> {
         node.finish_wait(&sent).map(|_| ())
     }
 
-    /// Recursive doubling. What a power of two leaves over joins its neighbour before, and hears the
-    /// result after.
+    /// Recursive doubling. Members beyond the largest power of two join a neighbour first, and
+    /// receive the result last.
     fn allreduce(&mut self, node: &mut Node) -> Result<(), Error> {
         let (own, size) = (self.task.group().rank(), self.task.group().size());
         let power = 1 << size.ilog2();
@@ -197,11 +197,11 @@ impl<'a, T: Reducible> Reduction<'a, T> {
         Ok(())
     }
 
-    /// Up the tree in which a broadcast would go down.
+    /// Sends values up the tree of a broadcast.
     fn reduce(&mut self, node: &mut Node, root: u32) -> Result<(), Error> {
         let (own, size) = (self.task.group().rank(), self.task.group().size());
         let mut children: Vec<u32> = broadcast_children(own, root, size).collect();
-        // The child with the smallest subtree is done first.
+        // The child with the smallest subtree finishes first.
         children.reverse();
         for child in children {
             self.join(node, child, Side::Upper)?;
@@ -228,12 +228,13 @@ fn head<T: Reducible>(kind: CollectiveKind, root: u32, op: ReduceOp, values: &[T
 }
 
 impl Node {
-    /// Combines the `values` of all members of `group`, element by element; every member gets the
-    /// result in their place. All must give the same number of values and the same `op`.
+    /// Combines the `values` of all members of `group`, element by element. Every member gets the
+    /// result in place. All must pass the same number of values and the same `op`.
     ///
     /// # Errors
-    /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another gave more
-    /// or fewer, or others, or is in another operation. The values are parts of the result then.
+    /// [`Error::PeerGone`], [`Error::GroupBusy`]; [`Error::CollectiveMismatch`] when another member
+    /// passed another number or type of values, or is in another operation. The values are then
+    /// partial results.
     pub fn allreduce_of<T: Reducible>(
         &mut self,
         group: &Group,
@@ -255,12 +256,12 @@ impl Node {
         self.allreduce_of(&all, op, values)
     }
 
-    /// Combines the `values` of all members of `group`, element by element; member `root` gets the
-    /// result in their place, at all others they hold parts of it afterwards.
+    /// Combines the `values` of all members of `group`, element by element. Member `root` gets the
+    /// result in place; at all other members they are partial results afterwards.
     ///
     /// # Errors
-    /// As [`Node::allreduce_of`]; [`Error::NoSuchRank`]. Who is not the root does not wait for all: it
-    /// may hear of a failure from its next call.
+    /// As [`Node::allreduce_of`]; [`Error::NoSuchRank`]. A member that is not the root does not
+    /// wait for all, and may get the error from its next call.
     pub fn reduce_of<T: Reducible>(
         &mut self,
         group: &Group,

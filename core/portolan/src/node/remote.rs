@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory as programs see it: regions, put, get, and atomic operations.
+//! Remote memory for programs: regions, put, get, and atomic operations.
 //!
-//! A process registers memory and tells others its key, by a message for instance. They put into it
-//! and get out of it without a receive; the process itself takes part only by making calls of this
-//! library, as for messages.
+//! A process registers memory and sends its key to other processes. These put into it and get from
+//! it without a receive. The process itself takes part only inside calls of this library, as for
+//! messages.
 //!
-//! What is sent behind a put, to the same process and on the same lane, finds its bytes in place:
-//! messages, gets, other puts and atomic operations. Of two operations that travel as transfers
-//! (longer than 64 KiB, 16 KiB within a host) and touch the same bytes, the second must wait for the
-//! completion of the first. Between lanes and processes nothing is ordered but by completions: a put
-//! has ended when its bytes are in place.
+//! An operation that is submitted after a put, to the same process and on the same lane, finds its
+//! bytes in place: a message, a get, another put or an atomic operation. If two operations use
+//! transfers (longer than 64 KiB, 16 KiB within a host) and touch the same bytes, the second must
+//! wait for the completion of the first. Between lanes and processes only completions give an
+//! order: a put is complete when its bytes are in place.
 #![allow(
     unsafe_code,
     reason = "blocking calls lend their slices to operations; see `ops`"
@@ -24,25 +24,25 @@ use crate::ops::{OpKind, Request};
 use crate::port::Lane;
 use portolan_proto::{Access, AtomicSpec, OpId, RegionSpec, RemoteSpec};
 
-/// Names a region of another process. Who knows it may use the region.
+/// Names a region of another process. A process that has the key may use the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteKey(u64);
 
 impl RemoteKey {
-    /// The key as eight bytes, to be sent to those who shall use the region.
+    /// Returns the key as eight bytes, to send to processes that use the region.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_le_bytes()
     }
 
-    /// The key that [`RemoteKey::to_bytes`] was called on.
+    /// Returns the key that [`RemoteKey::to_bytes`] was called on.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         RemoteKey(u64::from_le_bytes(bytes))
     }
 }
 
-/// Memory of this process that is open to others, until [`Node::deregister`].
+/// Memory of this process that other processes may use, until [`Node::deregister`].
 #[derive(Debug)]
 #[must_use = "memory that is registered comes back by `deregister` alone"]
 pub struct Registration {
@@ -51,14 +51,14 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// What others name it by.
+    /// Returns the key by which other processes name it.
     #[must_use]
     pub fn key(&self) -> RemoteKey {
         self.key
     }
 }
 
-/// A place in a region of another process, and with what service it is reached.
+/// A place in a region of another process, and the service to reach it with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteTarget {
     rank: u32,
@@ -69,7 +69,7 @@ pub struct RemoteTarget {
 }
 
 impl RemoteTarget {
-    /// Byte `offset` of the region `key` of process `rank`, on the low lane.
+    /// Selects byte `offset` of the region `key` of process `rank`, on the low lane.
     #[must_use]
     pub fn new(rank: u32, key: RemoteKey, offset: u64) -> Self {
         RemoteTarget {
@@ -81,13 +81,13 @@ impl RemoteTarget {
         }
     }
 
-    /// The same on another lane.
+    /// Selects another lane.
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
         RemoteTarget { lane, ..self }
     }
 
-    /// The same; when a put is in place, the program there gets a [`PutNotice`] with `word`.
+    /// Requests a [`PutNotice`] with `word` at the target when a put is in place.
     #[must_use]
     pub fn notify(self, word: u64) -> Self {
         let imm = Some(word);
@@ -104,26 +104,26 @@ impl RemoteTarget {
     }
 }
 
-/// Tells of a put into a region of this process, which asked for it with [`RemoteTarget::notify`].
+/// Notice of a put into a region of this process, requested with [`RemoteTarget::notify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutNotice {
-    /// Rank of the process that has put.
+    /// Rank of the process that put.
     pub source: u32,
     /// Its word.
     pub word: u64,
     /// The region.
     pub key: RemoteKey,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the put, in bytes.
     pub len: u64,
 }
 
 impl Node {
-    /// Opens `memory` to all processes of the job that are told its key.
+    /// Registers `memory` for all processes of the job that have its key.
     ///
     /// # Errors
-    /// [`Error::RegionShared`] when others could write to memory that is shared.
+    /// [`Error::RegionShared`] for shared memory with write access.
     pub fn register(
         &mut self,
         memory: impl Into<Buffer>,
@@ -141,26 +141,26 @@ impl Node {
             access,
         };
         let op = inner.ops.owned(OpKind::Region, memory);
-        // A key that is drawn is never in use.
+        // A random key is never in use.
         let key = inner.core.register(op, &spec).unwrap_or(0);
         let key = RemoteKey(key);
         Ok(Registration { op, key })
     }
 
-    /// The bytes of registered memory, as they are now. They do not change before the next call, so what
-    /// earlier calls have left is not carried on until then.
+    /// Returns the bytes of registered memory, as they are now. They do not change before the next
+    /// call: work that earlier calls have left waits until then.
     #[must_use]
     pub fn registered(&self, region: &Registration) -> &[u8] {
         self.engine.hold().inner.ops.bytes(region.op)
     }
 
-    /// The same, to be changed; empty if the memory is shared.
+    /// Returns the bytes for writing; an empty slice if the memory is shared.
     #[must_use]
     pub fn registered_mut(&mut self, region: &Registration) -> &mut [u8] {
         self.engine.hold_mut().inner.ops.bytes_mut(region.op)
     }
 
-    /// Closes a region and gives its memory back. Whoever uses it meanwhile, or later, gets
+    /// Deregisters a region and returns its memory. Operations on it, pending or later, fail with
     /// [`Error::RemoteRefused`].
     pub fn deregister(&mut self, region: Registration) -> Buffer {
         let engine = &mut *self.engine.enter();
@@ -171,14 +171,14 @@ impl Node {
         memory.unwrap_or_else(|| Buffer::from(Vec::new()))
     }
 
-    /// Puts `bytes` into the memory of another process; on return they are there.
+    /// Puts `bytes` into the memory of another process. They are in place when this returns.
     ///
     /// # Errors
     /// [`Error::RemoteRefused`], [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`].
     pub fn put(&mut self, to: RemoteTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(to.rank)?;
-        // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
+        // SAFETY: `finish_lent` returns only when the operation is complete, and its guard detaches
         // the memory if a handler panics; one that was not submitted is forgotten below.
         let op = unsafe { engine.inner.ops.lent(OpKind::Remote(peer), bytes) };
         engine.submit(to, op, Call::Put)?;
@@ -187,14 +187,14 @@ impl Node {
             .map(|_| ())
     }
 
-    /// Gets `bytes.len()` bytes out of the memory of another process.
+    /// Gets `bytes.len()` bytes from the memory of another process.
     ///
     /// # Errors
     /// As [`Node::put`].
     pub fn get(&mut self, from: RemoteTarget, bytes: &mut [u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(from.rank)?;
-        // SAFETY: as in `put`; `bytes` is not used before the operation is done.
+        // SAFETY: as in `put`; `bytes` is not used before the operation is complete.
         let op = unsafe { engine.inner.ops.lent_mut(OpKind::Remote(peer), bytes) };
         engine.submit(from, op, Call::Get)?;
         engine
@@ -202,7 +202,7 @@ impl Node {
             .map(|_| ())
     }
 
-    /// Begins to put `buffer`, which comes back with the completion, when its bytes are in place.
+    /// Starts to put `buffer`. The completion, which returns it, means that its bytes are in place.
     ///
     /// # Errors
     /// As [`Node::put`].
@@ -213,7 +213,7 @@ impl Node {
         request
     }
 
-    /// Begins to fill `buffer` from the memory of another process.
+    /// Starts to fill `buffer` from the memory of another process.
     ///
     /// # Errors
     /// As [`Node::put`]; [`Error::BufferShared`].
@@ -255,11 +255,11 @@ impl Node {
         found.ok_or_else(|| engine.inner.nobody_left())
     }
 
-    /// Changes numbers in the memory of another process by as many operands; on return it is done.
-    /// An operation that compares has the compared numbers behind the operands.
+    /// Changes numbers in the memory of another process by as many operands. They are changed when
+    /// this returns. Operands of a compare operation are followed by the numbers to compare with.
     ///
     /// # Errors
-    /// As [`Node::put`]; [`Error::Atomic`] for what cannot be asked for.
+    /// As [`Node::put`]; [`Error::Atomic`] for an invalid operation.
     pub fn atomic<T: Number>(
         &mut self,
         at: RemoteTarget,
@@ -280,9 +280,9 @@ impl Node {
         done
     }
 
-    /// The same; `before` gets the numbers as they were. It has as many as there are operands, or
-    /// half as many where the operation compares; it says how many numbers to read where there
-    /// are no operands.
+    /// Changes numbers like [`Node::atomic`], and stores their previous values in `before`. It has
+    /// as many numbers as there are operands, or half as many for a compare operation. Without
+    /// operands its length is the number of values to read.
     ///
     /// # Errors
     /// As [`Node::atomic`].
@@ -313,9 +313,10 @@ impl Node {
         done
     }
 
-    /// Begins an atomic operation on numbers of `datatype`; `operands` are their bytes,
-    /// little-endian. With `before`, a buffer for as many numbers as are changed, their bytes as they
-    /// were come back with the completion; without, the buffer that comes back is empty.
+    /// Starts an atomic operation on numbers of `datatype`; `operands` are their bytes,
+    /// little-endian. With `before`, a buffer for as many numbers as are changed, the completion
+    /// returns the bytes of the previous values. Without it, the completion returns an empty
+    /// buffer.
     ///
     /// # Errors
     /// As [`Node::atomic`]; [`Error::BufferShared`].
@@ -359,7 +360,7 @@ impl Engine {
 }
 
 impl Context<'_> {
-    /// Begins to put `buffer`, as [`Node::iput`] does; wait for it outside of the handler.
+    /// Starts to put `buffer`, like [`Node::iput`]; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Node::iput`].
@@ -367,7 +368,7 @@ impl Context<'_> {
         self.inner().begin(to, buffer.into(), Call::Put)
     }
 
-    /// Begins to fill `buffer`, as [`Node::iget`] does; wait for it outside of the handler.
+    /// Starts to fill `buffer`, like [`Node::iget`]; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Node::iget`].
@@ -379,7 +380,7 @@ impl Context<'_> {
         self.inner().begin_get(from, buffer.into())
     }
 
-    /// Begins an atomic operation, as [`Node::iatomic`] does; wait for it outside of the handler.
+    /// Starts an atomic operation, like [`Node::iatomic`]; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Node::iatomic`].

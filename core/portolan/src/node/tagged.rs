@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tagged messages as programs see them: matched by a 64-bit tag and the sender, instead of a port.
+//! Tagged messages for programs: matched by a 64-bit tag and the sender, instead of a port.
 #![allow(
     unsafe_code,
     reason = "a blocking receive lends its slice to an operation; see `ops`"
@@ -13,21 +13,21 @@ use crate::ops::{OpKind, Request};
 use crate::port::Lane;
 use portolan_proto::{ClaimId, Core, MatchBits, OpId, PeerId, Selector, SendSpec, Space, Wanted};
 
-/// Where a tagged message goes, and with what.
+/// Destination, tag and service of a tagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagTarget {
     /// Rank of the receiver.
     pub rank: u32,
-    /// What it is matched by there.
+    /// Tag that its receives match.
     pub tag: u64,
     /// Priority.
     pub lane: Lane,
-    /// Immediate data: a word beside the message, which its receiver gets with the completion.
+    /// Immediate data: a word beside the message, which the receiver's completion contains.
     pub imm: Option<u64>,
 }
 
 impl TagTarget {
-    /// Process `rank`, on the low lane, without immediate data.
+    /// Selects process `rank`, on the low lane, without immediate data.
     #[must_use]
     pub fn new(rank: u32, tag: u64) -> Self {
         TagTarget {
@@ -38,13 +38,13 @@ impl TagTarget {
         }
     }
 
-    /// The same on another lane.
+    /// Selects another lane.
     #[must_use]
     pub fn lane(self, lane: Lane) -> Self {
         TagTarget { lane, ..self }
     }
 
-    /// The same with immediate data.
+    /// Adds immediate data.
     #[must_use]
     pub fn imm(self, imm: u64) -> Self {
         let imm = Some(imm);
@@ -65,19 +65,19 @@ impl TagTarget {
     }
 }
 
-/// Which tagged messages a receive takes.
+/// Selection of tagged messages by a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TagMatch {
     /// The tag.
     pub tag: u64,
     /// Bits of the tag that may differ: 0 for exactly this tag, `u64::MAX` for any.
     pub ignore: u64,
-    /// From this rank only.
+    /// Required source; `None` for any.
     pub source: Option<u32>,
 }
 
 impl TagMatch {
-    /// Exactly `tag`, from anybody.
+    /// Selects exactly `tag`, from any source.
     #[must_use]
     pub fn new(tag: u64) -> Self {
         TagMatch {
@@ -87,19 +87,19 @@ impl TagMatch {
         }
     }
 
-    /// Any message.
+    /// Selects any message.
     #[must_use]
     pub fn any() -> Self {
         TagMatch::new(0).ignore(u64::MAX)
     }
 
-    /// The same, whatever these bits of the tag are.
+    /// Ignores these bits of the tag.
     #[must_use]
     pub fn ignore(self, ignore: u64) -> Self {
         TagMatch { ignore, ..self }
     }
 
-    /// The same from process `rank` only.
+    /// Selects messages of process `rank` only.
     #[must_use]
     pub fn source(self, rank: u32) -> Self {
         let source = Some(rank);
@@ -107,16 +107,16 @@ impl TagMatch {
     }
 }
 
-/// What is known of a tagged message.
+/// Properties of a received tagged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Rank of the sender.
     pub source: u32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: u64,
-    /// Bytes of the message.
+    /// Length of the message, in bytes.
     pub len: usize,
-    /// Its immediate data.
+    /// Immediate data of the message.
     pub imm: Option<u64>,
 }
 
@@ -143,7 +143,7 @@ impl From<portolan_proto::Envelope> for Envelope {
     }
 }
 
-/// A message that no other receive takes any more, to be received by [`Node::recv_claimed`].
+/// A message that is removed from matching, to be received by [`Node::recv_claimed`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a claimed message that is never received keeps its memory"]
 pub struct Claimed {
@@ -152,7 +152,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// What is known of it.
+    /// Returns the message's properties.
     #[must_use]
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
@@ -160,7 +160,7 @@ impl Claimed {
 }
 
 impl Node {
-    /// Sends `bytes`, as [`Node::send`] does. Messages to one rank and lane are matched in the order
+    /// Sends `bytes`, like [`Node::send`]. Messages to one rank and lane are matched in the order
     /// in which they were sent, whether they go to ports or are tagged.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl Node {
         self.send_spec(to.rank, to.spec(), bytes)
     }
 
-    /// Begins to send `buffer`, as [`Node::isend`] does.
+    /// Starts to send `buffer`, like [`Node::isend`].
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -187,8 +187,8 @@ impl Node {
         Ok(request)
     }
 
-    /// Begins to send a copy of `bytes`; there is nothing to wait for. Leaves as
-    /// [`Node::isend_tagged`].
+    /// Starts to send a copy of `bytes`. There is no request to wait for. The message leaves as
+    /// with [`Node::isend_tagged`].
     ///
     /// # Errors
     /// As [`Node::send`].
@@ -199,8 +199,8 @@ impl Node {
         engine.send_copy(peer, to.spec(), bytes)
     }
 
-    /// Posts `buffer` for the first message that `which` takes and no earlier receive does. If it
-    /// names a source that is gone, or goes, the request ends with an error.
+    /// Posts `buffer` for the first message that matches `which` and no earlier receive. If `which`
+    /// names a source that has ended, or ends, the request completes with an error.
     ///
     /// # Errors
     /// [`Error::BufferShared`], [`Error::NoSuchRank`].
@@ -216,7 +216,7 @@ impl Node {
         Ok(request)
     }
 
-    /// Waits for the first message that `which` takes and no earlier receive does.
+    /// Waits for the first message that matches `which` and no earlier receive.
     ///
     /// # Errors
     /// [`Error::TruncatedTagged`], [`Error::NoSuchRank`], [`Error::PeerGone`].
@@ -239,8 +239,8 @@ impl Node {
         }
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
-        // SAFETY: `await_lent` returns only when the operation is done, and its guard detaches the
-        // memory if a handler panics; `bytes` is not used before.
+        // SAFETY: `await_lent` returns only when the operation is complete, and its guard detaches
+        // the memory if a handler panics; `bytes` is not used before.
         let op = unsafe { inner.ops.lent_mut(kind, bytes) };
         inner.core.post_tagged(&selector, op, len);
         engine.drain();
@@ -255,13 +255,13 @@ impl Node {
         })
     }
 
-    /// Makes progress once, and looks for the first message that has come and that `which` takes.
-    /// It goes on waiting for a receive.
+    /// Makes progress once, and returns the first unexpected message that matches `which`. It stays
+    /// available to receives.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when such a message cannot come any more,
-    /// unless others are received first; [`Error::PeerGone`] when it cannot because its source is gone,
-    /// [`Error::NobodyLeft`] because every other process of a job of several has ended.
+    /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when no such message can arrive before other
+    /// messages are received; [`Error::PeerGone`] when its source is gone; [`Error::NobodyLeft`] when every
+    /// other process of a job of several has ended.
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
@@ -269,7 +269,7 @@ impl Node {
         Ok(found.map(Envelope::from))
     }
 
-    /// The same, and takes the message from all other receives.
+    /// Like [`Node::peek`], but removes the message from matching with other receives.
     ///
     /// # Errors
     /// As [`Node::peek`].
@@ -283,8 +283,8 @@ impl Node {
         }))
     }
 
-    /// Posts `buffer` for a message that was claimed. An empty buffer discards it: the request ends
-    /// with [`Error::TruncatedTagged`] unless the message is empty as well.
+    /// Posts `buffer` for a claimed message. An empty buffer discards it: the request then
+    /// completes with [`Error::TruncatedTagged`], unless the message is empty too.
     ///
     /// # Errors
     /// [`Error::BufferShared`], [`Error::StaleRequest`] for a claim of another node.
@@ -304,9 +304,9 @@ impl Node {
         Ok(Request(op))
     }
 
-    /// Withdraws a posted receive, tagged or at a port without a handler: it ends with
-    /// [`Error::Cancelled`]. `false` for a send, or when a message has matched the receive: then it
-    /// ends by itself.
+    /// Cancels a posted receive, tagged or at a port without a handler. It completes with
+    /// [`Error::Cancelled`]. Returns `false` for a send, or when a message has matched the receive,
+    /// which then completes normally.
     pub fn cancel(&mut self, request: Request) -> bool {
         let inner = &mut self.engine.enter().inner;
         let withdrawn = !inner.ops.is_handled(request.0) && inner.withdraw(request.0);
@@ -349,7 +349,7 @@ impl Inner {
 }
 
 impl Context<'_> {
-    /// Sends a copy of `bytes`, as [`Context::send`] does.
+    /// Sends a copy of `bytes`, like [`Context::send`].
     ///
     /// # Errors
     /// As [`Context::send`].
@@ -359,7 +359,7 @@ impl Context<'_> {
         inner.send_copy_spec(peer, to.spec(), bytes)
     }
 
-    /// Sends `buffer`; wait for it outside of the handler.
+    /// Sends `buffer`; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Context::send`].
@@ -373,7 +373,7 @@ impl Context<'_> {
         inner.isend_spec(peer, to.spec(), buffer.into())
     }
 
-    /// Posts `buffer` as [`Node::post_recv_tagged`] does; wait for it outside of the handler.
+    /// Posts `buffer` like [`Node::post_recv_tagged`]; wait for it outside the handler.
     ///
     /// # Errors
     /// As [`Node::post_recv_tagged`].
@@ -405,7 +405,7 @@ impl Inner {
         })
     }
 
-    /// Makes `buffer` the memory of a tagged receive.
+    /// Uses `buffer` as the memory of a tagged receive.
     fn own_tagged(
         &mut self,
         source: Option<PeerId>,
