@@ -2,8 +2,8 @@
 /* Portolan: fast messages between the processes of parallel programs.
  *
  * Generated from interfaces/capi by cbindgen: do not edit. Every function returns a negative
- * PORTOLAN_ERR_... on failure, and 0 or what its description says on success;
- * portolan_last_error() tells the cause. See portolan(7).
+ * PORTOLAN_ERR_... on failure, and 0 or the described value on success;
+ * portolan_last_error() returns the cause. See portolan(7).
  */
 
 #ifndef PORTOLAN_H
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Begins a structure that the library fills: its size is how the library knows the program's
- * version of it. Example: portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); */
+/* Initializes a structure that the library fills. Its size identifies the version of it that
+ * the program has. Example: portolan_received_t got = PORTOLAN_SIZED(portolan_received_t); */
 #ifdef __cplusplus
 #define PORTOLAN_SIZED(type) ([] { type made{}; made.size = sizeof made; return made; }())
 #else
@@ -21,8 +21,8 @@
 #endif
 
 /**
- * The interface's version: raised when something is added; programs that were built with a lower
- * number go on working.
+ * Version of the interface. It is raised when something is added. Programs that were built with a
+ * lower number continue to work.
  */
 #define PORTOLAN_ABI_VERSION 1
 
@@ -32,27 +32,27 @@
 #define PORTOLAN_OK 0
 
 /**
- * Of portolan_test(): the operation is still under way.
+ * Result of portolan_test(): the operation is still pending.
  */
 #define PORTOLAN_PENDING 1
 
 /**
- * A pointer that is needed is null.
+ * A required pointer is null.
  */
 #define PORTOLAN_ERR_NULL -1
 
 /**
- * An argument is out of its range.
+ * An argument is out of range.
  */
 #define PORTOLAN_ERR_ARGUMENT -2
 
 /**
- * The size in front of a structure is not that of any version of it.
+ * The size at the start of a structure is not that of any of its versions.
  */
 #define PORTOLAN_ERR_STRUCT_SIZE -3
 
 /**
- * What was given as a node or a group is none.
+ * The argument is not a node, or not a group.
  */
 #define PORTOLAN_ERR_HANDLE -4
 
@@ -62,7 +62,7 @@
 #define PORTOLAN_ERR_CLOSED -5
 
 /**
- * The node belongs to another thread; portolan_adopt() changes that.
+ * The node belongs to another thread; portolan_adopt() changes the thread.
  */
 #define PORTOLAN_ERR_WRONG_THREAD -6
 
@@ -72,7 +72,7 @@
 #define PORTOLAN_ERR_IN_HANDLER -7
 
 /**
- * The library has a bug; the node cannot be used any more.
+ * The library has a bug; the node can no longer be used.
  */
 #define PORTOLAN_ERR_INTERNAL -8
 
@@ -82,7 +82,7 @@
 #define PORTOLAN_ERR_PORT -9
 
 /**
- * The program that should have started this one is gone, or of another version.
+ * The launcher has ended or has another version.
  */
 #define PORTOLAN_ERR_LAUNCH -10
 
@@ -92,37 +92,37 @@
 #define PORTOLAN_ERR_LINK -11
 
 /**
- * The system refused something.
+ * The system refused a request.
  */
 #define PORTOLAN_ERR_SYSTEM -12
 
 /**
- * A setting has a value that cannot be, or there is no setting of that name.
+ * A setting has an invalid value, or the name of a setting is unknown.
  */
 #define PORTOLAN_ERR_SETTING -13
 
 /**
- * There is no option of that name.
+ * No option has that name.
  */
 #define PORTOLAN_ERR_NO_OPTION -14
 
 /**
- * This process was forked after its parent had joined; the node is the parent's.
+ * This process was forked after its parent had joined; the node belongs to the parent.
  */
 #define PORTOLAN_ERR_FORKED -15
 
 /**
- * There is no such rank.
+ * The rank does not exist.
  */
 #define PORTOLAN_ERR_NO_SUCH_RANK -20
 
 /**
- * The process at the other end is gone.
+ * The peer process has ended, or no longer answers.
  */
 #define PORTOLAN_ERR_PEER_GONE -21
 
 /**
- * No link leads to the process.
+ * No link reaches the process.
  */
 #define PORTOLAN_ERR_NO_PATH -22
 
@@ -132,27 +132,27 @@
 #define PORTOLAN_ERR_NO_ANSWER -23
 
 /**
- * A process that may live may not have got all that was sent to it.
+ * A process that may be alive may have missed messages that were sent to it.
  */
 #define PORTOLAN_ERR_UNDELIVERED -24
 
 /**
- * Every other process of the job has ended: nothing can come any more.
+ * Every other process of the job has ended, so no message can arrive.
  */
 #define PORTOLAN_ERR_NOBODY_LEFT -25
 
 /**
- * Too much that this process has sent to itself waits to be received.
+ * Too many messages of this process to itself are unread.
  */
 #define PORTOLAN_ERR_SELF_FULL -26
 
 /**
- * The message was longer than the buffer, which has its first bytes.
+ * The message was longer than the buffer, which holds its first bytes.
  */
 #define PORTOLAN_ERR_TRUNCATED -30
 
 /**
- * The receiver gave the message up.
+ * The receiver cancelled the matching receive.
  */
 #define PORTOLAN_ERR_REFUSED -31
 
@@ -167,22 +167,22 @@
 #define PORTOLAN_ERR_PORT_IN_USE -33
 
 /**
- * The request was completed before, or never was one.
+ * The request was completed before, or is not valid.
  */
 #define PORTOLAN_ERR_STALE_REQUEST -34
 
 /**
- * The operation was withdrawn.
+ * The operation was cancelled.
  */
 #define PORTOLAN_ERR_CANCELLED -35
 
 /**
- * Members of a group gave different numbers of values.
+ * Members of a group passed different numbers of values.
  */
 #define PORTOLAN_ERR_LENGTH_MISMATCH -36
 
 /**
- * There is no claim of that number.
+ * No claim has that number.
  */
 #define PORTOLAN_ERR_NO_CLAIM -37
 
@@ -192,97 +192,98 @@
 #define PORTOLAN_ERR_COLLECTIVE_MISMATCH -38
 
 /**
- * The group has two collective operations under way, and cannot begin a third.
+ * The group has two pending collective operations, and cannot begin a third.
  */
 #define PORTOLAN_ERR_GROUP_BUSY -39
 
 /**
- * What was waited for is behind messages that nobody has received, and the memory for those is full:
- * receive them first, or raise the setting unexpected_memory.
+ * The awaited message is behind unread messages, and the memory for those is full: receive them
+ * first, or raise the setting unexpected_memory.
  */
 #define PORTOLAN_ERR_NO_MEMORY -42
 
 /**
- * The process at the other end refused access to its memory: there is no region with that key, or
- * the place is outside of it, or others may not do that with it.
+ * The peer refused access to its memory: no region has that key, or the place is outside the
+ * region, or its access rights forbid the operation.
  */
 #define PORTOLAN_ERR_REMOTE_REFUSED -40
 
 /**
- * There is no region of this process with that key.
+ * No region of this process has that key.
  */
 #define PORTOLAN_ERR_NO_REGION -41
 
 /**
- * An error that this version has no number for.
+ * An error without a number in this version.
  */
 #define PORTOLAN_ERR_OTHER -99
 
 /**
- * From any rank.
+ * Any rank as the source.
  */
 #define PORTOLAN_ANY_SOURCE 4294967295
 
 /**
- * Of sends: on the lane of what must not wait behind ordinary traffic.
+ * Flag of sends: the lane for messages that must not wait behind ordinary traffic.
  */
 #define PORTOLAN_HIGH 1
 
 /**
- * Of sends: without repair. What is lost is counted at the receiver, and a message that finds no
- * buffer there is dropped. A message of several frames arrives whole or not at all. Messages of more
- * than 64 KiB, and those that fill a frame of shared memory, are sent reliably all the same.
+ * Flag of sends: no retransmission. Losses are counted at the receiver, and a message that finds
+ * no buffer there is dropped. A message of several frames arrives whole or not at all. Messages of
+ * more than 64 KiB, and those that fill a frame of shared memory, are sent reliably.
  */
 #define PORTOLAN_BEST_EFFORT 2
 
 /**
- * Of portolan_open_active(): the handler gets messages where they lie, without a posted buffer.
+ * Flag of portolan_open_active(): the handler reads messages where they are, without a posted
+ * buffer.
  */
 #define PORTOLAN_IN_PLACE 1
 
 /**
- * Of reductions and atomic operations: the sum; whole numbers wrap around.
+ * Operation of reductions and atomic operations: the sum; integers wrap around.
  */
 #define PORTOLAN_SUM 0
 
 /**
- * The product; whole numbers wrap around.
+ * The product; integers wrap around.
  */
 #define PORTOLAN_PRODUCT 1
 
 /**
- * The least.
+ * The minimum.
  */
 #define PORTOLAN_MIN 2
 
 /**
- * The greatest.
+ * The maximum.
  */
 #define PORTOLAN_MAX 3
 
 /**
- * Of atomic operations, from here on: bits that both numbers have. Whole numbers only, as the next
- * two.
+ * The bits that both numbers have. This and the following operations are for atomic operations
+ * only; this and the next two for integers only.
  */
 #define PORTOLAN_BIT_AND 4
 
 /**
- * Bits that either has.
+ * The bits that at least one number has.
  */
 #define PORTOLAN_BIT_OR 5
 
 /**
- * Bits that one has.
+ * The bits that exactly one number has.
  */
 #define PORTOLAN_BIT_XOR 6
 
 /**
- * 1 if neither is 0, else 0.
+ * 1 if both are not 0, else 0.
  */
 #define PORTOLAN_LOGICAL_AND 7
 
 /**
- * 1 if one is not 0, else 0.
+ * 1 if at least one is not 0, else 0.
  */
 #define PORTOLAN_LOGICAL_OR 8
 
@@ -297,17 +298,17 @@
 #define PORTOLAN_WRITE 10
 
 /**
- * The number as it is, for what is returned. Has no operands.
+ * The unchanged number, for the returned value. Has no operands.
  */
 #define PORTOLAN_READ 11
 
 /**
- * The operand if the number is equal to the compared one.
+ * The operand if the number equals the compared one.
  */
 #define PORTOLAN_SWAP_IF_EQUAL 12
 
 /**
- * The operand if the compared number is another.
+ * The operand if the number differs from the compared one.
  */
 #define PORTOLAN_SWAP_IF_NOT_EQUAL 13
 
@@ -332,12 +333,12 @@
 #define PORTOLAN_SWAP_IF_NOT_LESS 17
 
 /**
- * The operand's bits where the compared number has ones. Whole numbers only.
+ * The operand's bits where the compared number has ones. Integers only.
  */
 #define PORTOLAN_SWAP_MASKED 18
 
 /**
- * int8_t; of atomic operations only, as all of 8 and 16 bits.
+ * int8_t; like all types of 8 and 16 bits, for atomic operations only.
  */
 #define PORTOLAN_INT8 0
 
@@ -387,22 +388,22 @@
 #define PORTOLAN_DOUBLE 9
 
 /**
- * Of portolan_register(): others may get, and read by atomic operations.
+ * Flag of portolan_register(): other processes may get, and read by atomic operations.
  */
 #define PORTOLAN_READ_ACCESS 1
 
 /**
- * Of portolan_register(): others may put, and change numbers by atomic operations.
+ * Flag of portolan_register(): other processes may put, and change numbers by atomic operations.
  */
 #define PORTOLAN_WRITE_ACCESS 2
 
 /**
- * Of portolan_remote_t: when a put is in place, the program there gets a notice.
+ * Flag of portolan_remote_t: the target's program gets a notice when a put is in place.
  */
 #define PORTOLAN_NOTIFY 4
 
 /**
- * Of portolan_model(): none is stored, defaults hold.
+ * Result of portolan_model(): no model is stored, and defaults apply.
  */
 #define PORTOLAN_MODEL_ABSENT 0
 
@@ -412,27 +413,27 @@
 #define PORTOLAN_MODEL_USED 1
 
 /**
- * It was switched off by a setting, defaults hold.
+ * A setting turned it off, and defaults apply.
  */
 #define PORTOLAN_MODEL_OFF 2
 
 /**
- * It is of no use here, as the text says, and defaults hold.
+ * It does not fit this machine, for the reason in the text, and defaults apply.
  */
 #define PORTOLAN_MODEL_REFUSED 3
 
 /**
- * Some of the processes of a job, in an order of their own.
+ * An ordered subset of the processes of a job.
  */
 typedef struct portolan_group_t portolan_group_t;
 
 /**
- * A process's place in its job.
+ * This process, as a member of its job.
  */
 typedef struct portolan_node_t portolan_node_t;
 
 /**
- * A message as a handler gets it; valid while the handler runs.
+ * A message for a handler; valid while the handler runs.
  */
 typedef struct portolan_message_t {
   /**
@@ -440,23 +441,23 @@ typedef struct portolan_message_t {
    */
   size_t size;
   /**
-   * The message; when it was longer than its posted buffer, its first bytes.
+   * Bytes of the message; if it was longer than the posted buffer, its first bytes.
    */
   const void *bytes;
   /**
-   * Bytes there.
+   * Number of bytes there.
    */
   uint64_t len;
   /**
-   * Bytes of the message.
+   * Length of the message.
    */
   uint64_t message_len;
   /**
-   * The posted buffer, which is the program's again; null for messages handed over in place.
+   * The posted buffer, which belongs to the program again; null for messages in place.
    */
   void *buffer;
   /**
-   * Bytes of the posted buffer.
+   * Length of the posted buffer.
    */
   uint64_t buffer_len;
   /**
@@ -464,16 +465,16 @@ typedef struct portolan_message_t {
    */
   uint32_t source;
   /**
-   * The port it came to.
+   * Port that received the message.
    */
   uint32_t port;
 } portolan_message_t;
 
 /**
  * Runs for each message to an active port, inside calls of the library. With `node` it may call
- * what begins an operation and does not wait (portolan_isend(), portolan_isend_copy(),
+ * functions that start an operation without waiting (portolan_isend(), portolan_isend_copy(),
  * portolan_post_recv(), the same with tags, portolan_iput(), portolan_iget(), portolan_iatomic()),
- * portolan_rank() and portolan_size(); what it sends leaves when it has returned. It must return: no
+ * portolan_rank() and portolan_size(). Its sends leave after it returns. It must return: no
  * exception, no longjmp().
  */
 typedef void (*portolan_handler_t)(struct portolan_node_t *node,
@@ -481,7 +482,7 @@ typedef void (*portolan_handler_t)(struct portolan_node_t *node,
                                    void *user);
 
 /**
- * A piece of a message. Laid out as struct iovec.
+ * A piece of a message, with the layout of struct iovec.
  */
 typedef struct portolan_piece_t {
   /**
@@ -489,13 +490,13 @@ typedef struct portolan_piece_t {
    */
   const void *bytes;
   /**
-   * Bytes.
+   * Number of bytes.
    */
   size_t len;
 } portolan_piece_t;
 
 /**
- * A message that was received.
+ * A received message.
  */
 typedef struct portolan_received_t {
   /**
@@ -503,7 +504,7 @@ typedef struct portolan_received_t {
    */
   size_t size;
   /**
-   * Bytes of the message.
+   * Length of the message.
    */
   uint64_t len;
   /**
@@ -513,12 +514,12 @@ typedef struct portolan_received_t {
 } portolan_received_t;
 
 /**
- * A non-blocking operation, to be waited for or tested. 0 is none.
+ * A non-blocking operation, to be waited for or tested. 0 is no operation.
  */
 typedef uint64_t portolan_request_t;
 
 /**
- * How a non-blocking operation ended.
+ * Result of a non-blocking operation.
  */
 typedef struct portolan_completion_t {
   /**
@@ -526,15 +527,15 @@ typedef struct portolan_completion_t {
    */
   size_t size;
   /**
-   * Bytes of the message.
+   * Length of the message.
    */
   uint64_t len;
   /**
-   * The buffer of the operation; null if it has no bytes.
+   * Buffer of the operation; null if it has no bytes.
    */
   void *buffer;
   /**
-   * Rank of the sender; of a send, of the receiver.
+   * Rank of the sender; for a send, of the receiver.
    */
   uint32_t source;
   /**
@@ -542,17 +543,17 @@ typedef struct portolan_completion_t {
    */
   uint32_t has_imm;
   /**
-   * Tag of a tagged message that was received; else 0.
+   * Tag of a received tagged message; else 0.
    */
   uint64_t tag;
   /**
-   * Its immediate data; 0 if it has none.
+   * Immediate data of the message; 0 if it has none.
    */
   uint64_t imm;
 } portolan_completion_t;
 
 /**
- * A tagged message, as far as it is known before it is received, or was.
+ * Properties of a tagged message.
  */
 typedef struct portolan_envelope_t {
   /**
@@ -560,15 +561,15 @@ typedef struct portolan_envelope_t {
    */
   size_t size;
   /**
-   * Bytes of the message.
+   * Length of the message.
    */
   uint64_t len;
   /**
-   * Its tag.
+   * Tag of the message.
    */
   uint64_t tag;
   /**
-   * Its immediate data; 0 if it has none.
+   * Immediate data of the message; 0 if it has none.
    */
   uint64_t imm;
   /**
@@ -582,17 +583,17 @@ typedef struct portolan_envelope_t {
 } portolan_envelope_t;
 
 /**
- * A message that no other receive takes any more. 0 is none.
+ * A message that is removed from matching. 0 is no claim.
  */
 typedef uint64_t portolan_claim_t;
 
 /**
- * A collective operation that does not wait, to be tested. 0 is none.
+ * A non-blocking collective operation, to be tested. 0 is no operation.
  */
 typedef uint64_t portolan_collective_t;
 
 /**
- * A place in the memory of another process, and with what service it is reached.
+ * A place in the memory of another process, and the service to reach it with.
  */
 typedef struct portolan_remote_t {
   /**
@@ -604,7 +605,7 @@ typedef struct portolan_remote_t {
    */
   uint64_t key;
   /**
-   * Bytes from its beginning.
+   * Offset from the start of the region, in bytes.
    */
   uint64_t offset;
   /**
@@ -612,7 +613,7 @@ typedef struct portolan_remote_t {
    */
   uint64_t notice;
   /**
-   * The process.
+   * Rank of the process.
    */
   uint32_t rank;
   /**
@@ -622,7 +623,7 @@ typedef struct portolan_remote_t {
 } portolan_remote_t;
 
 /**
- * Tells of a put into a region of this process.
+ * Notice of a put into a region of this process.
  */
 typedef struct portolan_notice_t {
   /**
@@ -630,7 +631,7 @@ typedef struct portolan_notice_t {
    */
   size_t size;
   /**
-   * Word of the process that has put.
+   * Word of the process that put.
    */
   uint64_t word;
   /**
@@ -638,15 +639,15 @@ typedef struct portolan_notice_t {
    */
   uint64_t key;
   /**
-   * First byte.
+   * Offset of the first byte.
    */
   uint64_t offset;
   /**
-   * Bytes.
+   * Length of the put.
    */
   uint64_t len;
   /**
-   * Rank of the process that has put.
+   * Rank of the process that put.
    */
   uint32_t source;
 } portolan_notice_t;
@@ -660,33 +661,33 @@ typedef struct portolan_atomic_t {
    */
   size_t size;
   /**
-   * PORTOLAN_SUM and so on.
+   * PORTOLAN_SUM or another operation.
    */
   int operation;
   /**
-   * PORTOLAN_DOUBLE and so on.
+   * PORTOLAN_DOUBLE or another type.
    */
   int type;
   /**
-   * Numbers at the target, and of each of the arrays here.
+   * Numbers at the target, and in each of these arrays.
    */
   size_t count;
   /**
-   * One for each number; not used by PORTOLAN_READ.
+   * One operand for each number; not used by PORTOLAN_READ.
    */
   const void *operands;
   /**
-   * What the numbers are compared with, by operations that do; else not used.
+   * Numbers to compare with, for operations that compare; not used by others.
    */
   const void *compare;
   /**
-   * Gets the numbers as they were before; null if they are not wanted.
+   * Receives the previous values; null if they are not needed.
    */
   void *before;
 } portolan_atomic_t;
 
 /**
- * What the protocol has done so far, in this process.
+ * Counters of the protocol in this process.
  */
 typedef struct portolan_counters_t {
   /**
@@ -694,15 +695,15 @@ typedef struct portolan_counters_t {
    */
   size_t size;
   /**
-   * Frames handed out for transmission, those that were sent again included.
+   * Frames passed to a link, including retransmitted ones.
    */
   uint64_t frames_sent;
   /**
-   * Frames accepted.
+   * Accepted frames.
    */
   uint64_t frames_received;
   /**
-   * Frames sent again.
+   * Retransmitted frames.
    */
   uint64_t retransmits;
   /**
@@ -710,7 +711,7 @@ typedef struct portolan_counters_t {
    */
   uint64_t timeouts;
   /**
-   * Paths that were left because another answered and they did not.
+   * Paths that were abandoned because they were silent and another answered.
    */
   uint64_t paths_left;
   /**
@@ -726,67 +727,67 @@ typedef struct portolan_counters_t {
    */
   uint64_t bytes_received;
   /**
-   * Messages that were held because they came early or found no buffer.
+   * Messages that were held because they arrived early or found no buffer.
    */
   uint64_t messages_held;
   /**
-   * Best-effort messages that never arrived here.
+   * Best-effort messages that did not arrive.
    */
   uint64_t best_effort_lost;
   /**
-   * Bulk frames that were received at their place.
+   * Bulk frames that were received directly into their place.
    */
   uint64_t placement_hits;
   /**
-   * Frames that were received where another was expected.
+   * Frames that were received where another one was expected.
    */
   uint64_t placement_misses;
   /**
-   * Bytes that were copied to put those right.
+   * Bytes that were copied to correct this.
    */
   uint64_t placement_repaired_bytes;
   /**
-   * Frames whose sending a link put off.
+   * Frames that a link could not take at once.
    */
   uint64_t link_full;
   /**
-   * Everything that was dropped; portolan_drops() tells it by reason.
+   * All drops; portolan_drops() counts them by reason.
    */
   uint64_t drops;
   /**
-   * Requests for memory of this process that were dealt with.
+   * Requests for memory of this process that were handled.
    */
   uint64_t remote_requests;
   /**
-   * Frames accepted that the network had marked as having met congestion.
+   * Accepted frames with a congestion mark of the network.
    */
   uint64_t frames_marked;
   /**
-   * Frames sent of which peers said that they were marked so.
+   * Sent frames that peers reported as marked.
    */
   uint64_t marks_heard;
   /**
-   * Bytes of transfers that came by streams.
+   * Bytes of transfers that arrived on streams.
    */
   uint64_t stream_bytes;
 } portolan_counters_t;
 
 /**
- * How messages up to a length are cut when nothing waits behind them.
+ * Pieces of messages up to a length, when no other message is pending.
  */
 typedef struct portolan_lone_pieces_t {
   /**
-   * Last message length that this holds for.
+   * Longest message that this applies to.
    */
   uint64_t message_len_max;
   /**
-   * Bytes of a call; 0 for whole messages.
+   * Bytes per call; 0 for whole messages.
    */
   size_t call_len;
 } portolan_lone_pieces_t;
 
 /**
- * By which path, and in which way, messages leave.
+ * Path and form in which messages leave.
  */
 typedef struct portolan_choices_t {
   /**
@@ -794,23 +795,23 @@ typedef struct portolan_choices_t {
    */
   size_t size;
   /**
-   * Longest message on a network that goes without asking; 0 for as long as the protocol allows.
+   * Longest message on a network that is sent without announcement; 0 for the protocol's limit.
    */
   size_t eager_len_max;
   /**
-   * The same through shared memory.
+   * The same on shared memory.
    */
   size_t eager_len_max_shm;
   /**
-   * Longest message of several frames that takes raw Ethernet rather than UDP.
+   * Longest message of several frames that uses raw Ethernet rather than UDP.
    */
   size_t packet_len_max;
   /**
-   * Pieces of lone messages, by ascending length; entries beyond the sixth are not used.
+   * Pieces of lone messages, by ascending length; entries after the sixth are not used.
    */
   const struct portolan_lone_pieces_t *lone;
   /**
-   * Entries there.
+   * Number of entries there.
    */
   size_t lone_count;
 } portolan_choices_t;
@@ -820,92 +821,91 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Name of a result, such as "PORTOLAN_ERR_NULL"; never null.
+ * Returns the name of a result, such as "PORTOLAN_ERR_NULL"; never null.
  */
 const char *portolan_error_name(int code);
 
 /**
- * What a result means, in general; never null. portolan_last_error() tells the cause.
+ * Returns the general meaning of a result; never null. portolan_last_error() returns the cause.
  */
 const char *portolan_strerror(int code);
 
 /**
- * Version of the library, such as "0.1.0"; never null.
+ * Returns the version of the library, such as "0.1.0"; never null.
  */
 const char *portolan_version(void);
 
 /**
- * PORTOLAN_ABI_VERSION of the library that is loaded.
+ * Returns PORTOLAN_ABI_VERSION of the loaded library.
  */
 uint32_t portolan_abi_version(void);
 
 /**
- * Why the last function of the library that failed on this thread did so: one sentence that names
- * the thing and the cause. Valid until the next failure on this thread; empty before the first;
- * never null.
+ * Returns the cause of the last failure of a library function on this thread: one sentence that
+ * names the subject and the cause. Valid until the next failure on this thread; empty before the
+ * first; never null.
  */
 const char *portolan_last_error(void);
 
 /**
  * Joins the job that this process was started in; without a launcher, a job of one. The node
- * belongs to the thread that calls. On failure, `*node` becomes null.
+ * belongs to the calling thread. On failure, `*node` becomes null.
  *
  * Errors: PORTOLAN_ERR_LAUNCH, PORTOLAN_ERR_LINK, PORTOLAN_ERR_SETTING, PORTOLAN_ERR_SYSTEM.
  */
 int portolan_join(struct portolan_node_t **node);
 
 /**
- * Leaves the job after all that was sent has arrived, however long its receivers take, while they
- * live; sends that have not ended get a second. Other operations that are still under way are given
- * up. The memory of all is the program's again.
+ * Leaves the job after everything that was sent has arrived, however long live receivers take.
+ * Pending sends get one second to complete. Other pending operations are cancelled. The memory of
+ * all operations belongs to the program again.
  *
- * Errors: PORTOLAN_ERR_UNDELIVERED when a process that may live may not have got everything;
- * PORTOLAN_ERR_CLOSED when it was closed before.
+ * Errors: PORTOLAN_ERR_UNDELIVERED when a process that may be alive may have missed messages;
+ * PORTOLAN_ERR_CLOSED when the node was closed before.
  */
 int portolan_close(struct portolan_node_t *node);
 
 /**
- * Gives the node to the thread that calls. The one that had it must not be in a function of the
- * library, and not call one with this node any more.
+ * Gives the node to the calling thread. The thread that had it must not be in a function of the
+ * library, and must no longer call one with this node.
  *
- * Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other is in a function.
+ * Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other thread is in a function.
  */
 int portolan_adopt(struct portolan_node_t *node);
 
 /**
- * Rank of this process, from 0. Handlers may call it.
+ * Returns the rank of this process, from 0. Handlers may call it.
  */
 int portolan_rank(const struct portolan_node_t *node);
 
 /**
- * Processes in the job. Handlers may call it.
+ * Returns the number of processes in the job. Handlers may call it.
  */
 int portolan_size(const struct portolan_node_t *node);
 
 /**
- * Writes the 16 bytes of the job's random number to `id`: the same in all its processes, and others
- * in other jobs.
+ * Writes the 16 bytes of the job's random number to `id`. All processes of a job have the same
+ * number, and jobs have different ones.
  */
 int portolan_job_id(struct portolan_node_t *node, uint8_t *id);
 
 /**
- * Copies the value of the program's own option `name`, which was given with
- * `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it.
- * Returns its length without the zero.
+ * Copies the value of the program's own option `name`, which was given with `portolan run --option
+ * app.NAME=VALUE`, to `value`, cut to fit, with a terminating zero. Returns its length without the
+ * zero.
  *
  * Errors: PORTOLAN_ERR_NO_OPTION.
  */
 int portolan_option(struct portolan_node_t *node, const char *name, char *value, size_t value_len);
 
 /**
- * Ends the whole job with exit status `status`, because of `reason`; this process, too, should end
- * then.
+ * Ends the whole job with exit status `status`, because of `reason`. This process should end too.
  */
 int portolan_abort(struct portolan_node_t *node, int status, const char *reason);
 
 /**
  * Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
- * its state, its round trip. The text is valid during that call. Returns how many there are.
+ * its state, its round trip. The text is valid during that call. Returns the number of paths.
  */
 int portolan_paths(struct portolan_node_t *node,
                    uint32_t rank,
@@ -913,7 +913,8 @@ int portolan_paths(struct portolan_node_t *node,
                    void *user);
 
 /**
- * Opens a port for portolan_recv() and portolan_post_recv(). Messages that came before wait.
+ * Opens a port for portolan_recv() and portolan_post_recv(). Messages that arrived earlier are
+ * kept for it.
  *
  * Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE.
  */
@@ -921,8 +922,8 @@ int portolan_open(struct portolan_node_t *node, uint32_t port);
 
 /**
  * Opens a port as an active port: `handler` runs for each message, with `user` as its last
- * argument. With PORTOLAN_IN_PLACE in `flags` it gets messages where they lie; without, each goes
- * into a buffer that was posted, which the handler gets back with it.
+ * argument. With PORTOLAN_IN_PLACE in `flags` it reads messages where they are. Otherwise each
+ * message goes to a posted buffer, which the handler receives.
  *
  * Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE, PORTOLAN_ERR_ARGUMENT for unknown flags.
  */
@@ -933,9 +934,9 @@ int portolan_open_active(struct portolan_node_t *node,
                          void *user);
 
 /**
- * Sends `len` bytes to `port` of process `rank`; when it returns, they may be used again. Short
- * messages are copied and on their way then; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
- * PORTOLAN_BEST_EFFORT, or both. A message may have no bytes at all.
+ * Sends `len` bytes to `port` of process `rank`. The bytes may be reused when it returns. Short
+ * messages are then copied and in flight; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
+ * PORTOLAN_BEST_EFFORT, or both. A message may be empty.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_PATH, PORTOLAN_ERR_NO_ANSWER,
  * PORTOLAN_ERR_PEER_GONE.
@@ -948,7 +949,7 @@ int portolan_send(struct portolan_node_t *node,
                   uint32_t flags);
 
 /**
- * Sends `count` pieces as one message, as portolan_send().
+ * Sends `count` pieces as one message, like portolan_send().
  *
  * Errors: those of portolan_send().
  */
@@ -961,7 +962,7 @@ int portolan_send_gather(struct portolan_node_t *node,
 
 /**
  * Waits for the next message to `port` from process `source`, or from any with
- * PORTOLAN_ANY_SOURCE, and fills `*received`, which may be null.
+ * PORTOLAN_ANY_SOURCE, and stores its properties in `*received`, which may be null.
  *
  * Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
  * PORTOLAN_ERR_NO_MEMORY; PORTOLAN_ERR_TRUNCATED, with `*received` filled; with a `source`,
@@ -975,10 +976,9 @@ int portolan_recv(struct portolan_node_t *node,
                   struct portolan_received_t *received);
 
 /**
- * Begins to send, and returns at once. The `len` bytes must stay as they are until the operation
- * has ended, which portolan_wait() or portolan_test() must be asked for `*request`. Short messages
- * of a burst gather, and leave with the next call that waits or makes progress. Handlers may call
- * it.
+ * Starts to send, and returns at once. The `len` bytes must not change until the operation has
+ * ended. Pass `*request` to portolan_wait() or portolan_test(). Short messages of a burst share
+ * frames, which leave with the next call that waits or makes progress. Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -991,8 +991,8 @@ int portolan_isend(struct portolan_node_t *node,
                    portolan_request_t *request);
 
 /**
- * Begins to send a copy of `len` bytes; there is nothing to wait for. Leaves as portolan_isend().
- * Handlers may call it.
+ * Starts to send a copy of `len` bytes. There is no request to wait for. The message leaves as
+ * with portolan_isend(). Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1005,9 +1005,9 @@ int portolan_isend_copy(struct portolan_node_t *node,
 
 /**
  * Posts a buffer for the next message to `port` from process `source`, or from any with
- * PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
- * the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not.
- * Handlers may call it, with PORTOLAN_ANY_SOURCE.
+ * PORTOLAN_ANY_SOURCE. The buffer must not be used until the operation has ended. At a port with a
+ * handler, the handler receives it: there is nothing to wait for, and `request` may be null. At
+ * other ports it must not be null. Handlers may call it, with PORTOLAN_ANY_SOURCE.
  *
  * Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_NULL.
  */
@@ -1019,7 +1019,7 @@ int portolan_post_recv(struct portolan_node_t *node,
                        portolan_request_t *request);
 
 /**
- * Waits until an operation has ended, and fills `*completion`, which may be null.
+ * Waits until an operation has ended, and stores its result in `*completion`, which may be null.
  *
  * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
  * PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
@@ -1030,16 +1030,16 @@ int portolan_wait(struct portolan_node_t *node,
                   struct portolan_completion_t *completion);
 
 /**
- * Waits until all of `count` operations have ended; those that are 0 count as ended. Each is set
- * to 0. Returns the first failure, if there is one, after all have ended.
+ * Waits until all of `count` operations have ended; requests of 0 count as ended. Each request is
+ * set to 0. Returns the first failure, if there is one, after all have ended.
  *
  * Errors: those of portolan_wait().
  */
 int portolan_wait_all(struct portolan_node_t *node, portolan_request_t *requests, size_t count);
 
 /**
- * Makes progress once. Returns 0 when the operation has ended, as portolan_wait(), and
- * PORTOLAN_PENDING while it is under way.
+ * Makes progress once. Returns 0 when the operation has ended, like portolan_wait(), and
+ * PORTOLAN_PENDING before.
  *
  * Errors: those of portolan_wait().
  */
@@ -1048,7 +1048,8 @@ int portolan_test(struct portolan_node_t *node,
                   struct portolan_completion_t *completion);
 
 /**
- * Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+ * Receives and sends what is ready, runs handlers, and returns at once with the number of frames
+ * that moved.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
  * theirs is left to be taken in: whoever polls for more would poll for ever.
@@ -1056,15 +1057,15 @@ int portolan_test(struct portolan_node_t *node,
 int portolan_progress(struct portolan_node_t *node);
 
 /**
- * Sends everything that has gathered.
+ * Sends all pending frames.
  */
 int portolan_flush(struct portolan_node_t *node);
 
 /**
- * Sends `len` bytes to process `rank`, to be matched there by `tag`, as portolan_send(). With `imm`
- * not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH. Messages
- * to one rank and lane are matched in the order in which they were sent, whether they go to ports
- * or are tagged.
+ * Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
+ * `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
+ * Messages to one rank and lane are matched in the order in which they were sent, whether they go
+ * to ports or are tagged.
  *
  * Errors: those of portolan_send().
  */
@@ -1077,8 +1078,8 @@ int portolan_send_tagged(struct portolan_node_t *node,
                          uint32_t flags);
 
 /**
- * Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers may
- * call it.
+ * Starts to send like portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers
+ * may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1092,7 +1093,7 @@ int portolan_isend_tagged(struct portolan_node_t *node,
                           portolan_request_t *request);
 
 /**
- * Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`. Handlers may call it.
+ * Starts to send a tagged copy, like portolan_isend_copy(). Handlers may call it.
  *
  * Errors: those of portolan_send().
  */
@@ -1105,8 +1106,8 @@ int portolan_isend_tagged_copy(struct portolan_node_t *node,
                                uint32_t flags);
 
 /**
- * Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
- * `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
+ * Posts a buffer for the first message that matches no earlier receive and has `tag`, except for
+ * the bits in `ignore`, from process `source`, or from any with PORTOLAN_ANY_SOURCE. See
  * portolan_post_recv(). Handlers may call it.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK.
@@ -1120,8 +1121,8 @@ int portolan_post_recv_tagged(struct portolan_node_t *node,
                               portolan_request_t *request);
 
 /**
- * Waits for the first message that portolan_post_recv_tagged() would take, and fills `*envelope`,
- * which may be null.
+ * Waits for the first message that portolan_post_recv_tagged() would match, and stores its
+ * properties in `*envelope`, which may be null.
  *
  * Errors: PORTOLAN_ERR_TRUNCATED, with `*envelope` filled; PORTOLAN_ERR_NO_MEMORY,
  * PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT.
@@ -1135,8 +1136,8 @@ int portolan_recv_tagged(struct portolan_node_t *node,
                          struct portolan_envelope_t *envelope);
 
 /**
- * Makes progress once, and looks for the first message that has come and that a receive would take:
- * 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
+ * Makes progress once. Returns 1 if an unexpected message matches, and stores its properties in
+ * `*envelope`; the message stays available to receives. Returns 0 if there is none.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
  * more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
@@ -1148,8 +1149,8 @@ int portolan_peek(struct portolan_node_t *node,
                   struct portolan_envelope_t *envelope);
 
 /**
- * As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
- * message that is claimed and never received keeps its memory.
+ * Like portolan_peek(), but removes the message from matching with other receives, for
+ * portolan_recv_claimed(). A claimed message keeps its memory until it is received.
  *
  * Errors: those of portolan_peek().
  */
@@ -1161,10 +1162,10 @@ int portolan_claim(struct portolan_node_t *node,
                    portolan_claim_t *claim);
 
 /**
- * Posts a buffer for a message that was claimed. One without bytes discards the message: the request
- * ends with PORTOLAN_ERR_TRUNCATED unless the message is empty as well.
+ * Posts a buffer for a claimed message. A buffer without bytes discards the message: the request
+ * then completes with PORTOLAN_ERR_TRUNCATED, unless the message is empty too.
  *
- * Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or never was one.
+ * Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or is not valid.
  */
 int portolan_recv_claimed(struct portolan_node_t *node,
                           portolan_claim_t claim,
@@ -1173,15 +1174,15 @@ int portolan_recv_claimed(struct portolan_node_t *node,
                           portolan_request_t *request);
 
 /**
- * Withdraws a posted receive, tagged or at a port without a handler: 1, and it ends with
- * PORTOLAN_ERR_CANCELLED. 0 for a send, or when a message has matched the receive: then it ends by
- * itself. Either way it must be waited for.
+ * Cancels a posted receive, tagged or at a port without a handler. Returns 1, and the receive
+ * completes with PORTOLAN_ERR_CANCELLED. Returns 0 for a send, or when a message has matched the
+ * receive, which then completes normally. The request must be waited for in both cases.
  */
 int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
 
 /**
- * Makes progress, and sleeps between, until `done` returns anything but 0. It is called after each
- * turn, so it must depend on what handlers change.
+ * Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
+ * after each turn, so it must depend on what handlers change.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
  * all other processes of the job have ended.
@@ -1191,14 +1192,14 @@ int portolan_wait_until(struct portolan_node_t *node,
                         void *user);
 
 /**
- * The descriptor for a program's own event loop, to be waited for until it is readable. Call
- * portolan_arm() before each wait and portolan_disarm() after it; never read from it, nor close it.
+ * Returns the descriptor for a program's own event loop, which waits until it is readable. Call
+ * portolan_arm() before each wait and portolan_disarm() after it. Never read or close it.
  */
 int portolan_event_fd(struct portolan_node_t *node);
 
 /**
- * Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
- * when there is already: do not wait then, call portolan_progress() and look at what has ended.
+ * Makes portolan_event_fd() readable as soon as there is work. Returns 1, or 0 if there is work
+ * already: then do not wait, but call portolan_progress() and test the requests.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
  * the job have ended.
@@ -1206,16 +1207,16 @@ int portolan_event_fd(struct portolan_node_t *node);
 int portolan_arm(struct portolan_node_t *node);
 
 /**
- * Ends what portolan_arm() began, and does what has become due.
+ * Reverts portolan_arm(), and handles what is due.
  */
 int portolan_disarm(struct portolan_node_t *node);
 
 /**
- * Makes a group of `count` processes, under the number `id`, from 1 to 32766, which all members,
- * and no other group, must use. Members must name the same ranks in the same order.
+ * Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no
+ * other group, must use this number, and name the same ranks in the same order.
  *
- * Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, one
- * is there twice, or the number is out of its range.
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, a
+ * rank occurs twice, or the number is out of range.
  */
 int portolan_group_new(struct portolan_node_t *node,
                        uint32_t id,
@@ -1224,41 +1225,41 @@ int portolan_group_new(struct portolan_node_t *node,
                        struct portolan_group_t **group);
 
 /**
- * Frees a group; null is nothing.
+ * Frees a group. Null has no effect.
  *
  * Errors: PORTOLAN_ERR_CLOSED when it was freed before.
  */
 int portolan_group_free(struct portolan_group_t *group);
 
 /**
- * This process's place in the group, from 0.
+ * Returns this process's index in the group, from 0.
  */
 int portolan_group_rank(const struct portolan_group_t *group);
 
 /**
- * Members of the group.
+ * Returns the number of members of the group.
  */
 int portolan_group_size(const struct portolan_group_t *group);
 
 /**
- * Waits until every member of the group, or with null every process of the job, has come here. All
- * members make the same calls on a group in the same order. When they do not, or one of them is gone,
- * every member's call fails and says who did what, and so does every later call on that group.
+ * Waits until every member of the group, or with null every process of the job, has called it. All
+ * members make the same calls on a group in the same order. If they do not, or a member dies,
+ * every member's call fails with a message that names the member and the cause, and so does every
+ * later call on that group.
  *
  * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_COLLECTIVE_MISMATCH, PORTOLAN_ERR_LENGTH_MISMATCH,
  * PORTOLAN_ERR_GROUP_BUSY.
  */
-int portolan_barrier(struct portolan_node_t *node,
-                     const struct portolan_group_t *group);
+int portolan_barrier(struct portolan_node_t *node, const struct portolan_group_t *group);
 
 /**
- * Copies `len` bytes of member `root` into those of all other members of the group, or with null
- * of the job. All must give the same length. The root does not wait for all: it may hear of a failure
- * from a later call.
+ * Copies `len` bytes of member `root` to those of all other members of the group, or with null of
+ * the job. All must pass the same length. The root does not wait for all; a later call may report
+ * a failure.
  *
- * But 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
- * root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
- * PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+ * A broadcast of 32 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
+ * uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
+ * members have them. PORTOLAN_MULTICAST=off in the environment turns this off.
  *
  * Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
  */
@@ -1269,9 +1270,9 @@ int portolan_broadcast(struct portolan_node_t *node,
                        size_t len);
 
 /**
- * Copies `len` bytes of member `root` into those of all other members of the group, or with null
- * of the job, as portolan_broadcast(), and faster for some megabytes or more: each member passes
- * them on to the next, in the order of the group, block by block.
+ * Copies `len` bytes of member `root` to those of all other members of the group, or with null of
+ * the job, like portolan_broadcast(). It is faster from some megabytes on: each member passes the
+ * bytes to the next one, in the order of the group, block by block.
  *
  * Errors: those of portolan_broadcast().
  */
@@ -1282,9 +1283,10 @@ int portolan_cast(struct portolan_node_t *node,
                   size_t len);
 
 /**
- * Combines `count` values of each member of the group, or with null of the job, element by element;
- * every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
- * so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
+ * Combines `count` values of each member of the group, or with null of the job, element by
+ * element. Every member gets the same result, bit for bit, in place. `operation` is PORTOLAN_SUM
+ * or another constant of its group, and `type` PORTOLAN_DOUBLE or another; all members must pass
+ * the same.
  *
  * Errors: those of portolan_barrier().
  */
@@ -1296,8 +1298,8 @@ int portolan_allreduce(struct portolan_node_t *node,
                        size_t count);
 
 /**
- * Combines values as portolan_allreduce(), for member `root` only; at all others they hold parts of
- * the result afterwards.
+ * Combines values like portolan_allreduce(), for member `root` only. At all other members they are
+ * partial results afterwards.
  *
  * Errors: those of portolan_allreduce(), PORTOLAN_ERR_NO_SUCH_RANK.
  */
@@ -1311,8 +1313,8 @@ int portolan_reduce(struct portolan_node_t *node,
 
 /**
  * Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
- * member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
- * has two collective operations under way at most, which all members begin in the same order.
+ * member has begun it. Poll `*collective` with portolan_test_collective(). A group has at most two
+ * pending collective operations, which all members begin in the same order.
  *
  * Errors: those of portolan_barrier().
  */
@@ -1321,8 +1323,8 @@ int portolan_ibarrier(struct portolan_node_t *node,
                       portolan_collective_t *collective);
 
 /**
- * Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
- * root the bytes must stay as they are until it has ended, elsewhere nobody may use them.
+ * Begins a broadcast like portolan_broadcast(), and returns at once; see portolan_ibarrier().
+ * Until it has ended, the bytes must not change at the root, and must not be used elsewhere.
  *
  * Errors: those of portolan_broadcast().
  */
@@ -1334,38 +1336,38 @@ int portolan_ibroadcast(struct portolan_node_t *node,
                         portolan_collective_t *collective);
 
 /**
- * Makes progress once. Returns 0 when this process has done its part of a collective operation, and
- * PORTOLAN_PENDING while it is under way. One that fails has ended.
+ * Makes progress once. Returns 0 when this process has completed its part of a collective
+ * operation, and PORTOLAN_PENDING before. After a failure the operation has ended.
  *
- * Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or never
- * was one.
+ * Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or is
+ * not valid.
  */
 int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t collective);
 
 /**
- * Allocates `len` bytes that suit bulk messages best: whole pages, all of them present, large ones
- * where the system has them. They are zero.
+ * Allocates `len` zeroed bytes for bulk messages: whole pages, all of them present, large pages if
+ * the system has them.
  */
 int portolan_alloc(size_t len, void **memory);
 
 /**
- * Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0.
- * From 2 MiB on it asks for them.
+ * Returns 1 if memory of portolan_alloc() consists of large pages, as far as the system reports,
+ * and 0 otherwise. Large pages are requested from 2 MiB on.
  *
  * Errors: PORTOLAN_ERR_ARGUMENT for other memory.
  */
 int portolan_has_large_pages(const void *memory);
 
 /**
- * Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
+ * Frees memory of portolan_alloc(). Null has no effect. No operation may be using the memory.
  */
 int portolan_free(void *memory);
 
 /**
- * Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
- * guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
- * the memory; what others change there appears during calls of the library or, within a host, at
- * any time. It must stay until portolan_deregister() or portolan_close().
+ * Registers `len` bytes of memory for all processes of the job that have `*key`, a random number.
+ * `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may continue to use
+ * the memory. Changes by other processes appear during calls of the library or, within a host, at
+ * any time. The memory must stay valid until portolan_deregister() or portolan_close().
  *
  * Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
  */
@@ -1376,17 +1378,17 @@ int portolan_register(struct portolan_node_t *node,
                       uint64_t *key);
 
 /**
- * Closes a region. Whoever uses it meanwhile, or later, gets PORTOLAN_ERR_REMOTE_REFUSED.
+ * Deregisters a region. Operations on it, pending or later, fail with PORTOLAN_ERR_REMOTE_REFUSED.
  *
  * Errors: PORTOLAN_ERR_NO_REGION.
  */
 int portolan_deregister(struct portolan_node_t *node, uint64_t key);
 
 /**
- * Puts `len` bytes into the memory of another process; when it returns, they are there. What is
- * sent behind a put to the same process, on the same lane, finds its bytes in place. Of two
- * operations that are longer than 64 KiB (16 KiB within a host) and touch the same bytes, the
- * second must wait for the end of the first.
+ * Puts `len` bytes into the memory of another process. They are in place when it returns. An
+ * operation that is submitted after a put, to the same process and on the same lane, finds its
+ * bytes in place. If two operations are longer than 64 KiB (16 KiB within a host) and touch the
+ * same bytes, the second must wait for the completion of the first.
  *
  * Errors: PORTOLAN_ERR_REMOTE_REFUSED, those of portolan_send().
  */
@@ -1396,7 +1398,7 @@ int portolan_put(struct portolan_node_t *node,
                  size_t len);
 
 /**
- * Gets `len` bytes out of the memory of another process.
+ * Gets `len` bytes from the memory of another process.
  *
  * Errors: those of portolan_put().
  */
@@ -1406,8 +1408,8 @@ int portolan_get(struct portolan_node_t *node,
                  size_t len);
 
 /**
- * Begins to put. The request ends when the bytes are in place; until then they must stay as they
- * are. Handlers may call it.
+ * Starts to put. The request is complete when the bytes are in place; until then they must not
+ * change. Handlers may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1418,7 +1420,7 @@ int portolan_iput(struct portolan_node_t *node,
                   portolan_request_t *request);
 
 /**
- * Begins to get. Nobody may use the buffer until the request has ended. Handlers may call it.
+ * Starts to get. The buffer must not be used until the request is complete. Handlers may call it.
  *
  * Errors: those of portolan_put().
  */
@@ -1429,8 +1431,8 @@ int portolan_iget(struct portolan_node_t *node,
                   portolan_request_t *request);
 
 /**
- * Fills `*notice` from the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
- * Does not make progress.
+ * Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
+ * there is none. It makes no progress.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
  * processes of the job have ended.
@@ -1438,15 +1440,15 @@ int portolan_iget(struct portolan_node_t *node,
 int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 
 /**
- * Waits for the next put that comes with PORTOLAN_NOTIFY, and fills `*notice`.
+ * Waits for the next notice of a put with PORTOLAN_NOTIFY, and stores it in `*notice`.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT.
  */
 int portolan_wait_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 
 /**
- * Changes numbers in the memory of another process; when it returns, it is done, and `before` has
- * them as they were. Each number is changed at once; 4096 bytes of numbers at most.
+ * Changes numbers in the memory of another process. They are changed when it returns, and `before`
+ * has their previous values. Each number changes atomically. The limit is 4096 bytes of numbers.
  *
  * Errors: PORTOLAN_ERR_REMOTE_REFUSED, PORTOLAN_ERR_ARGUMENT, those of portolan_send().
  */
@@ -1455,8 +1457,8 @@ int portolan_atomic(struct portolan_node_t *node,
                     const struct portolan_atomic_t *what);
 
 /**
- * Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
- * nobody may use `before` until the request has ended. Handlers may call it.
+ * Starts to change numbers like portolan_atomic(). The operands may be reused when it returns.
+ * `before` must not be used until the request is complete. Handlers may call it.
  *
  * Errors: those of portolan_atomic().
  */
@@ -1466,29 +1468,29 @@ int portolan_iatomic(struct portolan_node_t *node,
                      portolan_request_t *request);
 
 /**
- * Tells in `*counters` what the protocol has done so far, in this process.
+ * Stores the counters of the protocol in this process in `*counters`.
  */
 int portolan_counters(struct portolan_node_t *node, struct portolan_counters_t *counters);
 
 /**
- * Calls `tell` for each reason for which something was dropped here, with its name, valid during
- * that call, and how often. Returns how many reasons there are.
+ * Calls `tell` for each reason for which something was dropped in this process, with the reason's
+ * name, valid during that call, and the number of drops. Returns the number of reasons.
  */
 int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason,
                                                               uint64_t count,
                                                               void *user), void *user);
 
 /**
- * Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
- * sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with
- * a zero behind it; with `len` 0, `text` may be null.
+ * Returns the state of the stored model of this machine's paths: PORTOLAN_MODEL_USED or another
+ * constant of its group. A sentence with the file and the reason is copied to `text`, cut to `len`
+ * bytes with a terminating zero. With `len` 0, `text` may be null.
  */
 int portolan_model(struct portolan_node_t *node, char *text, size_t len);
 
 /**
- * Sends by `*choices` from now on, instead of by those that follow from the stored model: which
- * path a message takes, whether it asks first, and into which pieces it is cut. Limits of the
- * protocol stay limits.
+ * Sends by `*choices` from now on, instead of by those of the stored model: the path of a message,
+ * whether it is announced first, and into which pieces it is cut. The limits of the protocol still
+ * apply.
  *
  * Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
  */

@@ -11,11 +11,11 @@ use crate::types::*;
 use portolan::{AtomicOp, Buffer, Datatype};
 use std::ffi::c_int;
 
-/// Bytes of numbers in one operation; the library says the same, but counts must not overflow
-/// before it can.
+/// Maximum bytes of numbers in one operation. The library has the same limit, but counts must not
+/// overflow before it is checked.
 const LEN_MAX: usize = 4096;
 
-/// An operation of the program's, with its operands as they travel.
+/// An operation of the program, with its operands in wire format.
 struct Work {
     operation: AtomicOp,
     datatype: Datatype,
@@ -26,14 +26,14 @@ struct Work {
 fn pick<T: Copy>(all: &[T], code: c_int, what: &str) -> Result<T, Failure> {
     let found = usize::try_from(code).ok().and_then(|code| all.get(code));
     found.copied().ok_or_else(|| {
-        let text = format!("{what} {code} is none of those that portolan.h names");
+        let text = format!("{what} {code} is not defined in portolan.h");
         Failure::new(PORTOLAN_ERR_ARGUMENT, text)
     })
 }
 
 /// # Safety
-/// `what` is null, or points to as many bytes as it says at its beginning; its arrays have `count`
-/// numbers, which in `before` nobody else uses until the operation has ended.
+/// `what` is null, or points to as many bytes as its first field states. Its arrays have `count`
+/// numbers. `before` is not used otherwise until the operation has ended.
 unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
     // SAFETY: the caller's promise.
     let what = unsafe { memory::take("the operation", what)? };
@@ -42,7 +42,7 @@ unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
     let len = what.count.saturating_mul(datatype.len());
     if len == 0 || len > LEN_MAX {
         let text = format!(
-            "count {}: an atomic operation is on 1 number at least, and {LEN_MAX} bytes at most",
+            "count {}: an atomic operation has at least 1 number and at most {LEN_MAX} bytes",
             what.count
         );
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
@@ -72,8 +72,8 @@ unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
     })
 }
 
-/// Changes numbers in the memory of another process; when it returns, it is done, and `before` has
-/// them as they were. Each number is changed at once; 4096 bytes of numbers at most.
+/// Changes numbers in the memory of another process. They are changed when it returns, and `before`
+/// has their previous values. Each number changes atomically. The limit is 4096 bytes of numbers.
 ///
 /// Errors: PORTOLAN_ERR_REMOTE_REFUSED, PORTOLAN_ERR_ARGUMENT, those of portolan_send().
 #[unsafe(no_mangle)]
@@ -95,8 +95,8 @@ pub unsafe extern "C" fn portolan_atomic(
     })
 }
 
-/// Begins to change numbers as portolan_atomic(). The operands may be used again when it returns;
-/// nobody may use `before` until the request has ended. Handlers may call it.
+/// Starts to change numbers like portolan_atomic(). The operands may be reused when it returns.
+/// `before` must not be used until the request is complete. Handlers may call it.
 ///
 /// Errors: those of portolan_atomic().
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Collective operations that do not wait.
+//! Non-blocking collective operations.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -10,18 +10,18 @@ use crate::types::portolan_collective_t;
 use portolan::{Barrier, Broadcast, Group, Node};
 use std::ffi::{c_int, c_void};
 
-/// One that is under way.
+/// A pending collective operation.
 pub(crate) enum Collective {
     Barrier(Barrier),
     Broadcast(Broadcast),
 }
 
 impl Collective {
-    /// Makes progress once: whether this process has done its part.
+    /// Makes progress once. Returns whether this process has completed its part.
     fn poll(&mut self, node: &mut Node) -> Result<bool, portolan::Error> {
         match self {
             Collective::Barrier(barrier) => node.poll_barrier(barrier, || true),
-            // Lent memory: dropping the buffer gives it back and does nothing else.
+            // Memory of the program: dropping the buffer has no other effect.
             Collective::Broadcast(broadcast) => {
                 Ok(node.poll_broadcast(broadcast, || true)?.is_some())
             }
@@ -29,7 +29,8 @@ impl Collective {
     }
 }
 
-/// Begins an operation of the group as `operation` says, and tells the program its number.
+/// Begins the operation of the group that `operation` starts, and stores its number for the
+/// program.
 ///
 /// # Safety
 /// As [`together`]; `collective` is null or points to a number.
@@ -55,8 +56,8 @@ unsafe fn begin(
 }
 
 /// Begins a barrier of the group, or with null of the job, and returns at once. It ends when every
-/// member has begun it, which portolan_test_collective() must be asked for `*collective`. A group
-/// has two collective operations under way at most, which all members begin in the same order.
+/// member has begun it. Poll `*collective` with portolan_test_collective(). A group has at most two
+/// pending collective operations, which all members begin in the same order.
 ///
 /// Errors: those of portolan_barrier().
 #[unsafe(no_mangle)]
@@ -73,8 +74,8 @@ pub unsafe extern "C" fn portolan_ibarrier(
     unsafe { begin(node, group, collective, operation) }
 }
 
-/// Begins a broadcast as portolan_broadcast(), and returns at once; see portolan_ibarrier(). At the
-/// root the bytes must stay as they are until it has ended, elsewhere nobody may use them.
+/// Begins a broadcast like portolan_broadcast(), and returns at once; see portolan_ibarrier().
+/// Until it has ended, the bytes must not change at the root, and must not be used elsewhere.
 ///
 /// Errors: those of portolan_broadcast().
 #[unsafe(no_mangle)]
@@ -97,11 +98,11 @@ pub unsafe extern "C" fn portolan_ibroadcast(
     unsafe { begin(node, group, collective, operation) }
 }
 
-/// Makes progress once. Returns 0 when this process has done its part of a collective operation, and
-/// PORTOLAN_PENDING while it is under way. One that fails has ended.
+/// Makes progress once. Returns 0 when this process has completed its part of a collective
+/// operation, and PORTOLAN_PENDING before. After a failure the operation has ended.
 ///
-/// Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or never
-/// was one.
+/// Errors: those of portolan_broadcast(); PORTOLAN_ERR_STALE_REQUEST when it ended before, or is
+/// not valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_test_collective(
     node: *mut portolan_node_t,
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn portolan_test_collective(
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
         let Some(mut under_way) = joined.collectives.remove(&collective) else {
-            let text = format!("collective operation {collective} is none, or has ended before");
+            let text = format!("collective operation {collective} does not exist, or has ended");
             return Err(Failure::new(PORTOLAN_ERR_STALE_REQUEST, text));
         };
         if under_way.poll(&mut joined.node)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the protocol has done and dropped.
+//! Counters of the protocol, and its drops.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -10,10 +10,10 @@ use crate::types::portolan_counters_t;
 use portolan::Counters;
 use std::ffi::{CString, c_char, c_int, c_void};
 
-/// Bytes of the first version of the counters.
+/// Length of the first version of the counters.
 const FIRST_LEN: usize = std::mem::offset_of!(portolan_counters_t, remote_requests);
 
-/// Tells in `*counters` what the protocol has done so far, in this process.
+/// Stores the counters of the protocol in this process in `*counters`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_counters(
     node: *mut portolan_node_t,
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn portolan_counters(
     })
 }
 
-/// Every counter of the library, by name: one that is new there does not compile here until it is
-/// told.
+/// Converts every counter of the library, by name. A new counter there does not compile here until
+/// it is added.
 fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
     let &Counters {
         frames_sent,
@@ -54,7 +54,7 @@ fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
         marks_heard,
         stream_bytes,
         link_full,
-        // Those of the links are among `drops`, too.
+        // `drops` includes the drops of links.
         drops_by_reason: _,
     } = counters;
     portolan_counters_t {
@@ -81,8 +81,8 @@ fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
     }
 }
 
-/// Calls `tell` for each reason for which something was dropped here, with its name, valid during
-/// that call, and how often. Returns how many reasons there are.
+/// Calls `tell` for each reason for which something was dropped in this process, with the reason's
+/// name, valid during that call, and the number of drops. Returns the number of reasons.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_drops(
     node: *mut portolan_node_t,
@@ -95,9 +95,9 @@ pub unsafe extern "C" fn portolan_drops(
         let tell = tell.ok_or_else(|| Failure::null("tell"))?;
         let drops = entered.node()?.drops();
         for (reason, &count) in &drops {
-            // Names of the library's, without zeros.
+            // Names come from the library and contain no zeros.
             let reason = CString::new(*reason).unwrap_or_default();
-            // SAFETY: the program's promise about its function.
+            // SAFETY: the program guarantees that its function may be called so.
             unsafe { tell(reason.as_ptr(), count, user) };
         }
         Ok(number(drops.len() as u64))

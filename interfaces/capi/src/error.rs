@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From errors to numbers.
+//! Conversion of errors to numbers.
 
 use crate::code::*;
 use portolan::Error;
@@ -7,10 +7,10 @@ use portolan::launch::LaunchError;
 use portolan_ffi::Codes;
 use std::ffi::c_int;
 
-/// Why a function failed.
+/// Reason why a function failed.
 pub(crate) type Failure = portolan_ffi::Failure<Portolan>;
 
-/// Which number an error has.
+/// Mapping of errors to numbers.
 pub(crate) struct Portolan;
 
 impl Codes for Portolan {

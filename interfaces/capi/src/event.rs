@@ -7,8 +7,8 @@ use crate::handle::{enter, portolan_node_t};
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
 
-/// Makes progress, and sleeps between, until `done` returns anything but 0. It is called after each
-/// turn, so it must depend on what handlers change.
+/// Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
+/// after each turn, so it must depend on what handlers change.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
 /// all other processes of the job have ended.
@@ -22,14 +22,14 @@ pub unsafe extern "C" fn portolan_wait_until(
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
         let done = done.ok_or_else(|| Failure::null("done"))?;
-        // SAFETY: the program's promise about its function.
+        // SAFETY: the program guarantees that its function may be called so.
         entered.node()?.wait_until(|| unsafe { done(user) } != 0)?;
         Ok(PORTOLAN_OK)
     })
 }
 
-/// The descriptor for a program's own event loop, to be waited for until it is readable. Call
-/// portolan_arm() before each wait and portolan_disarm() after it; never read from it, nor close it.
+/// Returns the descriptor for a program's own event loop, which waits until it is readable. Call
+/// portolan_arm() before each wait and portolan_disarm() after it. Never read or close it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int {
     guard(|| {
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int 
     })
 }
 
-/// Makes portolan_event_fd() readable as soon as there is something to do here. Returns 1, or 0
-/// when there is already: do not wait then, call portolan_progress() and look at what has ended.
+/// Makes portolan_event_fd() readable as soon as there is work. Returns 1, or 0 if there is work
+/// already: then do not wait, but call portolan_progress() and test the requests.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
 /// the job have ended.
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn portolan_arm(node: *mut portolan_node_t) -> c_int {
     })
 }
 
-/// Ends what portolan_arm() began, and does what has become due.
+/// Reverts portolan_arm(), and handles what is due.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_disarm(node: *mut portolan_node_t) -> c_int {
     guard(|| {

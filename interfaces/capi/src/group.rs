@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Groups of processes and what they do together.
+//! Groups of processes and their collective operations.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -15,31 +15,31 @@ use std::sync::{Mutex, RwLock};
 /// First word of a group.
 const MAGIC: u64 = u64::from_le_bytes(*b"portogrp");
 
-/// Some of the processes of a job, in an order of their own.
+/// An ordered subset of the processes of a job.
 pub struct portolan_group_t {
     magic: u64,
-    /// None when it was freed: the shell stays, so that a late use is told what is wrong.
+    /// `None` when the group was freed. The structure stays, so that a late use is reported.
     group: RwLock<Option<Group>>,
 }
 
-/// All groups there were, so that leak checkers see that none is lost.
+/// All groups ever made, so that leak checkers find no loss.
 static GROUPS: Mutex<Vec<&'static portolan_group_t>> = Mutex::new(Vec::new());
 
 /// # Safety
-/// `group` is null, or points to a group; other pointers to readable memory are mostly found out.
+/// `group` is null, or points to a group. Most other pointers to readable memory are detected.
 unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_group_t, Failure> {
-    // SAFETY: the caller's promise; shells live for ever.
+    // SAFETY: the caller's promise; group structures are never freed.
     let shell = unsafe { group.as_ref() }.ok_or_else(|| Failure::null("group"))?;
     if shell.magic != MAGIC {
         return Err(Failure::new(
             PORTOLAN_ERR_HANDLE,
-            "this pointer is not a group's",
+            "this pointer is not a group",
         ));
     }
     Ok(shell)
 }
 
-/// A copy of the group, for null that of all processes.
+/// Returns a copy of the group; for null, of the group of all processes.
 ///
 /// # Safety
 /// As [`shell`].
@@ -64,11 +64,11 @@ fn known(shell: &portolan_group_t) -> Result<Group, Failure> {
     })
 }
 
-/// Makes a group of `count` processes, under the number `id`, from 1 to 32766, which all members,
-/// and no other group, must use. Members must name the same ranks in the same order.
+/// Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no
+/// other group, must use this number, and name the same ranks in the same order.
 ///
-/// Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, one
-/// is there twice, or the number is out of its range.
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_SETTING when this process is not among them, a
+/// rank occurs twice, or the number is out of range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_new(
     node: *mut portolan_node_t,
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn portolan_group_new(
     })
 }
 
-/// Frees a group; null is nothing.
+/// Frees a group. Null has no effect.
 ///
 /// Errors: PORTOLAN_ERR_CLOSED when it was freed before.
 #[unsafe(no_mangle)]
@@ -121,21 +121,21 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
     })
 }
 
-/// This process's place in the group, from 0.
+/// Returns this process's index in the group, from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_rank(group: *const portolan_group_t) -> c_int {
     // SAFETY: the program's promise.
     guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.rank()))))
 }
 
-/// Members of the group.
+/// Returns the number of members of the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> c_int {
     // SAFETY: the program's promise.
     guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.size()))))
 }
 
-/// Does what all functions do that work with a group: checks who calls, and finds its members.
+/// Common part of all functions on groups: checks the caller and finds the members.
 ///
 /// # Safety
 /// As [`enter`] and [`members`].
@@ -154,9 +154,10 @@ pub(crate) unsafe fn together(
     })
 }
 
-/// Waits until every member of the group, or with null every process of the job, has come here. All
-/// members make the same calls on a group in the same order. When they do not, or one of them is gone,
-/// every member's call fails and says who did what, and so does every later call on that group.
+/// Waits until every member of the group, or with null every process of the job, has called it. All
+/// members make the same calls on a group in the same order. If they do not, or a member dies,
+/// every member's call fails with a message that names the member and the cause, and so does every
+/// later call on that group.
 ///
 /// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_COLLECTIVE_MISMATCH, PORTOLAN_ERR_LENGTH_MISMATCH,
 /// PORTOLAN_ERR_GROUP_BUSY.
@@ -173,13 +174,13 @@ pub unsafe extern "C" fn portolan_barrier(
     unsafe { together(node, group, work) }
 }
 
-/// Copies `len` bytes of member `root` into those of all other members of the group, or with null
-/// of the job. All must give the same length. The root does not wait for all: it may hear of a failure
-/// from a later call.
+/// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
+/// the job. All must pass the same length. The root does not wait for all; a later call may report
+/// a failure.
 ///
-/// But 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
-/// root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
-/// PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+/// A broadcast of 32 KiB or more to 3 to 64 processes on three or more hosts of one IPv4 network
+/// uses UDP multicast if it reaches all hosts: the root sends the bytes once, and waits until all
+/// members have them. PORTOLAN_MULTICAST=off in the environment turns this off.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK, those of portolan_barrier().
 #[unsafe(no_mangle)]
@@ -200,9 +201,9 @@ pub unsafe extern "C" fn portolan_broadcast(
     unsafe { together(node, group, work) }
 }
 
-/// Copies `len` bytes of member `root` into those of all other members of the group, or with null
-/// of the job, as portolan_broadcast(), and faster for some megabytes or more: each member passes
-/// them on to the next, in the order of the group, block by block.
+/// Copies `len` bytes of member `root` to those of all other members of the group, or with null of
+/// the job, like portolan_broadcast(). It is faster from some megabytes on: each member passes the
+/// bytes to the next one, in the order of the group, block by block.
 ///
 /// Errors: those of portolan_broadcast().
 #[unsafe(no_mangle)]
@@ -223,16 +224,17 @@ pub unsafe extern "C" fn portolan_cast(
     unsafe { together(node, group, work) }
 }
 
-/// Who gets a result.
+/// Members that receive a result.
 #[derive(Clone, Copy)]
 enum Receiver {
     All,
     Root(u32),
 }
 
-/// Combines `count` values of each member of the group, or with null of the job, element by element;
-/// every member gets the same result, bit for bit, in their place. `operation` is PORTOLAN_SUM and
-/// so on, `type` PORTOLAN_DOUBLE and so on; all members must give the same.
+/// Combines `count` values of each member of the group, or with null of the job, element by
+/// element. Every member gets the same result, bit for bit, in place. `operation` is PORTOLAN_SUM
+/// or another constant of its group, and `type` PORTOLAN_DOUBLE or another; all members must pass
+/// the same.
 ///
 /// Errors: those of portolan_barrier().
 #[unsafe(no_mangle)]
@@ -257,8 +259,8 @@ pub unsafe extern "C" fn portolan_allreduce(
     unsafe { together(node, group, work) }
 }
 
-/// Combines values as portolan_allreduce(), for member `root` only; at all others they hold parts of
-/// the result afterwards.
+/// Combines values like portolan_allreduce(), for member `root` only. At all other members they are
+/// partial results afterwards.
 ///
 /// Errors: those of portolan_allreduce(), PORTOLAN_ERR_NO_SUCH_RANK.
 #[unsafe(no_mangle)]
@@ -291,7 +293,9 @@ fn operation_of(operation: c_int) -> Result<ReduceOp, Failure> {
         PORTOLAN_MIN => Ok(ReduceOp::Min),
         PORTOLAN_MAX => Ok(ReduceOp::Max),
         other => {
-            let text = format!("operation {other} is none; take PORTOLAN_SUM or another of them");
+            let text = format!(
+                "operation {other} is not defined in portolan.h; use PORTOLAN_SUM or another one"
+            );
             Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
         }
     }
@@ -335,7 +339,9 @@ impl Reduction<'_> {
                     self.on(node, memory::elements_mut::<f64>("values", values, count)?)
                 }
                 other => {
-                    let text = format!("type {other} is none; take PORTOLAN_DOUBLE or another");
+                    let text = format!(
+                        "type {other} is not defined in portolan.h; use PORTOLAN_DOUBLE or another"
+                    );
                     Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text))
                 }
             }

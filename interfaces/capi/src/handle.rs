@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Nodes as C programs hold them: who may call now, and from where.
+//! Nodes for C programs: checks of the calling thread and of calls from handlers.
 //!
-//! What every call does first is inlined always: as calls, with results in memory, these checks take
-//! as long as all else that the interface adds to a short message.
+//! The first checks of every call are always inlined. As calls with results in memory, they would
+//! take as long as all other work that the interface adds to a short message.
 //!
-//! A handle stays where it is for the life of the process, also when its node is closed, so that
-//! a late call is told what is wrong instead of reading memory that is somebody else's.
+//! A handle is never freed, even when its node is closed, so that a late call is reported instead
+//! of reading memory with another owner.
 
 use crate::code::*;
 use crate::collective::Collective;
@@ -21,49 +21,49 @@ use std::sync::{Mutex, Once};
 /// First word of a handle.
 const MAGIC: u64 = u64::from_le_bytes(*b"portonod");
 
-/// Owner of a node that was closed; no thread has this number.
+/// Owner of a closed node; no thread has this number.
 const NOBODY: usize = 0;
 
-/// Owner of a node in a child of the process that has joined; no thread has this number either.
+/// Owner of a node in a forked child of the process that joined; no thread has this number.
 const FORKED: usize = usize::MAX;
 
-/// A node, and what C programs name by numbers.
+/// A node, and the objects that C programs name by numbers.
 pub(crate) struct Joined {
     pub(crate) node: Node,
-    /// Messages that were claimed and not received, by the numbers that their claims got.
+    /// Claimed messages that were not received yet, by claim number.
     pub(crate) claims: BTreeMap<u64, Claimed>,
     pub(crate) claim_count: u64,
-    /// Memory that is open to others, by key.
+    /// Registered memory, by key.
     pub(crate) registered: BTreeMap<u64, Registration>,
-    /// Collective operations under way, by the numbers that they got.
+    /// Pending collective operations, by number.
     pub(crate) collectives: BTreeMap<u64, Collective>,
     pub(crate) collective_count: u64,
 }
 
-/// A process's place in its job.
+/// This process, as a member of its job.
 pub struct portolan_node_t {
     magic: u64,
     /// The thread that may call.
     owner: AtomicUsize,
-    /// A call is being made. Atomic, for portolan_adopt() asks from another thread.
+    /// Set during a call. Atomic, because portolan_adopt() reads it from another thread.
     busy: AtomicBool,
-    /// What a handler may do, while one runs.
+    /// Context of the running handler; null otherwise.
     context: Cell<*mut Context<'static>>,
     node: UnsafeCell<Option<Joined>>,
 }
 
-// SAFETY: `context` and `node` are used only by the thread that `owner` names, and by
-// `portolan_adopt`'s caller never.
+// SAFETY: only the thread that `owner` names uses `context` and `node`; the caller of
+// `portolan_adopt` does not.
 unsafe impl Sync for portolan_node_t {}
 // SAFETY: a `Node` may move between threads; `context` is null except during a call.
 unsafe impl Send for portolan_node_t {}
 
-/// All handles there were, so that leak checkers see that none is lost.
+/// All handles ever made, so that leak checkers find no loss.
 static HANDLES: Mutex<Vec<&'static portolan_node_t>> = Mutex::new(Vec::new());
 
-/// Runs in each child that the program forks, so that the check of the owner, which every call makes
-/// anyway, tells what a child must not use. The lock is free unless another thread was joining; the
-/// library itself refuses such a call, too.
+/// Runs in each forked child. The owner check of every call then detects nodes that a child must
+/// not use. The lock is free unless another thread was joining; the library itself refuses such a
+/// call too.
 extern "C" fn disown() {
     if let Ok(handles) = HANDLES.try_lock() {
         let owned = |owner: &AtomicUsize| owner.load(Ordering::Relaxed) != NOBODY;
@@ -112,21 +112,22 @@ impl portolan_node_t {
         if self.busy.load(Ordering::Acquire) {
             return Err(Failure::new(
                 PORTOLAN_ERR_WRONG_THREAD,
-                "the node's thread is in a function of the library; adopt it when that is over",
+                "the node's thread is in a function of the library; call portolan_adopt() after it \
+                 returns",
             ));
         }
         self.owner.store(this_thread(), Ordering::Release);
         Ok(())
     }
 
-    /// Notes that a call is being made.
+    /// Marks that a call is in progress.
     #[inline]
     fn entered(&'static self) -> Entered {
         self.busy.store(true, Ordering::Relaxed);
         Entered { handle: self }
     }
 
-    /// Runs a handler with `context` at hand.
+    /// Runs a handler with `context` available to its calls.
     pub(crate) fn with_context(&self, context: &mut Context<'_>, handler: impl FnOnce()) {
         let before = self.context.replace(ptr::from_mut(context).cast());
         handler();
@@ -142,7 +143,7 @@ fn closed() -> Failure {
     )
 }
 
-/// A call that is being made; the node is free again when it is dropped.
+/// A call in progress. Dropping it releases the node.
 pub(crate) struct Entered {
     handle: &'static portolan_node_t,
 }
@@ -162,8 +163,8 @@ impl Entered {
 
     #[inline]
     pub(crate) fn joined(&mut self) -> Result<&mut Joined, Failure> {
-        // SAFETY: this thread owns the node, and `busy` keeps every other `Entered` from being
-        // made while this one lives.
+        // SAFETY: this thread owns the node, and `busy` prevents every other `Entered` while this
+        // one exists.
         unsafe { (*self.handle.node.get()).as_mut() }.ok_or_else(closed)
     }
 
@@ -172,14 +173,14 @@ impl Entered {
     }
 }
 
-/// From where a function was called that both may call.
+/// Origin of a call that both the program and a handler may make.
 pub(crate) enum Caller {
     Program(Entered),
     Handler(&'static mut Context<'static>),
 }
 
 impl Caller {
-    /// The call, if it was not made from a handler.
+    /// Returns the call, if it was not made from a handler.
     pub(crate) fn program(self) -> Result<Entered, Failure> {
         match self {
             Caller::Program(entered) => Ok(entered),
@@ -187,7 +188,7 @@ impl Caller {
         }
     }
 
-    /// Whether a port has a handler, which gets the buffers that are posted there.
+    /// Returns whether a port has a handler, which receives the buffers that are posted there.
     pub(crate) fn has_handler(&mut self, port: u16) -> Result<bool, Failure> {
         Ok(match self {
             Caller::Program(entered) => entered.node()?.has_handler(port)?,
@@ -196,10 +197,10 @@ impl Caller {
     }
 }
 
-/// The handle behind a pointer.
+/// Returns the handle behind a pointer.
 ///
 /// # Safety
-/// `node` is null, or points to a handle; other pointers to readable memory are mostly found out.
+/// `node` is null, or points to a handle. Most other pointers to readable memory are detected.
 #[inline(always)]
 pub(crate) unsafe fn handle(
     node: *const portolan_node_t,
@@ -210,7 +211,7 @@ pub(crate) unsafe fn handle(
     if !node.is_aligned() {
         return Err(not_a_node());
     }
-    // SAFETY: the caller's promise; handles live for ever.
+    // SAFETY: the caller's promise; handles are never freed.
     let handle = unsafe { &*node };
     if handle.magic != MAGIC {
         return Err(not_a_node());
@@ -222,13 +223,13 @@ pub(crate) unsafe fn handle(
 fn no_node() -> Failure {
     Failure::new(
         PORTOLAN_ERR_NULL,
-        "node is null; portolan_join() makes one, before any other call",
+        "node is null; call portolan_join() first",
     )
 }
 
 #[cold]
 fn not_a_node() -> Failure {
-    Failure::new(PORTOLAN_ERR_HANDLE, "this pointer is not a node's")
+    Failure::new(PORTOLAN_ERR_HANDLE, "this pointer is not a node")
 }
 
 /// Checks that the caller may call, from the program or from a handler.
@@ -246,12 +247,13 @@ pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, F
     if context.is_null() {
         return Err(in_handler());
     }
-    // SAFETY: set by `with_context`, whose caller does not use it while the handler runs; this
-    // thread owns the node, so that is now, and the reference is gone before the handler ends.
+    // SAFETY: set by `with_context`, whose caller does not use it while the handler runs. This
+    // thread owns the node, so the handler runs now, and the reference ends before the handler
+    // does.
     Ok(Caller::Handler(unsafe { &mut *context }))
 }
 
-/// Checks that the caller may call, and is no handler.
+/// Checks that the caller may call, and is not a handler.
 ///
 /// # Safety
 /// As [`handle`].
@@ -265,7 +267,7 @@ pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Fail
     Ok(handle.entered())
 }
 
-/// The handle behind a pointer, if this thread may use it.
+/// Returns the handle behind a pointer, if this thread may use it.
 ///
 /// # Safety
 /// As [`handle`].
@@ -284,7 +286,7 @@ fn in_handler() -> Failure {
     Failure::new(
         PORTOLAN_ERR_IN_HANDLER,
         "this function waits, or changes the node, and cannot be called from a handler or a \
-         condition; let the handler note what is to be done, and do it after the call",
+         condition; let the handler record the work, and do it after the call",
     )
 }
 
@@ -297,6 +299,7 @@ fn foreign(handle: &portolan_node_t) -> Failure {
     }
     Failure::new(
         PORTOLAN_ERR_WRONG_THREAD,
-        "the node belongs to another thread; call portolan_adopt() first, and keep that one away",
+        "the node belongs to another thread; call portolan_adopt() first, and do not use the node \
+         there any more",
     )
 }

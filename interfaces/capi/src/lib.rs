@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Portolan for programs in C, and in whatever can call C.
+//! Portolan for programs in C, and in languages that can call C.
 //!
-//! Each function checks what it is given, calls the Rust library, and turns the result into a
-//! number; nothing of the protocol is here. `include/portolan.h` is generated from these files, so
-//! their documentation is written for people who program in C.
+//! Each function checks its arguments, calls the Rust library, and converts the result to a number.
+//! The protocol is not implemented here. `include/portolan.h` is generated from these files, so
+//! their documentation is written for C programmers.
 //!
 //! The one invariant: no panic and no exception leaves a function of this library, and every
 //! failure has a number that never changes and a text that names the cause.

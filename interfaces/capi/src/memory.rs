@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of programs: checked on the way in, filled on the way out. And memory for programs.
+//! Memory of programs, checked on input and filled on output; and memory for programs.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -9,11 +9,11 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-/// The address, or any other than null where no byte is read.
+/// Returns the address, or a non-null one if no byte is read.
 #[inline]
 fn address(what: &str, at: *const c_void, len: usize) -> Result<*const u8, Failure> {
     if len > isize::MAX.unsigned_abs() {
-        let text = format!("{what}: {len} bytes are more than fit in memory");
+        let text = format!("{what}: {len} bytes do not fit in memory");
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
     }
     match (at.is_null(), len) {
@@ -24,8 +24,8 @@ fn address(what: &str, at: *const c_void, len: usize) -> Result<*const u8, Failu
 }
 
 /// # Safety
-/// The program's promise: `len` bytes at `at`, if `at` is not null, are its own to read during the
-/// call that lends them.
+/// The program guarantees that it may read `len` bytes at `at`, unless `at` is null, for the
+/// duration of the call.
 #[inline]
 pub(crate) unsafe fn bytes<'a>(
     what: &str,
@@ -38,7 +38,7 @@ pub(crate) unsafe fn bytes<'a>(
 }
 
 /// # Safety
-/// As [`bytes`], and nobody else uses the bytes meanwhile.
+/// As [`bytes`], and the bytes are not used otherwise in that time.
 #[inline]
 pub(crate) unsafe fn bytes_mut<'a>(
     what: &str,
@@ -51,7 +51,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
 }
 
 /// # Safety
-/// The program's promise: the bytes stay as they are until the operation has ended.
+/// The program guarantees that the bytes do not change until the operation has ended.
 #[inline]
 pub(crate) unsafe fn send_buffer(at: *const c_void, len: usize) -> Result<Buffer, Failure> {
     let at = address("the buffer", at, len)?;
@@ -60,7 +60,7 @@ pub(crate) unsafe fn send_buffer(at: *const c_void, len: usize) -> Result<Buffer
 }
 
 /// # Safety
-/// The program's promise: nobody else uses the bytes until the operation has ended.
+/// The program guarantees that the bytes are not used otherwise until the operation has ended.
 #[inline]
 pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffer, Failure> {
     let at = address("the buffer", at, len)?.cast_mut();
@@ -68,7 +68,7 @@ pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffe
     Ok(unsafe { Buffer::from_raw_mut(at, len) })
 }
 
-/// Where an array of the program's is; dangling when it has no elements.
+/// Returns the address of the program's array; a dangling one if it has no elements.
 fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure> {
     if count == 0 {
         return Ok(std::ptr::dangling());
@@ -77,15 +77,15 @@ fn array<T>(what: &str, at: *const T, count: usize) -> Result<*const T, Failure>
         return Err(Failure::null(what));
     }
     if !at.is_aligned() || count > isize::MAX.unsigned_abs() / size_of::<T>() {
-        let text = format!("{what}: not aligned as their type asks for, or too many");
+        let text = format!("{what}: not aligned for their type, or too many");
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
     }
     Ok(at)
 }
 
 /// # Safety
-/// The program's promise: `at`, if it is not null, has `count` elements, in which all bits may be
-/// anything.
+/// The program guarantees that `at`, unless it is null, has `count` elements. All bit patterns of
+/// an element must be valid.
 pub(crate) unsafe fn elements<'a, T>(
     what: &str,
     at: *const T,
@@ -97,7 +97,7 @@ pub(crate) unsafe fn elements<'a, T>(
 }
 
 /// # Safety
-/// As [`elements`], of the type `T`, and nobody else uses them meanwhile.
+/// As [`elements`], of the type `T`, and the elements are not used otherwise in that time.
 pub(crate) unsafe fn elements_mut<'a, T>(
     what: &str,
     at: *mut c_void,
@@ -108,7 +108,7 @@ pub(crate) unsafe fn elements_mut<'a, T>(
     Ok(unsafe { std::slice::from_raw_parts_mut(at, count) })
 }
 
-/// The size at the beginning of a structure of the program's, if it is `least` or more.
+/// Returns the size at the start of a structure of the program, if it is at least `least`.
 ///
 /// # Safety
 /// `at` points to a structure that begins with its size.
@@ -119,22 +119,22 @@ unsafe fn size_from<T>(what: &str, at: *const T, least: usize) -> Result<usize, 
         return Ok(size);
     }
     let text = format!(
-        "{what}: its size field says {size}; set it to sizeof the structure, {}",
+        "{what}: its size field is {size}; set it to sizeof the structure, {}",
         size_of::<T>()
     );
     Err(Failure::new(PORTOLAN_ERR_STRUCT_SIZE, text))
 }
 
-/// A structure of the program's that is filled when a call has ended well. It is checked before
-/// the call does anything, so that a refused call has no effect.
+/// A structure of the program that is filled when a call succeeds. It is checked before the call
+/// does anything, so that a refused call has no effect.
 pub(crate) struct Out<T> {
     at: *mut T,
-    /// Bytes that the program knows of; 0 where it does not want the structure.
+    /// Length of the program's version of the structure; 0 if the program passed null.
     size: usize,
 }
 
 impl<T: Copy> Out<T> {
-    /// Checks a structure that begins with its size, and has not grown yet.
+    /// Checks a structure that begins with its size and has only one version.
     ///
     /// # Safety
     /// As [`Out::grown`].
@@ -147,8 +147,8 @@ impl<T: Copy> Out<T> {
     /// Checks a structure that begins with its size, and had `first` bytes in its first version.
     ///
     /// # Safety
-    /// `T` begins with a `usize`; `at` is null, or points to as many bytes as it says there, which
-    /// are the program's own until the call has ended.
+    /// `T` begins with a `usize`. `at` is null, or points to as many bytes as that field states,
+    /// which belong to the program until the call has ended.
     #[inline]
     pub(crate) unsafe fn grown(what: &str, at: *mut T, first: usize) -> Result<Out<T>, Failure> {
         let size = match at.is_null() {
@@ -159,8 +159,8 @@ impl<T: Copy> Out<T> {
         Ok(Out { at, size })
     }
 
-    /// Fills it from what a call has returned: with what `told` makes of a result, or with what `cut`
-    /// makes of an error; as it was where that is nothing.
+    /// Fills the structure from the result of a call: `told` converts a value, `cut` an error. If `cut`
+    /// returns `None`, the structure is left as it was.
     #[inline]
     pub(crate) fn fill_from<R, E>(
         self,
@@ -178,7 +178,7 @@ impl<T: Copy> Out<T> {
         }
     }
 
-    /// Fills as much as the program knows, but for the size.
+    /// Fills the part of the structure that the program's version has, except for the size.
     #[inline]
     pub(crate) fn fill(self, value: &T) {
         let head = size_of::<usize>();
@@ -186,7 +186,7 @@ impl<T: Copy> Out<T> {
         if len == 0 {
             return;
         }
-        // SAFETY: `grown` has checked that neither has fewer bytes than that; the regions are apart.
+        // SAFETY: `grown` has checked that neither has fewer bytes than that; they do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(value).cast::<u8>().add(head),
@@ -200,8 +200,8 @@ impl<T: Copy> Out<T> {
 /// Reads a structure that begins with its size.
 ///
 /// # Safety
-/// `T` is plain numbers and begins with a `usize`; `at` is null or points to as many bytes as it
-/// says there.
+/// `T` consists of numbers and begins with a `usize`. `at` is null, or points to as many bytes as
+/// that field states.
 pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failure> {
     if at.is_null() {
         return Err(Failure::null(what));
@@ -213,11 +213,11 @@ pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failur
     }
 }
 
-/// Regions that programs have, by address.
+/// Regions of programs, by address.
 static REGIONS: Mutex<BTreeMap<usize, Region>> = Mutex::new(BTreeMap::new());
 
-/// Allocates `len` bytes that suit bulk messages best: whole pages, all of them present, large ones
-/// where the system has them. They are zero.
+/// Allocates `len` zeroed bytes for bulk messages: whole pages, all of them present, large pages if
+/// the system has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) -> c_int {
     guard(|| {
@@ -238,8 +238,8 @@ pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) ->
     })
 }
 
-/// Whether portolan_alloc() gave this memory in large pages, as far as the system tells: 1 or 0.
-/// From 2 MiB on it asks for them.
+/// Returns 1 if memory of portolan_alloc() consists of large pages, as far as the system reports,
+/// and 0 otherwise. Large pages are requested from 2 MiB on.
 ///
 /// Errors: PORTOLAN_ERR_ARGUMENT for other memory.
 #[unsafe(no_mangle)]
@@ -259,7 +259,7 @@ fn not_allocated() -> Failure {
     )
 }
 
-/// Frees what portolan_alloc() gave; null is nothing. No operation may be using it.
+/// Frees memory of portolan_alloc(). Null has no effect. No operation may be using the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_free(memory: *mut c_void) -> c_int {
     guard(|| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sending and receiving that waits.
+//! Blocking sends and receives.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -13,10 +13,10 @@ use crate::types::{
 use portolan::{Error, Lane, Received, Target};
 use std::ffi::{c_int, c_void};
 
-/// Most pieces of one message: what one system call takes (IOV_MAX of Linux).
+/// Maximum number of pieces of one message: the limit of one system call (IOV_MAX of Linux).
 const PIECES_MAX: usize = 1024;
 
-/// Where a message goes.
+/// Converts the destination of a message.
 #[inline]
 pub(crate) fn target(rank: u32, port: u32, flags: u32) -> Result<Target, Failure> {
     let port = port::number(port)?;
@@ -39,13 +39,13 @@ pub(crate) fn target(rank: u32, port: u32, flags: u32) -> Result<Target, Failure
 #[cold]
 fn unknown_flags(flags: u32) -> Failure {
     let text =
-        format!("flags {flags:#x}: a send knows PORTOLAN_HIGH and PORTOLAN_BEST_EFFORT only");
+        format!("flags {flags:#x}: a send accepts PORTOLAN_HIGH and PORTOLAN_BEST_EFFORT only");
     Failure::new(PORTOLAN_ERR_ARGUMENT, text)
 }
 
-/// Sends `len` bytes to `port` of process `rank`; when it returns, they may be used again. Short
-/// messages are copied and on their way then; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
-/// PORTOLAN_BEST_EFFORT, or both. A message may have no bytes at all.
+/// Sends `len` bytes to `port` of process `rank`. The bytes may be reused when it returns. Short
+/// messages are then copied and in flight; long ones have arrived. `flags`: 0, or PORTOLAN_HIGH,
+/// PORTOLAN_BEST_EFFORT, or both. A message may be empty.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_PATH, PORTOLAN_ERR_NO_ANSWER,
 /// PORTOLAN_ERR_PEER_GONE.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn portolan_send(
     })
 }
 
-/// Sends `count` pieces as one message, as portolan_send().
+/// Sends `count` pieces as one message, like portolan_send().
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn portolan_send_gather(
         // SAFETY: the program's promise.
         let mut entered = unsafe { enter(node)? };
         if count > PIECES_MAX {
-            let text = format!("{count} pieces: a message has {PIECES_MAX} at most");
+            let text = format!("{count} pieces: a message has at most {PIECES_MAX}");
             return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
         }
         if pieces.is_null() && count > 0 {
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn portolan_send_gather(
             .iter()
             .fold(0, |sum: usize, piece| sum.saturating_add(piece.len()));
         if sum > isize::MAX.unsigned_abs() {
-            let text = "the pieces together are longer than memory";
+            let text = "the pieces together do not fit in memory";
             return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
         }
         let target = target(rank, port, flags)?;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn portolan_send_gather(
 }
 
 /// Waits for the next message to `port` from process `source`, or from any with
-/// PORTOLAN_ANY_SOURCE, and fills `*received`, which may be null.
+/// PORTOLAN_ANY_SOURCE, and stores its properties in `*received`, which may be null.
 ///
 /// Errors: PORTOLAN_ERR_PORT_CLOSED, PORTOLAN_ERR_PORT_IN_USE for a port with a handler,
 /// PORTOLAN_ERR_NO_MEMORY; PORTOLAN_ERR_TRUNCATED, with `*received` filled; with a `source`,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The measured model of this machine's paths, and sending by other choices than it makes.
+//! The measured model of this machine's paths, and choices that replace it.
 
 use crate::code::*;
 use crate::failure::guard;
@@ -10,9 +10,9 @@ use crate::types::*;
 use portolan::model::{Choices, LonePieces, Status};
 use std::ffi::{c_char, c_int};
 
-/// Tells what became of the stored model of this machine's paths: PORTOLAN_MODEL_USED and so on. A
-/// sentence about it, with the file and the reason, is copied into `text`, as far as it fits, with
-/// a zero behind it; with `len` 0, `text` may be null.
+/// Returns the state of the stored model of this machine's paths: PORTOLAN_MODEL_USED or another
+/// constant of its group. A sentence with the file and the reason is copied to `text`, cut to `len`
+/// bytes with a terminating zero. With `len` 0, `text` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_model(
     node: *mut portolan_node_t,
@@ -34,9 +34,9 @@ pub unsafe extern "C" fn portolan_model(
     })
 }
 
-/// Sends by `*choices` from now on, instead of by those that follow from the stored model: which
-/// path a message takes, whether it asks first, and into which pieces it is cut. Limits of the
-/// protocol stay limits.
+/// Sends by `*choices` from now on, instead of by those of the stored model: the path of a message,
+/// whether it is announced first, and into which pieces it is cut. The limits of the protocol still
+/// apply.
 ///
 /// Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
 #[unsafe(no_mangle)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joining, leaving, and what a process knows of its job.
+//! Joining, leaving, and properties of the job.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
 /// Joins the job that this process was started in; without a launcher, a job of one. The node
-/// belongs to the thread that calls. On failure, `*node` becomes null.
+/// belongs to the calling thread. On failure, `*node` becomes null.
 ///
 /// Errors: PORTOLAN_ERR_LAUNCH, PORTOLAN_ERR_LINK, PORTOLAN_ERR_SETTING, PORTOLAN_ERR_SYSTEM.
 #[unsafe(no_mangle)]
@@ -28,12 +28,12 @@ pub unsafe extern "C" fn portolan_join(node: *mut *mut portolan_node_t) -> c_int
     })
 }
 
-/// Leaves the job after all that was sent has arrived, however long its receivers take, while they
-/// live; sends that have not ended get a second. Other operations that are still under way are given
-/// up. The memory of all is the program's again.
+/// Leaves the job after everything that was sent has arrived, however long live receivers take.
+/// Pending sends get one second to complete. Other pending operations are cancelled. The memory of
+/// all operations belongs to the program again.
 ///
-/// Errors: PORTOLAN_ERR_UNDELIVERED when a process that may live may not have got everything;
-/// PORTOLAN_ERR_CLOSED when it was closed before.
+/// Errors: PORTOLAN_ERR_UNDELIVERED when a process that may be alive may have missed messages;
+/// PORTOLAN_ERR_CLOSED when the node was closed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
     guard(|| {
@@ -46,10 +46,10 @@ pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
     })
 }
 
-/// Gives the node to the thread that calls. The one that had it must not be in a function of the
-/// library, and not call one with this node any more.
+/// Gives the node to the calling thread. The thread that had it must not be in a function of the
+/// library, and must no longer call one with this node.
 ///
-/// Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other is in a function.
+/// Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other thread is in a function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_adopt(node: *mut portolan_node_t) -> c_int {
     guard(|| {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn portolan_adopt(node: *mut portolan_node_t) -> c_int {
     })
 }
 
-/// Rank of this process, from 0. Handlers may call it.
+/// Returns the rank of this process, from 0. Handlers may call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_rank(node: *const portolan_node_t) -> c_int {
     guard(|| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn portolan_rank(node: *const portolan_node_t) -> c_int {
     })
 }
 
-/// Processes in the job. Handlers may call it.
+/// Returns the number of processes in the job. Handlers may call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_size(node: *const portolan_node_t) -> c_int {
     guard(|| {
@@ -85,12 +85,12 @@ pub unsafe extern "C" fn portolan_size(node: *const portolan_node_t) -> c_int {
     })
 }
 
-/// A count as a result.
+/// Converts a count to a result.
 pub(crate) fn number(count: u64) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
-/// A name or a reason of the program's.
+/// Reads a string of the program.
 ///
 /// # Safety
 /// `text` is null or ends with a zero.
@@ -102,8 +102,8 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
-/// Copies `found` into the program's `len` bytes, as far as it fits, with a zero behind it; the
-/// length that it has.
+/// Copies `found` to the program's `len` bytes, cut to fit, with a terminating zero. Returns its
+/// full length.
 ///
 /// # Safety
 /// As [`memory::bytes_mut`].
@@ -123,8 +123,8 @@ pub(crate) unsafe fn tell_text(
     Ok(number(found.len() as u64))
 }
 
-/// Writes the 16 bytes of the job's random number to `id`: the same in all its processes, and others
-/// in other jobs.
+/// Writes the 16 bytes of the job's random number to `id`. All processes of a job have the same
+/// number, and jobs have different ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8) -> c_int {
     guard(|| {
@@ -137,9 +137,9 @@ pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8
     })
 }
 
-/// Copies the value of the program's own option `name`, which was given with
-/// `portolan run --option app.NAME=VALUE`, into `value`, as far as it fits, with a zero behind it.
-/// Returns its length without the zero.
+/// Copies the value of the program's own option `name`, which was given with `portolan run --option
+/// app.NAME=VALUE`, to `value`, cut to fit, with a terminating zero. Returns its length without the
+/// zero.
 ///
 /// Errors: PORTOLAN_ERR_NO_OPTION.
 #[unsafe(no_mangle)]
@@ -161,8 +161,7 @@ pub unsafe extern "C" fn portolan_option(
     })
 }
 
-/// Ends the whole job with exit status `status`, because of `reason`; this process, too, should end
-/// then.
+/// Ends the whole job with exit status `status`, because of `reason`. This process should end too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_abort(
     node: *mut portolan_node_t,
@@ -178,7 +177,7 @@ pub unsafe extern "C" fn portolan_abort(
 }
 
 /// Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
-/// its state, its round trip. The text is valid during that call. Returns how many there are.
+/// its state, its round trip. The text is valid during that call. Returns the number of paths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_paths(
     node: *mut portolan_node_t,
@@ -197,9 +196,9 @@ pub unsafe extern "C" fn portolan_paths(
         }
         let paths = node.paths(rank);
         for path in &paths {
-            // Written by the library, without zeros.
+            // The library writes the text without zeros.
             let path = CString::new(path.to_string()).unwrap_or_default();
-            // SAFETY: the program's promise about its function.
+            // SAFETY: the program guarantees that its function may be called so.
             unsafe { tell(path.as_ptr(), user) };
         }
         Ok(number(paths.len() as u64))

@@ -10,9 +10,9 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 /// Runs for each message to an active port, inside calls of the library. With `node` it may call
-/// what begins an operation and does not wait (portolan_isend(), portolan_isend_copy(),
+/// functions that start an operation without waiting (portolan_isend(), portolan_isend_copy(),
 /// portolan_post_recv(), the same with tags, portolan_iput(), portolan_iget(), portolan_iatomic()),
-/// portolan_rank() and portolan_size(); what it sends leaves when it has returned. It must return: no
+/// portolan_rank() and portolan_size(). Its sends leave after it returns. It must return: no
 /// exception, no longjmp().
 pub type portolan_handler_t = Option<
     unsafe extern "C" fn(
@@ -22,7 +22,7 @@ pub type portolan_handler_t = Option<
     ),
 >;
 
-/// A port number as the library has it.
+/// Converts a port number.
 #[inline]
 pub(crate) fn number(port: u32) -> Result<u16, Failure> {
     u16::try_from(port).map_err(|_| out_of_range(port))
@@ -34,7 +34,8 @@ fn out_of_range(port: u32) -> Failure {
     Failure::new(PORTOLAN_ERR_PORT, text)
 }
 
-/// Opens a port for portolan_recv() and portolan_post_recv(). Messages that came before wait.
+/// Opens a port for portolan_recv() and portolan_post_recv(). Messages that arrived earlier are
+/// kept for it.
 ///
 /// Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE.
 #[unsafe(no_mangle)]
@@ -48,8 +49,8 @@ pub unsafe extern "C" fn portolan_open(node: *mut portolan_node_t, port: u32) ->
 }
 
 /// Opens a port as an active port: `handler` runs for each message, with `user` as its last
-/// argument. With PORTOLAN_IN_PLACE in `flags` it gets messages where they lie; without, each goes
-/// into a buffer that was posted, which the handler gets back with it.
+/// argument. With PORTOLAN_IN_PLACE in `flags` it reads messages where they are. Otherwise each
+/// message goes to a posted buffer, which the handler receives.
 ///
 /// Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE, PORTOLAN_ERR_ARGUMENT for unknown flags.
 #[unsafe(no_mangle)]
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn portolan_open_active(
             0 => PortConfig::default(),
             PORTOLAN_IN_PLACE => PortConfig::in_place(),
             other => {
-                let text = format!("flags {other:#x}: a port knows PORTOLAN_IN_PLACE only");
+                let text = format!("flags {other:#x}: a port accepts PORTOLAN_IN_PLACE only");
                 return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
             }
         };
@@ -92,7 +93,8 @@ struct Handler {
     node: &'static portolan_node_t,
 }
 
-// SAFETY: `user` is the program's own; whoever gives the node to another thread gives that, too.
+// SAFETY: `user` belongs to the program; if it gives the node to another thread, it gives `user`
+// too.
 unsafe impl Send for Handler {}
 
 impl Handler {
@@ -101,7 +103,7 @@ impl Handler {
         let message_len = message.message_len();
         let (at, len) = (message.bytes().as_ptr(), message.bytes().len());
         let (buffer, buffer_len) = match message.take_buffer() {
-            // Lent memory: dropping the buffer gives it back and does nothing else.
+            // Memory of the program: dropping the buffer has no other effect.
             Some(buffer) => (buffer.as_ptr().cast_mut(), buffer.len()),
             None => (ptr::null_mut(), 0),
         };
@@ -116,7 +118,7 @@ impl Handler {
             port: u32::from(message.port()),
         };
         let node = ptr::from_ref(self.node).cast_mut();
-        // SAFETY: the program's promise about its handler.
+        // SAFETY: the program guarantees that its handler may be called so.
         self.node.with_context(context, || unsafe {
             (self.function)(node, &told, self.user)
         });

@@ -14,16 +14,16 @@ pub(crate) fn key_of(key: RemoteKey) -> u64 {
     u64::from_le_bytes(key.to_bytes())
 }
 
-/// A place that the program names.
+/// Converts a place that the program names.
 ///
 /// # Safety
-/// `place` is null, or points to as many bytes as it says at its beginning.
+/// `place` is null, or points to as many bytes as its first field states.
 pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTarget, Failure> {
     // SAFETY: the caller's promise.
     let place = unsafe { memory::take("the place", place)? };
     if place.flags & !(PORTOLAN_HIGH | PORTOLAN_NOTIFY) != 0 {
         let text = format!(
-            "flags {:#x}: a place knows PORTOLAN_HIGH and PORTOLAN_NOTIFY only",
+            "flags {:#x}: a place accepts PORTOLAN_HIGH and PORTOLAN_NOTIFY only",
             place.flags
         );
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
@@ -39,10 +39,10 @@ pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTar
     Ok(target)
 }
 
-/// Opens `len` bytes of memory to all processes of the job that are told `*key`, which nobody can
-/// guess. `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may go on using
-/// the memory; what others change there appears during calls of the library or, within a host, at
-/// any time. It must stay until portolan_deregister() or portolan_close().
+/// Registers `len` bytes of memory for all processes of the job that have `*key`, a random number.
+/// `access`: PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both. The program may continue to use
+/// the memory. Changes by other processes appear during calls of the library or, within a host, at
+/// any time. The memory must stay valid until portolan_deregister() or portolan_close().
 ///
 /// Errors: PORTOLAN_ERR_ARGUMENT, PORTOLAN_ERR_NULL.
 #[unsafe(no_mangle)]
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn portolan_register(
         let both = PORTOLAN_READ_ACCESS | PORTOLAN_WRITE_ACCESS;
         if access == 0 || access & !both != 0 {
             let text = format!(
-                "access {access:#x}: take PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both"
+                "access {access:#x}: use PORTOLAN_READ_ACCESS, PORTOLAN_WRITE_ACCESS or both"
             );
             return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
         }
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn portolan_register(
     })
 }
 
-/// Closes a region. Whoever uses it meanwhile, or later, gets PORTOLAN_ERR_REMOTE_REFUSED.
+/// Deregisters a region. Operations on it, pending or later, fail with PORTOLAN_ERR_REMOTE_REFUSED.
 ///
 /// Errors: PORTOLAN_ERR_NO_REGION.
 #[unsafe(no_mangle)]
@@ -93,16 +93,16 @@ pub unsafe extern "C" fn portolan_deregister(node: *mut portolan_node_t, key: u6
             let text = "this process registers no memory with that key, or has deregistered it";
             return Err(Failure::new(PORTOLAN_ERR_NO_REGION, text));
         };
-        // Lent memory: dropping the buffer gives it back and does nothing else.
+        // Memory of the program: dropping the buffer has no other effect.
         drop(joined.node.deregister(registered));
         Ok(PORTOLAN_OK)
     })
 }
 
-/// Puts `len` bytes into the memory of another process; when it returns, they are there. What is
-/// sent behind a put to the same process, on the same lane, finds its bytes in place. Of two
-/// operations that are longer than 64 KiB (16 KiB within a host) and touch the same bytes, the
-/// second must wait for the end of the first.
+/// Puts `len` bytes into the memory of another process. They are in place when it returns. An
+/// operation that is submitted after a put, to the same process and on the same lane, finds its
+/// bytes in place. If two operations are longer than 64 KiB (16 KiB within a host) and touch the
+/// same bytes, the second must wait for the completion of the first.
 ///
 /// Errors: PORTOLAN_ERR_REMOTE_REFUSED, those of portolan_send().
 #[unsafe(no_mangle)]
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn portolan_put(
     })
 }
 
-/// Gets `len` bytes out of the memory of another process.
+/// Gets `len` bytes from the memory of another process.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn portolan_get(
     })
 }
 
-/// Begins to put. The request ends when the bytes are in place; until then they must stay as they
-/// are. Handlers may call it.
+/// Starts to put. The request is complete when the bytes are in place; until then they must not
+/// change. Handlers may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn portolan_iput(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Begins to get. Nobody may use the buffer until the request has ended. Handlers may call it.
+/// Starts to get. The buffer must not be used until the request is complete. Handlers may call it.
 ///
 /// Errors: those of portolan_put().
 #[unsafe(no_mangle)]
@@ -187,8 +187,8 @@ pub unsafe extern "C" fn portolan_iget(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Fills `*notice` from the next put that came with PORTOLAN_NOTIFY: 1, or 0 when there is none.
-/// Does not make progress.
+/// Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
+/// there is none. It makes no progress.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
 /// processes of the job have ended.
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn portolan_next_notice(
     })
 }
 
-/// Waits for the next put that comes with PORTOLAN_NOTIFY, and fills `*notice`.
+/// Waits for the next notice of a put with PORTOLAN_NOTIFY, and stores it in `*notice`.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT.
 #[unsafe(no_mangle)]

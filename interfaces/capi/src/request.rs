@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations that do not wait, and waiting for them.
+//! Non-blocking operations, and waiting for them.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -25,8 +25,8 @@ macro_rules! ask {
 }
 pub(crate) use ask;
 
-/// Does what all functions do that begin an operation: checks who calls, lets `operation` begin it,
-/// and tells the request, which is not given where it is null.
+/// Common part of all functions that start an operation: checks the caller, starts `operation`, and
+/// stores the request unless `request` is null.
 ///
 /// # Safety
 /// As [`enter_any`]; `request` is null or points to a request.
@@ -47,7 +47,7 @@ pub(crate) unsafe fn begin(
     })
 }
 
-/// As [`begin`], for an operation that must be waited for: `request` is refused where it is null.
+/// Like [`begin`], for an operation that must be waited for: a null `request` is refused.
 ///
 /// # Safety
 /// As [`begin`].
@@ -64,10 +64,9 @@ pub(crate) unsafe fn begin_waited(
     unsafe { begin(node, request, operation) }
 }
 
-/// Begins to send, and returns at once. The `len` bytes must stay as they are until the operation
-/// has ended, which portolan_wait() or portolan_test() must be asked for `*request`. Short messages
-/// of a burst gather, and leave with the next call that waits or makes progress. Handlers may call
-/// it.
+/// Starts to send, and returns at once. The `len` bytes must not change until the operation has
+/// ended. Pass `*request` to portolan_wait() or portolan_test(). Short messages of a burst share
+/// frames, which leave with the next call that waits or makes progress. Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -90,8 +89,8 @@ pub unsafe extern "C" fn portolan_isend(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Begins to send a copy of `len` bytes; there is nothing to wait for. Leaves as portolan_isend().
-/// Handlers may call it.
+/// Starts to send a copy of `len` bytes. There is no request to wait for. The message leaves as
+/// with portolan_isend(). Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -117,9 +116,9 @@ pub unsafe extern "C" fn portolan_isend_copy(
 }
 
 /// Posts a buffer for the next message to `port` from process `source`, or from any with
-/// PORTOLAN_ANY_SOURCE. Nobody may use it until the operation has ended. At a port with a handler,
-/// the handler gets it: there is nothing to wait for, and `request` may be null; elsewhere not.
-/// Handlers may call it, with PORTOLAN_ANY_SOURCE.
+/// PORTOLAN_ANY_SOURCE. The buffer must not be used until the operation has ended. At a port with a
+/// handler, the handler receives it: there is nothing to wait for, and `request` may be null. At
+/// other ports it must not be null. Handlers may call it, with PORTOLAN_ANY_SOURCE.
 ///
 /// Errors: PORTOLAN_ERR_PORT_CLOSED; PORTOLAN_ERR_NO_SUCH_RANK; PORTOLAN_ERR_NULL.
 #[unsafe(no_mangle)]
@@ -136,11 +135,11 @@ pub unsafe extern "C" fn portolan_post_recv(
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let port = port::number(port)?;
         if matches!(caller, Caller::Handler(_)) && source != PORTOLAN_ANY_SOURCE {
-            let text = format!("source {source}: handlers post for PORTOLAN_ANY_SOURCE only");
+            let text = format!("source {source}: handlers can post for PORTOLAN_ANY_SOURCE only");
             return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
         }
         if request.is_null() && !caller.has_handler(port)? {
-            let text = "request is null, at a port without a handler: nobody could wait for it";
+            let text = "request is null: a receive at a port without a handler must be waited for";
             return Err(Failure::new(PORTOLAN_ERR_NULL, text));
         }
         match (caller, source) {
@@ -154,7 +153,7 @@ pub unsafe extern "C" fn portolan_post_recv(
     unsafe { begin(node, request, operation) }
 }
 
-/// Waits until an operation has ended, and fills `*completion`, which may be null.
+/// Waits until an operation has ended, and stores its result in `*completion`, which may be null.
 ///
 /// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
 /// PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
@@ -176,8 +175,8 @@ pub unsafe extern "C" fn portolan_wait(
     })
 }
 
-/// Waits until all of `count` operations have ended; those that are 0 count as ended. Each is set
-/// to 0. Returns the first failure, if there is one, after all have ended.
+/// Waits until all of `count` operations have ended; requests of 0 count as ended. Each request is
+/// set to 0. Returns the first failure, if there is one, after all have ended.
 ///
 /// Errors: those of portolan_wait().
 #[unsafe(no_mangle)]
@@ -205,8 +204,8 @@ pub unsafe extern "C" fn portolan_wait_all(
     })
 }
 
-/// Makes progress once. Returns 0 when the operation has ended, as portolan_wait(), and
-/// PORTOLAN_PENDING while it is under way.
+/// Makes progress once. Returns 0 when the operation has ended, like portolan_wait(), and
+/// PORTOLAN_PENDING before.
 ///
 /// Errors: those of portolan_wait().
 #[unsafe(no_mangle)]
@@ -277,7 +276,8 @@ fn told(done: &Completion) -> portolan_completion_t {
     }
 }
 
-/// Receives and sends what is ready, runs handlers, and returns at once: how many frames moved.
+/// Receives and sends what is ready, runs handlers, and returns at once with the number of frames
+/// that moved.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
 /// theirs is left to be taken in: whoever polls for more would poll for ever.
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int 
     })
 }
 
-/// Sends everything that has gathered.
+/// Sends all pending frames.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_flush(node: *mut portolan_node_t) -> c_int {
     guard(|| {

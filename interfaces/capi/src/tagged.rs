@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that are matched by a 64-bit tag and the sender, instead of a port.
+//! Tagged messages: matched by a 64-bit tag and the sender, instead of a port.
 
 use crate::code::*;
 use crate::failure::{Failure, guard};
@@ -10,14 +10,14 @@ use crate::types::*;
 use portolan::{Envelope, Error, Lane, Request, TagMatch, TagTarget};
 use std::ffi::{c_int, c_void};
 
-/// Where a tagged message goes.
+/// Converts the destination of a tagged message.
 ///
 /// # Safety
 /// `imm` is null or points to a word.
 #[inline]
 unsafe fn target(rank: u32, tag: u64, imm: *const u64, flags: u32) -> Result<TagTarget, Failure> {
     if flags & !PORTOLAN_HIGH != 0 {
-        let text = format!("flags {flags:#x}: a tagged send knows PORTOLAN_HIGH only");
+        let text = format!("flags {flags:#x}: a tagged send accepts PORTOLAN_HIGH only");
         return Err(Failure::new(PORTOLAN_ERR_ARGUMENT, text));
     }
     let mut target = TagTarget::new(rank, tag);
@@ -78,10 +78,10 @@ fn told(envelope: &Envelope) -> portolan_envelope_t {
     }
 }
 
-/// Sends `len` bytes to process `rank`, to be matched there by `tag`, as portolan_send(). With `imm`
-/// not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH. Messages
-/// to one rank and lane are matched in the order in which they were sent, whether they go to ports
-/// or are tagged.
+/// Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
+/// `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
+/// Messages to one rank and lane are matched in the order in which they were sent, whether they go
+/// to ports or are tagged.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -105,8 +105,8 @@ pub unsafe extern "C" fn portolan_send_tagged(
     })
 }
 
-/// Begins to send as portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers may
-/// call it.
+/// Starts to send like portolan_send_tagged(), and returns at once; see portolan_isend(). Handlers
+/// may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn portolan_isend_tagged(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Begins to send a copy, as portolan_isend_copy(), to be matched by `tag`. Handlers may call it.
+/// Starts to send a tagged copy, like portolan_isend_copy(). Handlers may call it.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -162,8 +162,8 @@ pub unsafe extern "C" fn portolan_isend_tagged_copy(
     })
 }
 
-/// Posts a buffer for the first message with `tag`, whatever its bits in `ignore` are, from process
-/// `source`, or from any with PORTOLAN_ANY_SOURCE, that no earlier receive takes. See
+/// Posts a buffer for the first message that matches no earlier receive and has `tag`, except for
+/// the bits in `ignore`, from process `source`, or from any with PORTOLAN_ANY_SOURCE. See
 /// portolan_post_recv(). Handlers may call it.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK.
@@ -187,8 +187,8 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Waits for the first message that portolan_post_recv_tagged() would take, and fills `*envelope`,
-/// which may be null.
+/// Waits for the first message that portolan_post_recv_tagged() would match, and stores its
+/// properties in `*envelope`, which may be null.
 ///
 /// Errors: PORTOLAN_ERR_TRUNCATED, with `*envelope` filled; PORTOLAN_ERR_NO_MEMORY,
 /// PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT.
@@ -216,8 +216,8 @@ pub unsafe extern "C" fn portolan_recv_tagged(
     })
 }
 
-/// Makes progress once, and looks for the first message that has come and that a receive would take:
-/// 1 if there is one, which goes on waiting, with its `*envelope`; else 0.
+/// Makes progress once. Returns 1 if an unexpected message matches, and stores its properties in
+/// `*envelope`; the message stays available to receives. Returns 0 if there is none.
 ///
 /// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
 /// more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
@@ -240,8 +240,8 @@ pub unsafe extern "C" fn portolan_peek(
     })
 }
 
-/// As portolan_peek(), but takes the message from all other receives, for portolan_recv_claimed(). A
-/// message that is claimed and never received keeps its memory.
+/// Like portolan_peek(), but removes the message from matching with other receives, for
+/// portolan_recv_claimed(). A claimed message keeps its memory until it is received.
 ///
 /// Errors: those of portolan_peek().
 #[unsafe(no_mangle)]
@@ -273,10 +273,10 @@ pub unsafe extern "C" fn portolan_claim(
     })
 }
 
-/// Posts a buffer for a message that was claimed. One without bytes discards the message: the request
-/// ends with PORTOLAN_ERR_TRUNCATED unless the message is empty as well.
+/// Posts a buffer for a claimed message. A buffer without bytes discards the message: the request
+/// then completes with PORTOLAN_ERR_TRUNCATED, unless the message is empty too.
 ///
-/// Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or never was one.
+/// Errors: PORTOLAN_ERR_NO_CLAIM when it was received before, or is not valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_recv_claimed(
     node: *mut portolan_node_t,
@@ -291,7 +291,7 @@ pub unsafe extern "C" fn portolan_recv_claimed(
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let joined = entered.joined()?;
         let Some(claimed) = joined.claims.remove(&claim) else {
-            let text = format!("claim {claim} is none, or its message was received before");
+            let text = format!("claim {claim} does not exist, or its message was received before");
             return Err(Failure::new(PORTOLAN_ERR_NO_CLAIM, text));
         };
         Ok(joined.node.recv_claimed(claimed, buffer)?)
@@ -300,9 +300,9 @@ pub unsafe extern "C" fn portolan_recv_claimed(
     unsafe { begin_waited(node, request, operation) }
 }
 
-/// Withdraws a posted receive, tagged or at a port without a handler: 1, and it ends with
-/// PORTOLAN_ERR_CANCELLED. 0 for a send, or when a message has matched the receive: then it ends by
-/// itself. Either way it must be waited for.
+/// Cancels a posted receive, tagged or at a port without a handler. Returns 1, and the receive
+/// completes with PORTOLAN_ERR_CANCELLED. Returns 0 for a send, or when a message has matched the
+/// receive, which then completes normally. The request must be waited for in both cases.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_cancel(
     node: *mut portolan_node_t,
