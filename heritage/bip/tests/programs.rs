@@ -173,7 +173,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "in a child",
-        "bip_send(): this process was forked after its parent had joined",
+        "bip_send(): this process was forked after its parent joined",
     ),
     ("in a child", "bip_tfreemsg(): no message with tag 5"),
 ];
