@@ -474,7 +474,25 @@ impl World {
                 return Some(format!("node {}: {what}", node.id));
             }
         }
-        (!self.cx.shm.is_empty()).then(|| "frames lie in shared memory".to_owned())
+        if !self.cx.shm.is_empty() {
+            return Some("frames lie in shared memory".to_owned());
+        }
+        self.half_open()
+    }
+
+    /// Names a session that stands at one end only. A receive there can be half filled by the other end,
+    /// which has given up.
+    fn half_open(&self) -> Option<String> {
+        let is_alive = |node: u32| self.cx.alive[node as usize];
+        for a in (0..self.cx.plan.nodes).filter(|a| is_alive(*a)) {
+            for b in (0..self.cx.plan.nodes).filter(|b| *b != a && is_alive(*b)) {
+                let has_session = self.nodes[a as usize].binding(b).is_some();
+                if has_session && !self.stands(a, b) && self.cx.was_disturbed(a, b) {
+                    return Some(format!("node {a} has a session with {b}, which has none"));
+                }
+            }
+        }
+        None
     }
 
     fn finish(mut self) -> Result<Report, Box<Failure>> {

@@ -39,6 +39,13 @@ fn hundreds_of_seeds_break_no_promise() {
     run_all(1..251, seeded);
 }
 
+/// One end gives up while a message is half received at the other, which has not noticed yet when the
+/// network heals.
+#[test]
+fn a_run_does_not_end_while_a_session_stands_at_one_end_only() {
+    run_all(13_988..13_989, seeded);
+}
+
 #[test]
 fn two_hundred_nodes_break_no_promise() {
     run_all(0..2, |seed| Options {
