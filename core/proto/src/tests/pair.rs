@@ -721,14 +721,16 @@ impl Pair {
         let place = &mut end.memory.get_mut(&run.op().0).unwrap()[off..off + len];
         self.rng.fill(place);
         for index in 0.. {
-            let Some(wire) = due.pop_front_if(|wire| {
+            let is_expected = due.front().is_some_and(|wire| {
                 let head = wire.frame.get(..ExpectedRun::HEADER_LEN);
                 let payload_len = wire.frame.len() - head.map_or(0, <[u8]>::len);
                 let matches = head.is_some_and(|head| run.matches(index, head, payload_len));
                 wire.to == to && wire.link == link && matches
-            }) else {
+            });
+            if !is_expected {
                 return;
-            };
+            }
+            let Some(wire) = due.pop_front() else { return };
             let (head, payload) = wire.frame.split_at(ExpectedRun::HEADER_LEN);
             let at = off + index * run.fragment_len();
             end.memory.get_mut(&run.op().0).unwrap()[at..at + payload.len()]
