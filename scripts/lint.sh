@@ -45,7 +45,7 @@ check_scripts() {
     return "$status"
 }
 
-# The oldest Rust that is promised builds the product, too. Clippy knows only which parts of std it has.
+# Builds with the oldest supported Rust. Clippy checks only the items of std, not the language.
 check_oldest_rust() {
     local oldest
     oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -18,7 +18,7 @@ user=newcomer
 uid=$((61184 + $$ % 1000))
 lab=f$(($$ % 100000))
 hosts=("$lab-h0" "$lab-h1")
-# How long one step may take, in seconds; the build takes longest.
+# Limit of one step in seconds; the build is the longest.
 limit=${LIMIT:-7200}
 sshds=()
 
@@ -57,7 +57,7 @@ make_user() {
     { cat /etc/group; echo "$user:x:$uid:"; } >"$work_dir/group"
     mount --bind "$work_dir/passwd" /etc/passwd
     mount --bind "$work_dir/group" /etc/group
-    # The names of this script's network namespaces are nobody else's.
+    # Network namespaces of this script are visible to this script only.
     mkdir -p /run/netns
     mount -t tmpfs tmpfs /run/netns
     ssh-keygen -q -t ed25519 -N '' -f "$home/.ssh/id_ed25519"
@@ -66,7 +66,7 @@ make_user() {
     chmod 700 "$home/.ssh"
 }
 
-# The toolchain of whoever runs this script: read by the user, who writes beside it.
+# Gives the user a copy-on-write view of the toolchain of this script.
 lend_toolchain() {
     local cargo_home=${CARGO_HOME:-$HOME/.cargo} rustup_home=${RUSTUP_HOME:-$HOME/.rustup}
     [[ -d $cargo_home ]] || return 0
@@ -97,7 +97,7 @@ first_block() {
 }
 
 check_out() {
-    # As root, who may read the repository wherever it is; what is not committed is no part of a checkout.
+    # As root, so that the directory of the repository need not be readable for the user.
     git -c safe.directory='*' clone --quiet --no-hardlinks "$repository" "$checkout"
     cp scripts/mpi-ring.c "$checkout/program.c"
     printf '%s slots=2\n' "${hosts[@]}" >"$checkout/hosts"

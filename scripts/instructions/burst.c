@@ -3,8 +3,8 @@
  * it was sent. scripts/instructions.sh counts the instructions of send_burst() and take_burst().
  *
  * usage: burst FILE BURSTS held|ring
- * FILE is the way by which rank 0 says how many bursts it has sent: no call of the library, whose turns
- * would be counted or not as the machine pleases. "held": a message behind each burst is received first,
+ * Rank 0 publishes the number of bursts it has sent in FILE. A call of the library would make turns, and
+ * the number of turns depends on the scheduler. "held": rank 1 first receives a message behind each burst,
  * so that the burst is held; "ring": the burst stays in the ring until it is received. */
 #include <fcntl.h>
 #include <portolan.h>

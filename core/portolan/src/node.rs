@@ -552,12 +552,12 @@ impl Node {
         }
     }
 
-    /// Receives and sends what is ready, runs handlers, and returns at once; the number of frames
+    /// Receives and sends what is ready, runs handlers, and returns at once with the number of frames
     /// that moved.
     ///
     /// # Errors
-    /// [`Error::NobodyLeft`] when every other process of a job of several has ended, and all that they
-    /// sent was taken in before this call: a program that polls for more would poll for ever.
+    /// [`Error::NobodyLeft`] when every other process of a job of several has ended, and all their
+    /// messages were received before this call: no further message can arrive.
     #[inline]
     pub fn progress(&mut self) -> Result<usize, Error> {
         let engine = &mut *self.engine.enter();

@@ -279,9 +279,9 @@ impl Core {
         self.serve(port);
     }
 
-    /// Takes the message that [`Core::post_recv`] would deliver at once, if it is whole and `len` bytes
-    /// hold it: the first branch of a receive, past the table of operations and the events. The caller
-    /// copies [its bytes](Core::held) and [releases](Core::release) them.
+    /// Takes the message that [`Core::post_recv`] would deliver at once, if it is complete and at most
+    /// `len` bytes long. This is the first branch of a receive; it needs neither an operation nor an event.
+    /// The caller copies [the bytes](Core::held) and [releases](Core::release) them.
     #[inline]
     pub fn take_held(
         &mut self,
@@ -289,7 +289,7 @@ impl Core {
         len: usize,
         source: Option<PeerId>,
     ) -> Option<TakenHeld> {
-        // What events tell of came earlier.
+        // Messages whose events are pending arrived earlier.
         if self.has_event() {
             return None;
         }
@@ -306,11 +306,11 @@ impl Core {
         Some(taken)
     }
 
-    /// Gives back what a held message has cost that a receive or a handler takes. Returns its length.
+    /// Returns the credit of a held message that a receive or a handler takes, and the message's length.
     #[inline]
     pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld) -> usize {
         let len = self.sh.held.bytes(taken.held).len();
-        // What a peer left in an earlier session may be taken while the peer is dormant.
+        // A message of an earlier session can be taken while its sender is dormant.
         self.is_live(taken.peer);
         let Some(Some(state)) = self.peers.get_mut(taken.peer.index()) else {
             return len;
@@ -479,7 +479,7 @@ impl Core {
         self.schedule_grants();
     }
 
-    /// Delivers a held message to its buffer, or in place where there is none.
+    /// Delivers a held message to its buffer, or in place if it has none.
     fn deliver_held(&mut self, id: PortId, taken: &TakenHeld, posted: Option<Posted>) {
         let len = self.on_held_taken(taken) as u64;
         let error = posted.and_then(|posted| OpError::truncated(len, posted.len));

@@ -276,8 +276,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Puts the next message of its lane aside, which was copied to held memory of so many bytes.
-    /// Returns whether the peer is to be told of credit.
+    /// Queues the next message of its lane, which was copied to `len` bytes of held memory. Returns whether
+    /// credit is due to the peer.
     pub(crate) fn hold_next(
         &mut self,
         env: &mut Env<'_>,

@@ -160,7 +160,7 @@ impl Machine {
     /// Takes in what has come, and does what is to be done.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
-        // GM's events have none for a job whose other processes have ended.
+        // GM has no event for the end of all other processes.
         let moved = self.node()?.progress().unwrap_or(0);
         self.after_turns(moved, 1)
     }

@@ -1051,8 +1051,8 @@ int portolan_test(struct portolan_node_t *node,
  * Receives and sends what is ready, runs handlers, and returns at once with the number of frames
  * that moved.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
- * theirs is left to be taken in: whoever polls for more would poll for ever.
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and this process
+ * has received all their messages: no further message can arrive.
  */
 int portolan_progress(struct portolan_node_t *node);
 

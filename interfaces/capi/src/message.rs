@@ -150,7 +150,7 @@ fn told(received: &Received) -> portolan_received_t {
     }
 }
 
-/// What is known of a message that did not fit its buffer.
+/// Describes a message that did not fit its buffer.
 fn cut_received(error: &Error) -> Option<portolan_received_t> {
     cut(error).map(|envelope| portolan_received_t {
         size: 0,

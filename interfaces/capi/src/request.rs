@@ -245,7 +245,7 @@ fn no_request() -> Failure {
     )
 }
 
-/// What is known of a message that did not fit its buffer.
+/// Describes a message that did not fit its buffer.
 fn cut_completion(error: &Error) -> Option<portolan_completion_t> {
     let envelope = cut(error)?;
     Some(portolan_completion_t {
@@ -279,8 +279,8 @@ fn told(done: &Completion) -> portolan_completion_t {
 /// Receives and sends what is ready, runs handlers, and returns at once with the number of frames
 /// that moved.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and nothing of
-/// theirs is left to be taken in: whoever polls for more would poll for ever.
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and this process
+/// has received all their messages: no further message can arrive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int {
     guard(|| {

@@ -40,7 +40,7 @@ fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
     }
 }
 
-/// What is known of a message that did not fit its buffer; `None` for other errors.
+/// Describes a message that did not fit its buffer; `None` for other errors.
 pub(crate) fn cut(error: &Error) -> Option<portolan_envelope_t> {
     let (len, source, tag, imm) = match *error {
         Error::Truncated {

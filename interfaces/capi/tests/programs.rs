@@ -60,8 +60,8 @@ fn the_others_are_told_who_was_killed() {
 /// Longest job of a call that returns: a machine that does ten things at once takes seconds.
 const WAIT_SECONDS: &str = "60";
 
-/// Every call of `waits.c` returns with the error that its table says when rank 1, the only other
-/// process, ends in order or is killed.
+/// Every call of `waits.c` returns the error of its table when rank 1, the only other process, ends in
+/// order or is killed.
 fn assert_all_waits_end(program: &Path, way: &[&str]) {
     let calls = succeed(Command::new(program).arg("list"));
     assert!(calls.lines().count() > 50, "{calls}");

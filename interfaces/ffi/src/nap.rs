@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on a node where something else than a message may end the sleep.
+//! Sleep on a node that another event than a message may end.
 
 use portolan::{Error, Node};
 
-/// As [`Node::arm`], but a job whose other processes have ended is no error: an alarm, a timeout or
-/// another thread may still end the sleep.
+/// Does the same as [`Node::arm`], but succeeds after all other processes of the job have ended: an
+/// alarm, a timeout or another thread may still end the sleep.
 ///
 /// # Errors
 /// [`Error::System`].

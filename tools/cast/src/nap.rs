@@ -17,7 +17,7 @@ pub(crate) fn nap<'a>(
     let is_alone = match node.arm() {
         Ok(true) => false,
         Ok(false) => {
-            // Whoever is needed and gone is found out by what is asked of it.
+            // Operations on the other processes report those that have ended.
             let _ = node.progress();
             return Ok(());
         }

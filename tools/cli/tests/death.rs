@@ -96,7 +96,7 @@ fn bereaved(node: &mut Node, role: &str) {
 /// Who does not wait for the victim sees its ring end first; then the launcher tells how.
 fn told_late(node: &mut Node) {
     wait_until("the launcher's word", || {
-        // Nobody else may be left: then this says so.
+        // Fails if no other process is left.
         let _ = node.progress();
         let result = node.send(Target::new(VICTIM, PORT), b"late");
         result.is_err_and(|error| error.to_string().contains("killed by signal 9"))

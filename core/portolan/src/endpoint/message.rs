@@ -300,8 +300,7 @@ impl Engine {
         Ok((op, len))
     }
 
-    /// Completes a receive into `piece` with a message that waits whole and fits it; `false` if there is
-    /// none.
+    /// Completes a receive into `piece` with a held message that fits. Returns `false` if there is none.
     ///
     /// # Safety
     /// As of [`Endpoint::recv`].
@@ -318,7 +317,8 @@ impl Engine {
         };
         effort::copies();
         let bytes = core.held(held);
-        // SAFETY: the caller lends the piece, which is no memory of the core's.
+        // SAFETY: the caller guarantees that the piece is writable, `take_held_tagged` that the message fits.
+        // The piece does not overlap the core's memory, which is never handed out.
         unsafe { copy_raw(bytes.as_ptr(), piece.ptr, bytes.len()) };
         core.release(held);
         self.inner.complete_raw(RawCompletion {

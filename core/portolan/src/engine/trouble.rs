@@ -65,15 +65,15 @@ impl Inner {
         self.ops.is_done(op) || self.is_deserted() && self.is_from_anybody(op)
     }
 
-    /// Whether this wait has slept in vain, every other process of the job has ended, and nothing is
-    /// under way: nothing can come any more.
+    /// Returns whether no event can arrive any more: this wait has slept without one, every other process
+    /// of the job has ended, and this process has received what it sent to itself.
     #[inline]
     pub(crate) fn is_deserted(&self) -> bool {
         self.is_idle && self.is_last() && self.has_all_of_itself()
     }
 
-    /// An error when nothing can come any more to a program that polls. In a job of one something can:
-    /// the process may still send to itself.
+    /// Returns an error if no message can arrive any more at a program that polls. In a job of one process
+    /// there is no such error, because the process may still send to itself.
     #[inline]
     pub(crate) fn check_company(&self) -> Result<(), Error> {
         self.check_owner()?;
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    /// The error of a wait that nobody is left to end.
+    /// Returns the error of a wait that no process can end any more.
     #[cold]
     pub(crate) fn nobody_left(&self) -> Error {
         let others = self.job.size - 1;
@@ -92,7 +92,8 @@ impl Inner {
             .unwrap_or(Error::NobodyLeft { others })
     }
 
-    /// An error when no message can come any more: from `source`, or where that is `None`, from anybody.
+    /// Returns an error if no message can arrive any more from `source`, or from any process if `source`
+    /// is `None`.
     pub(crate) fn check_hope(&self, source: Option<PeerId>) -> Result<(), Error> {
         match source {
             Some(peer) => self.check_gone(peer),
@@ -197,8 +198,9 @@ impl Inner {
 }
 
 impl Engine {
-    /// A program has polled in vain for the end of `op`, and will poll again. Ends a receive that nobody
-    /// is left to send to. In a job of one only the process itself can send, and it still may.
+    /// Updates the state of `op` after a poll found it incomplete. Fails a receive to which no process can
+    /// send any more. In a job of one process a receive does not fail, because the process may still send
+    /// to itself.
     pub(crate) fn look_for(&mut self, op: OpId) {
         let peer = self.inner.awaited_peer(op);
         self.look_from(peer);
@@ -207,9 +209,8 @@ impl Engine {
         }
     }
 
-    /// A program has polled in vain for something from `source`, or where that is `None`, from anybody,
-    /// and will poll again. Finds out between the polls what a wait finds out: that the peer is gone, or
-    /// what came last from a job whose other processes have ended.
+    /// Does for a program that polls what a wait does: it watches `source`, or if that is `None`, receives
+    /// the last messages of a job after all other processes have ended.
     pub(crate) fn look_from(&mut self, source: Option<PeerId>) {
         self.catch_up();
         match source {

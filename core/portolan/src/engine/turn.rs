@@ -30,8 +30,8 @@ const POLL_GAP_TURNS: u32 = 2 * CLOCK_TURNS;
 /// Between looks at notices, new connections and the launcher: three system calls or so.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
 
-/// A program that sends on networks and makes no other call learns of its peers' ends this often.
-/// Longer than a burst that shall not be interrupted.
+/// Interval at which a program that only sends, and only over networks, checks for ended peers. It is
+/// longer than a burst of sends, which the check would interrupt.
 const SENDING_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Engine {
@@ -115,7 +115,7 @@ impl Engine {
             let count = if open.is_lossless() {
                 open.link_mut().receive(RECEIVE_BUDGET, |frame| {
                     inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
-                    // What waits in a ring costs less there than in held memory.
+                    // A frame that stays in its ring costs less than a copy in held memory.
                     match &inbox {
                         Some(inbox) if inbox.got.is_some() => ControlFlow::Break(()),
                         _ => ControlFlow::Continue(()),
@@ -181,8 +181,8 @@ impl Engine {
         self.inner.drain(&mut self.handlers, None);
     }
 
-    /// Makes progress if none was made for long: a send that has room returns without a turn, and
-    /// nothing else would tell its program that the peer is gone.
+    /// Makes progress if [`SENDING_INTERVAL`] has passed. A send that has room returns without a turn, so
+    /// a program that only sends would not detect that the peer has ended.
     #[inline]
     pub(crate) fn look_between_sends(&mut self) {
         if self.inner.now >= self.slow_at + SENDING_INTERVAL {

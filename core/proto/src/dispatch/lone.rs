@@ -107,7 +107,7 @@ pub enum WholeDest {
     Posted(OpId),
     /// To the receive that was wanted.
     Wanted,
-    /// Nowhere yet: the core holds a copy until a receive takes it.
+    /// No receive yet: the core holds a copy until one takes it.
     Held,
 }
 
@@ -127,9 +127,9 @@ pub struct Whole {
 /// A tagged message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged {
-    /// What takes it; never a handler.
+    /// Destination; never a handler.
     pub dest: WholeDest,
-    /// What it was matched by.
+    /// Match bits of the message.
     pub match_bits: MatchBits,
     /// First byte of the payload.
     pub off: usize,
@@ -220,7 +220,7 @@ impl Core {
                 {
                     Some(WholeDest::Wanted)
                 }
-                Match::Nothing => found.must_wait(from, lane).then_some(WholeDest::Held),
+                Match::Nothing => found.must_hold(from, lane).then_some(WholeDest::Held),
                 Match::Discarded => None,
             }
         };

@@ -25,7 +25,7 @@ impl Core {
         selector: &Selector,
         len: usize,
     ) -> Option<(Envelope, HeldId)> {
-        // What events tell of came earlier.
+        // Messages whose events are pending arrived earlier.
         if self.has_event() {
             return None;
         }
@@ -167,7 +167,7 @@ impl Core {
         let &Arrived {
             peer, lane, len, ..
         } = arrived;
-        // What a peer left in an earlier session may be taken while the peer is dormant.
+        // A message of an earlier session can be taken while its sender is dormant.
         self.is_live(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;

@@ -62,7 +62,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// This message, of which the memory is known, once it is taken.
+    /// Describes this message, which is in `held`, after a receive has taken it.
     #[inline]
     pub(crate) fn taken(&self, held: HeldId) -> TakenHeld {
         TakenHeld {
@@ -74,12 +74,12 @@ impl Arrived {
     }
 }
 
-/// What a message finds among the receives with match bits.
+/// Result of the search for a receive with match bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fitting {
     /// A receive, which was taken.
     Taken(OpId),
-    /// A receive whose buffer is too short, or is for many messages; it stays.
+    /// A receive with a buffer that is too short, or for many messages. It stays posted.
     Unfit,
     /// No receive.
     Nothing,
@@ -219,7 +219,7 @@ impl MatchLists {
         queues.posted.remove(index).map(|wanting| wanting.posted)
     }
 
-    /// Takes such a receive if it is a whole one whose buffer holds `len` bytes.
+    /// Takes such a receive if it is for one message and has a buffer of at least `len` bytes.
     #[inline]
     pub(crate) fn take_fitting(
         &mut self,

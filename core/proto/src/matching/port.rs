@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::LaneId;
 
-/// Below so many places, 1.5 KiB, a queue that has become too long stays as it is: a burst of some tens
-/// of messages would otherwise have it allocated anew at every other one.
+/// Capacity up to which a queue keeps its memory, 1.5 KiB. Otherwise a burst of some tens of messages
+/// would allocate it anew for every other message.
 const SHRINK_LEN_MIN: usize = 64;
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
 const PAGE_LEN: usize = 256;
@@ -237,10 +237,10 @@ impl Port {
             || self.posted.iter().filter(fits).nth(used).is_some()
     }
 
-    /// Whether a message in its turn can do nothing but wait: the port is open, and neither a
-    /// receive nor a handler takes the message.
+    /// Returns whether the next message of its lane must be held: the port is open, and neither a receive
+    /// nor a handler takes the message.
     #[inline]
-    pub(crate) fn must_wait(&self, peer: PeerId, lane: LaneId) -> bool {
+    pub(crate) fn must_hold(&self, peer: PeerId, lane: LaneId) -> bool {
         self.mode == Some(PortMode::Posted) && !self.would_take(peer, lane, true, 0)
     }
 
@@ -351,8 +351,8 @@ impl Port {
         Some(Served::Held(taken, posted))
     }
 
-    /// Takes the message that a receive from `source`, posted now, would get at once, if it is whole
-    /// and `fits`.
+    /// Takes the message that a receive from `source` would get if it were posted now, if the message is
+    /// complete and `fits` accepts it.
     fn take_held(
         &mut self,
         source: Option<PeerId>,
@@ -373,8 +373,8 @@ impl Port {
         }
     }
 
-    /// The queue whose first message came first, of those that are `wanted` and whose lane does not
-    /// `owe` this port an earlier one.
+    /// Finds the oldest first message of all queues that `wanted` accepts. Queues are left out while their
+    /// lane `owes` this port an earlier message.
     #[inline]
     fn first_waiting(
         &self,
@@ -389,7 +389,7 @@ impl Port {
         Some(from)
     }
 
-    /// Takes the first message of a queue, which is held.
+    /// Takes the first message of a queue if it is held.
     #[inline]
     fn pop_held(&mut self, (peer, lane): (PeerId, LaneId)) -> Option<TakenHeld> {
         let Step::Held { held, keeps_credit } = self.pop((peer, lane))?.step else {

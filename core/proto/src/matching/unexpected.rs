@@ -3,8 +3,8 @@
 //! looking at the others, as long as receives ignore the same few bits of the tag. Made for a million
 //! of them: entries are compact, and their number is the only bound.
 //!
-//! Each entry stands in lists, all in the order of arrival: one of all, that of its tag and sender's
-//! bin, and, once a receive has asked for a tag from any sender, that of its tag's bin.
+//! Each entry is in several lists, all in the order of arrival: the list of all entries, the bin of its
+//! tag and sender, and, after the first receive for a tag from any sender, the bin of its tag.
 
 use super::match_list::Arrived;
 use super::port::Waiting;
@@ -35,7 +35,7 @@ const NONE: u32 = u32::MAX;
 const BY_SENDER: usize = 0;
 const ALL: usize = 1;
 const BY_TAG: usize = 2;
-/// Lists of an entry while no receive has asked for a tag from any sender.
+/// Lists of an entry before the first receive for a tag from any sender.
 const WITHOUT_TAGS: [usize; 2] = [BY_SENDER, ALL];
 const WITH_TAGS: [usize; 3] = [BY_SENDER, ALL, BY_TAG];
 
@@ -103,9 +103,9 @@ pub(crate) struct UnexpectedList {
     free: u32,
     /// By tag and sender; none until the first entry.
     by_sender: Vec<List>,
-    /// By tag; as many, or none before a receive has asked for a tag from any sender.
+    /// By tag; as many, or none before the first receive for a tag from any sender.
     by_tag: Vec<List>,
-    /// A receive has asked for a tag from any sender.
+    /// Set at the first receive for a tag from any sender.
     has_tags: bool,
     all: List,
     /// Bits of a tag that bins are chosen by.

@@ -77,7 +77,7 @@ fn a_posted_receive_comes_before_one_that_would_take_a_held_message() {
     assert!(core.take_held(PORT, 50, None).is_none());
 }
 
-/// What a program sees of a session, and what the peers keep for it.
+/// Results of a session for the program, and the state of both peers.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     /// By receive: the message's number, how many bytes of it came, and whether it was cut.
@@ -111,7 +111,7 @@ impl Session {
         pair.run(Duration::from_millis(1));
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         if rng.random_bool(0.3) {
-            // Little room: credit is kept back, and lent.
+            // With little memory, the receiver withholds credit and returns it early.
             let limits = pair.ends[1].core.shared_mut().ctx.limits_mut();
             limits.held_len_max = 40_000;
         }

@@ -21,7 +21,7 @@ static void nap(int ms) {
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
 }
 
-/* Polls until the call neither succeeds nor says that there is nothing yet. */
+/* Polls until the call fails; 0 means that there is nothing yet. */
 #define POLL(call)                                                                                 \
     for (;;) {                                                                                     \
         int code_ = (call);                                                                        \
@@ -162,7 +162,7 @@ static int claim(uint32_t source) {
 static int claim_any(void) { return claim(PORTOLAN_ANY_SOURCE); }
 static int claim_from(void) { return claim(OTHER); }
 
-/* Rank 1 has announced a long message, and ends before it is asked for it. */
+/* Rank 1 has announced a long message, and ends before its bytes are requested. */
 static int recv_claimed(void) {
     portolan_claim_t claimed = 0;
     portolan_request_t request;
@@ -272,7 +272,7 @@ static int wait_notice(void) {
     return portolan_wait_notice(node, &notice);
 }
 
-/* Waits for nobody who is gone: what it still held for rank 1 is forgotten. */
+/* Does not wait for rank 1, which has ended: messages to it are discarded. */
 static int close_node(void) {
     portolan_request_t request;
     OK(portolan_isend_copy(node, OTHER, PORT, bytes, LARGE, 0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How Open MPI hands environment variables on to the processes on other hosts.
+//! Environment variables for the processes of Open MPI on other hosts.
 //!
-//! It knows two ways: `-x NAME` before each program of a job, and one list for all programs, the
+//! Open MPI has two ways: `-x NAME` before each program of a job, and one list for all programs, the
 //! parameter `mca_base_env_list`. Open MPI 4 refuses a job that uses both. So the list is used unless the
 //! user has written `-x`. A file of `--app` may hold several programs and `-x` as well.
 
@@ -13,7 +13,7 @@ pub(super) const LIST: &str = "OMPI_MCA_mca_base_env_list";
 /// The list as a parameter on the command line.
 const LIST_PARAMETER: &str = "mca_base_env_list";
 
-/// What separates two entries of the list, unless the user has set another string.
+/// Default separator of two entries of the list, and the variable by which users set another.
 const DELIMITER: &str = ";";
 const DELIMITER_VARIABLE: &str = "OMPI_MCA_mca_base_env_list_delimiter";
 

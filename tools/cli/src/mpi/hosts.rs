@@ -12,18 +12,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the hosts may take to answer whether they have the provider: as long as `portolan run` gives ssh
-/// to reach a shell.
+/// Time limit for the check of the provider on all hosts: the same as for ssh to reach a shell.
 const ANSWER_DELAY: Duration = ssh::LOGIN_DELAY;
 
-/// Between two looks whether all have answered.
+/// Interval between two checks whether all hosts have answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Exit status of the question when the provider is not there; ssh itself and shells use others.
+/// Exit status of the check if the provider is missing. ssh and shells do not use this status.
 const MISSING: i32 = 3;
 
-/// Variables that make a launcher reach hosts by other means than ssh. Whether the provider is there cannot
-/// be asked then.
+/// Variables that make a launcher reach hosts by other means than ssh. The provider is not checked then.
 const OTHER_WAYS: [&str; 7] = [
     "SLURM_JOB_ID",
     "OMPI_MCA_plm_rsh_agent",
@@ -37,7 +35,7 @@ const OTHER_WAYS: [&str; 7] = [
 /// Returns the hosts file as the launcher of this kind of MPI reads it.
 ///
 /// # Errors
-/// A host that this launcher cannot be told of.
+/// A host that the launcher's form of the file cannot express.
 pub(super) fn translated(kind: Kind, hosts: &[Host]) -> Result<String> {
     hosts.iter().map(|host| line(kind, host)).collect()
 }
@@ -70,7 +68,7 @@ fn line(kind: Kind, host: &Host) -> Result<String> {
 /// Checks that all hosts but this one have the provider in `directory`, which is passed on to them.
 ///
 /// # Errors
-/// A sentence for a person with the hosts that lack it or cannot be asked.
+/// Names the hosts that lack it or cannot be reached.
 pub(super) fn check_provider(hosts: &[Host], directory: &Path) -> Result<()> {
     if OTHER_WAYS
         .iter()
@@ -159,7 +157,7 @@ fn answers(asked: Vec<(&Host, Command)>) -> Result<Vec<(&Host, Option<Output>)>>
     Ok(all)
 }
 
-/// Whether this is a name of this machine: one of its addresses can be bound to here.
+/// Returns whether `name` is a name of this machine: a socket can be bound to one of its addresses.
 fn is_here(name: &str) -> bool {
     let name = name.rsplit('@').next().unwrap_or(name);
     let addresses = (name.trim_matches(['[', ']']), 0).to_socket_addrs();
@@ -207,7 +205,7 @@ mod tests {
     #[test]
     fn this_machine_is_known_by_its_addresses() {
         assert!(is_here("localhost") && is_here("u@127.0.0.1"));
-        // Of RFC 5737: an address of nobody.
+        // An address for documentation (RFC 5737), which no host has.
         assert!(!is_here("192.0.2.1") && !is_here("no-such-host.invalid"));
     }
 }

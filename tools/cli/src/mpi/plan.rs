@@ -84,7 +84,7 @@ impl Plan {
         Plan::with(mpi, args, |name| std::env::var(name).ok())
     }
 
-    /// The same where `variable` knows the environment.
+    /// The same with the environment variables that `variable` returns.
     pub(super) fn with(
         mpi: &Mpi,
         args: Vec<String>,
@@ -181,7 +181,7 @@ impl Plan {
         }
     }
 
-    /// Runs the processes on the hosts of a file, whose text is in the launcher's own form.
+    /// Runs the processes on the hosts of a file with this text, in the launcher's own form.
     pub(super) fn take_hosts_file(&mut self, kind: Kind, text: String) {
         let option = match kind {
             // Open MPI 4 ignores `--hostfile` beside `--app`.

@@ -25,8 +25,8 @@ const NOT_FOUND: i32 = 127;
 /// then a shell's start-up files.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(CONNECT_TIMEOUT_S as u64 + 5);
 
-/// How long a program may take from the host's shell to its hello, which needs nothing but the host's
-/// processor and disk. A person is waiting.
+/// Time limit from the host's shell to the hello of the agent, which needs only the host's processor and
+/// disk. A person is waiting.
 const HELLO_DELAY: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to end once its input is closed, before it is killed.
@@ -173,8 +173,8 @@ impl Agent {
         Vec::new()
     }
 
-    /// When an agent that has not said hello counts as one that never will. `None` for agents of this
-    /// machine: the kernel reports their end.
+    /// Deadline for the hello of the agent. `None` for agents of this machine, because the kernel reports
+    /// their end.
     pub(super) fn start_deadline(&self) -> Option<Instant> {
         let is_local = matches!(self.host.place, Place::Here | Place::Namespace(..));
         if is_local || self.is_up || self.is_done {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Line that the host's shell prints right before it becomes the agent. No start-up file prints it.
 pub(super) const READY_LINE: &str = "portolan-agent-follows";
 
-/// Where the command `portolan` is on other hosts.
+/// Location of the command `portolan` on other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RemoteProgram {
     /// The command that the user named.
@@ -51,7 +51,7 @@ impl RemoteProgram {
         }
     }
 
-    /// Returns where the agent was looked for, for an error message.
+    /// Returns the places that were searched for the agent, for an error message.
     pub(super) fn places(&self) -> String {
         match self {
             RemoteProgram::Named(named) => named.clone(),

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Seconds that ssh may take to connect; a person is waiting.
 pub(super) const CONNECT_TIMEOUT_S: u32 = 10;
 
-/// How long ssh or srun may take until a shell runs on the host: connecting, then a login that waits for
-/// name services and home directories, of many hosts at once.
+/// Time limit until ssh or srun runs a shell on the host. A login may wait for name services and home
+/// directories, on many hosts at once.
 pub(crate) const LOGIN_DELAY: Duration = Duration::from_secs(30);
 
 /// Returns ssh with its options and the host; one more argument, the command line, is to follow.

@@ -124,7 +124,7 @@ impl Machine<'_> {
         if self.may_be_matched(rank, which) {
             return unsound("a look that may find something");
         }
-        // The others end at any time: then nothing comes any more, and the look says so.
+        // The other processes may end at any time; the peek then fails.
         let others = self.size - 1;
         let ended = match which.source {
             Some(source) if source == rank => None,
