@@ -10,6 +10,8 @@ use portolan_wire::{CHECK_LEN, CheckedFrame, Sum};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+mod runs;
+
 pub(super) const A: PeerId = PeerId(0);
 pub(super) const B: PeerId = PeerId(1);
 
@@ -312,28 +314,6 @@ impl End {
             }
             Dest::Held(id, off) => {
                 self.core.held_mut(id)[off..off + bytes.len()].copy_from_slice(bytes);
-            }
-        }
-    }
-
-    /// Takes the messages at the beginning of a frame that have a place, as the library does.
-    fn take_messages(&mut self, frame: &mut Admitted, head: &[u8]) {
-        while !frame.is_done() {
-            let (dest, off, len) = if let Some(whole) = self.core.take_whole(frame, head, None) {
-                (whole.dest, whole.off, whole.len)
-            } else if let Some(tagged) = self.core.take_tagged(frame, head, None) {
-                (tagged.dest, tagged.off, tagged.len)
-            } else {
-                return;
-            };
-            match dest {
-                WholeDest::Posted(op) => {
-                    self.memory.remove(&op.0);
-                    let bytes = head[off..off + len].to_vec();
-                    self.received.insert(op.0, (bytes, false));
-                }
-                WholeDest::Held => {}
-                WholeDest::Handler | WholeDest::Wanted => panic!("{dest:?}"),
             }
         }
     }
@@ -786,36 +766,6 @@ impl Pair {
     pub(super) fn leave_stream(&mut self) {
         self.wires.retain(|wire| wire.link != LinkId::STREAM);
         self.ends[0].core.stream_closed(self.now, B, true);
-    }
-
-    /// Receives frames of one length as a link that gets them with one call would.
-    fn deliver_run(&mut self, due: &mut VecDeque<Wire>) {
-        let (to, link, len) = (due[0].to, due[0].link, due[0].frame.len());
-        let run = due
-            .iter()
-            .take_while(|wire| wire.to == to && wire.link == link && wire.frame.len() == len);
-        let datagrams = run.map(|wire| &wire.frame[..]);
-        let end = &mut self.ends[to];
-        let Some(run) = end.core.handle_run(self.now, link, datagrams) else {
-            return;
-        };
-        let wires: Vec<_> = due.drain(..run.count).collect();
-        let payload: Vec<u8> = run
-            .pieces(wires.iter().map(|wire| &wire.frame[..]))
-            .flatten()
-            .copied()
-            .collect();
-        assert_eq!(payload.len(), run.len);
-        let dst = match run.dest {
-            Dest::Op(op, off) => {
-                let off = usize::try_from(off).unwrap();
-                &mut end.memory.get_mut(&op.0).unwrap()[off..]
-            }
-            Dest::Held(id, off) => &mut end.core.held_mut(id)[off..],
-        };
-        dst[..payload.len()].copy_from_slice(&payload);
-        self.runs_taken += run.count;
-        end.drain(&[]);
     }
 
     /// Nothing under way, no buffer in use, no transfer open, no memory of the user's kept.

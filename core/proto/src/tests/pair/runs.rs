@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Receipt of several messages at once: those of a frame, and the frames of a run.
+
+use super::*;
+
+impl End {
+    /// Takes the messages at the beginning of a frame that have a place, as the library does.
+    pub(super) fn take_messages(&mut self, frame: &mut Admitted, head: &[u8]) {
+        while !frame.is_done() {
+            let (dest, off, len) = if let Some(whole) = self.core.take_whole(frame, head, None) {
+                (whole.dest, whole.off, whole.len)
+            } else if let Some(tagged) = self.core.take_tagged(frame, head, None) {
+                (tagged.dest, tagged.off, tagged.len)
+            } else {
+                return;
+            };
+            match dest {
+                WholeDest::Posted(op) => {
+                    self.memory.remove(&op.0);
+                    let bytes = head[off..off + len].to_vec();
+                    self.received.insert(op.0, (bytes, false));
+                }
+                WholeDest::Held => {}
+                WholeDest::Handler | WholeDest::Wanted => panic!("{dest:?}"),
+            }
+        }
+    }
+}
+
+impl Pair {
+    /// Receives frames of one length as a link that gets them with one call would.
+    pub(super) fn deliver_run(&mut self, due: &mut VecDeque<Wire>) {
+        let (to, link, len) = (due[0].to, due[0].link, due[0].frame.len());
+        let run = due
+            .iter()
+            .take_while(|wire| wire.to == to && wire.link == link && wire.frame.len() == len);
+        let datagrams = run.map(|wire| &wire.frame[..]);
+        let end = &mut self.ends[to];
+        let Some(run) = end.core.handle_run(self.now, link, datagrams) else {
+            return;
+        };
+        let wires: Vec<_> = due.drain(..run.count).collect();
+        let payload: Vec<u8> = run
+            .pieces(wires.iter().map(|wire| &wire.frame[..]))
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!(payload.len(), run.len);
+        let dst = match run.dest {
+            Dest::Op(op, off) => {
+                let off = usize::try_from(off).unwrap();
+                &mut end.memory.get_mut(&op.0).unwrap()[off..]
+            }
+            Dest::Held(id, off) => &mut end.core.held_mut(id)[off..],
+        };
+        dst[..payload.len()].copy_from_slice(&payload);
+        self.runs_taken += run.count;
+        end.drain(&[]);
+    }
+}
