@@ -6,7 +6,7 @@
 
 use super::{Engine, Inner, Waiter};
 use crate::error::{Error, Reason};
-use crate::ops::Owner;
+use crate::ops::{OpKind, Owner};
 use crate::raw::RawWhat;
 use portolan_proto::{Cause, Instant, OpId, PeerId, PeerStatus};
 use std::time::Duration;
@@ -53,6 +53,9 @@ impl Engine {
             });
             if self.inner.owes(begin) {
                 self.give_up_the_unheard(begin);
+                if self.inner.owes_answers_only(begin) {
+                    self.inner.core.stop_serving();
+                }
                 continue;
             }
             if !self.links.has_unsaid() {
@@ -85,17 +88,32 @@ impl Engine {
 }
 
 impl Inner {
+    /// Sends that have not ended and that a process that closes waits for since `begin`: the peer and the
+    /// operation. Among the operations are regions that peers read.
+    fn owed_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
+        let begun = self.now.since(begin) < BEGUN_LINGER;
+        let is_owed = move |op: OpId| begun || self.is_promised(op);
+        let pending = self.pending.iter().filter(move |&(_, op)| is_owed(op));
+        let sending = self.core.unfinished_transfers();
+        let sending = sending.filter(move |&(_, op, has_begun)| has_begun || is_owed(op));
+        pending.chain(sending.map(|(peer, op, _)| (peer, op)))
+    }
+
+    /// Tests whether only answers to requests for remote memory keep this process. A peer that repeats
+    /// such requests would keep it for as long as the peer lives.
+    fn owes_answers_only(&self, begin: Instant) -> bool {
+        let is_region = |op| matches!(self.ops.kind(op), Some(OpKind::Region));
+        let mut peers = self.core.unfinished_peers();
+        self.owed_sends(begin).all(|(_, op)| is_region(op))
+            && !peers.any(|peer| self.core.owes_messages(peer))
+    }
+
     /// Peers that have not got everything yet for which a process that closes waits since `begin`.
     fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
-        let begun = self.now.since(begin) < BEGUN_LINGER;
         let own = self.now.since(begin) < SELF_LINGER;
-        let is_owed = |op: OpId| begun || self.is_promised(op);
-        let pending = self.pending.iter().filter(|&(_, op)| is_owed(op));
-        let sending = self.core.unfinished_transfers();
-        let sending = sending.filter(|&(_, op, has_begun)| has_begun || is_owed(op));
-        let mut peers: Vec<PeerId> = pending
+        let mut peers: Vec<PeerId> = self
+            .owed_sends(begin)
             .map(|(peer, _)| peer)
-            .chain(sending.map(|(peer, ..)| peer))
             .chain(self.core.unfinished_peers())
             .filter(|&peer| own || !self.table.is_in_this_process(peer))
             .collect();

@@ -29,6 +29,8 @@ pub(crate) struct Context {
     hurried: bool,
     /// The program has no more use for messages.
     closing: bool,
+    /// Requests for remote memory are not served any more.
+    leaving: bool,
 }
 
 impl Context {
@@ -45,6 +47,7 @@ impl Context {
             poll_gap: PollGap::default(),
             hurried: false,
             closing: false,
+            leaving: false,
             config,
         }
     }
@@ -249,6 +252,15 @@ impl Context {
 
     pub(crate) fn close(&mut self) {
         self.closing = true;
+    }
+
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.leaving = true;
     }
 }
 

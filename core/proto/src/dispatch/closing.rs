@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that closes has no use for messages: what nobody has asked for is discarded, now and
-//! when it comes, so that credit goes back and its senders can end (`P2.14`).
+//! when it comes, so that credit goes back and its senders can end (`P2.14`). Requests for its memory
+//! are served until nothing but the answers keeps it (`P2.15`).
 
 use crate::Core;
 use crate::matching::port::Waiting;
@@ -33,5 +34,11 @@ impl Core {
             }
             self.touch(item.peer);
         }
+    }
+
+    /// Stops serving requests for remote memory. Later requests are dropped without an answer, and their
+    /// operations fail when this process has ended. `P2.15`
+    pub fn stop_serving(&mut self) {
+        self.sh.ctx.leave();
     }
 }

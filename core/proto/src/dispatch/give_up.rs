@@ -78,6 +78,16 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Returns whether a message to `peer` whose send has ended is not known to have arrived. Answers to
+    /// requests for remote memory do not count. `P2.15`
+    #[must_use]
+    pub fn owes_messages(&self, peer: PeerId) -> bool {
+        let state = self.peers.get(peer.index()).and_then(Option::as_deref);
+        state.is_some_and(|state| has_unheard(state.paths(), &self.sh.slots))
+    }
+}
+
 /// Whether a message whose send has ended is not known to have arrived.
 fn has_unheard(paths: &Paths, slots: &SlotPool) -> bool {
     let mut paths = paths.iter();

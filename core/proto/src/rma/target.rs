@@ -99,7 +99,7 @@ impl Job {
         let What::Put { asked, len, .. } = self.what else {
             return true;
         };
-        if !matches!(self.stage, Stage::Waiting(_)) {
+        if ctx.is_leaving() || !matches!(self.stage, Stage::Waiting(_)) {
             return true;
         }
         if !transfers.has_rx_room() {
@@ -179,6 +179,12 @@ impl Host<'_> {
         data: Data,
         charge: u32,
     ) -> u32 {
+        if self.ctx.is_leaving() {
+            if let Data::Held(held) = data {
+                self.ctx.emit(Event::Discard { held });
+            }
+            return charge;
+        }
         let (len, need) = what.needs();
         let (region, off) = match self.remote.find(head.key, head.addr, len, need) {
             Ok(found) => found,

@@ -576,3 +576,35 @@ fn mad_requests_stay_within_the_region_and_within_bounds() {
     assert!(slots < 1_000 && transfers < 70_000, "{slots} {transfers}");
     assert_eq!(end.core.peer_status(B), PeerStatus::Up);
 }
+
+// P2.15
+#[test]
+fn a_process_that_leaves_serves_no_requests_and_owes_no_answers() {
+    for links in LINKS {
+        for len in [8, 1_300, 70_000] {
+            let mut scene = Scene::new(links, Access::BOTH);
+            let at = scene.at(0);
+            scene.pair.ends[1].core.stop_serving();
+            let ops = [
+                scene.put(&at, &bytes(len, 1)),
+                scene.get(&at, len),
+                scene.add(&at, &[1; 8], true),
+            ];
+            scene.pair.run(200 * MS);
+            let what = format!("{links:?}, {len} bytes");
+            assert!(scene.pair.ends[0].ended.is_empty(), "{what}");
+            assert!(scene.region().iter().all(|&byte| byte == 0xee), "{what}");
+            assert!(!scene.pair.ends[1].core.has_unfinished(), "{what}");
+            scene.pair.ends[0].core.fail_peer(B, Cause::ProcessGone);
+            scene.pair.ends[0].drain(&[]);
+            for op in ops {
+                let ended = scene.pair.ends[0].ended.remove(&op.0);
+                assert_eq!(
+                    ended,
+                    Some(Err(OpError::PeerGone(B, Cause::ProcessGone))),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
