@@ -2,7 +2,7 @@
 //! The link for any network: UDP, with segmentation offload where the kernel has it.
 //!
 //! One unconnected, non-blocking socket for all peers, and a connected one for a busy peer
-//! (`udp/socket.rs`). A single frame is one `sendto`; so is a run of
+//! (`udp/socket.rs`); the same again for peers of the other family of addresses (`udp/second.rs`). A single frame is one `sendto`; so is a run of
 //! segments, or one `sendmsg` if it lies in pieces, which the kernel, or the NIC, cuts into datagrams
 //! (`UDP_SEGMENT`). Runs that the kernel has put together on the receiving side (`UDP_GRO`) arrive by one
 //! `recvfrom`, and are divided by what the first frame says of its length; or by one `recvmsg`, where the
@@ -18,6 +18,7 @@
 mod booking;
 mod data;
 mod place;
+mod second;
 mod socket;
 
 use crate::peers::PeerTable;
@@ -30,10 +31,11 @@ use booking::Booking;
 use place::Slots;
 use portolan_sys::memory::PageBuf;
 use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
+use second::Second;
 use socket::{BUSY, Busy, COMMON, Socket};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Bytes of the largest UDP payload: 65535 less the headers of IPv4 and UDP.
@@ -64,6 +66,11 @@ pub struct UdpConfig {
     /// Address of one of this host's interfaces. An unspecified address works too, but then
     /// [`Link::local_addr`] is nothing that a peer could use.
     pub bind: IpAddr,
+    /// Address of the other family by which peers are reached as well, with the same port. Default none.
+    pub also: Option<IpAddr>,
+    /// MTU of the interface that `bind` is not the address of, if that is unspecified. Default: the
+    /// smallest of the host's.
+    pub mtu: Option<usize>,
     /// Port; 0, the default, takes any that is free.
     pub port: u16,
     /// Bytes of receive buffer to wish for. A larger one loses less while the process computes;
@@ -87,6 +94,8 @@ impl UdpConfig {
     pub fn new(bind: IpAddr) -> Self {
         UdpConfig {
             bind,
+            also: None,
+            mtu: None,
             port: 0,
             receive_buffer_len: 8 << 20,
             send_buffer_len: 4 << 20,
@@ -118,6 +127,8 @@ pub struct Udp {
     drops_pending: u32,
     /// Sends that were refused for want of room since the last that was not.
     refusals: u32,
+    /// Reaches peers by the other family of addresses.
+    second: Option<Second>,
 }
 
 impl Udp {
@@ -126,6 +137,14 @@ impl Udp {
     /// # Errors
     /// [`LinkError::System`] when the address is not this host's, or the port is taken.
     pub fn open(config: &UdpConfig) -> Result<Self, LinkError> {
+        match config.also {
+            Some(also) => second::open(config, also),
+            None => Udp::open_one(config),
+        }
+    }
+
+    /// Opens the link for the family of `config.bind`.
+    fn open_one(config: &UdpConfig) -> Result<Self, LinkError> {
         let wanted = SocketAddr::new(config.bind, config.port);
         let failed = |what: String| {
             move |errno: io::Error| {
@@ -138,7 +157,7 @@ impl Udp {
                 }
             }
         };
-        let socket = UdpSocket::bind(wanted).map_err(failed(format!("bind {wanted}")))?;
+        let socket = net::bind_datagram(wanted, false).map_err(failed(format!("bind {wanted}")))?;
         let fd = socket.as_fd();
         prepare(fd, config).map_err(failed(format!("set options of the socket on {wanted}")))?;
         let local = socket
@@ -167,6 +186,7 @@ impl Udp {
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_pending: 0,
             refusals: 0,
+            second: None,
         })
     }
 
@@ -249,7 +269,7 @@ impl Udp {
     #[cold]
     fn on_busy(&mut self, peer: PeerId, to: &SockAddr) {
         let has_waiting = self.sockets.get(BUSY).is_some_and(|old| !old.polled_empty);
-        if has_waiting || self.local.ip().is_unspecified() {
+        if has_waiting {
             return self.busy.set(self.busy.peer());
         }
         self.leave_busy();
@@ -305,15 +325,18 @@ impl Link for Udp {
         let LinkAddr::Udp { socket } = addr else {
             return Err(unreachable("its address is not a UDP one"));
         };
+        self.disconnect(peer);
         if socket.is_ipv4() != self.local.is_ipv4() {
-            return Err(unreachable(
-                "one side has an IPv4 address and the other an IPv6 one",
-            ));
+            return match &mut self.second {
+                Some(second) => second.connect(peer, addr),
+                None => Err(unreachable(
+                    "one side has an IPv4 address and the other an IPv6 one",
+                )),
+            };
         }
         if socket.ip().is_unspecified() || socket.port() == 0 {
             return Err(unreachable("its address is unspecified"));
         }
-        self.disconnect(peer);
         self.peers.insert(LinkKind::Udp, peer, (*socket).into())
     }
 
@@ -322,21 +345,27 @@ impl Link for Udp {
             self.leave_busy();
         }
         self.peers.remove(peer);
+        if let Some(second) = &mut self.second {
+            second.disconnect(peer);
+        }
     }
 
     #[inline]
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        self.send_frame(peer, frame)
+        match (self.send_frame(peer, frame), &mut self.second) {
+            (Err(TxError::NotConnected(_)), Some(second)) => second.transmit(peer, frame),
+            (result, _) => result,
+        }
     }
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_runs(budget, &mut Unplanned(sink))
+        self.receive_both(budget, &mut Unplanned(sink))
     }
 
     #[inline]
     fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
-        self.receive_runs(budget, receiver)
+        self.receive_both(budget, receiver)
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {
@@ -347,6 +376,7 @@ impl Link for Udp {
             .pop_front()
             .or_else(|| self.booking.news().map(Notice::Capacity))
             .or_else(|| self.poll_drops())
+            .or_else(|| self.second.as_mut()?.poll_notice())
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
@@ -360,7 +390,8 @@ impl Link for Udp {
             has_waiting |= ready.readable;
             wake.fds.push(self.sockets[place].as_fd().as_raw_fd());
         }
-        !has_waiting && self.notices.is_empty()
+        let is_quiet = self.second.as_mut().is_none_or(|second| second.arm(wake));
+        is_quiet && !has_waiting && self.notices.is_empty()
     }
 }
 
@@ -379,7 +410,8 @@ fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
 }
 
 fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> LinkCaps {
-    let mtu = mtu_of(interfaces, config.bind);
+    let named = config.mtu.filter(|_| config.bind.is_unspecified());
+    let mtu = named.unwrap_or_else(|| mtu_of(interfaces, config.bind));
     let frame_len_max = mtu
         .saturating_sub(headers_len(config.bind))
         .min(DATAGRAM_LEN_MAX)

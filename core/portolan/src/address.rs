@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Addresses of a process, which the launcher distributes to all processes of the job.
 
+mod targets;
+
+pub(crate) use targets::{TARGETS_MAX, Target, targets};
+
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::LinkId;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// Addresses of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +23,61 @@ pub struct Address {
     pub network: Option<(IpAddr, u8)>,
     /// Address for liveness probes.
     pub liveness: Option<SocketAddr>,
+    /// Addresses of its host, the most likely to be reached first. One process of each host publishes
+    /// them, since a job may have many.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub addresses: Box<[HostAddress]>,
+    /// Reason why its host has none, and what to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<Box<str>>,
+}
+
+/// An address of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostAddress {
+    /// The address.
+    pub addr: IpAddr,
+    /// Leading bits that all hosts of its subnet share.
+    pub prefix_len: u8,
+    /// Name of its interface.
+    pub interface: String,
+    /// What its interface seems to be, such as "device" or "tunnel".
+    pub kind: String,
+    /// Speed of its interface in Mbit/s, where the system knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<u32>,
+    /// Hardware address of its interface, if that is an Ethernet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<[u8; 6]>,
+    /// Number of its interface, which only its host understands.
+    #[serde(skip)]
+    pub index: u32,
+}
+
+impl HostAddress {
+    /// Tests whether it is an IPv6 address that is valid on one link only.
+    pub(crate) fn is_of_one_link(&self) -> bool {
+        matches!(self.addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
+    }
+
+    /// The address with a port, as this host itself can use it.
+    pub(crate) fn socket_here(&self, port: u16) -> SocketAddr {
+        match self.addr {
+            IpAddr::V6(ip) if self.is_of_one_link() => {
+                SocketAddrV6::new(ip, port, 0, self.index).into()
+            }
+            ip => SocketAddr::new(ip, port),
+        }
+    }
+
+    /// Tests whether `other` is of the same subnet.
+    pub(crate) fn shares_subnet(&self, other: &HostAddress) -> bool {
+        let own = portolan_sys::net::Network {
+            addr: self.addr,
+            prefix_len: self.prefix_len,
+        };
+        self.prefix_len == other.prefix_len && own.contains(other.addr)
+    }
 }
 
 /// Returns the protocol's number of the link that an address belongs to.
@@ -108,6 +167,8 @@ mod tests {
             links,
             network,
             liveness: None,
+            addresses: Box::default(),
+            unusable: None,
         }
     }
 

@@ -25,6 +25,7 @@ mod peer;
 mod pending;
 mod place;
 mod remote;
+mod scout;
 mod send;
 mod stream;
 mod tagged;
@@ -65,15 +66,16 @@ use crate::seal::{Auth, Seals};
 use crate::settings;
 use crate::spare::Spare;
 use crate::table::Table;
-use portolan_proto::{Cause, Core, Instant, LinkId, PeerId};
+use portolan_proto::{Cause, Core, Instant, PeerId};
 use portolan_sys::fork::Owner;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A session that does not open within this fails its operations. Peers have been told of by the
-/// launcher, so they exist; a loaded host takes a second to schedule them. `P9.5`
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// launcher, so they exist; a loaded host takes a second to schedule them. With the start of the job, a
+/// person has the error within 10 s. `P9.5`
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Everything but the links and the handlers, so that both can be borrowed beside it.
 pub(crate) struct Inner {
@@ -111,6 +113,8 @@ pub(crate) struct Inner {
     stream_calls: Vec<stream::StreamCall>,
     /// Peers whose links must be told before their frames can leave.
     unreached: Vec<PeerId>,
+    /// Peers that UDP has not reached yet.
+    scouts: Vec<scout::Scout>,
     /// Copies of messages for handlers, where the message does not lie in one piece.
     scratch: Vec<u8>,
     /// Memory of long messages for handlers, and of copies that are sent.
@@ -213,6 +217,7 @@ impl Inner {
             lent: help::Lent::default(),
             stream_calls: Vec::new(),
             unreached: Vec::new(),
+            scouts: Vec::new(),
             scratch: Vec::new(),
             spare: Spare::default(),
             link_drops: BTreeMap::new(),
@@ -305,14 +310,11 @@ impl Inner {
         }
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
-            let links = self.table.links_to(peer);
-            let paths: Vec<_> = links.iter().map(LinkId::to_string).collect();
-            let seconds = self.connect_timeout.as_secs();
+            let report = self.peers[peer.0 as usize].report_text();
             return Error::NoAnswer {
                 rank: peer.0,
                 host,
-                seconds,
-                paths: paths.join(" and "),
+                why: report.unwrap_or_else(|| cause.to_string()),
             };
         }
         let report = self.peers[peer.0 as usize].report_text();

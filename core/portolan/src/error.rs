@@ -140,22 +140,17 @@ pub enum Error {
         /// Host of the peer.
         host: String,
         /// Cause and remedy.
-        why: &'static str,
+        why: String,
     },
     /// The peer did not answer the handshake of a new session.
-    #[error(
-        "rank {rank} on {host} did not answer within {seconds} s by {paths}; is traffic between \
-         the hosts filtered? run `portolan doctor` on both"
-    )]
+    #[error("rank {rank} on {host} cannot be reached: {why}")]
     NoAnswer {
         /// Rank of the peer.
         rank: u32,
         /// Host of the peer.
         host: String,
-        /// Time that was waited, in seconds.
-        seconds: u64,
-        /// Links that were tried.
-        paths: String,
+        /// Addresses that were tried, the result for each, and the remedy.
+        why: String,
     },
     /// The awaited message is behind unread messages, and the memory for those has reached its
     /// limit, or the system has no more of it.

@@ -4,6 +4,7 @@
 mod network;
 mod plan;
 mod selection;
+mod usable;
 
 pub(crate) use plan::{Asked, Plan};
 

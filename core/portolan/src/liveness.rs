@@ -10,13 +10,18 @@
 //! outside the job can keep a dead peer alive, with recorded answers neither. A "port unreachable"
 //! can be forged; so it makes the peer doubted, and asked at once, and what became of that question
 //! decides: [`life`].
+//!
+//! A peer has several addresses, of which some may lead elsewhere. Questions find out which one leads to
+//! it: [`ways`].
 
 mod life;
 mod message;
 mod patience;
+mod ways;
 
 pub(crate) use life::Standing;
 pub(crate) use patience::{PEER_TIMEOUT, PEER_TIMEOUT_ENDPOINT, Silence, peer_timeout};
+pub(crate) use ways::{Outcome, is_same_place};
 
 use crate::clock::Clock;
 use crate::error::Error;
@@ -24,7 +29,7 @@ use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::lack::Lack;
-use portolan_sys::net::{enable_error_queue, recv_error_quoting};
+use portolan_sys::net::{bind_datagram, enable_error_queue, recv_error_quoting};
 use portolan_sys::process::spawn_quiet;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recvfrom, shutdown};
@@ -33,15 +38,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
-
-/// Attempts to send a question: the first may be told the error of an earlier one instead.
-const SEND_ATTEMPTS: usize = 2;
+use ways::Ways;
 
 #[derive(Debug)]
 struct Shared {
     socket: UdpSocket,
+    /// Addresses of IPv4 are written as IPv6 writes them.
+    is_v6: bool,
     /// What questions to this process are keyed with, and its answers.
     key: Key,
     /// `None` for an endpoint: it has no number that others know.
@@ -53,13 +58,13 @@ struct Shared {
     members: RwLock<Members>,
 }
 
-/// Who may be asked. Of a job complete from the start; an endpoint adds whom it meets.
+/// Peers that may be asked.
 #[derive(Debug, Default)]
 struct Members {
     /// By rank, or by the endpoint's own number.
-    addrs: Vec<Option<SocketAddr>>,
-    by_addr: HashMap<SocketAddr, u32>,
     lives: Vec<Life>,
+    /// Addresses of the peers that this process has tried to reach: few of a large job.
+    ways: HashMap<u32, Ways>,
     /// Of an endpoint: what questions to each are keyed with, and its answers.
     keys: Vec<Option<Key>>,
 }
@@ -78,11 +83,17 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
+    /// Binds to `addr`. The unspecified address of IPv6 stands for all addresses of both families.
     pub(crate) fn bind(addr: IpAddr) -> Result<Unstarted, Error> {
         let what = "opening the socket that tells whether peers live";
         let system = |errno| Error::System { what, errno };
-        let socket = UdpSocket::bind((addr, 0)).map_err(system)?;
-        enable_error_queue(socket.as_fd(), addr.is_ipv6()).map_err(system)?;
+        let socket = bind_datagram((addr, 0).into(), true).map_err(system)?;
+        if addr.is_ipv6() {
+            enable_error_queue(socket.as_fd(), true).map_err(system)?;
+        }
+        if addr.is_ipv4() || addr.is_unspecified() {
+            enable_error_queue(socket.as_fd(), false).map_err(system)?;
+        }
         Ok(Unstarted { socket })
     }
 
@@ -90,21 +101,17 @@ impl Unstarted {
         self.socket.local_addr().ok()
     }
 
+    /// Starts as `rank` of `size`; [`Liveness::set_ways`] tells of addresses.
     pub(crate) fn start(
         self,
         rank: u32,
+        size: u32,
         secret: &[u8; 32],
         clock: Clock,
-        addrs: Vec<Option<SocketAddr>>,
     ) -> Result<Liveness, Error> {
-        let ranks = (0..).zip(&addrs);
         let members = Members {
-            by_addr: ranks
-                .filter_map(|(rank, at)| Some(((*at)?, rank)))
-                .collect(),
-            lives: addrs.iter().map(|_| Life::default()).collect(),
-            addrs,
-            keys: Vec::new(),
+            lives: (0..size).map(|_| Life::default()).collect(),
+            ..Members::default()
         };
         self.run(Some(rank), secret, clock, members)
     }
@@ -122,6 +129,7 @@ impl Unstarted {
         members: Members,
     ) -> Result<Liveness, Error> {
         let shared = Arc::new(Shared {
+            is_v6: self.addr().is_some_and(|addr| addr.is_ipv6()),
             socket: self.socket,
             key: Key::derive(secret),
             rank,
@@ -161,21 +169,55 @@ impl Liveness {
     }
 
     /// Tells of a peer of an endpoint, and of the secret in its address.
-    pub(crate) fn add(&self, peer: PeerId, addr: Option<SocketAddr>, secret: &[u8; 32]) {
-        let members = self.shared.members.write();
-        let mut members = members.unwrap_or_else(PoisonError::into_inner);
-        let members = &mut *members;
+    pub(crate) fn add(&self, peer: PeerId, secret: &[u8; 32]) {
+        let mut members = self.shared.members_mut();
         let index = peer.0 as usize;
-        if index >= members.addrs.len() {
-            members.addrs.resize(index + 1, None);
+        if index >= members.lives.len() {
             members.lives.resize_with(index + 1, Life::default);
             members.keys.resize_with(index + 1, || None);
         }
-        members.addrs[index] = addr;
         members.keys[index] = Some(Key::derive(secret));
-        if let Some(addr) = addr {
-            members.by_addr.insert(addr, peer.0);
+        members.ways.remove(&peer.0);
+    }
+
+    /// Tells where `peer` may answer, the most likely address first. Without this it is never asked.
+    pub(crate) fn set_ways(&self, peer: PeerId, addrs: impl IntoIterator<Item = SocketAddr>) {
+        let mut members = self.shared.members_mut();
+        members
+            .ways
+            .entry(peer.0)
+            .or_insert_with(|| Ways::new(addrs));
+    }
+
+    /// Tests whether [`Liveness::set_ways`] was called for `peer`.
+    pub(crate) fn knows_ways(&self, peer: PeerId) -> bool {
+        self.shared.members().ways.contains_key(&peer.0)
+    }
+
+    /// Notes that `addr`'s host led to `peer`, as its session shows. `P9.11`
+    pub(crate) fn prove(&self, peer: PeerId, addr: SocketAddr) {
+        if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
+            ways.prove(addr);
         }
+    }
+
+    /// Notes that a frame to `addr`'s host came back as not deliverable. It says nothing of the peer's life.
+    pub(crate) fn note_refused(&self, peer: PeerId, addr: SocketAddr) {
+        if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
+            ways.note_refused(addr);
+        }
+    }
+
+    /// Address that is known to lead to `peer`.
+    pub(crate) fn proven(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.shared.members().ways.get(&peer.0)?.proven()
+    }
+
+    /// What came of questions to each address of `peer`.
+    pub(crate) fn outcomes(&self, peer: PeerId) -> Vec<(SocketAddr, Outcome)> {
+        let members = self.shared.members();
+        let ways = members.ways.get(&peer.0);
+        ways.map_or_else(Vec::new, |ways| ways.outcomes().to_vec())
     }
 
     /// When the newest question was asked that `peer` has answered.
@@ -249,11 +291,15 @@ impl Shared {
                     to: message.from,
                     nonce: message.nonce,
                 };
-                self.send(&answer.encode(&self.key), from);
+                let _ = self.send(&answer.encode(&self.key), from);
             }
             Kind::Answer => {
-                if let Some(life) = self.members().lives.get(message.from as usize) {
+                let mut members = self.members_mut();
+                if let Some(life) = members.lives.get(message.from as usize) {
                     life.on_answer(message.nonce, self.clock.now());
+                }
+                if let Some(ways) = members.ways.get_mut(&message.from) {
+                    ways.on_answer(message.nonce);
                 }
             }
         }
@@ -286,6 +332,10 @@ impl Shared {
         self.members.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn members_mut(&self) -> RwLockWriteGuard<'_, Members> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// `P9.4`: a report that quotes a question of ours, hash and all, is about that question;
     /// another one is somebody's word.
     fn read_errors(&self) {
@@ -301,26 +351,40 @@ impl Shared {
         }
     }
 
-    /// Notes a report that something could not be delivered, and says whom it is about.
+    /// Notes a report that something could not be delivered. Returns the peer that it is about, if it
+    /// came from an address that is known to lead to that peer: others may be anybody's. `P9.11`
     fn on_refusal(&self, quoted: &[u8], destination: Option<SocketAddr>) -> Option<u32> {
-        let members = self.members();
+        let mut members = self.members_mut();
         let key = self.key_to(&members, message::addressee(quoted).unwrap_or(u32::MAX));
         let question = Message::decode(quoted, key).filter(|quoted| {
             quoted.kind == Kind::Question && quoted.from == self.rank.unwrap_or(quoted.to)
         });
         if let Some(question) = question
-            && let Some(life) = members.lives.get(question.to as usize)
+            && let Some(ways) = members.ways.get_mut(&question.to)
         {
-            life.on_refusal(question.nonce);
+            if !ways.on_refusal(question.nonce) {
+                return None;
+            }
+            members
+                .lives
+                .get(question.to as usize)?
+                .on_refusal(question.nonce);
             return Some(question.to);
         }
-        members.by_addr.get(&destination?).copied()
+        let destination = canonical(destination?);
+        let mut ways = members.ways.iter();
+        let (peer, _) = ways.find(|(_, ways)| ways.is_proven(destination))?;
+        Some(*peer)
     }
 
     fn doubt(&self, rank: u32) {
         let is_news = {
             let members = self.members();
-            let life = members.lives.get(rank as usize);
+            let is_proven = members
+                .ways
+                .get(&rank)
+                .is_some_and(|ways| ways.proven().is_some());
+            let life = members.lives.get(rank as usize).filter(|_| is_proven);
             life.is_some_and(|life| life.doubt(self.clock.now()))
         };
         if is_news {
@@ -328,30 +392,45 @@ impl Shared {
         }
     }
 
-    /// `true` if a question is on its way.
+    /// Asks at the proven address of a peer, or at all; `true` if a question is on its way.
     fn ask(&self, rank: u32) -> bool {
-        let members = self.members();
-        let Some(Some(addr)) = members.addrs.get(rank as usize) else {
+        let mut members = self.members_mut();
+        let Some(mut ways) = members.ways.remove(&rank) else {
             return false;
         };
-        let question = Message {
-            kind: Kind::Question,
-            from: self.rank.unwrap_or(rank),
-            to: rank,
-            nonce: self.clock.now().as_nanos(),
-        };
-        self.send(&question.encode(self.key_to(&members, rank)), *addr)
+        let key = self.key_to(&members, rank);
+        let has_sent = ways.ask(self.clock.now(), |addr, nonce| {
+            let question = Message {
+                kind: Kind::Question,
+                from: self.rank.unwrap_or(rank),
+                to: rank,
+                nonce,
+            };
+            self.send(&question.encode(key), addr)
+        });
+        members.ways.insert(rank, ways);
+        has_sent
     }
 
-    fn send(&self, bytes: &[u8; LEN], to: SocketAddr) -> bool {
+    fn send(&self, bytes: &[u8; LEN], to: SocketAddr) -> io::Result<()> {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        (0..SEND_ATTEMPTS).any(|_| match self.socket.send_to(bytes, to) {
-            Ok(_) => true,
-            Err(error) => {
-                log::debug!("a question or an answer to {to}: {error}");
-                false
-            }
+        let to = match to {
+            SocketAddr::V4(v4) if self.is_v6 => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+            to => to,
+        };
+        let send = || self.socket.send_to(bytes, to).map(drop);
+        // The first attempt may be told the error of an earlier question instead.
+        send().or_else(|_| send()).inspect_err(|error| {
+            log::debug!("a question or an answer to {to}: {error}");
         })
+    }
+}
+
+/// The address as IPv4 writes it, if it is one.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),
+        IpAddr::V6(_) => addr,
     }
 }
 

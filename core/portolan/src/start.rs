@@ -22,9 +22,10 @@ use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where this process is reached.
+/// Where this process is reached, and its host if `publishes`.
 pub(crate) fn own_address(
     host_name: String,
+    publishes: bool,
     plan: &Plan,
     links: &Links,
     liveness: Option<&Unstarted>,
@@ -40,6 +41,14 @@ pub(crate) fn own_address(
             .network()
             .map(|network| (network.addr, network.prefix_len)),
         liveness: liveness.and_then(Unstarted::addr),
+        addresses: plan
+            .usable()
+            .filter(|_| publishes)
+            .map_or_else(Box::default, |usable| usable.addresses.clone().into()),
+        unusable: plan
+            .usable()
+            .and_then(|usable| usable.unusable.as_deref())
+            .map(Box::from),
     })
 }
 
@@ -51,7 +60,7 @@ pub(crate) fn new_core(
     plan: &Plan,
 ) -> Result<(Core, model::Status), Error> {
     // Peers of an endpoint have no ranks.
-    let is_endpoint = job.rank == u32::MAX;
+    let is_endpoint = job.is_endpoint();
     #[allow(
         clippy::disallowed_methods,
         reason = "what outlives a restart; read once"

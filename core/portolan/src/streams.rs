@@ -9,6 +9,7 @@ use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkAddr, WakeSet};
 use portolan_proto::{Instant, StreamUse};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// Ports of UDP that are tried until TCP's of the same number is free: others of the host have some
@@ -56,7 +57,11 @@ impl Streams {
             // by reference, see docs/design/streams.md. On a loopback, which has no checksums, the peer's
             // queue would hold this process's own pages, even after the peer is declared dead.
             let lends = over_wire && !wants_sums;
-            match Stream::open(socket, lends) {
+            let at = match config.also {
+                Some(_) => (Ipv6Addr::UNSPECIFIED, socket.port()).into(),
+                None => socket,
+            };
+            match Stream::open(at, lends) {
                 Ok(link) => {
                     return Ok(Some(Box::new(Streams {
                         link,

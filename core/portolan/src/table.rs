@@ -2,10 +2,13 @@
 //! Where the peers of this process are: all of a job, as the launcher says, or those that an
 //! endpoint has met.
 
-use crate::address::Address;
+use crate::address::{Address, HostAddress, Target, targets};
 use crate::directory::Directory;
+use portolan_link::{HostId, LinkAddr};
 use portolan_proto::{LinkId, PeerId};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// See the module documentation.
@@ -15,18 +18,48 @@ pub(crate) struct Table {
 }
 
 enum Others {
-    /// By rank.
-    Job(Vec<Address>),
+    Job {
+        /// By rank. The addresses of hosts are taken out of them.
+        addresses: Vec<Address>,
+        hosts: HashMap<HostId, Host>,
+    },
     /// Short as they travel; written out when a peer is connected.
     Met(Arc<Directory>),
 }
 
+/// What the processes of one host have in common.
+struct Host {
+    addresses: Box<[HostAddress]>,
+    /// How this process's host may reach it, the most likely way first.
+    targets: Vec<Target>,
+}
+
+impl Host {
+    /// Tests whether it has a subnet in common with this host.
+    fn is_near(&self) -> bool {
+        self.targets.iter().any(Target::is_near)
+    }
+}
+
 impl Table {
-    /// The addresses of a job, by rank.
-    pub(crate) fn of_job(addresses: Vec<Address>, rank: u32) -> Table {
+    /// The addresses of a job, by rank, and those of this host.
+    pub(crate) fn of_job(mut addresses: Vec<Address>, rank: u32, ours: Vec<HostAddress>) -> Table {
+        let own = Address {
+            addresses: ours.into(),
+            ..addresses[rank as usize].clone()
+        };
+        let mut hosts = HashMap::new();
+        for address in &mut addresses {
+            let published = std::mem::take(&mut address.addresses);
+            if !published.is_empty() && address.host != own.host {
+                let targets = targets(&own.addresses, &published);
+                let addresses = published;
+                hosts.insert(address.host.clone(), Host { addresses, targets });
+            }
+        }
         Table {
-            own: addresses[rank as usize].clone(),
-            others: Others::Job(addresses),
+            own,
+            others: Others::Job { addresses, hosts },
         }
     }
 
@@ -44,7 +77,7 @@ impl Table {
 
     pub(crate) fn of(&self, peer: PeerId) -> Option<Cow<'_, Address>> {
         match &self.others {
-            Others::Job(all) => all.get(peer.0 as usize).map(Cow::Borrowed),
+            Others::Job { addresses, .. } => addresses.get(peer.0 as usize).map(Cow::Borrowed),
             Others::Met(directory) => {
                 let short = directory.address_of(peer)?;
                 Some(Cow::Owned(short.write_out(&self.own)))
@@ -55,14 +88,87 @@ impl Table {
     /// Whether `peer` is another endpoint of this very process.
     pub(crate) fn is_in_this_process(&self, peer: PeerId) -> bool {
         match &self.others {
-            Others::Job(_) => false,
+            Others::Job { .. } => false,
             Others::Met(directory) => directory.is_here(peer),
         }
     }
 
-    /// The links that lead to `peer`.
+    /// The links that lead to `peer`. Raw frames lead to a host on a common subnet, whichever of its
+    /// addresses that is. `P6.6`
     pub(crate) fn links_to(&self, peer: PeerId) -> Vec<LinkId> {
-        self.of(peer)
-            .map_or_else(Vec::new, |other| self.own.common_links(&other))
+        let Some(other) = self.of(peer) else {
+            return Vec::new();
+        };
+        let mut links = self.own.common_links(&other);
+        links.retain(|link| *link != LinkId::UDP || !self.ways_to(&other).is_empty());
+        if let Some(host) = self.host_of(&other)
+            && !links.contains(&LinkId::SHM)
+            && !links.contains(&LinkId::PACKET)
+            && self.own.on(LinkId::PACKET).is_some()
+            && other.on(LinkId::PACKET).is_some()
+            && host.is_near()
+        {
+            links.push(LinkId::PACKET);
+        }
+        links
+    }
+
+    /// Addresses by which `other` may be reached by UDP, the most likely one first.
+    pub(crate) fn ways_to(&self, other: &Address) -> Vec<SocketAddr> {
+        match other.on(LinkId::UDP) {
+            Some(LinkAddr::Udp { socket }) => self.with_port(other, *socket),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same for the socket that answers whether it lives.
+    pub(crate) fn liveness_of(&self, other: &Address) -> Vec<SocketAddr> {
+        match other.liveness {
+            Some(socket) => self.with_port(other, socket),
+            None => Vec::new(),
+        }
+    }
+
+    /// The addresses of `other`'s host with the port of `socket`; of this host its own address.
+    fn with_port(&self, other: &Address, socket: SocketAddr) -> Vec<SocketAddr> {
+        if let Some(host) = self.host_of(other) {
+            let targets = host.targets.iter();
+            return targets.map(|target| target.socket(socket.port())).collect();
+        }
+        let is_elsewhere = other.host != self.own.host;
+        if is_elsewhere && (other.unusable.is_some() || self.own.unusable.is_some()) {
+            // What is bound without an address is loopback's.
+            return Vec::new();
+        }
+        if !socket.ip().is_unspecified() {
+            return vec![socket];
+        }
+        if is_elsewhere {
+            // Its host's publisher is in another network namespace.
+            let addr = other
+                .network
+                .map(|(addr, _)| SocketAddr::new(addr, socket.port()));
+            return addr.into_iter().collect();
+        }
+        let own = self.own.addresses.first();
+        own.map(|own| own.socket_here(socket.port()))
+            .into_iter()
+            .collect()
+    }
+
+    /// Another host, if it has published addresses.
+    fn host_of(&self, other: &Address) -> Option<&Host> {
+        match &self.others {
+            Others::Job { hosts, .. } if other.host != self.own.host => hosts.get(&other.host),
+            _ => None,
+        }
+    }
+
+    /// All addresses that the host of `other` has published.
+    pub(crate) fn published(&self, other: &Address) -> &[HostAddress] {
+        match &self.others {
+            Others::Job { hosts, .. } => hosts.get(&other.host).map_or(&[], |it| &it.addresses),
+            Others::Met(_) => &[],
+        }
     }
 }

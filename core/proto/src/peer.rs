@@ -136,6 +136,7 @@ impl Peer {
         self.stream.is_open().then(|| PathStatus {
             link: LinkId::STREAM,
             up: true,
+            answered: true,
             small: false,
             bulk: true,
             frame_len: narrow(PART_LEN_MAX),

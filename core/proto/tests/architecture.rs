@@ -161,6 +161,7 @@ const PORTOLAN: Rules = Rules {
         "RawOp",
         "Request",
         "Taken",
+        "Usable",
     ],
 };
 

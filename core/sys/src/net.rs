@@ -35,9 +35,10 @@ pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
 pub use lending::{DirectReader, LendingWriter};
 pub use netns::enter_netns;
 pub use options::{
-    ECN_CAPABLE, ECN_MET, enable_error_queue, enable_receive_offload, probe_path_mtu,
-    receive_booked_len, receive_buffer_len, receive_drops, report_marks, segmentation_supported,
-    send_buffer_len, set_ecn, set_segment_len, wish_receive_buffer, wish_send_buffer,
+    ECN_CAPABLE, ECN_MET, bind_datagram, enable_error_queue, enable_receive_offload,
+    probe_path_mtu, receive_booked_len, receive_buffer_len, receive_drops, report_marks,
+    segmentation_supported, send_buffer_len, set_ecn, set_segment_len, wish_receive_buffer,
+    wish_send_buffer,
 };
 pub use packet::{
     FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, lock_filter, packet_drops,

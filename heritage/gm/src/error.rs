@@ -58,7 +58,7 @@ mod tests {
         let nobody = Error::NoPath {
             rank: 1,
             host: "host".to_owned(),
-            why: "no link leads there",
+            why: "no link leads there".to_owned(),
         };
         assert!(is_about_peer(&nobody) && !is_about_peer(&full));
         assert!(!is_about_peer(&Error::Cancelled));

@@ -135,6 +135,20 @@ impl Udp {
         }
     }
 
+    /// Receives by both families of addresses.
+    #[inline]
+    pub(super) fn receive_both<R: Receiver + ?Sized>(
+        &mut self,
+        budget: usize,
+        receiver: &mut R,
+    ) -> usize {
+        let handed = self.receive_runs(budget, receiver);
+        match &mut self.second {
+            Some(second) => handed + second.receive_if_due(budget, receiver),
+            None => handed,
+        }
+    }
+
     /// Looks at the busy peer's socket, if there is one, and at the common one each time or, beside
     /// that, now and then.
     #[inline]

@@ -2,7 +2,7 @@
 use super::*;
 use crate::Segments;
 use std::io::IoSlice;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
 fn open(change: impl Fn(&mut UdpConfig)) -> Udp {
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
@@ -20,6 +20,41 @@ fn received(link: &mut Udp) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while link.receive(16, &mut |frame| all.push(frame.head.to_vec())) > 0 {}
     all
+}
+
+#[test]
+fn peers_of_both_families_are_reached_by_one_port() {
+    if UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        return eprintln!("SKIPPED: this host has no IPv6");
+    }
+    let both = |config: &mut UdpConfig| {
+        config.bind = Ipv4Addr::UNSPECIFIED.into();
+        config.also = Some(Ipv6Addr::UNSPECIFIED.into());
+    };
+    let (mut a, mut b) = (open(both), open(both));
+    let LinkAddr::Udp { socket } = b.local_addr() else {
+        unreachable!()
+    };
+    for (ip, bytes) in [
+        (IpAddr::from(Ipv4Addr::LOCALHOST), b"by IPv4"),
+        (Ipv6Addr::LOCALHOST.into(), b"by IPv6"),
+        (Ipv4Addr::LOCALHOST.into(), b"and by4"),
+    ] {
+        let socket = SocketAddr::new(ip, socket.port());
+        a.connect(1, &LinkAddr::Udp { socket }).unwrap();
+        // So many that the peer gets a socket to itself.
+        for _ in 0..300 {
+            a.transmit(1, &TxFrame::whole(bytes)).unwrap();
+            let mut got = Vec::new();
+            while got.is_empty() {
+                got = received(&mut b);
+            }
+            assert_eq!(got, [bytes.to_vec()]);
+        }
+    }
+    a.disconnect(1);
+    let refused = a.transmit(1, &TxFrame::whole(b"nobody"));
+    assert!(matches!(refused, Err(TxError::NotConnected(1))));
 }
 
 #[test]

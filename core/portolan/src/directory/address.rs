@@ -145,6 +145,8 @@ impl EndpointAddress {
             links,
             network: Some((ip, self.0[6])),
             liveness: liveness.map(|port| SocketAddr::new(ip, port)),
+            addresses: Box::default(),
+            unusable: None,
         }
     }
 
@@ -238,6 +240,8 @@ mod tests {
             ],
             network: Some((socket.ip(), 24)),
             liveness: Some(SocketAddr::new(socket.ip(), 9001)),
+            addresses: Box::default(),
+            unusable: None,
         }
     }
 

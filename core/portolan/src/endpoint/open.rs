@@ -129,6 +129,6 @@ fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error
     })?;
     let unstarted = Unstarted::bind(network.addr)?;
     let name = network.addr.to_string();
-    let own = start::own_address(name, plan, links, Some(&unstarted))?;
+    let own = start::own_address(name, false, plan, links, Some(&unstarted))?;
     Ok((own, unstarted))
 }

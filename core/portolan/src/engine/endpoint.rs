@@ -159,12 +159,12 @@ impl Engine {
         let (endpoint_id, key) = (*fresh.address.as_bytes(), fresh.address.key());
         inner.core.introduce(fresh.peer, endpoint_id, key, &links);
         if let Some(liveness) = liveness {
-            let at = inner.table.of(fresh.peer).and_then(|at| at.liveness);
-            liveness.add(fresh.peer, at, &key);
+            liveness.add(fresh.peer, &key);
         }
+        self.tell_ways(fresh.peer);
         if fresh.is_unsolicited {
-            let now = inner.read_clock();
-            inner.core.greet(now, fresh.peer);
+            let now = self.inner.read_clock();
+            self.inner.core.greet(now, fresh.peer);
         }
     }
 

@@ -75,7 +75,10 @@ impl Engine {
                 }
             }
             Notice::Lacking { peer, lack, what } => self.on_lacking(PeerId(peer), &lack, what),
-            Notice::Refused(rank) => self.doubt(PeerId(rank)),
+            Notice::Refused(rank) => {
+                self.note_refused(PeerId(rank));
+                self.doubt(PeerId(rank));
+            }
             Notice::MtuShrunk {
                 peer,
                 frame_len_max,

@@ -179,11 +179,10 @@ impl Inner {
     /// Opens a session with `peer`, if none is open or being opened.
     pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
         if self.table.links_to(peer).is_empty() {
-            let why = "the two have no link in common; run `portolan doctor` on both hosts";
             return Err(Error::NoPath {
                 rank: peer.0,
                 host: self.host_of(peer),
-                why,
+                why: self.no_way_text(peer),
             });
         }
         let now = self.read_clock();

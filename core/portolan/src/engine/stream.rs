@@ -12,7 +12,7 @@ use crate::checksum::{is_right_of_part, part_hasher, sum_of_part};
 use crate::links::Links;
 use crate::ops::Ops;
 use portolan_link::stream::{Landing, Part, PartReceiver, Place, Tokens};
-use portolan_link::{LinkAddr, Notice, TxError, TxFrame};
+use portolan_link::{Notice, TxError, TxFrame};
 use portolan_proto::{DropReason, LinkId, PART_LEN_HURRIED, PartPlace, PeerId, Transmit};
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
@@ -88,9 +88,7 @@ impl Engine {
                 StreamCall::Close(peer) => streams.link_mut().close(peer.0),
                 StreamCall::Open(peer) => {
                     let ids = self.inner.core.session_ids(peer);
-                    let other = self.inner.table.of(peer);
-                    let addr = other.as_deref().and_then(|other| other.on(LinkId::UDP));
-                    let (Some(ids), Some(LinkAddr::Udp { socket })) = (ids, addr) else {
+                    let (Some(ids), Some(socket)) = (ids, self.way_to(peer)) else {
                         let now = self.inner.now;
                         self.inner.core.stream_closed(now, peer, true);
                         continue;
@@ -99,7 +97,9 @@ impl Engine {
                         mine: ids.mine.1,
                         theirs: ids.theirs.1,
                     };
-                    streams.link_mut().open_to(peer.0, *socket, tokens);
+                    if let Some(streams) = self.links.streams() {
+                        streams.link_mut().open_to(peer.0, socket, tokens);
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::{Engine, Inner};
 use crate::links::Links;
 use crate::ops::Ops;
 use crate::seal::Seals;
-use portolan_link::{Segments, TxError, TxFrame};
+use portolan_link::{LinkAddr, Segments, TxError, TxFrame};
 use portolan_proto::{
     Address, Cause, Instant, LinkId, MatchBits, Payload, PeerId, SendSpec, Transmit,
 };
@@ -204,16 +204,14 @@ impl Engine {
     }
 
     pub(crate) fn reach_peer(&mut self, peer: PeerId) {
-        let Inner { table, .. } = &self.inner;
-        let Some(other) = table.of(peer) else { return };
+        self.tell_ways(peer);
         let mut has_left = false;
         let mut lacking = None;
-        for link in table.own().common_links(&other) {
-            let Some(addr) = other.on(link) else { continue };
-            if self.links.is_connected(peer, link) {
-                continue;
+        for (link, addr) in self.unconnected(peer) {
+            if let LinkAddr::Udp { socket } = addr {
+                self.begin_scout(peer, socket);
             }
-            if let Err(error) = self.links.connect(peer, link, addr) {
+            if let Err(error) = self.links.connect(peer, link, &addr) {
                 log::debug!("{link} to {peer}: {error}");
                 match error.lack() {
                     Some(lack) => lacking = Some((lack, error.to_string())),
@@ -232,6 +230,26 @@ impl Engine {
             self.await_report(peer);
             self.inner.core.fail_peer(peer, Cause::ProcessGone);
         }
+    }
+}
+
+impl Engine {
+    /// The links that lead to `peer` and do not know it, with its address.
+    fn unconnected(&self, peer: PeerId) -> Vec<(LinkId, LinkAddr)> {
+        let table = &self.inner.table;
+        let Some(other) = table.of(peer) else {
+            return Vec::new();
+        };
+        let mut links = table.links_to(peer);
+        links.retain(|link| !self.links.is_connected(peer, *link));
+        let addr = |link| match link {
+            LinkId::UDP => Some(LinkAddr::Udp {
+                socket: self.way_to(peer)?,
+            }),
+            link => other.on(link).cloned(),
+        };
+        let links = links.into_iter();
+        links.filter_map(|link| Some((link, addr(link)?))).collect()
     }
 }
 

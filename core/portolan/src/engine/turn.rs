@@ -166,6 +166,7 @@ impl Engine {
     /// What needs system calls and seldom has news.
     pub(crate) fn look_around(&mut self) {
         self.hear();
+        self.scout();
         if self.links.has_streams() {
             self.look_after_streams();
         }

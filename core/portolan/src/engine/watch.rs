@@ -4,6 +4,7 @@
 //! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
 
 use super::{Engine, Inner};
+use crate::error::Error;
 use crate::liveness::{Liveness, Standing};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
@@ -51,12 +52,17 @@ impl Engine {
     /// From now on, silence of `peer` counts.
     pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
         self.inner.watch_since(peer, now);
-        if peer.0 != self.inner.job.rank
-            && self.inner.core.peer_status(peer) == portolan_proto::PeerStatus::Unknown
-            && let Err(error) = self.inner.connect(peer)
+        if peer.0 == self.inner.job.rank || self.inner.core.peer_status(peer) != PeerStatus::Unknown
         {
-            // Its end of the connection may still come; sending would report the error.
+            return;
+        }
+        if let Err(error) = self.inner.connect(peer) {
             log::debug!("watching {peer}: {error}");
+            if let Error::NoPath { why, .. } = error {
+                // Nor does a way lead from there to here.
+                self.inner.peers[peer.0 as usize].report = Some(why.into());
+                self.give_up_for_good(peer, Cause::NoPath);
+            }
         }
     }
 
@@ -152,10 +158,14 @@ impl Engine {
 
     /// `P9.3`, and `P9.5` for a session that does not open. As [`Engine::check_one`].
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
+        // Shared memory may be connected by the other side alone.
+        self.tell_ways(peer);
         let Some(liveness) = &self.liveness else {
             return false;
         };
-        let heard = heard.max(liveness.seen(peer));
+        let seen = liveness.seen(peer);
+        let was_seen = seen > Instant::default();
+        let heard = heard.max(seen);
         let (sleep, ask_after) = (self.inner.calm_sleep(), self.inner.ask_after());
         let info = &mut self.inner.peers[peer.0 as usize];
         // Longer than the longest sleep of a wait.
@@ -181,7 +191,9 @@ impl Engine {
             self.inner.core.ask(peer);
         }
         self.inner.is_asking |= self.inner.peers[peer.0 as usize].unanswered > 1;
-        if silent_for >= self.inner.peer_timeout {
+        // Of a peer that was never heard, silence says that the addresses are wrong. `P9.11`
+        let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up || was_seen;
+        if is_met && silent_for >= self.inner.peer_timeout {
             let links = self.inner.table.links_to(peer);
             let link = links.first().copied().unwrap_or(LinkId::UDP);
             self.give_up(peer, Cause::Silent(link));
@@ -189,8 +201,10 @@ impl Engine {
         }
         let since = self.inner.peers[peer.0 as usize].connecting_since;
         let timeout = self.inner.connect_timeout;
-        if since.is_some_and(|since| now.since(since) >= timeout) {
-            self.give_up(peer, Cause::NoPath);
+        if let Some(since) = since
+            && (now.since(since) >= timeout || self.is_refused(peer, since))
+        {
+            self.give_up_unreached(peer, since);
         }
         asks
     }

@@ -60,6 +60,11 @@ impl Job {
         }
     }
 
+    /// Tests whether it stands for a libfabric endpoint, which is in no job and has no rank.
+    pub(crate) fn is_endpoint(&self) -> bool {
+        self.rank == u32::MAX
+    }
+
     /// Returns the name of this host for errors and for the setting `network`: the launcher's name, or
     /// the host's own.
     pub(crate) fn host_name(&self) -> String {

@@ -8,13 +8,11 @@ use crate::settings;
 use portolan_link::Interface;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Interface and address for a job's network traffic.
+/// The most likely interface and address for a job's network traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     /// The same interface if it is an Ethernet.
     pub(crate) interface: Option<Interface>,
-    /// Interface of the address; `None` for the loopback of a host without a network.
-    pub(super) over: Option<Interface>,
     pub(crate) addr: IpAddr,
     pub(crate) prefix_len: u8,
 }
@@ -39,6 +37,10 @@ pub(super) fn candidates<'a>(
     let base = interface.as_deref().map(Selection::of_interface);
     let base = base.as_ref().or(selection).cloned().unwrap_or_default();
     let mut found = base.candidates(&host, interfaces);
+    if job.is_endpoint() {
+        // The address that an endpoint publishes has no room for an interface.
+        found.retain(|candidate| !is_link_local(candidate.network.addr));
+    }
     found = not_empty("interface", interface, found)?;
     if let Some(selection) = selection {
         found.retain(|candidate| selection.allows(&host, candidate));
@@ -46,12 +48,18 @@ pub(super) fn candidates<'a>(
     not_empty("network", settings::NETWORK.of(job), found)
 }
 
+/// Tests whether `addr` is an IPv6 address that is valid on one link only.
+pub(super) fn is_link_local(addr: IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
+}
+
 /// Reports that a setting leaves no address of `host`, and lists the addresses that it has.
 fn nothing_left(name: &'static str, value: String, host: &str, interfaces: &[Interface]) -> Error {
     let inventory = Inventory(interfaces);
     let why = format!(
         "it selects no usable address on host {host}, which has {inventory}; addresses of \
-         interfaces without a carrier and IPv6 link-local addresses cannot be used"
+         interfaces that are down or have no carrier cannot be used, nor can a libfabric endpoint use \
+         IPv6 link-local addresses"
     );
     Error::Setting { name, value, why }
 }
@@ -67,7 +75,6 @@ impl Network {
     fn loopback() -> Network {
         Network {
             interface: None,
-            over: None,
             addr: IpAddr::V4(Ipv4Addr::LOCALHOST),
             prefix_len: 8,
         }
@@ -78,7 +85,6 @@ impl Network {
         let is_ethernet = interface.mac.is_some() && !interface.loopback;
         Network {
             interface: is_ethernet.then(|| interface.clone()),
-            over: Some(interface.clone()),
             addr: candidate.network.addr,
             prefix_len: candidate.network.prefix_len,
         }

@@ -6,6 +6,7 @@ mod open;
 use super::Links;
 use super::network::{self, Network};
 use super::selection::Selection;
+use super::usable::Usable;
 use crate::checksum::Choice;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
@@ -34,6 +35,7 @@ enum Raw {
 pub(crate) struct Plan {
     shm: bool,
     network: Option<Network>,
+    usable: Option<Usable>,
     raw: Option<Raw>,
     /// Who is asked for a raw Ethernet socket.
     broker: Option<String>,
@@ -112,14 +114,25 @@ impl Plan {
         };
         let asked = Asked::of(job)?;
         // An empty selection is an error even if this job needs no network.
-        let candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
+        let mut candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
+        if job.is_endpoint() {
+            // An endpoint publishes one address.
+            candidates.truncate(1);
+        }
         let network = wants_network.then(|| Network::first(&candidates));
+        let mut usable = network
+            .as_ref()
+            .map(|network| Usable::new(&candidates, &interfaces, network.addr));
+        if asked.selection.is_none() {
+            usable.iter_mut().for_each(Usable::sort_by_speed);
+        }
         let die = asked.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
             raw: raw(job.path, asked.xdp).filter(|_| wants_network),
             broker: broker(job)?,
             network,
+            usable,
             fault: asked.fault,
             checksum: asked.checksum,
             die: die.map(|spec| (spec, spec.countdown())),
@@ -140,6 +153,11 @@ impl Plan {
 
     pub(crate) fn network(&self) -> Option<&Network> {
         self.network.as_ref()
+    }
+
+    /// The addresses that peers may use.
+    pub(crate) fn usable(&self) -> Option<&Usable> {
+        self.usable.as_ref()
     }
 
     /// The setting that says which model is used.

@@ -90,7 +90,7 @@ impl Selection {
 
     /// Returns the selected addresses of `interfaces`, the interfaces of `host`. The most likely to
     /// reach other hosts come first: by the order of the terms, then by the kind of interface, then
-    /// IPv4 before IPv6. Interfaces without a carrier and IPv6 link-local addresses are left out.
+    /// IPv4 before IPv6. Interfaces that are down or have no carrier are left out.
     pub(crate) fn candidates<'a>(
         &self,
         host: &str,
@@ -194,14 +194,9 @@ fn addresses(interfaces: &[Interface]) -> impl Iterator<Item = Candidate<'_>> {
     })
 }
 
-/// Tests whether other hosts could use an address. An IPv6 link-local address means nothing without
-/// the number of an interface, which differs between hosts.
+/// Tests whether the interface of `candidate` can send.
 fn is_usable(candidate: &Candidate<'_>) -> bool {
-    let is_link_local = match candidate.network.addr {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(addr) => addr.is_unicast_link_local(),
-    };
-    candidate.interface.up && candidate.interface.running && !is_link_local
+    candidate.interface.up && candidate.interface.running
 }
 
 /// Place of a candidate in the order of candidates: term, kind of interface, scope of the address.
@@ -239,11 +234,12 @@ fn rank(kind: InterfaceKind) -> Option<u8> {
     }
 }
 
-/// Ranks addresses of one interface: IPv4 link-local addresses are last, since hosts use them when
-/// nothing configured the network.
+/// Ranks addresses of one interface: link-local addresses are last. Hosts give themselves such an IPv4
+/// address when nothing configured the network, and an IPv6 one in any case.
 fn scope(addr: IpAddr) -> u8 {
     match addr {
         IpAddr::V4(addr) if addr.is_link_local() => 2,
+        IpAddr::V6(addr) if addr.is_unicast_link_local() => 3,
         IpAddr::V4(_) => 0,
         IpAddr::V6(_) => 1,
     }

@@ -25,12 +25,21 @@ fn bind() -> Unstarted {
     Unstarted::bind(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()
 }
 
-/// Rank 0, which knows the sockets of ranks 1 and up.
-fn asker(others: &[SocketAddr]) -> Liveness {
-    let own = bind();
-    let mut addrs = vec![own.addr()];
-    addrs.extend(others.iter().copied().map(Some));
-    own.start(0, &SECRET, Clock::new(), addrs).unwrap()
+/// Rank 0 of two, which has reached rank 1 at `peer`.
+fn asker(peer: &UdpSocket) -> Liveness {
+    let addr = peer.local_addr().unwrap();
+    let asking = start(bind(), 0, &[addr]);
+    asking.prove(PeerId(1), addr);
+    asking
+}
+
+/// Rank `rank` of a job, which knows the sockets of the ranks beside it.
+fn start(end: Unstarted, rank: u32, others: &[SocketAddr]) -> Liveness {
+    let started = end.start(rank, 3, &SECRET, Clock::new()).unwrap();
+    for (peer, addr) in (0..).filter(|peer| *peer != rank).zip(others) {
+        started.set_ways(PeerId(peer), [*addr]);
+    }
+    started
 }
 
 fn from_peer(kind: Kind, nonce: u64) -> [u8; LEN] {
@@ -69,16 +78,12 @@ fn reading_ends_with_the_socket() {
 
 #[test]
 fn the_living_answer_and_the_kernel_answers_for_the_dead() {
-    let ends: Vec<_> = (0..3).map(|_| bind()).collect();
-    let addrs: Vec<_> = ends.iter().map(Unstarted::addr).collect();
-    let mut ends = ends.into_iter();
-    let start = |end: Unstarted, rank| {
-        end.start(rank, &SECRET, Clock::new(), addrs.clone())
-            .unwrap()
-    };
-    let asking = start(ends.next().unwrap(), 0);
-    let _living = start(ends.next().unwrap(), 1);
-    drop(ends.next());
+    let (asking, living, dead) = (bind(), bind(), bind());
+    let addrs = [&living, &dead].map(|end| end.addr().unwrap());
+    let asking = start(asking, 0, &addrs);
+    let _living = start(living, 1, &[]);
+    asking.prove(PeerId(2), addrs[1]);
+    drop(dead);
     asking.ask(PeerId(1));
     assert!(wait_for(|| asking.seen(PeerId(1)) > Instant::default()));
     let begin = Clock::new().now();
@@ -92,18 +97,20 @@ fn the_living_answer_and_the_kernel_answers_for_the_dead() {
 #[test]
 fn a_message_of_another_job_is_no_sign_of_life() {
     let (a, b) = (bind(), bind());
-    let addrs = vec![a.addr(), b.addr()];
-    let a = a.start(0, &[1; 32], Clock::new(), addrs.clone()).unwrap();
-    let _b = b.start(1, &[2; 32], Clock::new(), addrs).unwrap();
+    let to = b.addr().unwrap();
+    let a = a.start(0, 2, &[1; 32], Clock::new()).unwrap();
+    a.set_ways(PeerId(1), [to]);
+    let _b = b.start(1, 2, &[2; 32], Clock::new()).unwrap();
     a.ask(PeerId(1));
     std::thread::sleep(WHILE);
     assert_eq!(a.seen(PeerId(1)), Instant::default());
+    assert_eq!(a.proven(PeerId(1)), None);
 }
 
 #[test]
 fn recorded_answers_and_questions_are_no_sign_of_life() {
     let peer = peer_socket();
-    let asking = asker(&[peer.local_addr().unwrap()]);
+    let asking = asker(&peer);
     asking.ask(PeerId(1));
     let (question, asker) = question_at(&peer);
     let answer = from_peer(Kind::Answer, question.nonce);
@@ -126,7 +133,7 @@ fn recorded_answers_and_questions_are_no_sign_of_life() {
 #[test]
 fn doubt_asks_at_once_and_an_answer_ends_it() {
     let peer = peer_socket();
-    let asking = asker(&[peer.local_addr().unwrap()]);
+    let asking = asker(&peer);
     let begin = Clock::new().now();
     asking.doubt(PeerId(1));
     asking.doubt(PeerId(1));
@@ -146,11 +153,55 @@ fn doubt_asks_at_once_and_an_answer_ends_it() {
 #[test]
 fn doubt_without_an_answer_ends_the_peer_in_time() {
     let peer = peer_socket();
-    let asking = asker(&[peer.local_addr().unwrap()]);
+    let asking = asker(&peer);
     asking.doubt(PeerId(1));
     let now = Clock::new().now();
     assert_eq!(
         asking.standing(PeerId(1), now + life::CONFIRM_WITHIN),
         Standing::Gone
     );
+}
+
+#[test]
+fn a_refusal_where_nothing_is_proven_is_nobodys_death() {
+    let gone = peer_socket();
+    let addr = gone.local_addr().unwrap();
+    drop(gone);
+    let asking = start(bind(), 0, &[addr]);
+    asking.ask(PeerId(1));
+    assert!(wait_for(
+        || asking.outcomes(PeerId(1)) == [(addr, Outcome::Refused)]
+    ));
+    asking.doubt(PeerId(1));
+    let late = Clock::new().now() + Duration::from_secs(60);
+    assert_eq!(asking.standing(PeerId(1), late), Standing::Trusted);
+}
+
+#[test]
+fn the_address_that_leads_to_the_peer_is_found_among_others() {
+    let (silent, stranger) = (peer_socket(), start(bind(), 2, &[]));
+    let (asking, living) = (bind(), bind());
+    let at = [
+        silent.local_addr().unwrap(),
+        stranger.shared.socket.local_addr().unwrap(),
+        living.addr().unwrap(),
+    ];
+    let asking = asking.start(0, 3, &SECRET, Clock::new()).unwrap();
+    asking.set_ways(PeerId(1), at);
+    let _living = start(living, 1, &[]);
+    asking.ask(PeerId(1));
+    assert!(wait_for(|| asking.proven(PeerId(1)) == Some(at[2])));
+}
+
+#[test]
+fn a_socket_of_both_families_asks_by_either() {
+    let Ok(asking) = Unstarted::bind(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)) else {
+        return eprintln!("SKIPPED: this host has no IPv6");
+    };
+    let asking = asking.start(0, 3, &SECRET, Clock::new()).unwrap();
+    let living = bind();
+    asking.set_ways(PeerId(1), [living.addr().unwrap()]);
+    let _living = start(living, 1, &[]);
+    asking.ask(PeerId(1));
+    assert!(wait_for(|| asking.proven(PeerId(1)).is_some()));
 }

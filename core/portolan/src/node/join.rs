@@ -11,7 +11,7 @@ use crate::engine::{Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError};
 use crate::links::{Links, Plan};
-use crate::liveness::{Liveness, Unstarted};
+use crate::liveness::Unstarted;
 use crate::seal::Auth;
 use crate::start::{new_core, own_address, random};
 use crate::table::Table;
@@ -44,23 +44,30 @@ impl Node {
         let shm = ShmConfig::new(job.job_id, job.rank, job.secret);
         let links = Links::open(&plan, &job, shm)?;
         let unstarted = plan
-            .network()
-            .map(|network| Unstarted::bind(network.addr))
+            .usable()
+            .map(|usable| Unstarted::bind(usable.bind_both()))
             .transpose()?;
-        let own = own_address(job.host_name(), &plan, &links, unstarted.as_ref())?;
-        let table = exchange(launch.as_mut(), own)?;
+        let publishes = job.local_rank == 0;
+        let own = own_address(
+            job.host_name(),
+            publishes,
+            &plan,
+            &links,
+            unstarted.as_ref(),
+        )?;
+        let addresses = exchange(launch.as_mut(), own)?;
         let liveness = unstarted
-            .map(|unstarted| watch(unstarted, &job, &table))
+            .map(|unstarted| unstarted.start(job.rank, job.size, &job.secret, Clock::new()))
             .transpose()?;
         let auth = Auth::of(&job)?;
         let (mut core, model) = new_core(&job, auth, &links, &plan)?;
-        let own = &table[job.rank as usize];
-        for (rank, other) in (0..).zip(&table) {
-            core.allow(PeerId(rank), &own.common_links(other));
+        let ours = plan.usable().map(|usable| usable.addresses.clone());
+        let table = Table::of_job(addresses, job.rank, ours.unwrap_or_default());
+        for rank in 0..job.size {
+            core.allow(PeerId(rank), &table.links_to(PeerId(rank)));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let waiter = Waiter::of_job(job.local_size.max(job.rivals), cores);
-        let table = Table::of_job(table, job.rank);
         let own_job = Box::new(job.clone());
         let all = Group::of_job(job.rank, job.size);
         let mut inner = Inner::new(job, auth, core, table)?;
@@ -105,10 +112,4 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
         table.push(address);
     }
     Ok(table)
-}
-
-/// Starts to answer liveness probes, and to probe the other processes.
-fn watch(unstarted: Unstarted, job: &Job, table: &[Address]) -> Result<Liveness, Error> {
-    let addrs = table.iter().map(|address| address.liveness).collect();
-    unstarted.start(job.rank, &job.secret, Clock::new(), addrs)
 }

@@ -158,6 +158,7 @@ impl Paths {
         Some(PathStatus {
             link,
             up: path.is_usable(),
+            answered: path.probe.best().is_some(),
             small: self.is_small(link),
             bulk: self.is_bulk(link),
             frame_len: path.frame_len,

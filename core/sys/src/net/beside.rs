@@ -35,6 +35,15 @@ pub fn connect_beside(
     checked(fd)?;
     // SAFETY: `fd` is a descriptor that we have just opened and that nobody else knows.
     let second = unsafe { UdpSocket::from_raw_fd(fd) };
+    if peer.is_ipv6() {
+        // The port may be another socket's by IPv4.
+        set(
+            second.as_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_V6ONLY,
+            1 as c_int,
+        )?;
+    }
     prepare(second.as_fd())?;
     share_port(second.as_fd(), true)?;
     // Only while both are bound: nobody else is to share the port.

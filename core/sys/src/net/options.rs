@@ -8,7 +8,9 @@
 use super::{checked, socklen_of};
 use crate::effort::{self, Call};
 use libc::c_int;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Wishes for `len` bytes of receive buffer; the kernel silently grants at most
@@ -78,6 +80,24 @@ pub fn probe_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
             libc::IP_PMTUDISC_PROBE,
         )
     }
+}
+
+/// Opens a blocking datagram socket bound to `at`. One of IPv6 takes what comes by IPv4, too, if `takes_v4`,
+/// whatever `net.ipv6.bindv6only` says; its addresses are then written `::ffff:a.b.c.d`.
+///
+/// # Errors
+/// The errno of what fails.
+pub fn bind_datagram(at: SocketAddr, takes_v4: bool) -> io::Result<UdpSocket> {
+    let family = match at {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, !takes_v4)?;
+    }
+    bind(&socket, &at)?;
+    Ok(UdpSocket::from(socket))
 }
 
 /// Asks for ICMP errors and refused sends in the socket's error queue.

@@ -24,26 +24,29 @@ use std::ptr;
 /// Connections that may wait to be accepted; more are refused, and tried again later.
 const BACKLOG: i32 = 64;
 
-/// Listens at `at`, non-blocking.
+/// Listens at `at`, non-blocking; at the unspecified address of IPv6 for IPv4, too.
 ///
 /// # Errors
 /// What `bind` says: the port is taken.
 pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = new_socket(at.ip())?;
+    if at.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, !at.ip().is_unspecified())?;
+    }
     // Without SO_REUSEADDR: the port is this process's alone.
     rustix::net::bind(&socket, &at)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
 }
 
-/// Begins to connect to `to` from the address `from`; the socket is writable when it has, or has
+/// Begins to connect to `to` from the address `from`, if that is one of the same family; the socket is writable when it has, or has
 /// failed.
 ///
 /// # Errors
 /// What `connect` says at once.
 pub fn begin_connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = new_socket(to.ip())?;
-    if !from.is_unspecified() {
+    if !from.is_unspecified() && from.is_ipv4() == to.is_ipv4() {
         rustix::net::bind(&socket, &SocketAddr::new(from, 0))?;
     }
     match rustix::net::connect(&socket, &to) {

@@ -14,9 +14,21 @@ use portolan_link::pcap::Pcap;
 use portolan_link::shm::{Shm, ShmConfig};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::xdp::{Xdp, XdpConfig};
-use portolan_link::{Link, LinkAddr, LinkKind};
+use portolan_link::{Interface, Link, LinkAddr, LinkKind};
 use portolan_proto::{LinkId, StreamUse};
 use portolan_wire::CheckedFrame;
+
+impl Plan {
+    /// Tests whether frames by a link of `kind` need checksums on any of the interfaces that they may pass.
+    fn wants_sums(&self, kind: LinkKind, over: &[Interface]) -> bool {
+        match over {
+            [] => self.checksum.wants(kind, None),
+            over => over
+                .iter()
+                .any(|over| self.checksum.wants(kind, Some(over))),
+        }
+    }
+}
 
 impl Links {
     /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
@@ -30,22 +42,23 @@ impl Links {
             };
             links.add(LinkId::SHM, false, shm);
         }
-        let Some(network) = &plan.network else {
+        let (Some(network), Some(usable)) = (&plan.network, &plan.usable) else {
             return Ok(links);
         };
-        let mut config = UdpConfig::new(network.addr);
+        let mut config = UdpConfig::new(usable.bind);
+        (config.also, config.mtu) = (usable.also, usable.mtu);
         config.frame_len_max = plan.frame_len_max;
         config.datagram_len = Some(CheckedFrame::datagram_len);
         let mut udp = Udp::open(&config)?;
         if plan.stream != StreamUse::Off {
-            let over_wire = network.over.as_ref().is_some_and(|over| !over.loopback);
-            let sums = plan.checksum.wants(LinkKind::Udp, network.over.as_ref());
+            let over_wire = usable.over.iter().any(|over| !over.loopback);
+            let sums = plan.wants_sums(LinkKind::Udp, &usable.over);
             links.streams = Streams::open(&mut udp, &config, over_wire, sums)?;
         }
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
-        let checksum = |kind| plan.checksum.wants(kind, network.over.as_ref());
+        let checksum = |kind| plan.wants_sums(kind, &usable.over);
         let link = AnyLink::Other(wrap(udp, plan, job)?);
         links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
         if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)

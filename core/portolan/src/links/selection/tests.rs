@@ -75,6 +75,7 @@ fn default_takes_what_may_lead_to_other_hosts_hardware_first() {
             "eth0 10.2.0.1",
             "eth1 10.0.2.15",
             "eth0 fd00::1",
+            "eth0 fe80::1",
             "wg0 10.9.0.1",
         ]
     );
@@ -92,7 +93,7 @@ fn subnet_selects_addresses_whatever_their_interface() {
 #[test]
 fn pattern_selects_interfaces_by_name() {
     assert_eq!(selected("eth1"), ["eth1 10.0.2.15"]);
-    assert_eq!(selected("eth?").len(), 4);
+    assert_eq!(selected("eth?").len(), 5);
     assert_eq!(selected("w*"), ["wg0 10.9.0.1"]);
 }
 
@@ -108,7 +109,7 @@ fn named_bridge_and_loopback_are_taken_and_a_pattern_does_not_mean_loopback() {
 fn exclusion_wins_wherever_it_stands() {
     assert_eq!(selected("!eth*"), ["wg0 10.9.0.1"]);
     assert_eq!(selected("!eth0,eth*"), ["eth1 10.0.2.15"]);
-    assert_eq!(selected("eth0,!10.1.0.0/16,!fd00::/8"), ["eth0 10.2.0.1"]);
+    assert_eq!(selected("eth0,!10.1.0.0/16,!fc00::/6"), ["eth0 10.2.0.1"]);
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn exclusions_alone_keep_the_default_for_the_rest() {
             .iter()
             .any(|found| found.starts_with("docker0"))
     );
-    assert_eq!(without_tunnel.len(), 4);
+    assert_eq!(without_tunnel.len(), 5);
 }
 
 #[test]
@@ -136,9 +137,9 @@ fn interface_that_is_down_or_unplugged_is_no_candidate() {
 }
 
 #[test]
-fn ipv6_link_local_address_is_no_candidate() {
-    assert!(selected("fe80::/10").is_empty());
-    assert!(!selected("eth0").contains(&"eth0 fe80::1".to_owned()));
+fn ipv6_link_local_addresses_come_last() {
+    assert_eq!(selected("fe80::/10"), ["eth0 fe80::1"]);
+    assert_eq!(selected("eth0").last().unwrap(), "eth0 fe80::1");
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn hosts_have_lists_of_their_own() {
     assert_eq!(selected_on("b7", value), ["wg0 10.9.0.1"]);
     assert_eq!(selected_on("c", value), ["eth0 10.2.0.1"]);
     // Without a list for it, a host has the default.
-    assert_eq!(selected_on("c", "a=eth1").len(), 5);
+    assert_eq!(selected_on("c", "a=eth1").len(), 6);
 }
 
 #[test]

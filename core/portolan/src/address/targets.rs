@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The order in which the addresses of another host are tried (RFC 8305 is the model): those of a subnet
+//! that this host has as well, then those that only a route leads to, then those of one link.
+
+use super::HostAddress;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+/// Most addresses of a peer that are tried: the number of the address is in the lowest 4 bits of a
+/// question's nonce.
+pub(crate) const TARGETS_MAX: usize = 16;
+
+/// How an address is likely to be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    /// It is of a subnet that this host has as well.
+    SameSubnet,
+    /// Only a route can lead to it.
+    Routed,
+    /// It is valid on one link, which need not be the same one.
+    OneLink,
+}
+
+/// An address of another host, as this host can use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    reach: Reach,
+    ip: IpAddr,
+    /// Number of this host's interface, where the address needs one.
+    scope: u32,
+    /// Places of the two addresses in the order of their own hosts.
+    places: (usize, usize),
+}
+
+impl Target {
+    /// Tests whether it is of a subnet that this host has as well.
+    pub(crate) fn is_near(&self) -> bool {
+        self.reach == Reach::SameSubnet
+    }
+
+    /// The address with a port.
+    pub(crate) fn socket(&self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.scope).into(),
+        }
+    }
+}
+
+/// Returns how a host with the addresses `own` may reach one with the addresses `other`, the most likely
+/// way first. An address that both have leads a host to itself, and is left out.
+pub(crate) fn targets(own: &[HostAddress], other: &[HostAddress]) -> Vec<Target> {
+    let is_own = |theirs: &HostAddress| own.iter().any(|ours| ours.addr == theirs.addr);
+    let others = other.iter().enumerate();
+    let mut found: Vec<Target> = others
+        .filter(|(_, theirs)| !is_own(theirs))
+        .flat_map(|(place, theirs)| to_one(own, theirs, place))
+        .collect();
+    // Stable: equals stay in the order of the other host.
+    found.sort_by_key(|target| (target.reach, target.places.0 + target.places.1));
+    found.truncate(TARGETS_MAX);
+    found
+}
+
+/// Ways to the address `theirs`, whose place is `place` in its host's order.
+fn to_one(own: &[HostAddress], theirs: &HostAddress, place: usize) -> Vec<Target> {
+    let target = |reach, scope, own_place| Target {
+        reach,
+        ip: theirs.addr,
+        scope,
+        places: (own_place, place),
+    };
+    let ours = || own.iter().enumerate();
+    if theirs.is_of_one_link() {
+        let links = ours().filter(|(_, ours)| ours.is_of_one_link());
+        return links
+            .map(|(own_place, ours)| target(Reach::OneLink, ours.index, own_place))
+            .collect();
+    }
+    let near = ours().find(|(_, ours)| ours.shares_subnet(theirs));
+    let of_family =
+        |ours: &HostAddress| ours.addr.is_ipv4() == theirs.addr.is_ipv4() && !ours.is_of_one_link();
+    let far = || ours().find(|(_, ours)| of_family(ours));
+    match (near, far()) {
+        (Some((own_place, _)), _) => vec![target(Reach::SameSubnet, 0, own_place)],
+        (None, Some((own_place, _))) => vec![target(Reach::Routed, 0, own_place)],
+        (None, None) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(addresses: &[&str]) -> Vec<HostAddress> {
+        let one = |(index, text): (u32, &&str)| {
+            let (addr, prefix_len) = text.split_once('/').unwrap();
+            HostAddress {
+                addr: addr.parse().unwrap(),
+                prefix_len: prefix_len.parse().unwrap(),
+                interface: format!("eth{index}"),
+                kind: "device".into(),
+                speed: None,
+                mac: None,
+                index: index + 1,
+            }
+        };
+        (0..).zip(addresses).map(one).collect()
+    }
+
+    fn order(own: &[&str], other: &[&str]) -> Vec<String> {
+        let targets = targets(&host(own), &host(other));
+        let text = |target: &Target| target.socket(7).to_string();
+        targets.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_common_subnet_comes_before_a_route_and_that_before_one_link() {
+        let own = ["fe80::1/64", "10.1.0.1/24", "10.2.0.1/24"];
+        let other = ["fe80::2/64", "10.9.0.2/24", "10.2.0.2/24"];
+        assert_eq!(
+            order(&own, &other),
+            ["10.2.0.2:7", "10.9.0.2:7", "[fe80::2%1]:7"]
+        );
+    }
+
+    #[test]
+    fn an_address_that_both_have_is_not_tried() {
+        let own = ["10.0.2.15/24", "192.168.56.1/24"];
+        let other = ["10.0.2.15/24", "192.168.56.2/24"];
+        assert_eq!(order(&own, &other), ["192.168.56.2:7"]);
+    }
+
+    #[test]
+    fn an_address_of_one_link_is_tried_on_every_link() {
+        let both = order(&["fe80::1/64", "fe80::3/64"], &["fe80::2/64"]);
+        assert_eq!(both, ["[fe80::2%1]:7", "[fe80::2%2]:7"]);
+    }
+
+    #[test]
+    fn families_do_not_mix() {
+        assert!(order(&["10.1.0.1/24", "fe80::1/64"], &["fd00::2/64"]).is_empty());
+        assert!(order(&["fd00::1/64"], &["10.1.0.1/24"]).is_empty());
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The addresses of this host that a job uses: what is published of them, what sockets are bound to, and why
+//! there are none.
+//!
+//! The one invariant: sockets are bound so that a peer reaches them by every address that is published.
+
+use super::selection::Candidate;
+use crate::address::HostAddress;
+use portolan_link::{Interface, InterfaceKind};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Interfaces that a sentence names at most.
+const NAMED_MAX: usize = 4;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct Usable {
+    /// The most likely to reach other hosts first.
+    pub(crate) addresses: Vec<HostAddress>,
+    /// Reason why there are none, and what to do.
+    pub(crate) unusable: Option<String>,
+    /// Address that the first socket is bound to.
+    pub(crate) bind: IpAddr,
+    /// Address of the other family that a second one is bound to.
+    pub(crate) also: Option<IpAddr>,
+    /// The longest MTU of an interface.
+    pub(crate) mtu: Option<usize>,
+    /// The interfaces that traffic may pass.
+    pub(crate) over: Vec<Interface>,
+}
+
+impl Usable {
+    /// Of these candidates among `interfaces`; `fallback` is bound to where there are none.
+    pub(crate) fn new(
+        candidates: &[Candidate<'_>],
+        interfaces: &[Interface],
+        fallback: IpAddr,
+    ) -> Usable {
+        let addresses: Vec<HostAddress> = candidates.iter().map(published).collect();
+        let of_family = |is_v4| move |address: &&HostAddress| address.addr.is_ipv4() == is_v4;
+        let v4 = bound(
+            addresses.iter().filter(of_family(true)),
+            Ipv4Addr::UNSPECIFIED,
+        );
+        let v6 = bound(
+            addresses.iter().filter(of_family(false)),
+            Ipv6Addr::UNSPECIFIED,
+        );
+        let mut over: Vec<Interface> = Vec::new();
+        for candidate in candidates {
+            if !over
+                .iter()
+                .any(|known| known.index == candidate.interface.index)
+            {
+                over.push(candidate.interface.clone());
+            }
+        }
+        Usable {
+            unusable: addresses.is_empty().then(|| reason(interfaces)),
+            addresses,
+            bind: v4.or(v6).unwrap_or(fallback),
+            also: v4.and(v6),
+            mtu: over.iter().map(|interface| interface.mtu).max(),
+            over,
+        }
+    }
+
+    /// Puts the fastest first of addresses that are alike, where nobody has chosen their order.
+    pub(crate) fn sort_by_speed(&mut self) {
+        let key = |it: &HostAddress| (it.kind.clone(), it.addr.is_ipv4(), it.is_of_one_link());
+        for alike in self.addresses.chunk_by_mut(|a, b| key(a) == key(b)) {
+            alike.sort_by_key(|address| std::cmp::Reverse(address.speed));
+        }
+    }
+
+    /// Address that a socket for both families is bound to.
+    pub(crate) fn bind_both(&self) -> IpAddr {
+        match self.also {
+            Some(_) => Ipv6Addr::UNSPECIFIED.into(),
+            None => self.bind,
+        }
+    }
+}
+
+/// The only address, or the one that stands for all. An address of one link cannot be bound to without
+/// its interface.
+fn bound<'a>(
+    mut addresses: impl Iterator<Item = &'a HostAddress>,
+    all: impl Into<IpAddr>,
+) -> Option<IpAddr> {
+    let first = addresses.next()?;
+    let is_only = addresses.next().is_none() && !first.is_of_one_link();
+    Some(if is_only { first.addr } else { all.into() })
+}
+
+fn published(candidate: &Candidate<'_>) -> HostAddress {
+    let interface = candidate.interface;
+    let mac = interface.mac.filter(|_| !interface.loopback);
+    HostAddress {
+        addr: candidate.network.addr,
+        prefix_len: candidate.network.prefix_len,
+        interface: interface.name.clone(),
+        kind: interface.kind.to_string(),
+        speed: speed(&interface.name),
+        mac: mac.map(|mac| mac.0),
+        index: interface.index,
+    }
+}
+
+/// Mbit/s of an interface; the kernel has -1 or an error where it does not know.
+fn speed(name: &str) -> Option<u32> {
+    let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// Why no address among `interfaces` can be used, and what to do.
+fn reason(interfaces: &[Interface]) -> String {
+    let leads_elsewhere = |interface: &&Interface| {
+        !interface.loopback
+            && !matches!(
+                interface.kind,
+                InterfaceKind::ContainerBridge | InterfaceKind::VirtualMachineBridge
+            )
+    };
+    let lacks = interfaces.iter().filter(leads_elsewhere).map(lack);
+    // What is named first is most likely meant.
+    let lacks: Vec<String> = lacks.take(NAMED_MAX).collect();
+    match lacks.is_empty() {
+        true => "it has no network interface beside loopback".to_owned(),
+        false => lacks.join("; "),
+    }
+}
+
+fn lack(interface: &Interface) -> String {
+    let name = &interface.name;
+    match interface {
+        Interface { up: false, .. } => format!("{name} is down (`ip link set {name} up`)"),
+        Interface { running: false, .. } => format!("{name} has no carrier (is its cable in?)"),
+        _ => format!("{name} has no address (`ip address add ADDRESS/PREFIX dev {name}`)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portolan_link::Network;
+
+    fn interface(name: &str, index: u32, networks: &[(&str, u8)]) -> Interface {
+        let network = |(addr, prefix_len): &(&str, u8)| Network {
+            addr: addr.parse().unwrap(),
+            prefix_len: *prefix_len,
+        };
+        Interface {
+            name: name.into(),
+            index,
+            mac: None,
+            mtu: 1500,
+            up: true,
+            running: true,
+            loopback: false,
+            kind: InterfaceKind::Veth,
+            networks: networks.iter().map(network).collect(),
+        }
+    }
+
+    fn usable(interfaces: &[Interface]) -> Usable {
+        let candidates: Vec<Candidate<'_>> = interfaces
+            .iter()
+            .flat_map(|interface| {
+                let networks = interface.networks.iter();
+                networks.map(move |network| Candidate {
+                    interface,
+                    network: *network,
+                })
+            })
+            .collect();
+        Usable::new(&candidates, interfaces, Ipv4Addr::LOCALHOST.into())
+    }
+
+    fn binds(networks: &[(&str, u8)]) -> (String, Option<String>, String) {
+        let usable = usable(&[interface("eth0", 7, networks)]);
+        let also = usable.also.map(|addr| addr.to_string());
+        (
+            usable.bind.to_string(),
+            also,
+            usable.bind_both().to_string(),
+        )
+    }
+
+    #[test]
+    fn sockets_are_bound_to_the_only_address_or_to_all_of_a_family() {
+        let one = ("10.0.0.1", 24);
+        assert_eq!(binds(&[one]), ("10.0.0.1".into(), None, "10.0.0.1".into()));
+        let two = binds(&[one, ("10.1.0.1", 24)]);
+        assert_eq!(two, ("0.0.0.0".into(), None, "0.0.0.0".into()));
+        let both = binds(&[one, ("fe80::1", 64)]);
+        assert_eq!(both, ("10.0.0.1".into(), Some("::".into()), "::".into()));
+        assert_eq!(binds(&[("fd00::1", 64)]).0, "fd00::1");
+        assert_eq!(binds(&[("fe80::1", 64)]).0, "::");
+    }
+
+    #[test]
+    fn of_interfaces_alike_the_fastest_is_first() {
+        let names = [("eth0", 1, "10.0.0.1"), ("eth1", 2, "10.1.0.1")];
+        let both = names.map(|(name, index, addr)| interface(name, index, &[(addr, 24)]));
+        let mut usable = usable(&both);
+        usable.addresses[1].speed = Some(10_000);
+        usable.sort_by_speed();
+        assert_eq!(usable.addresses[0].interface, "eth1");
+    }
+
+    #[test]
+    fn who_has_no_address_says_why() {
+        let mut down = interface("eth0", 1, &[]);
+        down.up = false;
+        let told = usable(&[down, interface("eth1", 2, &[])]);
+        let why = told.unusable.unwrap();
+        assert!(why.contains("ip link set eth0 up"), "{why}");
+        assert!(why.contains("dev eth1"), "{why}");
+        assert_eq!(told.bind.to_string(), "127.0.0.1");
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The addresses by which a peer may be reached, and what came of questions to each.
+//!
+//! Addresses lie: two hosts may have the same one, and a subnet of the same numbers need not be the same
+//! network. So a question goes to all of them at once, and only an answer with the right hash proves that
+//! an address leads to the peer (`P9.11`).
+//!
+//! The one invariant: what happens at an address that is not proven says nothing about the peer's life.
+
+use crate::address::TARGETS_MAX;
+use portolan_proto::Instant;
+use std::io;
+use std::net::SocketAddr;
+
+/// The bits of a nonce that hold the number of an address.
+const INDEX_BITS: u64 = TARGETS_MAX as u64 - 1;
+
+/// Questions to a proven address without an answer after which all are asked again.
+const UNANSWERED_MAX: u8 = 3;
+
+/// Result of the newest questions to an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing was asked, or nothing came back.
+    #[default]
+    Silent,
+    /// This host's system refused to send; the errno.
+    Unsent(i32),
+    /// A report came back that quotes a question: nobody listens there, or a firewall rejects it.
+    Refused,
+    /// The peer has answered.
+    Answered,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    tried: Box<[(SocketAddr, Outcome)]>,
+    /// Index of the proven address. A process may have such a record for each of many thousand peers.
+    proven: Option<u8>,
+    /// Questions to the proven address since its last answer.
+    unanswered: u8,
+}
+
+impl Ways {
+    /// Takes the first [`TARGETS_MAX`] of `addrs`, the most likely ones first.
+    pub(super) fn new(addrs: impl IntoIterator<Item = SocketAddr>) -> Ways {
+        let addrs = addrs.into_iter().take(TARGETS_MAX);
+        Ways {
+            tried: addrs.map(|addr| (addr, Outcome::Silent)).collect(),
+            ..Ways::default()
+        }
+    }
+
+    /// Sends a question to the proven address, or to all; `send` gets an address and its nonce. Returns
+    /// whether one was sent.
+    pub(super) fn ask(
+        &mut self,
+        now: Instant,
+        mut send: impl FnMut(SocketAddr, u64) -> io::Result<()>,
+    ) -> bool {
+        let proven = self.proven.filter(|_| self.unanswered < UNANSWERED_MAX);
+        let proven = proven.map(usize::from);
+        self.unanswered = self.unanswered.saturating_add(1);
+        let mut has_sent = false;
+        for (index, (addr, outcome)) in self.tried.iter_mut().enumerate() {
+            if proven.is_some_and(|proven| proven != index) {
+                continue;
+            }
+            match send(*addr, nonce(now, index)) {
+                Ok(()) if matches!(outcome, Outcome::Unsent(_)) => *outcome = Outcome::Silent,
+                Ok(()) => {}
+                Err(error) => *outcome = Outcome::Unsent(error.raw_os_error().unwrap_or(0)),
+            }
+            has_sent |= !matches!(outcome, Outcome::Unsent(_));
+        }
+        has_sent
+    }
+
+    /// Notes that the question with `nonce` was answered. The first address that answers is kept for as
+    /// long as it does.
+    pub(super) fn on_answer(&mut self, nonce: u64) {
+        let index = index_of(nonce);
+        let Some((_, outcome)) = self.tried.get_mut(index) else {
+            return;
+        };
+        *outcome = Outcome::Answered;
+        let is_kept = self.proven.is_some() && self.unanswered < UNANSWERED_MAX;
+        let index = u8::try_from(index).ok();
+        if !is_kept {
+            self.proven = index;
+        }
+        if self.proven == index {
+            self.unanswered = 0;
+        }
+    }
+
+    /// Notes that the question with `nonce` came back as not deliverable; `true` if it was for the
+    /// proven address.
+    pub(super) fn on_refusal(&mut self, nonce: u64) -> bool {
+        let index = index_of(nonce);
+        if let Some((_, outcome)) = self.tried.get_mut(index) {
+            *outcome = Outcome::Refused;
+        }
+        self.proven.map(usize::from) == Some(index)
+    }
+
+    /// Notes that something else than a question came back from `addr`'s host as not deliverable.
+    pub(super) fn note_refused(&mut self, addr: SocketAddr) {
+        let mut tried = self.tried.iter_mut();
+        if let Some((_, outcome)) = tried.find(|(tried, _)| is_same_place(*tried, addr))
+            && *outcome != Outcome::Answered
+        {
+            *outcome = Outcome::Refused;
+        }
+    }
+
+    /// Notes that `addr`'s host led to the peer, as its session shows, whatever the port.
+    pub(super) fn prove(&mut self, addr: SocketAddr) {
+        if self.proven.is_none() {
+            let mut tried = self.tried.iter();
+            let index = tried.position(|(tried, _)| is_same_place(*tried, addr));
+            self.proven = index.and_then(|index| u8::try_from(index).ok());
+            self.unanswered = 0;
+        }
+    }
+
+    /// The address that is known to lead to the peer.
+    pub(super) fn proven(&self) -> Option<SocketAddr> {
+        Some(self.tried.get(usize::from(self.proven?))?.0)
+    }
+
+    /// Tests whether `addr` is the one that is known to lead to the peer.
+    pub(super) fn is_proven(&self, addr: SocketAddr) -> bool {
+        self.proven() == Some(addr)
+    }
+
+    /// All addresses, and what came of questions to them.
+    pub(super) fn outcomes(&self) -> &[(SocketAddr, Outcome)] {
+        &self.tried
+    }
+}
+
+/// Tests whether two addresses are the same but for the port. The same address of one link on another
+/// interface is another address.
+pub(crate) fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
+    let place = |mut addr: SocketAddr| {
+        addr.set_port(0);
+        addr
+    };
+    place(a) == place(b)
+}
+
+/// The nonce of a question to the address numbered `index`: the time, rounded up so that it is no
+/// earlier than what made this process ask. An answer takes longer than the rounding.
+fn nonce(now: Instant, index: usize) -> u64 {
+    let rounded = now.as_nanos().saturating_add(INDEX_BITS) & !INDEX_BITS;
+    rounded | (index as u64 & INDEX_BITS)
+}
+
+fn index_of(nonce: u64) -> usize {
+    usize::try_from(nonce & INDEX_BITS).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(last: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], 9))
+    }
+
+    fn three() -> Ways {
+        Ways::new([addr(1), addr(2), addr(3)])
+    }
+
+    /// Asks, and returns the nonces by address.
+    fn asked(ways: &mut Ways, at: u64) -> Vec<(SocketAddr, u64)> {
+        let mut sent = Vec::new();
+        ways.ask(Instant::from_nanos(at), |addr, nonce| {
+            sent.push((addr, nonce));
+            Ok(())
+        });
+        sent
+    }
+
+    #[test]
+    fn all_are_asked_until_one_answers() {
+        let mut ways = three();
+        let sent = asked(&mut ways, 1000);
+        assert_eq!(sent.len(), 3);
+        assert!(sent.iter().all(|(_, nonce)| (1000..1032).contains(nonce)));
+        ways.on_answer(sent[1].1);
+        assert_eq!(ways.proven(), Some(addr(2)));
+        assert_eq!(asked(&mut ways, 2000)[..], [(addr(2), 2000 | 1)]);
+    }
+
+    #[test]
+    fn all_are_asked_again_when_the_proven_one_is_silent() {
+        let mut ways = three();
+        let first = asked(&mut ways, 1000)[0].1;
+        ways.on_answer(first);
+        for _ in 0..UNANSWERED_MAX {
+            assert_eq!(asked(&mut ways, 2000).len(), 1);
+        }
+        let sent = asked(&mut ways, 3000);
+        assert_eq!(sent.len(), 3);
+        ways.on_answer(sent[2].1);
+        assert_eq!(ways.proven(), Some(addr(3)));
+    }
+
+    #[test]
+    fn a_refusal_counts_at_the_proven_address_only() {
+        let mut ways = three();
+        let sent = asked(&mut ways, 1000);
+        assert!(!ways.on_refusal(sent[0].1));
+        ways.on_answer(sent[1].1);
+        assert!(!ways.on_refusal(sent[2].1));
+        assert!(ways.on_refusal(sent[1].1));
+    }
+
+    #[test]
+    fn an_errno_of_sending_is_kept() {
+        let mut ways = Ways::new([addr(1)]);
+        let refuse = |_, _| Err(io::Error::from_raw_os_error(101));
+        assert!(!ways.ask(Instant::from_nanos(1), refuse));
+        assert_eq!(ways.outcomes(), [(addr(1), Outcome::Unsent(101))]);
+    }
+
+    #[test]
+    fn a_session_proves_an_address_whatever_its_port() {
+        let mut ways = three();
+        ways.prove(SocketAddr::from(([10, 0, 0, 3], 77)));
+        assert!(ways.is_proven(addr(3)));
+        ways.prove(addr(1));
+        assert!(ways.is_proven(addr(3)), "the first one is kept");
+    }
+}
