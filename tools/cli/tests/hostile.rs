@@ -68,6 +68,9 @@ fn target(node: &mut Node, role: &str) {
     println!("\nexchanged {index} drops {:?} grown {grown}", node.drops());
     assert!(grown < GROWTH_MAX, "grew by {grown} bytes");
     let drops = node.drops();
+    // A loaded machine loses most frames before they are looked at.
+    let lost = drops.get("packet_receive_buffer_full").unwrap_or(&0);
+    let judged = hostile(node) - lost;
     for reason in [
         "truncated",
         "wrong version",
@@ -76,7 +79,7 @@ fn target(node: &mut Node, role: &str) {
         "stale session",
     ] {
         let count = drops.get(reason).copied().unwrap_or(0);
-        assert!(count > FRAMES / 100, "{reason}: {count} of {drops:?}");
+        assert!(count > judged / 100, "{reason}: {count} of {drops:?}");
     }
     assert!(index > 20, "the job hardly went on: {index} messages");
 }
