@@ -10,6 +10,9 @@ use portolan_proto::LinkId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
+/// IPv4 addresses that the address of an endpoint has room for.
+pub(crate) const ENDPOINT_IPV4_MAX: usize = 4;
+
 /// Addresses of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {

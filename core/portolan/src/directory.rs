@@ -236,7 +236,7 @@ mod tests {
 
     fn address(port: u16) -> EndpointAddress {
         let mut bytes = [0; ENDPOINT_ID_LEN];
-        bytes[0] = 2;
+        bytes[0] = 3;
         bytes[2..4].copy_from_slice(&port.to_le_bytes());
         bytes[47] = 1;
         EndpointAddress::from_bytes(&bytes).unwrap()

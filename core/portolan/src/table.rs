@@ -131,11 +131,16 @@ impl Table {
 
     /// The addresses of `other`'s host with the port of `socket`; of this host its own address.
     fn with_port(&self, other: &Address, socket: SocketAddr) -> Vec<SocketAddr> {
+        let is_elsewhere = other.host != self.own.host;
+        let port = socket.port();
         if let Some(host) = self.host_of(other) {
             let targets = host.targets.iter();
-            return targets.map(|target| target.socket(socket.port())).collect();
+            return targets.map(|target| target.socket(port)).collect();
         }
-        let is_elsewhere = other.host != self.own.host;
+        if is_elsewhere && matches!(self.others, Others::Met(_)) {
+            let targets = targets(&self.own.addresses, &other.addresses).into_iter();
+            return targets.map(|target| target.socket(port)).collect();
+        }
         if is_elsewhere && (other.unusable.is_some() || self.own.unusable.is_some()) {
             // What is bound without an address is loopback's.
             return Vec::new();
@@ -165,10 +170,10 @@ impl Table {
     }
 
     /// All addresses that the host of `other` has published.
-    pub(crate) fn published(&self, other: &Address) -> &[HostAddress] {
+    pub(crate) fn published<'a>(&'a self, other: &'a Address) -> &'a [HostAddress] {
         match &self.others {
             Others::Job { hosts, .. } => hosts.get(&other.host).map_or(&[], |it| &it.addresses),
-            Others::Met(_) => &[],
+            Others::Met(_) => &other.addresses,
         }
     }
 }

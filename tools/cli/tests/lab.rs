@@ -15,8 +15,10 @@ use std::process::{Command, Stdio};
 /// Not a test by itself: what each rank does.
 #[test]
 fn as_rank() {
-    if role().as_deref() == Some("exchange") {
-        return as_exchanging_rank();
+    match role().as_deref() {
+        Some("exchange") => return exchanged(topologies::exchange),
+        Some("exchange by endpoints") => return exchanged(topologies::exchange_by_endpoints),
+        _ => {}
     }
     let Some(mut node) = joined(&[1]) else { return };
     if role().as_deref() == Some("lose a peer") && node.rank() == 1 {
@@ -28,8 +30,8 @@ fn as_rank() {
     }
 }
 
-fn as_exchanging_rank() {
-    let exchanged = portolan::Node::join().and_then(|mut node| topologies::exchange(&mut node));
+fn exchanged(exchange: fn(&mut portolan::Node) -> Result<(), portolan::Error>) {
+    let exchanged = portolan::Node::join().and_then(|mut node| exchange(&mut node));
     match exchanged {
         Ok(()) => println!("\nexchanged"),
         Err(error) => {

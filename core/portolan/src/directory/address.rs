@@ -2,25 +2,26 @@
 //! Where an endpoint can be reached, in 64 bytes that programs pass on as they are.
 //!
 //! ```text
-//!  0  version u8 = 2        1  flags u8: 1 shm, 2 packet
+//!  0  version u8 = 3        1  flags u8: 1 shm, 2 packet
 //!  2  UDP port u16          4  port that answers whether it lives u16
-//!  6  prefix length u8      7  zero
+//!  6  prefix length u8      7  count of IPv4 addresses u8, 0 to 4
 //!  8  token, 16 bytes: random; who knows it may open a session
 //! 24  host, 8 bytes: hash of the boot and the network namespace
-//! 32  IP address, 16 bytes (IPv4 as ::ffff:a.b.c.d)
+//! 32  so many IPv4 addresses of 4 bytes each, zero behind; or with 0 one of IPv6, 16 bytes
 //! 48  MAC, 6 bytes         54  user u32         58  process u32
 //! 62  raw Ethernet's endpoint u16, 0 without
 //! ```
-//! Integers are little-endian. An endpoint that a broker has given is not the UDP port.
+//! Integers are little-endian. The prefix length belongs to the first address. The endpoint of raw Ethernet
+//! is the UDP port, or what a broker has given.
 
-use crate::address::Address;
+use crate::address::{Address, ENDPOINT_IPV4_MAX as IPV4_MAX, HostAddress};
 use crate::error::Error;
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::ENDPOINT_ID_LEN;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const FLAG_SHM: u8 = 1;
 const FLAG_PACKET: u8 = 2;
 
@@ -45,10 +46,15 @@ impl EndpointAddress {
         let flags_are_known = bytes[1] & !(FLAG_SHM | FLAG_PACKET) == 0;
         let address = EndpointAddress(*bytes);
         let has_packet = bytes[1] & FLAG_PACKET != 0;
-        if !flags_are_known || bytes[7] != 0 || has_packet != (address.port(62) != 0) {
+        let rest = &address.0[32..48][usize::from(bytes[7]).min(IPV4_MAX) * 4..];
+        let has_zero_rest = bytes[7] == 0 || rest.iter().all(|byte| *byte == 0);
+        if !flags_are_known || !has_zero_rest || has_packet != (address.port(62) != 0) {
             return bad("bytes without a meaning are not zero");
         }
-        if address.ip().is_unspecified() || address.port(2) == 0 {
+        if usize::from(bytes[7]) > IPV4_MAX {
+            return bad("it has more IPv4 addresses than there is room for");
+        }
+        if address.ips().any(|ip| ip.is_unspecified()) || address.port(2) == 0 {
             return bad("it has no network address");
         }
         Ok(address)
@@ -60,7 +66,7 @@ impl EndpointAddress {
         &self.0
     }
 
-    /// Puts the address of this process together. `own` has a UDP address.
+    /// Puts the address of this process together. `own` has a UDP address and a network.
     pub(crate) fn of(own: &Address, token: [u8; 16]) -> EndpointAddress {
         let mut bytes = [0; ENDPOINT_ID_LEN];
         bytes[0] = VERSION;
@@ -72,7 +78,6 @@ impl EndpointAddress {
                 }
                 LinkAddr::Udp { socket } => {
                     bytes[2..4].copy_from_slice(&socket.port().to_le_bytes());
-                    bytes[32..48].copy_from_slice(&to_v6(socket.ip()).octets());
                 }
                 LinkAddr::Packet { mac, endpoint } => {
                     bytes[1] |= FLAG_PACKET;
@@ -85,7 +90,10 @@ impl EndpointAddress {
         if let Some(liveness) = own.liveness {
             bytes[4..6].copy_from_slice(&liveness.port().to_le_bytes());
         }
-        bytes[6] = own.network.map_or(0, |(_, prefix_len)| prefix_len);
+        if let Some((first, prefix_len)) = own.network {
+            bytes[6] = prefix_len;
+            put_ips(&mut bytes, first, &own.addresses);
+        }
         bytes[8..24].copy_from_slice(&token);
         bytes[24..32].copy_from_slice(&host_hash(&own.host));
         bytes[58..62].copy_from_slice(&std::process::id().to_le_bytes());
@@ -98,11 +106,25 @@ impl EndpointAddress {
         u32::from_le_bytes(field(&self.0, 58))
     }
 
-    /// The owner's host.
+    /// The owner's host, by the first of its addresses.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
-        let v6 = Ipv6Addr::from(field::<16>(&self.0, 32));
-        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+        match self.0[7] {
+            0 => IpAddr::V6(field::<16>(&self.0, 32).into()),
+            _ => IpAddr::V4(self.v4(0)),
+        }
+    }
+
+    /// The IPv4 address numbered `index`.
+    fn v4(&self, index: usize) -> Ipv4Addr {
+        field::<4>(&self.0, 32 + index * 4).into()
+    }
+
+    /// All addresses of the owner's host, the most likely to be reached first.
+    fn ips(&self) -> impl Iterator<Item = IpAddr> {
+        let count = usize::from(self.0[7]).min(IPV4_MAX);
+        let v4 = (1..count).map(|index| IpAddr::V4(self.v4(index)));
+        std::iter::once(self.ip()).chain(v4)
     }
 
     /// Whether one process answers for both that it lives: no two have such a port in common.
@@ -145,8 +167,32 @@ impl EndpointAddress {
             links,
             network: Some((ip, self.0[6])),
             liveness: liveness.map(|port| SocketAddr::new(ip, port)),
-            addresses: Box::default(),
+            addresses: self.ips().map(|ip| self.host_address(ip, own)).collect(),
             unusable: None,
+        }
+    }
+
+    /// `ip` with the length of its prefix; if that is not told, that of the subnet of this host that it is in.
+    fn host_address(&self, ip: IpAddr, own: &Address) -> HostAddress {
+        let is_near = |ours: &&HostAddress| {
+            let network = portolan_sys::net::Network {
+                addr: ours.addr,
+                prefix_len: ours.prefix_len,
+            };
+            network.contains(ip)
+        };
+        let near = || own.addresses.iter().find(is_near);
+        HostAddress {
+            addr: ip,
+            prefix_len: match ip == self.ip() {
+                true => self.0[6],
+                false => near().map_or(u8::MAX, |ours| ours.prefix_len),
+            },
+            interface: String::new(),
+            kind: String::new(),
+            speed: None,
+            mac: None,
+            index: 0,
         }
     }
 
@@ -197,10 +243,23 @@ fn host_hash(host: &HostId) -> [u8; 8] {
     field(hasher.finalize().as_bytes(), 0)
 }
 
-fn to_v6(ip: IpAddr) -> Ipv6Addr {
-    match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
+/// Writes `first`, and those of `others` that there is room for.
+fn put_ips(bytes: &mut [u8; ENDPOINT_ID_LEN], first: IpAddr, others: &[HostAddress]) {
+    let first = match first {
+        IpAddr::V6(v6) => return bytes[32..48].copy_from_slice(&v6.octets()),
+        IpAddr::V4(v4) => v4,
+    };
+    let mut ips = vec![first];
+    for other in others {
+        match other.addr {
+            IpAddr::V4(v4) if !ips.contains(&v4) => ips.push(v4),
+            _ => {}
+        }
+    }
+    ips.truncate(IPV4_MAX);
+    bytes[7] = u8::try_from(ips.len()).unwrap_or(0);
+    for (place, ip) in bytes[32..48].chunks_exact_mut(4).zip(&ips) {
+        place.copy_from_slice(&ip.octets());
     }
 }
 
@@ -249,7 +308,21 @@ mod tests {
     fn an_address_survives_its_64_bytes() {
         let short = EndpointAddress::of(&own(1), [7; 16]);
         let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
-        assert_eq!(read.write_out(&own(1)), own(1));
+        let written = read.write_out(&own(1));
+        let ips: Vec<String> = written
+            .addresses
+            .iter()
+            .map(|it| it.addr.to_string())
+            .collect();
+        assert_eq!(ips, ["10.77.0.1"]);
+        let addresses = Box::default();
+        assert_eq!(
+            Address {
+                addresses,
+                ..written
+            },
+            own(1)
+        );
         assert_eq!(read.pid(), std::process::id());
         let there = read.write_out(&own(2));
         assert_ne!(there.host, own(2).host);
@@ -258,6 +331,56 @@ mod tests {
             [LinkId::UDP, LinkId::PACKET],
             "of another host"
         );
+    }
+
+    #[test]
+    fn four_ipv4_addresses_have_room_or_one_of_ipv6() {
+        let of = |text: &str| HostAddress {
+            addr: text.parse().unwrap(),
+            prefix_len: 16,
+            interface: "eth0".into(),
+            kind: "device".into(),
+            speed: None,
+            mac: None,
+            index: 1,
+        };
+        let published = [
+            "10.1.0.1",
+            "fd00::1",
+            "10.77.0.1",
+            "10.2.0.1",
+            "10.3.0.1",
+            "10.4.0.1",
+        ];
+        let many = Address {
+            addresses: published.map(of).into(),
+            ..own(1)
+        };
+        let short = EndpointAddress::of(&many, [7; 16]);
+        let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
+        let asker = Address {
+            addresses: [of("10.2.0.9")].into(),
+            ..own(2)
+        };
+        let written = read.write_out(&asker).addresses;
+        let told = written
+            .iter()
+            .map(|it| (it.addr.to_string(), it.prefix_len));
+        let far = u8::MAX;
+        let expected = [
+            ("10.77.0.1", 24),
+            ("10.1.0.1", far),
+            ("10.2.0.1", 16),
+            ("10.3.0.1", far),
+        ];
+        assert!(told.eq(expected.map(|(ip, len)| (ip.to_owned(), len))));
+        let six = Address {
+            network: Some(("fd00::1".parse().unwrap(), 64)),
+            ..many
+        };
+        let short = EndpointAddress::of(&six, [7; 16]);
+        let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
+        assert!(read.ips().eq(["fd00::1".parse::<IpAddr>().unwrap()]));
     }
 
     #[test]
@@ -271,7 +394,7 @@ mod tests {
     #[test]
     fn other_bytes_are_refused_with_a_reason() {
         let good = *EndpointAddress::of(&own(1), [7; 16]).as_bytes();
-        for (at, byte) in [(0, 1), (1, 0x80), (1, 0), (7, 1), (62, 0)] {
+        for (at, byte) in [(0, 2), (1, 0x80), (1, 0), (7, 2), (7, 5), (36, 1), (62, 0)] {
             let mut bad = good;
             bad[at] = byte;
             assert!(EndpointAddress::from_bytes(&bad).is_err(), "byte {at}");

@@ -127,8 +127,11 @@ fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error
         what: "finding a network interface",
         errno: std::io::ErrorKind::AddrNotAvailable.into(),
     })?;
-    let unstarted = Unstarted::bind(network.addr)?;
+    let bind = plan
+        .usable()
+        .map_or(network.addr, |usable| usable.bind_both());
+    let unstarted = Unstarted::bind(bind)?;
     let name = network.addr.to_string();
-    let own = start::own_address(name, false, plan, links, Some(&unstarted))?;
+    let own = start::own_address(name, true, plan, links, Some(&unstarted))?;
     Ok((own, unstarted))
 }

@@ -5,8 +5,9 @@ mod open;
 
 use super::Links;
 use super::network::{self, Network};
-use super::selection::Selection;
+use super::selection::{Candidate, Selection};
 use super::usable::Usable;
+use crate::address::ENDPOINT_IPV4_MAX;
 use crate::checksum::Choice;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
@@ -85,6 +86,17 @@ impl Asked {
     }
 }
 
+/// Leaves what the address of an endpoint has room for.
+fn retain_published(candidates: &mut Vec<Candidate<'_>>) {
+    let is_v4 = |candidate: &Candidate<'_>| candidate.network.addr.is_ipv4();
+    if candidates.first().is_some_and(is_v4) {
+        candidates.retain(is_v4);
+        candidates.truncate(ENDPOINT_IPV4_MAX);
+    } else {
+        candidates.truncate(1);
+    }
+}
+
 /// The value of a setting, if it is set.
 fn parsed<T: FromStr<Err: Display>>(
     name: &'static str,
@@ -116,8 +128,7 @@ impl Plan {
         // An empty selection is an error even if this job needs no network.
         let mut candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
         if job.is_endpoint() {
-            // An endpoint publishes one address.
-            candidates.truncate(1);
+            retain_published(&mut candidates);
         }
         let network = wants_network.then(|| Network::first(&candidates));
         let mut usable = network

@@ -9,7 +9,11 @@ use crate::common::payload::{check, payload};
 use crate::common::ranks::ranks_command;
 use crate::common::ranks::unique_word;
 use crate::common::{Ended, can_make_labs, find_in_path, give_ssh};
-use portolan::{Node, Target};
+use portolan::{
+    Cookie, Endpoint, EndpointAddress, EndpointConfig, Node, PeerIndex, RawPiece, RawRecv, RawSend,
+    RawSpace, Sent, Target,
+};
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -115,6 +119,10 @@ impl Hosts {
 
     /// Runs two ranks, one a host, that exchange messages.
     fn run(&self, args: &[&str]) -> Ended {
+        self.run_as("exchange", args)
+    }
+
+    fn run_as(&self, role: &str, args: &[&str]) -> Ended {
         let file = self.directory.path().join("hosts");
         std::fs::write(&file, "a slots=1\nb slots=1\n").unwrap();
         let hosts = [
@@ -124,7 +132,7 @@ impl Hosts {
             env!("CARGO_BIN_EXE_portolan"),
         ];
         let args = [&hosts[..], args].concat();
-        let mut command = ranks_command(2, "exchange", &args, &unique_word());
+        let mut command = ranks_command(2, role, &args, &unique_word());
         give_ssh(&mut command, self.directory.path(), SSH);
         command.env("TOPOLOGY", &self.prefix);
         command.output().unwrap().into()
@@ -156,6 +164,68 @@ pub(crate) fn exchange(node: &mut Node) -> Result<(), portolan::Error> {
         let _ = node.wait(send)?;
     }
     node.barrier()
+}
+
+const PLAIN: RawSend = RawSend {
+    space: RawSpace::Plain,
+    imm: None,
+    delivered: false,
+};
+
+const ANY: RawRecv = RawRecv {
+    space: RawSpace::Plain,
+    ignore: 0,
+    source: None,
+};
+
+/// The same by endpoints, as MPI programs do: only their addresses go through the job.
+pub(crate) fn exchange_by_endpoints(node: &mut Node) -> Result<(), portolan::Error> {
+    let (own, peer) = (node.rank(), 1 - node.rank());
+    node.open(PORT, portolan::PortConfig::default())?;
+    let mut end = Endpoint::open(&EndpointConfig::default())?;
+    node.send(Target::new(peer, PORT), end.address().as_bytes())?;
+    let mut address = [0; EndpointAddress::LEN];
+    node.recv_from(peer, PORT, &mut address)?;
+    let to = end.insert(&EndpointAddress::from_bytes(&address)?).unwrap();
+    for (index, len) in (0..).zip(LENS) {
+        let sent = payload(own, 1, index, len);
+        let mut got = vec![0xa5; len];
+        pass(&mut end, to, &sent, &mut got);
+        check(&got, peer, 1, index, len);
+    }
+    // The other has got everything when it says so.
+    pass(&mut end, to, b"done", &mut [0; 4]);
+    Ok(())
+}
+
+/// Sends and receives one message each.
+#[allow(
+    unsafe_code,
+    reason = "endpoints take pointers, as MPI libraries give them"
+)]
+fn pass(end: &mut Endpoint, to: PeerIndex, sent: &[u8], got: &mut [u8]) {
+    let piece = |bytes: *const u8, len| RawPiece {
+        ptr: bytes.cast_mut(),
+        len,
+    };
+    let mut left = BTreeSet::from([1, 2]);
+    let (from, into) = (
+        piece(sent.as_ptr(), sent.len()),
+        piece(got.as_mut_ptr(), got.len()),
+    );
+    // SAFETY: `got` is borrowed until the receive has ended, below.
+    unsafe { end.recv(&ANY, &[into], Cookie::new(1)) }.unwrap();
+    // SAFETY: `sent` is borrowed until the send has ended, below.
+    let result = unsafe { end.send(to, &PLAIN, &[from], Cookie::new(2)) };
+    if result.unwrap() == Sent::Done {
+        left.remove(&2);
+    }
+    while !left.is_empty() {
+        end.poll(&mut |done| {
+            assert_eq!(done.error, None);
+            left.remove(&done.cookie.context);
+        });
+    }
 }
 
 fn rounds() -> u32 {
@@ -225,6 +295,39 @@ fn is_prompt() -> bool {
 
 const UDP: &[&str] = &["--path", "udp"];
 const PACKET: &[&str] = &["--path", "packet"];
+
+#[test]
+fn endpoints_find_the_address_that_leads_to_their_peer() {
+    let topologies = [
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
+         addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
+         addr $A eth1 10.2.0.1/24; addr $B eth1 10.2.0.2/24",
+        "dead $A eth0; join $A eth1 $B eth0; dead $B eth1
+         addr $A eth0 10.1.0.1/24; addr $B eth1 10.1.0.2/24
+         addr $A eth1 10.2.0.1/24; addr $B eth0 10.2.0.2/24",
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
+         addr $A eth0 10.0.2.15/24; addr $B eth0 10.0.2.15/24
+         addr $A eth1 192.168.56.1/24; addr $B eth1 192.168.56.2/24",
+        "join $A eth0 $B eth0
+         addr $A eth0 10.1.0.1/24 10.3.0.1/24; addr $B eth0 10.2.0.2/24 10.3.0.2/24",
+        "v6 $A; v6 $B; join $A eth0 $B eth0; addr $A eth0 fd00:1::1/64; addr $B eth0 fd00:1::2/64",
+    ];
+    for script in topologies {
+        let Some(hosts) = Hosts::made(script) else {
+            return;
+        };
+        for round in 0..rounds() {
+            let ended = hosts.run_as("exchange by endpoints", &[]);
+            assert_eq!(
+                (ended.status, ended.out.matches("exchanged").count()),
+                (0, 2),
+                "round {round}, {script}\n{}\n{}",
+                ended.out,
+                ended.err
+            );
+        }
+    }
+}
 
 #[test]
 fn the_second_of_two_interfaces_joins() {
