@@ -38,7 +38,9 @@ pub use cut::{Pieces, Run};
 pub use frame::{Body, RxFrame, Segments, TxFrame};
 pub use notice::{LinkError, Notice, PullError, TxError, WakeSet};
 pub use place::{Expected, Plan, Receiver};
-pub use portolan_sys::net::{Interface, InterfaceKind, MacAddr, Network, interfaces};
+pub use portolan_sys::net::{
+    BadPortRange, Interface, InterfaceKind, MacAddr, Network, PortRange, PortsUsedUp, interfaces,
+};
 pub use shm::{Shm, ShmConfig};
 
 use std::os::fd::RawFd;

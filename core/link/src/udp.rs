@@ -30,7 +30,9 @@ use crate::{
 use booking::Booking;
 use place::Slots;
 use portolan_sys::memory::PageBuf;
-use portolan_sys::net::{self, ErrorOrigin, Interface, Scatter, Sender, SockAddr, SocketError};
+use portolan_sys::net::{
+    self, ErrorOrigin, Interface, PortRange, Scatter, Sender, SockAddr, SocketError,
+};
 use second::Second;
 use socket::{BUSY, Busy, COMMON, Socket};
 use std::collections::VecDeque;
@@ -71,8 +73,10 @@ pub struct UdpConfig {
     /// MTU of the interface that `bind` is not the address of, if that is unspecified. Default: the
     /// smallest of the host's.
     pub mtu: Option<usize>,
-    /// Port; 0, the default, takes any that is free.
+    /// Port; 0, the default, takes one of `ports` that is free.
     pub port: u16,
+    /// Ports to choose from if `port` is 0. By default the system chooses.
+    pub ports: PortRange,
     /// Bytes of receive buffer to wish for. A larger one loses less while the process computes;
     /// the kernel grants at most `net.core.rmem_max`. Default 8 MiB.
     pub receive_buffer_len: usize,
@@ -97,6 +101,7 @@ impl UdpConfig {
             also: None,
             mtu: None,
             port: 0,
+            ports: PortRange::default(),
             receive_buffer_len: 8 << 20,
             send_buffer_len: 4 << 20,
             frame_len_max: None,
@@ -145,7 +150,10 @@ impl Udp {
 
     /// Opens the link for the family of `config.bind`.
     fn open_one(config: &UdpConfig) -> Result<Self, LinkError> {
-        let wanted = SocketAddr::new(config.bind, config.port);
+        let wanted = match config.port {
+            0 if !config.ports.is_any() => format!("{} port {}", config.bind, config.ports),
+            port => SocketAddr::new(config.bind, port).to_string(),
+        };
         let failed = |what: String| {
             move |errno: io::Error| {
                 let remedy = remedy_for(&errno);
@@ -157,7 +165,12 @@ impl Udp {
                 }
             }
         };
-        let socket = net::bind_datagram(wanted, false).map_err(failed(format!("bind {wanted}")))?;
+        let bind = |port| net::bind_datagram(SocketAddr::new(config.bind, port), false);
+        let socket = match config.port {
+            0 => config.ports.open(bind),
+            port => bind(port),
+        };
+        let socket = socket.map_err(failed(format!("bind {wanted}")))?;
         let fd = socket.as_fd();
         prepare(fd, config).map_err(failed(format!("set options of the socket on {wanted}")))?;
         let local = socket
@@ -476,6 +489,9 @@ fn headers_len(ip: IpAddr) -> usize {
 
 fn remedy_for(error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::AddrInUse if error.get_ref().is_some() => {
+            "each process of a host takes two ports of each of its addresses, and connections take more"
+        }
         io::ErrorKind::AddrInUse => "choose another port, or 0 for any that is free",
         io::ErrorKind::AddrNotAvailable => "choose an address that `ip address` lists on this host",
         io::ErrorKind::PermissionDenied => "choose a port from 1024 upwards, or 0 for any",

@@ -25,6 +25,7 @@ pub use datagram::{Codec, Header, OVERHEAD_LEN};
 pub use listener::Listener;
 pub use socket::{Run, Socket, datagram_len, mtu_of};
 
+use portolan_sys::net::PortRange;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -125,12 +126,14 @@ impl Keys {
     }
 }
 
-/// The group of a job's number `number`: an address of the range for one site (RFC 2365), and a port.
+/// Returns the group of a job's number `number`: an address of the range for one site (RFC 2365), and a
+/// port of `ports`.
 #[must_use]
-pub fn group_of(job_id: [u8; 16], number: u16) -> SocketAddrV4 {
+pub fn group_of(job_id: [u8; 16], number: u16, ports: PortRange) -> SocketAddrV4 {
     let group = Ipv4Addr::new(239, 255, job_id[0], job_id[1]);
-    let first = u16::from_le_bytes([job_id[2], job_id[3]]);
-    SocketAddrV4::new(group, PORT_FIRST + first.wrapping_add(number) % PORTS)
+    let number = u16::from_le_bytes([job_id[2], job_id[3]]).wrapping_add(number);
+    let port = ports.nth(number).unwrap_or(PORT_FIRST + number % PORTS);
+    SocketAddrV4::new(group, port)
 }
 
 /// Datagrams with pieces of `piece_len` bytes that a socket with a buffer of `buffer_len` bytes surely holds.

@@ -2,7 +2,7 @@
 //! The socket of multicast: sends runs of datagrams to the group, or receives what comes to it.
 
 use super::datagram::{Codec, Header, OVERHEAD_LEN};
-use portolan_sys::net::{self, Sender, SockAddr};
+use portolan_sys::net::{self, PortRange, Sender, SockAddr};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
@@ -89,12 +89,12 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Of the source, at the interface with this address.
+    /// Opens the socket of the source, at the interface with the address `own` and a port of `ports`.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn casting(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
-        let socket = Socket::bind(SocketAddrV4::new(own, 0))?;
+    /// The errno of what the system refuses; those of [`PortRange::open`].
+    pub fn casting(own: Ipv4Addr, group: SocketAddrV4, ports: PortRange) -> io::Result<Socket> {
+        let socket = ports.open(|port| Socket::bind(SocketAddrV4::new(own, port), false))?;
         sockopt::set_ip_multicast_if(&socket, &own)?;
         // Not beyond the Ethernet; but to processes on this host.
         sockopt::set_ip_multicast_ttl(&socket, 1)?;
@@ -109,7 +109,7 @@ impl Socket {
     /// # Errors
     /// What the system says.
     pub fn listening(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
-        let socket = Socket::bind(group)?;
+        let socket = Socket::bind(group, true)?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &own)?;
         // Who may, is given more than the system's limit.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_LEN).is_err() {
@@ -120,11 +120,11 @@ impl Socket {
         Ok(Socket::of(socket, group))
     }
 
-    fn bind(at: SocketAddrV4) -> io::Result<UdpSocket> {
+    fn bind(at: SocketAddrV4, is_shared: bool) -> io::Result<UdpSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
         // Several hosts may be one machine.
-        sockopt::set_socket_reuseaddr(&socket, true)?;
+        sockopt::set_socket_reuseaddr(&socket, is_shared)?;
         rustix::net::bind(&socket, &at)?;
         Ok(UdpSocket::from(socket))
     }

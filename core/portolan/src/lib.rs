@@ -71,6 +71,7 @@ pub use node::{
 };
 pub use ops::{Completion, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
+pub use portolan_link::{PortRange, PortsUsedUp};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
 pub use portolan_sys::effort::Effort;
 pub use raw::{
@@ -78,5 +79,5 @@ pub use raw::{
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,
 };
 pub use region::Region;
-pub use start::check_settings;
+pub use start::{candidates, check_settings, port_range, ports_of};
 pub use unexpected::{UnexpectedMemory, unexpected_memory};

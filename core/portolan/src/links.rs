@@ -6,7 +6,7 @@ mod plan;
 mod selection;
 mod usable;
 
-pub(crate) use plan::{Asked, Plan};
+pub(crate) use plan::{Asked, Plan, candidates, ports};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;

@@ -29,7 +29,7 @@ use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
 use portolan_sys::lack::Lack;
-use portolan_sys::net::{bind_datagram, enable_error_queue, recv_error_quoting};
+use portolan_sys::net::{PortRange, bind_datagram, enable_error_queue, recv_error_quoting};
 use portolan_sys::process::spawn_quiet;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recvfrom, shutdown};
@@ -83,11 +83,13 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
-    /// Binds to `addr`. The unspecified address of IPv6 stands for all addresses of both families.
-    pub(crate) fn bind(addr: IpAddr) -> Result<Unstarted, Error> {
+    /// Binds to `addr` and one of `ports`. The unspecified address of IPv6 stands for all addresses of both
+    /// families.
+    pub(crate) fn bind(addr: IpAddr, ports: PortRange) -> Result<Unstarted, Error> {
         let what = "opening the socket that tells whether peers live";
         let system = |errno| Error::System { what, errno };
-        let socket = bind_datagram((addr, 0).into(), true).map_err(system)?;
+        let bound = ports.open(|port| bind_datagram((addr, port).into(), true));
+        let socket = bound.map_err(system)?;
         if addr.is_ipv6() {
             enable_error_queue(socket.as_fd(), true).map_err(system)?;
         }

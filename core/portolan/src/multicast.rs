@@ -18,9 +18,10 @@ use crate::buffer::Buffer;
 use crate::collective::Members;
 use crate::error::Error;
 use crate::launch::Job;
+use crate::links;
 use crate::settings;
 use hearing::Hearing;
-use portolan_link::{HostId, WakeSet};
+use portolan_link::{HostId, PortRange, WakeSet};
 use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Run, Socket, Terms};
 use portolan_proto::Instant;
 use rand::TryRngCore;
@@ -121,6 +122,7 @@ pub(crate) struct Multicasts {
     job_id: [u8; 16],
     secret: [u8; 32],
     is_allowed: bool,
+    ports: PortRange,
     ways: BTreeMap<u16, Way>,
     roots: BTreeMap<Id, Root>,
     hearings: BTreeMap<Id, Hearing>,
@@ -144,6 +146,7 @@ impl Multicasts {
             job_id: job.job_id,
             secret: job.secret,
             is_allowed: is_allowed(job)?,
+            ports: links::ports(job)?,
             ways: BTreeMap::new(),
             roots: BTreeMap::new(),
             hearings: BTreeMap::new(),
@@ -222,16 +225,17 @@ impl Multicasts {
     }
 
     fn announce(&mut self, call: &Call<'_>) -> Result<(Announcement, Codec), String> {
-        let group = portolan_multicast::group_of(self.job_id, call.id.group);
+        let group = portolan_multicast::group_of(self.job_id, call.id.group, self.ports);
         let mut salt = [0; 16];
         rand::rngs::OsRng
             .try_fill_bytes(&mut salt)
             .map_err(|error| error.to_string())?;
         let codec = self.codec(call, salt)?;
+        let ports = self.ports;
         let way = self.way_of(call, |way| way.casting.is_some())?;
         if way.casting.is_none() {
             way.casting =
-                Some(Socket::casting(call.own, group).map_err(|error| error.to_string())?);
+                Some(Socket::casting(call.own, group, ports).map_err(|error| error.to_string())?);
         }
         let piece_len = self.longest_piece(call.own)?;
         let way = self.ways.entry(call.id.group).or_default();
@@ -293,10 +297,10 @@ impl Multicasts {
             return Err(format!("pieces have {longest} bytes here, not {piece_len}"));
         }
         let codec = self.codec(call, announcement.salt)?;
-        let job_id = self.job_id;
+        let (job_id, ports) = (self.job_id, self.ports);
         let way = self.way_of(call, |way| way.hearing.is_some())?;
         if way.hearing.is_none() {
-            let group = portolan_multicast::group_of(job_id, call.id.group);
+            let group = portolan_multicast::group_of(job_id, call.id.group, ports);
             way.hearing =
                 Some(Socket::listening(call.own, group).map_err(|error| error.to_string())?);
         }

@@ -42,6 +42,15 @@ pub const NETWORK: Setting = Setting {
               as 10.1.0.0/16,eth*,!docker0; a=eth0;b*=eth1 by host",
 };
 
+/// Ports that sockets may be bound to.
+pub const PORTS: Setting = Setting {
+    option: Some("ports"),
+    variable: "PORTOLAN_PORTS",
+    default: "any that the system gives",
+    meaning: "ports of UDP and TCP that sockets are bound to, such as 20000-20100, for firewalls; the same on \
+              all hosts",
+};
+
 /// Longest frame over UDP.
 pub const FRAME_LEN_MAX: Setting = Setting {
     option: Some("frame_len_max"),
@@ -245,6 +254,7 @@ pub const RUST_LOG: Setting = Setting {
 pub const ALL: &[Setting] = &[
     INTERFACE,
     NETWORK,
+    PORTS,
     BROKER,
     XDP,
     FRAME_LEN_MAX,

@@ -9,14 +9,14 @@ use crate::clock::Clock;
 use crate::engine::Placement;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
-use crate::links::{Asked, Links, Plan};
+use crate::links::{self, Asked, Links, Plan};
 use crate::liveness::{self, Unstarted};
 use crate::model;
 use crate::multicast;
 use crate::seal::Auth;
 use crate::settings;
 use crate::unexpected;
-use portolan_link::HostId;
+use portolan_link::{HostId, Interface, Network, PortRange};
 use portolan_proto::{Config, Core, Limits, LinkId, Schedule};
 use rand::TryRngCore;
 use std::collections::BTreeMap;
@@ -150,6 +150,41 @@ pub fn check_settings(
     liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?;
     multicast::is_allowed(&job)?;
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
+}
+
+/// Returns the ports that sockets of this process may be bound to, as its environment says. For sockets
+/// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::Endpoint), which read the setting themselves.
+///
+/// # Errors
+/// [`Error::Setting`] for a value that is no range.
+pub fn port_range() -> Result<PortRange, Error> {
+    ports_of(&Job::alone([0; 16], [0; 32]))
+}
+
+/// Returns the ports that sockets of `job` may be bound to, for programs that join a job by
+/// [`Launch`](crate::launch::Launch) alone.
+///
+/// # Errors
+/// As [`port_range`].
+pub fn ports_of(job: &Job) -> Result<PortRange, Error> {
+    links::ports(job)
+}
+
+/// Returns the addresses of this host that `job` may use, with their interfaces, the most likely to reach
+/// other hosts first. There may be none.
+///
+/// # Errors
+/// [`Error::Setting`] for a setting that means nothing or leaves none, [`Error::System`] if the interfaces
+/// cannot be listed.
+pub fn candidates(job: &Job) -> Result<Vec<(Interface, Network)>, Error> {
+    let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
+        what: "listing network interfaces",
+        errno,
+    })?;
+    let found = links::candidates(job, &interfaces)?.into_iter();
+    Ok(found
+        .map(|candidate| (candidate.interface.clone(), candidate.network))
+        .collect())
 }
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {

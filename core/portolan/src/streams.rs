@@ -49,7 +49,8 @@ impl Streams {
         over_wire: bool,
         wants_sums: bool,
     ) -> Result<Option<Box<Streams>>, Error> {
-        for _ in 0..PORTS_TRIED {
+        let tries = PORTS_TRIED.max(config.ports.count());
+        for _ in 0..tries {
             let LinkAddr::Udp { socket } = udp.local_addr() else {
                 return Ok(None);
             };
@@ -61,7 +62,7 @@ impl Streams {
                 Some(_) => (Ipv6Addr::UNSPECIFIED, socket.port()).into(),
                 None => socket,
             };
-            match Stream::open(at, lends) {
+            match Stream::open(at, config.ports, lends) {
                 Ok(link) => {
                     return Ok(Some(Box::new(Streams {
                         link,

@@ -22,6 +22,7 @@ mod options;
 mod packet;
 mod packet_ring;
 mod poll;
+mod ports;
 mod scatter;
 mod stream;
 mod wire_end;
@@ -46,10 +47,11 @@ pub use packet::{
 };
 pub use packet_ring::{PacketRing, RingFrame, RingLayout};
 pub use poll::{Readiness, readiness, sleep_until_readable, wait_readable, wait_writable};
+pub use ports::{BadPortRange, PortRange, PortsUsedUp};
 pub use scatter::Scatter;
 pub use stream::{
-    Pipe, abort_stream, begin_connect, listen_stream, prepare_stream, stream_stands,
-    stream_timeouts,
+    Pipe, abort_stream, begin_connect, connect_within, listen_stream, prepare_stream,
+    stream_stands, stream_timeouts,
 };
 pub use wire_end::{Arrived, WIRE_FRAME_ROOM, WireEnd, wire_addresses};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};

@@ -7,6 +7,7 @@ use crate::spec::Hook;
 use crate::sys::{Ring, Xdp, bind_packet, packet_mac, packet_socket};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
+use portolan_sys::net;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
@@ -117,7 +118,9 @@ pub(crate) fn udp_apart(
     end: &mut End,
     segment_len: Option<usize>,
 ) -> Result<(UdpSocket, SocketAddr)> {
-    let socket = UdpSocket::bind(SocketAddr::new(end.here().addr, 0));
+    let ports = portolan::port_range()?;
+    let here = end.here().addr;
+    let socket = ports.open(|port| UdpSocket::bind(SocketAddr::new(here, port)));
     let socket = socket.with_context(|| format!("cannot bind to {}", end.here().addr))?;
     if let Some(len) = segment_len {
         let len = i32::try_from(len)?;
@@ -173,11 +176,12 @@ fn connect(to: &SocketAddr) -> Result<TcpStream> {
     const ATTEMPTS: usize = 8;
     /// Longer than any round trip of a lab or a loopback interface.
     const PATIENCE: Duration = Duration::from_millis(900);
-    let mut attempt = TcpStream::connect_timeout(to, PATIENCE);
+    let ports = portolan::port_range()?;
+    let mut attempt = net::connect_within(*to, ports, PATIENCE);
     for _ in 1..ATTEMPTS {
         match &attempt {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
-                attempt = TcpStream::connect_timeout(to, PATIENCE);
+                attempt = net::connect_within(*to, ports, PATIENCE);
             }
             _ => break,
         }
@@ -196,7 +200,9 @@ fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
             streams.push(connect(&to)?);
         }
     } else {
-        let listener = TcpListener::bind(SocketAddr::new(end.here().addr, 0));
+        let ports = portolan::port_range()?;
+        let here = end.here().addr;
+        let listener = ports.open(|port| TcpListener::bind(SocketAddr::new(here, port)));
         let listener = listener.with_context(|| format!("cannot bind to {}", end.here().addr))?;
         let port = listener.local_addr()?.port();
         end.exchange(&Offer {

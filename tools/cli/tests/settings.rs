@@ -45,6 +45,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
         ("PORTOLAN_LAUNCHER", "x", ["PORTOLAN_LAUNCHER", "none"]),
         ("PORTOLAN_INTERFACE", "x", ["interface", "127.0.0.1/8"]),
         ("PORTOLAN_NETWORK", "x0,y*", ["network", "127.0.0.1/8"]),
+        ("PORTOLAN_PORTS", "5-4", ["ports", "20000-20100"]),
         ("PORTOLAN_NETWORK", "10.0/8", ["network", "not a subnet"]),
         ("PORTOLAN_FRAME_LEN_MAX", "x", ["frame_len_max", "512"]),
         ("PORTOLAN_FAULT", "x", ["fault", "drop="]),
@@ -82,6 +83,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
 fn a_value_that_no_process_could_obey_starts_none() {
     for (name, value, words) in [
         ("network", "eth0,", ["network", "empty"]),
+        ("ports", "20000", ["ports", "20000-20100"]),
         ("frame_len_max", "x", ["frame_len_max", "512"]),
         ("fault", "drop=2", ["fault", "drop"]),
         ("die", "99:", ["die", "write RANK:sent:N"]),

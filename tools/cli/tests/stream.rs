@@ -7,17 +7,18 @@
 mod common;
 
 use common::clean::run_clean;
+use common::labs;
 use common::payload::{check, mix, payload};
 use common::ranks::{joined, role, run_ranks};
-use common::{can_make_labs, portolan, run};
+use common::{Ended, KillOnDrop, can_make_labs, portolan, run};
 use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 use portolan::{Buffer, Error, Node, Region, Target};
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const BULK: u16 = 1;
@@ -407,14 +408,17 @@ fn run_checked(role: &str, usage: &str, checksum: &str) -> Vec<u64> {
     let checksum = format!("checksum={checksum}");
     let options = ["--lab", &lab.0, "--option", &usage, "--option", &checksum];
     let out = run_ranks(2, role, &options).succeeded(role);
-    let counts = out.split_whitespace();
-    let counts: Vec<u64> = counts
-        .filter_map(|word| word.strip_prefix("streamed="))
-        .map(|count| count.parse().unwrap())
-        .collect();
+    let counts = streamed(&out);
     println!("{role}, {usage}: {counts:?} bytes by streams");
     assert_eq!(counts.len(), 2);
     counts
+}
+
+/// Returns the bytes that each rank got by streams.
+fn streamed(out: &str) -> Vec<u64> {
+    let counts = out.split_whitespace();
+    let counts = counts.filter_map(|word| word.strip_prefix("streamed="));
+    counts.map(|count| count.parse().unwrap()).collect()
 }
 
 fn total() -> u64 {
@@ -519,6 +523,70 @@ fn a_filter_against_tcp_leaves_udp() {
 #[test]
 fn a_filter_that_comes_under_way_leaves_udp() {
     run_role("collapses", "on");
+}
+
+#[test]
+fn all_sockets_are_in_the_range_that_a_firewall_passes() {
+    if !can_make_labs() {
+        return;
+    }
+    const PORTS: &str = "20000-20100";
+    let lab = labs::Lab::up("ports", "2");
+    if !["0", "1"].iter().all(|host| lab.pass_only(host, PORTS)) {
+        return;
+    }
+    let dropped = || lab.dropped("0") + lab.dropped("1");
+    let args = ["--lab", &lab.0, "--path", "udp", "--option", "stream=on"];
+    let option = format!("ports={PORTS}");
+    let out = run_ranks(2, "both", &[&args[..], &["--option", &option]].concat());
+    let streamed = streamed(&out.succeeded("a job in the range"));
+    assert!(streamed.iter().all(|bytes| *bytes > 0), "{streamed:?}");
+    copy_and_measure(&lab, PORTS);
+    assert_eq!(dropped(), 0);
+    // The firewall is one: without the setting nothing passes.
+    assert_ne!(run_ranks(2, "both", &args).status, 0);
+    assert_ne!(dropped(), 0);
+}
+
+/// Runs `cast` and `bench --server` between the two hosts of `lab`, in the range.
+fn copy_and_measure(lab: &labs::Lab, ports: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, copy) = (directory.path().join("source"), directory.path().join("%h"));
+    std::fs::write(&source, payload(0, 3, 0, 3 << 20)).unwrap();
+    let [source, copy] = [source, copy].map(|path| path.to_str().unwrap().to_owned());
+    let option = format!("ports={ports}");
+    let shape = ["--shape", "multicast"];
+    let cast = ["cast", "--lab", &lab.0, "--option", &option, &source, &copy];
+    let ended = run(&[&cast[..], &shape].concat());
+    assert_eq!((ended.status, ended.err.as_str()), (0, ""));
+    let within = |host: u32| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-h{host}", lab.0)]);
+        command.arg(env!("CARGO_BIN_EXE_portolan")).arg("bench");
+        command.env("PORTOLAN_PORTS", ports);
+        command.env("PORTOLAN_BENCH_TOKEN", "a token of a test");
+        command
+    };
+    let mut server = within(1);
+    server.arg("--server").stdout(Stdio::piped());
+    let mut server = KillOnDrop(server.spawn().unwrap());
+    let mut first = String::new();
+    let output = server.0.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut first).unwrap();
+    assert!(first.contains("TCP port 20000"), "{first}");
+    let mut client = within(0);
+    client.args([
+        "pingpong",
+        "--client",
+        "10.77.0.2",
+        "--repeat",
+        "1",
+        "--iterations",
+        "20",
+    ]);
+    client.args(["--path", "udp", "--vs", "udp,tcp"]);
+    let ended: Ended = client.output().unwrap().into();
+    assert_eq!(ended.status, 0, "{}", ended.err);
 }
 
 #[test]

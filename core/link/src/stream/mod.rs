@@ -28,7 +28,7 @@ use connection::Connection;
 use greeting::{Greeter, Heard};
 use portolan_sys::descriptors;
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::net;
+use portolan_sys::net::{self, PortRange};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -88,6 +88,7 @@ pub struct Stream {
     caps: LinkCaps,
     lends: bool,
     local: SocketAddr,
+    ports: PortRange,
     listener: TcpListener,
     epoll: Epoll,
     ready: Vec<Ready>,
@@ -101,11 +102,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Listens at `at`. Pages are lent if `lends`, else copied.
+    /// Listens at `at`, and connects from `ports`. Pages are lent if `lends`, else copied.
     ///
     /// # Errors
     /// When the port is taken, or for want of descriptors.
-    pub fn open(at: SocketAddr, lends: bool) -> io::Result<Stream> {
+    pub fn open(at: SocketAddr, ports: PortRange, lends: bool) -> io::Result<Stream> {
         let listener = net::listen_stream(at)?;
         let local = listener.local_addr()?;
         let epoll = Epoll::new()?;
@@ -123,6 +124,7 @@ impl Stream {
                 rx_buffer_len: RX_BUFFER_LEN,
             },
             lends,
+            ports,
             local,
             listener,
             epoll,
@@ -157,7 +159,7 @@ impl Stream {
         }
         let is_room = self.connections.len() < self.connections_max;
         let begun = match is_room && self.greeters.len() < GREETERS_MAX {
-            true => net::begin_connect(self.local.ip(), to),
+            true => net::begin_connect(self.local.ip(), to, self.ports),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
         let greeter = |socket| Greeter::opening(socket, peer, tokens, Instant::now() + PATIENCE);

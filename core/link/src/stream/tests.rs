@@ -79,7 +79,8 @@ impl PartReceiver for Inbox {
 impl End {
     fn new(lends: bool) -> End {
         End {
-            link: Stream::open((Ipv4Addr::LOCALHOST, 0).into(), lends).unwrap(),
+            link: Stream::open((Ipv4Addr::LOCALHOST, 0).into(), PortRange::default(), lends)
+                .unwrap(),
             known: HashMap::new(),
             inbox: Inbox {
                 step: usize::MAX / 2,

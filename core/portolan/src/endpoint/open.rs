@@ -130,7 +130,7 @@ fn own_address(plan: &Plan, links: &Links) -> Result<(Address, Unstarted), Error
     let bind = plan
         .usable()
         .map_or(network.addr, |usable| usable.bind_both());
-    let unstarted = Unstarted::bind(bind)?;
+    let unstarted = Unstarted::bind(bind, plan.ports())?;
     let name = network.addr.to_string();
     let own = start::own_address(name, true, plan, links, Some(&unstarted))?;
     Ok((own, unstarted))

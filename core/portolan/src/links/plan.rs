@@ -17,6 +17,7 @@ use portolan_link::die::DieSpec;
 use portolan_link::fault::FaultSpec;
 use portolan_link::packet::lease;
 use portolan_link::xdp::XdpMode;
+use portolan_link::{Interface, PortRange};
 use portolan_proto::StreamUse;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub(crate) struct Plan {
     shm: bool,
     network: Option<Network>,
     usable: Option<Usable>,
+    ports: PortRange,
     raw: Option<Raw>,
     /// Who is asked for a raw Ethernet socket.
     broker: Option<String>,
@@ -59,6 +61,7 @@ pub(crate) struct Asked {
     checksum: Choice,
     die: Option<DieSpec>,
     frame_len_max: Option<usize>,
+    ports: PortRange,
     xdp: XdpMode,
 }
 
@@ -81,6 +84,7 @@ impl Asked {
             checksum: Choice::of(job)?,
             die,
             frame_len_max: frame_len_max.map(parse_frame_len).transpose()?,
+            ports: ports(job)?,
             xdp: parsed("xdp", settings::XDP.of(job))?.unwrap_or_default(),
         })
     }
@@ -95,6 +99,26 @@ fn retain_published(candidates: &mut Vec<Candidate<'_>>) {
     } else {
         candidates.truncate(1);
     }
+}
+
+/// Returns the ports that sockets of `job` may be bound to.
+///
+/// # Errors
+/// [`Error::Setting`] for a value that is no range.
+pub(crate) fn ports(job: &Job) -> Result<PortRange, Error> {
+    Ok(parsed("ports", settings::PORTS.of(job))?.unwrap_or_default())
+}
+
+/// Returns the addresses among `interfaces` that `job` may use, the most likely to reach other hosts first.
+///
+/// # Errors
+/// [`Error::Setting`] for a setting that means nothing or leaves no address.
+pub(crate) fn candidates<'a>(
+    job: &Job,
+    interfaces: &'a [Interface],
+) -> Result<Vec<Candidate<'a>>, Error> {
+    let selection = parsed("network", settings::NETWORK.of(job))?;
+    network::candidates(job, selection.as_ref(), interfaces)
 }
 
 /// The value of a setting, if it is set.
@@ -144,6 +168,7 @@ impl Plan {
             broker: broker(job)?,
             network,
             usable,
+            ports: asked.ports,
             fault: asked.fault,
             checksum: asked.checksum,
             die: die.map(|spec| (spec, spec.countdown())),
@@ -160,6 +185,11 @@ impl Plan {
             Some(_) => self.stream,
             None => StreamUse::Off,
         }
+    }
+
+    /// Returns the ports that sockets may be bound to.
+    pub(crate) fn ports(&self) -> PortRange {
+        self.ports
     }
 
     pub(crate) fn network(&self) -> Option<&Network> {

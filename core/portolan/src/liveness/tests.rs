@@ -2,7 +2,7 @@
 //! Processes that ask one another over the loopback, and what others send them.
 
 use super::*;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant as Time};
 
 const SECRET: [u8; 32] = [7; 32];
@@ -22,7 +22,7 @@ fn wait_for(what: impl Fn() -> bool) -> bool {
 }
 
 fn bind() -> Unstarted {
-    Unstarted::bind(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap()
+    Unstarted::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), PortRange::default()).unwrap()
 }
 
 /// Rank 0 of two, which has reached rank 1 at `peer`.
@@ -195,7 +195,7 @@ fn the_address_that_leads_to_the_peer_is_found_among_others() {
 
 #[test]
 fn a_socket_of_both_families_asks_by_either() {
-    let Ok(asking) = Unstarted::bind(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)) else {
+    let Ok(asking) = Unstarted::bind(Ipv6Addr::UNSPECIFIED.into(), PortRange::default()) else {
         return eprintln!("SKIPPED: this host has no IPv6");
     };
     let asking = asking.start(0, 3, &SECRET, Clock::new()).unwrap();

@@ -10,12 +10,12 @@ use crate::clock::Clock;
 use crate::engine::{Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, Launch, LaunchError};
-use crate::links::{Links, Plan};
+use crate::links::{self, Links, Plan};
 use crate::liveness::Unstarted;
 use crate::seal::Auth;
 use crate::start::{new_core, own_address, random};
 use crate::table::Table;
-use portolan_link::ShmConfig;
+use portolan_link::{PortRange, ShmConfig};
 use portolan_proto::PeerId;
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ impl Node {
         let links = Links::open(&plan, &job, shm)?;
         let unstarted = plan
             .usable()
-            .map(|usable| Unstarted::bind(usable.bind_both()))
+            .map(|usable| Unstarted::bind(usable.bind_both(), plan.ports()))
             .transpose()?;
         let publishes = job.local_rank == 0;
         let own = own_address(
@@ -91,6 +91,14 @@ impl Node {
     #[must_use]
     pub fn network_addr(&self) -> Option<IpAddr> {
         self.engine.look().network_addr()
+    }
+
+    /// Returns the ports that sockets of the job may be bound to, by the setting `ports`; the default
+    /// leaves the choice to the system.
+    #[must_use]
+    pub fn port_range(&self) -> PortRange {
+        // Checked when the node joined.
+        links::ports(&self.job).unwrap_or_default()
     }
 }
 

@@ -12,14 +12,16 @@
 )]
 
 use super::options::{get, set};
-use super::{checked, checked_len};
+use super::{PortRange, checked, checked_len, wait_writable};
 use crate::effort;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::time::Duration;
 
 /// Connections that may wait to be accepted; more are refused, and tried again later.
 const BACKLOG: i32 = 64;
@@ -39,19 +41,58 @@ pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Begins to connect to `to` from the address `from`, if that is one of the same family; the socket is writable when it has, or has
-/// failed.
+/// Begins to connect to `to` from the address `from`, if both are of one family, and a port of `ports`. The socket becomes writable
+/// when the attempt has succeeded or failed.
 ///
 /// # Errors
-/// What `connect` says at once.
-pub fn begin_connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = new_socket(to.ip())?;
-    if !from.is_unspecified() && from.is_ipv4() == to.is_ipv4() {
-        rustix::net::bind(&socket, &SocketAddr::new(from, 0))?;
+/// That of `connect`, if it fails at once; those of [`PortRange::open`].
+pub fn begin_connect(from: IpAddr, to: SocketAddr, ports: PortRange) -> io::Result<TcpStream> {
+    ports.open(|port| {
+        let socket = new_socket(to.ip())?;
+        if port != 0 {
+            // Connections to different places may share a port; a listener's port is refused.
+            rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+        }
+        let is_of_family = from.is_ipv4() == to.is_ipv4();
+        if port != 0 || (is_of_family && !from.is_unspecified()) {
+            let from = if is_of_family { from } else { any_address(to) };
+            rustix::net::bind(&socket, &SocketAddr::new(from, port))?;
+        }
+        match rustix::net::connect(&socket, &to) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
+            // The port has a connection to the same place already.
+            Err(Errno::ADDRNOTAVAIL) if port != 0 => Err(io::ErrorKind::AddrInUse.into()),
+            Err(errno) => Err(errno.into()),
+        }
+    })
+}
+
+/// Connects to `to` from a port of `ports`, and waits for it `timeout` at most. The socket blocks.
+///
+/// # Errors
+/// The errno of the attempt, or `TimedOut`; those of [`PortRange::open`].
+pub fn connect_within(
+    to: SocketAddr,
+    ports: PortRange,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let stream = begin_connect(any_address(to), to, ports)?;
+    wait_writable(stream.as_fd(), timeout)?;
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
     }
-    match rustix::net::connect(&socket, &to) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
-        Err(errno) => Err(errno.into()),
+    if stream.peer_addr().is_err() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// The unspecified address of the family of `to`.
+fn any_address(to: SocketAddr) -> IpAddr {
+    match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     }
 }
 
@@ -261,14 +302,11 @@ pub fn stream_stands(stream: &TcpStream) -> io::Result<bool> {
 pub(super) mod tests {
     use super::*;
     use std::io::Read;
-    use std::net::Ipv4Addr;
-    use std::os::fd::AsFd;
-    use std::time::Duration;
 
     pub(in crate::net) fn pair() -> (TcpStream, TcpStream) {
         let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = listener.local_addr().unwrap();
-        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to).unwrap();
+        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to, PortRange::default()).unwrap();
         let far = loop {
             match listener.accept() {
                 Ok((far, _)) => break far,
@@ -279,6 +317,27 @@ pub(super) mod tests {
         far.set_nonblocking(false).unwrap();
         far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         (near, far)
+    }
+
+    #[test]
+    fn connections_come_from_the_range_and_no_listener_gets_their_port() {
+        let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let to = listener.local_addr().unwrap();
+        // Ports below those that Linux gives to clients; two others on this host may have some.
+        let ports: PortRange = "28100-28139".parse().unwrap();
+        let patience = Duration::from_secs(60);
+        let first = connect_within(to, ports, patience).unwrap();
+        let second = connect_within(to, ports, patience).unwrap();
+        let own = |stream: &TcpStream| stream.local_addr().unwrap().port();
+        assert!(ports.ports().unwrap().contains(&own(&first)));
+        assert!(ports.ports().unwrap().contains(&own(&second)));
+        assert_ne!(own(&first), own(&second));
+        let one: PortRange = format!("{0}-{0}", own(&first)).parse().unwrap();
+        let again = connect_within(to, one, patience).map_err(|error| error.kind());
+        assert_eq!(again.map(drop), Err(io::ErrorKind::AddrInUse));
+        let taken = one.open(|port| listen_stream((Ipv4Addr::LOCALHOST, port).into()));
+        let taken = taken.map_err(|error| error.kind());
+        assert_eq!(taken.map(drop), Err(io::ErrorKind::AddrInUse));
     }
 
     #[test]
@@ -342,7 +401,7 @@ pub(super) mod tests {
         let free = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = free.local_addr().unwrap();
         drop(free);
-        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to).unwrap();
+        let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to, PortRange::default()).unwrap();
         let refused = loop {
             match stream_stands(&near) {
                 Ok(stands) => assert!(!stands),

@@ -2,10 +2,11 @@
 //! Sockets of connection management: bound before they are used, and never waited for.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use portolan::PortRange;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -19,7 +20,7 @@ const KEEPALIVE_COUNT: u32 = 4;
 ///
 /// # Errors
 /// What `socket` says.
-pub(crate) fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
+fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match addr {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -33,16 +34,58 @@ pub(crate) fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// A socket with this address of its own, to listen at or to connect from.
+/// Opens a socket bound to `addr`, to listen at or to connect from. Port 0 stands for a free one of the
+/// setting `ports`.
 ///
 /// # Errors
-/// What `bind` says.
+/// The errno of `bind`; `EADDRINUSE` if all ports of the setting are taken; `EINVAL` if it is no range.
 pub(crate) fn bind(addr: &SocketAddr) -> io::Result<OwnedFd> {
+    bind_in(addr, ports()?)
+}
+
+fn bind_in(addr: &SocketAddr, ports: PortRange) -> io::Result<OwnedFd> {
+    if addr.port() != 0 || ports.is_any() {
+        return bind_to(addr, true);
+    }
+    // A port that a listener may get is shared with nobody.
+    let bound = ports.open(|port| bind_to(&SocketAddr::new(addr.ip(), port), false));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            log::error!("connection manager: bind {}: {error}", addr.ip());
+            io::Error::from_raw_os_error(libc::EADDRINUSE)
+        }
+        _ => error,
+    })
+}
+
+fn bind_to(addr: &SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     let socket = open(addr)?;
     // A server that was restarted may listen where it did.
-    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_socket_reuseaddr(&socket, is_shared)?;
     rustix::net::bind(&socket, addr)?;
     Ok(socket)
+}
+
+/// Opens a socket to connect to `to`: bound if the setting `ports` asks for it, else without an address.
+///
+/// # Errors
+/// As [`bind`].
+pub(crate) fn open_to(to: &SocketAddr) -> io::Result<OwnedFd> {
+    if ports()?.is_any() {
+        return open(to);
+    }
+    let anywhere: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    bind(&SocketAddr::new(anywhere, 0))
+}
+
+fn ports() -> io::Result<PortRange> {
+    portolan::port_range().map_err(|error| {
+        log::error!("connection manager: {error}");
+        io::Error::from_raw_os_error(libc::EINVAL)
+    })
 }
 
 /// The address of a socket.
@@ -95,4 +138,26 @@ fn tune(socket: impl std::os::fd::AsFd) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_BETWEEN)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_without_a_port_gets_one_of_the_range_alone() {
+        let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
+        // Below the ports that Linux gives to clients; others of this host may hold some.
+        let ports: PortRange = "28140-28179".parse().unwrap();
+        let socket = bind_in(&anywhere, ports).unwrap();
+        let port = name(&socket).unwrap().port();
+        assert!(ports.ports().unwrap().contains(&port), "{port}");
+        let one = format!("{port}-{port}").parse().unwrap();
+        let errno = bind_in(&anywhere, one).unwrap_err().raw_os_error();
+        assert_eq!(errno, Some(libc::EADDRINUSE));
+        // A port that the program names is its own business.
+        drop(socket);
+        let socket = bind_in(&(Ipv4Addr::LOCALHOST, port).into(), "1-1".parse().unwrap());
+        assert_eq!(name(&socket.unwrap()).unwrap().port(), port);
+    }
 }

@@ -105,7 +105,7 @@ impl Link {
         self.check_idle()?;
         let (socket, is_bound) = match self.bound.take() {
             Some(bound) => (bound, true),
-            None => (socket::open(to)?, false),
+            None => (socket::open_to(to)?, false),
         };
         match manager.connect((&self.conn, fid), socket, to, own, data) {
             Ok(at) => self.socket = Some((at, fid)),

@@ -20,9 +20,9 @@ pub struct RemoteArgs {
     /// Measure between this host and HOST, where `portolan bench --server` runs.
     #[arg(long, value_name = "HOST", conflicts_with = "mtu")]
     pub(crate) client: Option<String>,
-    /// TCP port of the server.
-    #[arg(long, value_name = "PORT", default_value_t = PORT)]
-    pub(crate) port: u16,
+    /// TCP port of the server [default: the first of PORTOLAN_PORTS, or 17077].
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
     /// Address that the server waits at; otherwise all of its host.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
@@ -63,6 +63,17 @@ const MEASURING: [&str; 26] = [
 ];
 
 impl RemoteArgs {
+    /// Returns the port of the server.
+    ///
+    /// # Errors
+    /// `PORTOLAN_PORTS` is no range.
+    pub(crate) fn port(&self) -> Result<u16, portolan::Error> {
+        if let Some(port) = self.port {
+            return Ok(port);
+        }
+        Ok(portolan::port_range()?.nth(0).unwrap_or(PORT))
+    }
+
     /// The token that was given, if any.
     pub(crate) fn given_token(&self) -> Option<String> {
         let variable = || std::env::var(TOKEN_VARIABLE).ok();

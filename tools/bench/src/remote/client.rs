@@ -11,6 +11,7 @@ use crate::place::{Place, Site};
 use crate::spec::Spec;
 use crate::worker::{GRACE, lasts};
 use anyhow::{Context, Result};
+use portolan_sys::net;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub enum RemoteError {
          in the variable {TOKEN_VARIABLE}"
     )]
     NoToken,
+    /// `PORTOLAN_PORTS` is no range.
+    #[error(transparent)]
+    Setting(#[from] portolan::Error),
     /// The name is none.
     #[error("--client {host}: no address is known for it ({cause}): give a host's name or address")]
     NoAddress {
@@ -111,7 +115,7 @@ impl Remote {
             return Ok(None);
         };
         let token = args.given_token().ok_or(RemoteError::NoToken)?;
-        let addr = reachable(&called, args.port)?;
+        let addr = reachable(&called, args.port()?)?;
         let (held, answer) = call(&called, addr, &token, &Request::Session)?;
         let Answer::Welcome { session, host } = answer else {
             return Err(foreign(&called, addr, anyhow::anyhow!("no welcome")));
@@ -189,7 +193,7 @@ fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     })?;
     let mut last = io::ErrorKind::NotFound.into();
     for address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match net::connect_within(address, portolan::port_range()?, PATIENCE) {
             Ok(_) => return Ok(address),
             Err(error) => last = error,
         }
@@ -220,7 +224,7 @@ fn call(
     token: &str,
     request: &Request,
 ) -> Result<(TcpStream, Answer), RemoteError> {
-    let stream = TcpStream::connect_timeout(&addr, PATIENCE);
+    let stream = net::connect_within(addr, portolan::port_range()?, PATIENCE);
     let stream = stream.map_err(|cause| unreachable(host, addr.port(), cause))?;
     let strange = |cause| foreign(host, addr, cause);
     host::keep_alive(&stream).map_err(strange)?;

@@ -86,14 +86,14 @@ pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
 
 fn listen(args: &RemoteArgs) -> Result<TcpListener> {
     let places = args.bind.map_or(host::ANYWHERE.to_vec(), |addr| vec![addr]);
+    let port = args.port()?;
     let addrs: Vec<SocketAddr> = places
         .into_iter()
-        .map(|addr| SocketAddr::new(addr, args.port))
+        .map(|addr| SocketAddr::new(addr, port))
         .collect();
     TcpListener::bind(&addrs[..]).with_context(|| {
         format!(
-            "--server cannot wait at TCP port {}: give another --port, or the --bind address of this host",
-            args.port
+            "--server cannot wait at TCP port {port}: give another --port, or the --bind address of this host"
         )
     })
 }

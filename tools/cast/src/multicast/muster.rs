@@ -119,10 +119,11 @@ impl Call<'_> {
 
     /// A group that everybody hears who lives.
     fn try_group(&mut self) -> Result<Result<(Way, Terms), Why>, Fault> {
-        let at = multicast::group_of(self.desks.node.job_id(), 0);
+        let ports = self.desks.node.port_range();
+        let at = multicast::group_of(self.desks.node.job_id(), 0, ports);
         let keys = draw()?;
         let opened = own_addr(self.desks.node).and_then(|own| {
-            let socket = Socket::casting(own, at).map_err(|errno| refused(own, &errno))?;
+            let socket = Socket::casting(own, at, ports).map_err(|errno| refused(own, &errno))?;
             let mtu = multicast::mtu_of(own).map_err(|errno| refused(own, &errno))?;
             Ok((Box::new(socket), mtu))
         });

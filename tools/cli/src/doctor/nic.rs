@@ -6,7 +6,7 @@ use super::host::word;
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
-use portolan_link::{Link, LinkError};
+use portolan_link::{Link, LinkError, PortRange};
 use portolan_sys::ethtool::Ethtool;
 use portolan_sys::net::{Interface, InterfaceKind, interfaces};
 use serde::Serialize;
@@ -144,7 +144,7 @@ fn address_of(addresses: &[IpAddr]) -> Result<IpAddr, Finding> {
 /// Listens as a job would that uses streams, and stops.
 fn open_stream(addresses: &[IpAddr]) -> Finding {
     match address_of(addresses) {
-        Ok(address) => Stream::open((address, 0).into(), false).into(),
+        Ok(address) => Stream::open((address, 0).into(), PortRange::default(), false).into(),
         Err(finding) => finding,
     }
 }

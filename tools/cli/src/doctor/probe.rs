@@ -179,7 +179,11 @@ fn udp_gro() -> std::io::Result<()> {
 /// Lends a page to a connection with this process.
 fn lend() -> Result<()> {
     let listener = net::listen_stream((Ipv4Addr::LOCALHOST, 0).into())?;
-    let stream = net::begin_connect(Ipv4Addr::LOCALHOST.into(), listener.local_addr()?)?;
+    let stream = net::begin_connect(
+        Ipv4Addr::LOCALHOST.into(),
+        listener.local_addr()?,
+        net::PortRange::default(),
+    )?;
     let pipe = net::Pipe::new(LENT_LEN)?;
     let bytes = vec![1; LENT_LEN];
     let lent = pipe.lend(&bytes).context("vmsplice")?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab for one test, some of whose hosts may lose frames.
 
-use super::{PATIENCE, portolan, run};
+use super::{Ended, PATIENCE, portolan, run};
 use portolan_sys::net::enter_netns;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -53,6 +53,34 @@ impl Lab {
             end.set_read_timeout(Some(PATIENCE)).unwrap();
         }
         (here, there)
+    }
+
+    /// Runs a command on a host.
+    pub(crate) fn exec(&self, host: &str, command: &[&str]) -> Ended {
+        let words = ["lab", "exec", "--name", &self.0, host, "--"];
+        run(&[&words[..], command].concat())
+    }
+
+    /// Lets in nothing of UDP and TCP but to these ports, without regard to connections, so that a
+    /// connection from another port gets no answer; `false`, said aloud, where nftables is missing.
+    pub(crate) fn pass_only(&self, host: &str, ports: &str) -> bool {
+        let rules = format!(
+            "table inet wall {{ chain into {{ type filter hook input priority 0; \
+             meta l4proto {{ tcp, udp }} th dport {ports} accept; \
+             meta l4proto {{ tcp, udp }} counter drop; }}; }}"
+        );
+        let ended = self.exec(host, &["nft", &rules]);
+        if ended.status != 0 {
+            eprintln!("SKIPPED: a firewall needs nftables: {}", ended.err);
+        }
+        ended.status == 0
+    }
+
+    /// Returns how many packets [`Lab::pass_only`] has dropped on a host.
+    pub(crate) fn dropped(&self, host: &str) -> u64 {
+        let listed = self.exec(host, &["nft", "list", "table", "inet", "wall"]);
+        let (_, count) = listed.out.split_once("counter packets ").unwrap();
+        count.split(' ').next().unwrap().parse().unwrap()
     }
 
     /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.

@@ -48,6 +48,7 @@ impl Links {
         let mut config = UdpConfig::new(usable.bind);
         (config.also, config.mtu) = (usable.also, usable.mtu);
         config.frame_len_max = plan.frame_len_max;
+        config.ports = plan.ports;
         config.datagram_len = Some(CheckedFrame::datagram_len);
         let mut udp = Udp::open(&config)?;
         if plan.stream != StreamUse::Off {
