@@ -2,6 +2,8 @@
 //! `portolan doctor` and `portolan info` on the machine at hand.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "doctor/between.rs"]
+mod between;
 mod common;
 
 use common::{Ended, can_make_labs, portolan, run};

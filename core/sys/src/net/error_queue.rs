@@ -5,9 +5,9 @@
 
 use super::{SockAddr, checked_len};
 use crate::effort::{self, Call};
-use libc::{cmsghdr, msghdr, sock_extended_err};
+use libc::{c_int, cmsghdr, msghdr, sock_extended_err, sockaddr_in, sockaddr_in6};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -33,6 +33,8 @@ pub struct SocketError {
     pub info: u32,
     /// Where the datagram was sent.
     pub destination: Option<SocketAddr>,
+    /// Host whose ICMP message it is; this one itself if nobody answers to its address resolution.
+    pub offender: Option<IpAddr>,
 }
 
 /// Room for one `sock_extended_err` with the offender's address behind it, and for the control
@@ -90,7 +92,7 @@ pub fn recv_error_quoting(
 }
 
 fn parse(message: &msghdr, name: &SockAddr) -> SocketError {
-    let found = extended_error(message);
+    let (found, offender) = extended_error(message);
     let origin = match found.ee_origin {
         libc::SO_EE_ORIGIN_LOCAL => ErrorOrigin::Local,
         libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6 => ErrorOrigin::Icmp,
@@ -105,11 +107,12 @@ fn parse(message: &msghdr, name: &SockAddr) -> SocketError {
         } else {
             None
         },
+        offender,
     }
 }
 
-/// The extended error among the control messages, all zero if there is none.
-fn extended_error(message: &msghdr) -> sock_extended_err {
+/// Returns the extended error among the control messages, all zero if there is none, and its offender.
+fn extended_error(message: &msghdr) -> (sock_extended_err, Option<IpAddr>) {
     // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
     let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
@@ -121,15 +124,42 @@ fn extended_error(message: &msghdr) -> sock_extended_err {
         ) {
             // SAFETY: the kernel puts a `sock_extended_err` behind a header of this kind; the read
             // does not rely on its alignment.
-            return unsafe {
-                ptr::read_unaligned(libc::CMSG_DATA(header).cast::<sock_extended_err>())
-            };
+            let error =
+                unsafe { ptr::read_unaligned(libc::CMSG_DATA(header).cast::<sock_extended_err>()) };
+            return (error, offender(header));
         }
         // SAFETY: as above; `header` belongs to `message`.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
     // SAFETY: a C structure of numbers.
-    unsafe { std::mem::zeroed() }
+    (unsafe { std::mem::zeroed() }, None)
+}
+
+/// Reads the address behind an extended error (`SO_EE_OFFENDER` of include/uapi/linux/errqueue.h).
+fn offender(header: *const cmsghdr) -> Option<IpAddr> {
+    let behind = std::mem::size_of::<sock_extended_err>();
+    // SAFETY: `header` is one of a successful `recvmsg`, as our caller has found it.
+    let (len, data) = unsafe { ((*header).cmsg_len, libc::CMSG_DATA(header)) };
+    let has = |room: usize| {
+        let room = u32::try_from(behind + room).unwrap_or(u32::MAX);
+        // SAFETY: no pointers; the length of a message that holds so much.
+        len >= unsafe { libc::CMSG_LEN(room) } as usize
+    };
+    if has(std::mem::size_of::<sockaddr_in6>()) {
+        // SAFETY: the message is that long; alignment is not relied on; any bytes are valid numbers.
+        let addr: sockaddr_in6 = unsafe { ptr::read_unaligned(data.add(behind).cast()) };
+        if c_int::from(addr.sin6_family) == libc::AF_INET6 {
+            return Some(Ipv6Addr::from(addr.sin6_addr.s6_addr).into());
+        }
+    }
+    if has(std::mem::size_of::<sockaddr_in>()) {
+        // SAFETY: as above.
+        let addr: sockaddr_in = unsafe { ptr::read_unaligned(data.add(behind).cast()) };
+        if c_int::from(addr.sin_family) == libc::AF_INET {
+            return Some(Ipv4Addr::from(u32::from_be(addr.sin_addr.s_addr)).into());
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -153,6 +183,7 @@ mod tests {
         assert_eq!(error.errno, libc::ECONNREFUSED);
         assert_eq!(error.origin, ErrorOrigin::Icmp);
         assert_eq!(error.destination, Some(gone));
+        assert_eq!(error.offender, Some(gone.ip()));
     }
 
     #[test]

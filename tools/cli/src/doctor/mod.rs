@@ -2,9 +2,11 @@
 //! `portolan doctor`: what this machine offers, which path a job would use, what to change.
 //!
 //! It tries things instead of believing names: links are opened as a job opens them, and a second
-//! process tries to read the memory of this one. It changes nothing, and sends nothing.
+//! process tries to read the memory of this one. It changes nothing, and sends nothing but between the two
+//! hosts of `--between`.
 
 mod advice;
+mod between;
 mod host;
 mod nic;
 mod print;
@@ -26,6 +28,8 @@ pub(crate) struct Args {
     /// Say instead which libfabric provider each installed MPI would use now, and why.
     #[arg(long)]
     mpi: bool,
+    #[command(flatten)]
+    between: between::BetweenArgs,
     /// Ask the first of these libfabrics what it offers; not for people.
     #[arg(long, hide = true, num_args = 1.., value_name = "LIBRARY")]
     ask_libfabric: Vec<String>,
@@ -91,6 +95,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     if args.mpi {
         return mpi::report::main(args.json);
+    }
+    if let Some(code) = between::main(&args.between, args.json)? {
+        return Ok(code);
     }
     let report = examine();
     if args.json {

@@ -154,8 +154,7 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         .map(|text| setting(text))
         .collect::<Result<_>>()?;
     let environment = environment(&args.env)?;
-    portolan::check_settings(&options, &environment, args.n)
-        .map_err(|error| UserError::new(error.to_string()))?;
+    check_settings(&options, &environment, args.n)?;
     Ok(Options {
         rank_count: args.n,
         hosts,
@@ -223,6 +222,16 @@ fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
         (None, Some(name)) => Ok(hosts::of_lab(&Lab::find(name)?, args.n, args.per_host)),
         (None, None) => Ok(hosts::here(args.per_host)),
     }
+}
+
+/// Refuses values of settings that no process could obey.
+pub(crate) fn check_settings(
+    options: &BTreeMap<String, String>,
+    environment: &BTreeMap<String, String>,
+    size: u32,
+) -> Result<()> {
+    let checked = portolan::check_settings(options, environment, size);
+    Ok(checked.map_err(|error| UserError::new(error.to_string()))?)
 }
 
 pub(crate) fn setting(text: &str) -> Result<(String, String)> {

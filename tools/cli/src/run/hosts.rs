@@ -54,6 +54,22 @@ pub(crate) fn here(per_host: Option<u32>) -> Vec<Host> {
     }]
 }
 
+/// Returns the host of this name: this machine if it is the machine's own name or `localhost`, else one
+/// that ssh reaches.
+///
+/// # Errors
+/// A sentence for a person if it can be no host's name.
+pub(crate) fn named(name: &str) -> Result<Host> {
+    let mut host = match parse_line(name) {
+        Ok(host) if host.name == name => host,
+        _ => user_error!("{name:?} is not a host name"),
+    };
+    if name == "localhost" || name == here(None)[0].name {
+        host.place = Place::Here;
+    }
+    Ok(host)
+}
+
 /// The hosts of a lab; without `per_host` the ranks are spread evenly over all of them.
 pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<Host> {
     let slots = per_host.unwrap_or(rank_count.div_ceil(lab.host_count));

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Data of `doctor --between`: what the two processes tell each other, and what each reports at the end.
+
+use portolan_link::LinkAddr;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Where one process can be reached. The other gets it before anything is sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Offer {
+    /// Random: the sender's proof that a datagram is from this very process.
+    pub(super) token: u64,
+    pub(super) ends: Vec<End>,
+}
+
+/// An address of a host, in the order in which a job would try them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct End {
+    pub(super) interface: String,
+    pub(super) index: u32,
+    pub(super) addr: IpAddr,
+    pub(super) prefix_len: u8,
+    pub(super) mtu: usize,
+    /// Of UDP and TCP.
+    pub(super) port: u16,
+    /// Another interface of this host has an address of the same subnet: the system would send by either.
+    pub(super) is_ambiguous: bool,
+    /// Where raw frames are received; only of the first end on an interface.
+    pub(super) raw: Option<LinkAddr>,
+}
+
+/// An interface of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Nic {
+    pub(super) name: String,
+    pub(super) up: bool,
+    pub(super) running: bool,
+    /// Software has made it for containers or virtual machines of this host, or it is the loopback.
+    pub(super) is_inner: bool,
+    pub(super) addrs: Vec<IpAddr>,
+}
+
+/// By what something was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum By {
+    Udp,
+    Tcp,
+    Raw,
+}
+
+/// A way from an end of one host to an end of the other, by their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Way {
+    pub(super) by: By,
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// Why something could not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) errno: i32,
+    /// Another host said so, by ICMP or by a reset; otherwise the sender's own kernel.
+    pub(super) is_remote: bool,
+}
+
+/// Report of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Seen {
+    pub(super) host: String,
+    pub(super) nics: Vec<Nic>,
+    pub(super) ends: Vec<End>,
+    /// Why raw Ethernet cannot be used here.
+    pub(super) raw_refused: Option<String>,
+    /// Value of the setting `ports`, if it is set.
+    pub(super) ports: Option<String>,
+    /// Ways by which something came from the other process, with the bytes of the longest packet.
+    pub(super) arrived: Vec<(Way, usize)>,
+    /// Ways by which nothing could be sent to it.
+    pub(super) failed: Vec<(Way, Failure)>,
+}
+
+impl Seen {
+    /// Returns the bytes of the longest packet that came by `way`.
+    pub(super) fn arrived(&self, way: Way) -> Option<usize> {
+        let mut arrived = self.arrived.iter();
+        arrived.find(|(at, _)| *at == way).map(|(_, len)| *len)
+    }
+
+    pub(super) fn failure(&self, way: Way) -> Option<Failure> {
+        let mut failed = self.failed.iter();
+        failed.find(|(at, _)| *at == way).map(|(_, why)| *why)
+    }
+}
+
+/// Bytes of a [`Mark`].
+pub(super) const MARK_LEN: usize = 16;
+
+/// The first bytes of everything that is sent.
+const MAGIC: [u8; 4] = *b"PtDr";
+
+/// What a datagram, a frame or a connection begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) token: u64,
+    pub(super) from: u8,
+    pub(super) to: u8,
+    /// Bytes of the whole, this mark included.
+    pub(super) len: u16,
+}
+
+impl Mark {
+    pub(super) fn to_bytes(self) -> [u8; MARK_LEN] {
+        let mut bytes = [0; MARK_LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..12].copy_from_slice(&self.token.to_le_bytes());
+        (bytes[12], bytes[13]) = (self.from, self.to);
+        bytes[14..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the mark of something that has arrived; `None` if it is not one of ours.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Mark> {
+        let bytes: &[u8; MARK_LEN] = bytes.first_chunk()?;
+        let (magic, rest) = bytes.split_first_chunk::<4>()?;
+        let (token, rest) = rest.split_first_chunk::<8>()?;
+        let &[from, to, low, high] = rest else {
+            return None;
+        };
+        (*magic == MAGIC).then(|| Mark {
+            token: u64::from_le_bytes(*token),
+            from,
+            to,
+            len: u16::from_le_bytes([low, high]),
+        })
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! TCP of `doctor --between`: each address listens, and connects to each of the other host's. The one that
+//! connects sends its mark, so that the listener knows who it is.
+
+use super::seen::{By, End, Failure, MARK_LEN, Way};
+use super::sockets::source;
+use super::ways::Ways;
+use portolan::PortRange;
+use portolan_sys::net;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+/// Connections of strangers that are held at most.
+const HELD_MAX: usize = 256;
+
+/// Bytes of the headers of TCP and IPv4, for the sake of a length.
+const HEADERS_LEN: usize = 40;
+
+/// Ports of UDP that are tried until TCP's of the same number is free.
+const PORTS_TRIED: usize = 64;
+
+/// See the module documentation.
+pub(super) struct TcpEnds {
+    ports: PortRange,
+    listeners: Vec<TcpListener>,
+    /// Attempts that have neither succeeded nor failed.
+    asking: Vec<(Way, TcpStream)>,
+    /// Connections that have sent less than a mark.
+    incoming: Vec<(TcpStream, Vec<u8>)>,
+    /// Connections that are done with; open, so that no reset overtakes the mark.
+    kept: Vec<TcpStream>,
+}
+
+impl TcpEnds {
+    pub(super) fn new(ports: PortRange) -> TcpEnds {
+        TcpEnds {
+            ports,
+            listeners: Vec::new(),
+            asking: Vec::new(),
+            incoming: Vec::new(),
+            kept: Vec::new(),
+        }
+    }
+
+    /// Opens a UDP socket at `at`, and listens at the same port of TCP; returns the port.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn listen_beside_udp(&mut self, at: SocketAddr) -> io::Result<(UdpSocket, u16)> {
+        let with_port = |port| {
+            let mut at = at;
+            at.set_port(port);
+            at
+        };
+        let mut tried = Vec::new();
+        loop {
+            let udp = self.ports.open(|port| UdpSocket::bind(with_port(port)))?;
+            let port = udp.local_addr()?.port();
+            match net::listen_stream(with_port(port)) {
+                Ok(listener) => {
+                    self.listeners.push(listener);
+                    return Ok((udp, port));
+                }
+                Err(error) if error.kind() == ErrorKind::AddrInUse && tried.len() < PORTS_TRIED => {
+                    // Held, so that the next is another.
+                    tried.push(udp);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins to connect from `end` to `to`.
+    pub(super) fn connect(&mut self, way: Way, end: &End, to: SocketAddr, ways: &mut Ways<'_>) {
+        match net::begin_connect(source(end), to, self.ports) {
+            Ok(stream) => self.asking.push((way, stream)),
+            Err(error) => ways.fail(way, failure(&error)),
+        }
+    }
+
+    /// Looks at all connections.
+    pub(super) fn turn(&mut self, ways: &mut Ways<'_>) {
+        self.look_at_attempts(ways);
+        self.accept();
+        self.read(ways);
+    }
+
+    fn look_at_attempts(&mut self, ways: &mut Ways<'_>) {
+        for (way, mut stream) in std::mem::take(&mut self.asking) {
+            match stream.take_error() {
+                Ok(Some(error)) | Err(error) => ways.fail(way, failure(&error)),
+                Ok(None) if stream.peer_addr().is_ok() => {
+                    let mark = ways.mark(way, MARK_LEN).to_bytes();
+                    match stream.write_all(&mark) {
+                        Ok(()) => self.kept.push(stream),
+                        Err(error) => ways.fail(way, failure(&error)),
+                    }
+                }
+                Ok(None) => self.asking.push((way, stream)),
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for listener in &self.listeners {
+            while self.incoming.len() < HELD_MAX {
+                let Ok((stream, _)) = listener.accept() else {
+                    break;
+                };
+                if stream.set_nonblocking(true).is_ok() {
+                    self.incoming.push((stream, Vec::new()));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, ways: &mut Ways<'_>) {
+        for (mut stream, mut bytes) in std::mem::take(&mut self.incoming) {
+            let mut more = [0; MARK_LEN];
+            match stream.read(&mut more[bytes.len()..]) {
+                Ok(0) => {}
+                Ok(len) => {
+                    let begin = bytes.len();
+                    bytes.extend(&more[begin..begin + len]);
+                    if bytes.len() < MARK_LEN {
+                        self.incoming.push((stream, bytes));
+                    } else {
+                        ways.take(By::Tcp, &bytes, HEADERS_LEN);
+                        self.kept.push(stream);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.incoming.push((stream, bytes));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A refusal comes from the other host; anything else from this one.
+fn failure(error: &io::Error) -> Failure {
+    let errno = error.raw_os_error().unwrap_or(0);
+    let is_remote = matches!(errno, libc::ECONNREFUSED | libc::ECONNRESET);
+    Failure { errno, is_remote }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What has come to a process of `doctor --between`, and what it could not send. It believes nothing but
+//! what carries the other process's token.
+
+use super::seen::{By, Failure, Mark, Offer, Way};
+use std::collections::BTreeMap;
+
+/// Addresses of a host that are tried at most: each is tried with each of the other host's.
+pub(super) const ENDS_MAX: usize = 8;
+
+/// What has come from the other process, and what could not be sent to it.
+pub(super) struct Ways<'a> {
+    token: u64,
+    pub(super) other: &'a Offer,
+    arrived: BTreeMap<Way, usize>,
+    failed: BTreeMap<Way, Failure>,
+}
+
+impl<'a> Ways<'a> {
+    /// Returns those of a process of this token, from and to the process of `other`.
+    pub(super) fn new(token: u64, other: &'a Offer) -> Ways<'a> {
+        Ways {
+            token,
+            other,
+            arrived: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    /// Returns what has come, with the bytes of the longest packet, and what could not be sent.
+    pub(super) fn into_seen(self) -> (Vec<(Way, usize)>, Vec<(Way, Failure)>) {
+        let Ways {
+            arrived, failed, ..
+        } = self;
+        (arrived.into_iter().collect(), failed.into_iter().collect())
+    }
+
+    /// Notes what came; `overhead_len` is the bytes of headers in front of it.
+    pub(super) fn take(&mut self, by: By, bytes: &[u8], overhead_len: usize) {
+        let Some(mark) = Mark::parse(bytes) else {
+            return;
+        };
+        let len = usize::from(mark.len);
+        let (from, to) = (usize::from(mark.from), usize::from(mark.to));
+        // Strangers may send anything; so may this process to itself, at an address that both hosts have.
+        let is_sound = mark.token == self.other.token && from < self.other.ends.len();
+        if !is_sound || to >= ENDS_MAX || len > bytes.len() {
+            return;
+        }
+        let longest = self.arrived.entry(Way { by, from, to }).or_default();
+        *longest = (*longest).max(len + overhead_len);
+    }
+
+    /// Notes that nothing could be sent. What another host says counts for more.
+    pub(super) fn fail(&mut self, way: Way, failure: Failure) {
+        let known = self.failed.entry(way).or_insert(failure);
+        if failure.is_remote {
+            *known = failure;
+        }
+    }
+
+    /// Returns the mark of `len` bytes by `way`.
+    pub(super) fn mark(&self, way: Way, len: usize) -> Mark {
+        let number = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
+        Mark {
+            token: self.token,
+            from: number(way.from),
+            to: number(way.to),
+            len: u16::try_from(len).unwrap_or(u16::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seen::End;
+    use super::*;
+
+    #[test]
+    fn marks_survive_and_what_is_none_is_dropped() {
+        let mark = Mark {
+            token: 7,
+            from: 1,
+            to: 2,
+            len: 99,
+        };
+        assert_eq!(Mark::parse(&mark.to_bytes()), Some(mark));
+        assert_eq!(Mark::parse(&mark.to_bytes()[..15]), None);
+        assert_eq!(Mark::parse(&[0xa5; 64]), None);
+    }
+
+    #[test]
+    fn strangers_and_this_process_itself_are_not_believed() {
+        let end = End {
+            interface: "eth0".into(),
+            index: 1,
+            addr: "10.0.0.1".parse().unwrap(),
+            prefix_len: 24,
+            mtu: 1500,
+            port: 1,
+            is_ambiguous: false,
+            raw: None,
+        };
+        let other = Offer {
+            token: 8,
+            ends: vec![end],
+        };
+        let mut ways = Ways::new(7, &other);
+        let mark = |token, from, len| Mark {
+            token,
+            from,
+            to: 0,
+            len,
+        };
+        for wrong in [
+            mark(7, 0, 16),
+            mark(9, 0, 16),
+            mark(8, 1, 16),
+            mark(8, 0, 17),
+        ] {
+            ways.take(By::Udp, &wrong.to_bytes(), 28);
+        }
+        assert!(ways.arrived.is_empty());
+        ways.take(By::Udp, &mark(8, 0, 16).to_bytes(), 28);
+        let way = Way {
+            by: By::Udp,
+            from: 0,
+            to: 0,
+        };
+        assert_eq!(ways.arrived.get(&way), Some(&44));
+    }
+}
