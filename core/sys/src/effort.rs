@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread has asked of the system: counts of system calls by name, and of copies.
+//! System calls and copies of a thread: counts of calls by name, and of copies.
 //!
-//! Every door of this crate that the data path goes through counts, always: an addition to memory of
-//! the thread's own, beside a system call of hundreds of cycles. Doors that are used when something is
-//! opened or closed do not.
+//! Each function of this crate that the data path calls counts its system call. Functions that open or
+//! close something do not.
+//!
+//! Counting starts with the first [`Effort`] that the process reads. Before that a count costs one load
+//! and one branch: thread-local memory of a shared library costs a call and some 25 instructions, a
+//! twentieth of a short message.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is counted; system calls by the names that `strace` gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,9 @@ const NAMES: [&str; 20] = [
 
 const _: () = assert!(Call::Write as usize + 1 == NAMES.len());
 
+/// Set when the first [`Effort`] is read. Relaxed: a thread counts from when it sees the flag.
+static IS_COUNTED: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };
     static COPIES: Cell<u64> = const { Cell::new(0) };
@@ -69,20 +76,39 @@ fn add_one(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// This thread makes `call`.
-#[inline]
+#[inline(always)]
+fn is_counted() -> bool {
+    IS_COUNTED.load(Ordering::Relaxed)
+}
+
+/// Counts `call`, which this thread makes.
+#[inline(always)]
 pub fn calls(call: Call) {
+    if is_counted() {
+        count_call(call);
+    }
+}
+
+#[cold]
+fn count_call(call: Call) {
     CALLS.with(|counts| add_one(&counts[call as usize]));
 }
 
-/// This thread copies the payload of a message, or a piece of one, within its own memory or that of a
-/// ring.
-#[inline]
+/// Counts a copy that this thread makes of the payload of a message, or of a piece of one, within its
+/// own memory or that of a ring.
+#[inline(always)]
 pub fn copies() {
+    if is_counted() {
+        count_copy();
+    }
+}
+
+#[cold]
+fn count_copy() {
     COPIES.with(add_one);
 }
 
-/// Counts of one thread so far.
+/// Counts of one thread, since the process read its first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     calls: [u64; NAMES.len()],
@@ -91,9 +117,11 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Of the calling thread.
+    /// Returns the counts of the calling thread, and starts to count if this is the first call in the
+    /// process.
     #[must_use]
     pub fn of_this_thread() -> Effort {
+        IS_COUNTED.store(true, Ordering::Relaxed);
         Effort {
             calls: CALLS.with(|counts| std::array::from_fn(|index| counts[index].get())),
             copies: COPIES.with(Cell::get),

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that wait at one port: one queue per sender and lane.
+//!
+//! The queues are sorted by sender and lane. No queue is empty. A message that waits at a port with
+//! one sender costs no search and no allocation.
+
+use super::port::Posted;
+use crate::base::request::Asked;
+use crate::mem::held::WAITING_LEN;
+use crate::{HeldId, PeerId};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use portolan_wire::LaneId;
+
+/// Capacity up to which a queue keeps its memory, 1.5 KiB. Otherwise a burst of some tens of messages
+/// would allocate it anew for every other message.
+const SHRINK_LEN_MIN: usize = 64;
+
+/// Sender and lane of a message.
+type From = (PeerId, LaneId);
+
+/// A waiting message. Its size is kept small, since there can be a million of them.
+#[derive(Debug)]
+pub(super) struct Unexpected {
+    /// Place in the order of arrival at the port.
+    pub(super) stamp: u64,
+    pub(super) step: Step,
+}
+
+/// State of a waiting message.
+#[derive(Debug)]
+pub(super) enum Step {
+    Held {
+        held: HeldId,
+        keeps_credit: bool,
+    },
+    Request(Box<Pending>),
+    /// Its buffer was found late and is being filled.
+    Transferring(u32),
+}
+
+/// A request to send that waits at a port.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) asked: Asked,
+    pub(super) len: u64,
+    pub(super) keeps_credit: bool,
+    /// The buffer that was posted for it; no other message may take it.
+    pub(super) buffer: Option<Posted>,
+}
+
+const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
+
+/// Position of a queue. Valid until a queue is added or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+#[derive(Debug)]
+struct Queue {
+    from: From,
+    items: VecDeque<Unexpected>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    sorted: Vec<Queue>,
+    /// Memory of a queue that has become empty, for the next one.
+    spare: VecDeque<Unexpected>,
+}
+
+impl Queues {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Returns the queue of `from`; `None` if no message of it waits.
+    #[inline]
+    pub(super) fn find(&self, from: From) -> Option<Place> {
+        match &self.sorted[..] {
+            [] => None,
+            [only] => (only.from == from).then_some(Place(0)),
+            _ => self.search(from).ok().map(Place),
+        }
+    }
+
+    fn search(&self, from: From) -> Result<usize, usize> {
+        self.sorted.binary_search_by_key(&from, |queue| queue.from)
+    }
+
+    /// Appends a message to the queue of `from`.
+    #[inline]
+    pub(super) fn push(&mut self, from: From, item: Unexpected) {
+        let index = match self.find(from) {
+            Some(Place(index)) => index,
+            None => self.add(from),
+        };
+        self.sorted[index].items.push_back(item);
+    }
+
+    /// Adds an empty queue for `from`, which has none.
+    fn add(&mut self, from: From) -> usize {
+        let (Ok(index) | Err(index)) = self.search(from);
+        let items = core::mem::take(&mut self.spare);
+        self.sorted.insert(index, Queue { from, items });
+        index
+    }
+
+    /// Returns the first message of a queue.
+    #[inline]
+    pub(super) fn front(&self, Place(index): Place) -> Option<&Unexpected> {
+        self.sorted.get(index)?.items.front()
+    }
+
+    /// Returns the first message of a queue, and the sender and lane of the queue.
+    #[inline]
+    pub(super) fn front_mut(&mut self, Place(index): Place) -> Option<(From, &mut Unexpected)> {
+        let queue = self.sorted.get_mut(index)?;
+        Some((queue.from, queue.items.front_mut()?))
+    }
+
+    /// Takes the first message of a queue.
+    #[inline]
+    pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, Unexpected)> {
+        let queue = self.sorted.get_mut(index)?;
+        let (from, first) = (queue.from, queue.items.pop_front()?);
+        if queue.items.is_empty() {
+            self.remove(index);
+        } else if queue.items.capacity() > SHRINK_LEN_MIN
+            && queue.items.len() * 4 < queue.items.capacity()
+        {
+            // A queue that was long gives its memory back.
+            queue.items.shrink_to(queue.items.len() * 2);
+        }
+        Some((from, first))
+    }
+
+    /// Removes a queue that has become empty.
+    fn remove(&mut self, index: usize) {
+        let Queue { items, .. } = self.sorted.remove(index);
+        if items.capacity() <= SHRINK_LEN_MIN {
+            self.spare = items;
+        }
+    }
+
+    /// Returns the first message of each queue.
+    #[inline]
+    pub(super) fn fronts(&self) -> impl Iterator<Item = (Place, From, &Unexpected)> {
+        let queues = self.sorted.iter().enumerate();
+        queues.filter_map(|(index, queue)| Some((Place(index), queue.from, queue.items.front()?)))
+    }
+
+    /// Returns all messages, by sender and lane, each queue in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (From, &Unexpected)> {
+        let queues = self.sorted.iter();
+        queues.flat_map(|queue| queue.items.iter().map(|item| (queue.from, item)))
+    }
+
+    /// As [`Queues::iter`].
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (From, &mut Unexpected)> {
+        let queues = self.sorted.iter_mut();
+        queues.flat_map(|queue| {
+            let from = queue.from;
+            queue.items.iter_mut().map(move |item| (from, item))
+        })
+    }
+
+    /// Keeps the messages for which `keeps` returns `true`.
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(From, &mut Unexpected) -> bool) {
+        self.sorted.retain_mut(|queue| {
+            queue.items.retain_mut(|item| keeps(queue.from, item));
+            !queue.items.is_empty()
+        });
+    }
+}
