@@ -37,9 +37,10 @@ use crate::ethernet::{
 };
 
 use crate::peers::PeerTable;
+use crate::place::Unplanned;
 use crate::{
-    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame,
-    WakeSet,
+    Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, Receiver, RxFrame, TxError,
+    TxFrame, WakeSet,
 };
 use lease::Request;
 use portolan_sys::net::{self, Interface, MacAddr, PacketRing};
@@ -213,7 +214,12 @@ impl Link for Packet {
 
     #[inline]
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        self.receive_frames(budget, sink)
+        self.receive_frames(budget, &mut Unplanned(sink))
+    }
+
+    #[inline]
+    fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
+        self.receive_frames(budget, receiver)
     }
 
     fn poll_notice(&mut self) -> Option<Notice> {

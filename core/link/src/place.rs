@@ -20,6 +20,13 @@ pub trait Receiver {
     /// A frame that is not at its place.
     fn frame(&mut self, frame: RxFrame<'_>);
 
+    /// Returns whether the receiver wants no more frames of this call. Asked after each frame, or after
+    /// all frames of one system call. A link then leaves the frames that it has not taken from the
+    /// kernel where they are.
+    fn has_enough(&self) -> bool {
+        false
+    }
+
     /// Frames of `frame_len` bytes each, the last perhaps less, that came with one call, end to end;
     /// `marked` is as in [`RxFrame`], of each. Returns how many of the first ones it has dealt with;
     /// the others are handed over one by one.

@@ -7,7 +7,7 @@
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::checked_single;
 use crate::notice::is_refused_for_good;
-use crate::{PeerId, RxFrame, TxError, TxFrame};
+use crate::{PeerId, Receiver, TxError, TxFrame};
 use portolan_sys::effort;
 use portolan_sys::net;
 use std::io;
@@ -74,12 +74,12 @@ impl Packet {
     }
 
     #[inline]
-    pub(super) fn receive_frames(
+    pub(super) fn receive_frames<R: Receiver + ?Sized>(
         &mut self,
         budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
+        receiver: &mut R,
     ) -> usize {
-        match self.intake.receive(self.socket.as_fd(), budget, sink) {
+        match (self.intake).receive(self.socket.as_fd(), budget, receiver) {
             Ok(count) => count,
             Err(error) => {
                 self.down = Some(error);

@@ -4,7 +4,7 @@
 //! By the ring neither a frame nor a look costs a system call; what is called for is copied once more.
 
 use super::{ETHERNET_LEN, HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
-use crate::{LinkError, RxFrame};
+use crate::{LinkError, Receiver, RxFrame};
 use portolan_sys::lack::Explained;
 use portolan_sys::net::{self, Interface, PacketRing};
 use std::io;
@@ -108,31 +108,32 @@ impl Intake {
         }
     }
 
-    /// Hands frames of `socket` to `sink`, at most `budget`, and returns how many.
+    /// Hands at most `budget` frames of `socket` to `receiver`, until it has enough, and returns how
+    /// many.
     #[inline]
-    pub(super) fn receive(
+    pub(super) fn receive<R: Receiver + ?Sized>(
         &mut self,
         socket: BorrowedFd<'_>,
         budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
+        receiver: &mut R,
     ) -> io::Result<usize> {
         match self.way {
-            Way::Ring(_) => Ok(self.receive_by_ring(budget, sink)),
-            Way::Call(_) => self.receive_by_calls(socket, budget, sink),
+            Way::Ring(_) => Ok(self.receive_by_ring(budget, receiver)),
+            Way::Call(_) => self.receive_by_calls(socket, budget, receiver),
         }
     }
 
     #[inline]
-    fn receive_by_ring(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    fn receive_by_ring<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
         let Way::Ring(ring) = &mut self.way else {
             return 0;
         };
         let (mut taken, mut refused) = (0, 0);
         let (mut is_empty, mut behind_drops) = (false, false);
-        while taken < budget {
+        while taken < budget && (taken == 0 || !receiver.has_enough()) {
             let frame = ring.take(|frame| {
                 behind_drops |= frame.behind_drops;
-                hand_over(frame.bytes, frame.len, sink)
+                hand_over(frame.bytes, frame.len, receiver)
             });
             match frame {
                 Some(true) => {}
@@ -157,11 +158,11 @@ impl Intake {
     /// Stops after a frame that came right behind a look that found nothing, for the same reason
     /// as the UDP link: its answer need not wait for one more system call.
     #[inline]
-    fn receive_by_calls(
+    fn receive_by_calls<R: Receiver + ?Sized>(
         &mut self,
         socket: BorrowedFd<'_>,
         budget: usize,
-        sink: &mut dyn FnMut(RxFrame<'_>),
+        receiver: &mut R,
     ) -> io::Result<usize> {
         let Way::Call(buf) = &mut self.way else {
             return Ok(0);
@@ -169,11 +170,11 @@ impl Intake {
         let (mut taken, mut refused) = (0, 0);
         let mut failure = None;
         let mut is_empty = false;
-        while taken < budget {
+        while taken < budget && (taken == 0 || !receiver.has_enough()) {
             match net::recv(socket, buf) {
                 Ok(Some(len)) => {
                     taken += 1;
-                    refused += usize::from(!hand_over(buf, len, sink));
+                    refused += usize::from(!hand_over(buf, len, receiver));
                     if std::mem::replace(&mut self.polled_empty, false) {
                         break;
                     }
@@ -253,11 +254,11 @@ impl Intake {
 /// Hands over what stands behind the header of a frame of `len` bytes, of which `kept` has what there
 /// was room for; `false` if that is not all, or nothing: the frame is refused.
 #[inline]
-fn hand_over(kept: &[u8], len: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> bool {
+fn hand_over<R: Receiver + ?Sized>(kept: &[u8], len: usize, receiver: &mut R) -> bool {
     let Some(head) = kept.get(HEADER_LEN..len) else {
         return false;
     };
-    sink(RxFrame {
+    receiver.frame(RxFrame {
         from: None,
         head,
         body: None,

@@ -217,7 +217,7 @@ impl Udp {
     ) -> usize {
         let mut handed = 0;
         let mut failed = false;
-        while handed < budget {
+        while handed < budget && (handed == 0 || !receiver.has_enough()) {
             match self.receive_run(place, receiver) {
                 Ok(None) => {
                     self.sockets[place].polled_empty = true;

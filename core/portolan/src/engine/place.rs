@@ -58,6 +58,12 @@ impl<'a, 'b> Intake<'a, 'b> {
         }
     }
 
+    /// The receive that waited has its message.
+    #[inline]
+    pub(super) fn is_filled(&self) -> bool {
+        (self.inbox.as_ref()).is_some_and(|inbox| inbox.got.is_some())
+    }
+
     #[inline]
     fn freshen(&mut self) {
         if !self.is_fresh {
@@ -134,6 +140,12 @@ impl Receiver for Intake<'_, '_> {
         self.freshen();
         self.inner.placement.count(frame.head.len());
         self.noting(frame.marked, frame.head, |intake| intake.take_frame(&frame));
+    }
+
+    /// A frame that stays with the kernel costs less than a copy in held memory.
+    #[inline]
+    fn has_enough(&self) -> bool {
+        self.is_filled()
     }
 
     fn run(&mut self, frames: &[u8], frame_len: usize, marked: bool) -> usize {

@@ -124,7 +124,11 @@ impl Engine {
             } else {
                 let mut intake = Intake::new(inner, handlers, id, inbox.as_deref_mut());
                 let count = open.link_mut().receive_placed(NETWORK_BUDGET, &mut intake);
+                let is_filled = intake.is_filled();
                 inner.placement.end_batch();
+                if is_filled {
+                    inner.extend_poll_gap();
+                }
                 count
             };
             if count > 0 {
@@ -230,6 +234,15 @@ impl Inner {
     fn begin_poll_gap(&mut self) {
         self.poll_gap_end = Some(self.turn.wrapping_add(POLL_GAP_TURNS));
         self.core.begin_poll_gap(self.now);
+    }
+
+    /// A turn has left frames at a link because its receive was filled: it does not count among the turns
+    /// after which the links are empty.
+    #[inline]
+    fn extend_poll_gap(&mut self) {
+        if let Some(end) = &mut self.poll_gap_end {
+            *end = end.wrapping_add(1);
+        }
     }
 
     /// By now the links have been emptied.
