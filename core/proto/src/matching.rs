@@ -4,6 +4,7 @@
 pub(crate) mod match_list;
 pub(crate) mod plain_order;
 pub(crate) mod port;
+mod queues;
 pub(crate) mod remains;
 pub(crate) mod shortage;
 mod tag_queue;
@@ -245,7 +246,7 @@ impl Matching {
     ) {
         match to {
             Address::Port(id) => {
-                let port = self.ports.entry(*id);
+                let port = self.ports.begin_waiting(*id);
                 if let Waiting::Request(_) = what
                     && port.is(PortMode::InPlace)
                 {
@@ -258,8 +259,7 @@ impl Matching {
                 if let Some(event) = port.first_unopened(*id, peer) {
                     ctx.emit(event);
                 }
-                self.ports
-                    .put_aside(*id, (peer, lane), len, keeps_credit, what);
+                port.put_aside((peer, lane), len, keeps_credit, what);
             }
             Address::MatchBits(match_bits) => self.lists.put_aside(&Arrived {
                 peer,

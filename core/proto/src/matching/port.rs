@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: which messages wait for which buffers. Tagged ones wait in [`super::match_list`].
 
+use super::queues::{Place, Queues};
 use super::remains::{Discarded, Remains};
 use crate::base::context::Context;
 use crate::base::credit::charge;
@@ -9,15 +10,11 @@ use crate::base::request::Asked;
 use crate::mem::held::{HeldPool, WAITING_LEN};
 use crate::{Dest, Event, HeldId, OpId, PeerId, PortId, PortMode};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::LaneId;
 
-/// Capacity up to which a queue keeps its memory, 1.5 KiB. Otherwise a burst of some tens of messages
-/// would allocate it anew for every other message.
-const SHRINK_LEN_MIN: usize = 64;
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
 const PAGE_LEN: usize = 256;
 
@@ -60,7 +57,7 @@ impl Waiting {
     }
 }
 
-/// A message that waits at a port, in as few bytes as it takes: of some there are a million.
+/// A waiting message. Its size is kept small, since there can be a million of them.
 #[derive(Debug)]
 struct Unexpected {
     /// Place in the order of arrival at the port.
@@ -68,6 +65,7 @@ struct Unexpected {
     step: Step,
 }
 
+/// State of a waiting message.
 #[derive(Debug)]
 enum Step {
     Held {
@@ -131,8 +129,8 @@ pub(crate) struct Port {
     posted: VecDeque<Posted>,
     /// Messages that would have to wait are discarded: the process closes.
     discards: bool,
-    /// Messages that wait, by sender and lane; no queue is empty.
-    unexpected: BTreeMap<(PeerId, LaneId), VecDeque<Unexpected>>,
+    /// Messages that wait.
+    unexpected: Queues<Unexpected>,
     next_stamp: u64,
 }
 
@@ -190,7 +188,7 @@ impl Port {
     /// A message of this lane waits, which goes first.
     #[inline]
     fn is_behind(&self, peer: PeerId, lane: LaneId) -> bool {
-        !self.unexpected.is_empty() && self.unexpected.contains_key(&(peer, lane))
+        self.unexpected.find((peer, lane)).is_some()
     }
 
     /// A message waits.
@@ -204,8 +202,16 @@ impl Port {
         LaneId::ALL.iter().any(|&lane| self.is_behind(peer, lane))
     }
 
-    /// See [`Ports::put_aside`].
-    fn put_aside(&mut self, from: (PeerId, LaneId), len: u64, keeps_credit: bool, what: Waiting) {
+    /// Queues a message of `len` bytes until a buffer is posted; [`Ports::begin_waiting`] has counted it.
+    /// `P4.7`
+    #[inline]
+    pub(super) fn put_aside(
+        &mut self,
+        from: (PeerId, LaneId),
+        len: u64,
+        keeps_credit: bool,
+        what: Waiting,
+    ) {
         let step = match what {
             Waiting::Held(held) => Step::Held { held, keeps_credit },
             Waiting::Request(asked) => Step::Request(Box::new(Pending {
@@ -217,8 +223,7 @@ impl Port {
         };
         let stamp = self.next_stamp;
         self.next_stamp += 1;
-        let queue = self.unexpected.entry(from).or_default();
-        queue.push_back(Unexpected { stamp, step });
+        self.unexpected.push(from, Unexpected { stamp, step });
     }
 
     /// Neither a receive nor a message waits.
@@ -270,10 +275,9 @@ impl Port {
         if self.mode != Some(PortMode::InPlace) {
             return false;
         }
-        let from = self.unexpected.iter_mut();
-        let from = from.filter(|((peer, _), _)| posted.source == Some(*peer));
-        let items = from.flat_map(|(_, queue)| queue);
-        let wanting = items.filter_map(|item| match &mut item.step {
+        let items = self.unexpected.iter_mut();
+        let items = items.filter(|((peer, _), _)| posted.source == Some(*peer));
+        let wanting = items.filter_map(|(_, item)| match &mut item.step {
             Step::Request(pending) if pending.buffer.is_none() && pending.len <= posted.len => {
                 Some((item.stamp, pending))
             }
@@ -285,9 +289,8 @@ impl Port {
 
     /// Asks for a buffer for each request that came before the port was opened.
     pub(crate) fn want_buffers(&self, port: PortId, ctx: &mut Context) {
-        let queues = self.unexpected.iter();
-        let items = queues.flat_map(|((peer, _), queue)| queue.iter().map(|item| (*peer, item)));
-        let wanting = items.filter_map(|(peer, item)| match &item.step {
+        let items = self.unexpected.iter();
+        let wanting = items.filter_map(|((peer, _), item)| match &item.step {
             Step::Request(pending) => Some((item.stamp, peer, pending.len)),
             _ => None,
         });
@@ -327,9 +330,8 @@ impl Port {
     /// served in order; not before what their lane `owes` this port: a message that was matched
     /// earlier and is not all there yet.
     fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
-        let from = self.first_waiting(owes, |peer, item| self.can_serve(peer, item))?;
-        let (peer, lane) = from;
-        let front = self.unexpected.get_mut(&from)?.front_mut()?;
+        let place = self.first_waiting(owes, |peer, item| self.can_serve(peer, item))?;
+        let ((peer, lane), front) = self.unexpected.front_mut(place)?;
         if let Step::Request(pending) = &mut front.step {
             let (asked, len, keeps_credit) = (pending.asked, pending.len, pending.keeps_credit);
             let own = pending.buffer.take();
@@ -343,7 +345,7 @@ impl Port {
                 posted,
             }));
         }
-        let taken = self.pop_held(from)?;
+        let taken = self.pop_held(place)?;
         let posted = match self.mode {
             Some(PortMode::InPlace) => None,
             _ => Some(self.take_posted(peer)?),
@@ -363,36 +365,39 @@ impl Port {
         if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
             return None;
         }
-        let from = self.first_waiting(owes, |peer, item| {
+        let place = self.first_waiting(owes, |peer, item| {
             source.is_none_or(|source| source == peer)
                 && !matches!(item.step, Step::Transferring(_))
         })?;
-        match self.unexpected.get(&from)?.front()?.step {
-            Step::Held { held, .. } if fits(held) => self.pop_held(from),
+        match self.unexpected.front(place)?.step {
+            Step::Held { held, .. } if fits(held) => self.pop_held(place),
             _ => None,
         }
     }
 
-    /// Finds the oldest first message of all queues that `wanted` accepts. Queues are left out while their
-    /// lane `owes` this port an earlier message.
+    /// Finds the queue whose first message is the oldest that `wanted` accepts. Queues are left out while
+    /// their lane `owes` this port an earlier message.
     #[inline]
     fn first_waiting(
         &self,
         owes: impl Fn(PeerId, LaneId) -> bool,
         wanted: impl Fn(PeerId, &Unexpected) -> bool,
-    ) -> Option<(PeerId, LaneId)> {
-        let fronts = self.unexpected.iter();
-        let fronts = fronts.filter_map(|(&from, queue)| Some((from, queue.front()?)));
-        let wanted =
-            fronts.filter(|((peer, lane), item)| wanted(*peer, item) && !owes(*peer, *lane));
-        let (_, from) = wanted.map(|(from, item)| (item.stamp, from)).min()?;
-        Some(from)
+    ) -> Option<Place> {
+        let mut first: Option<(u64, Place)> = None;
+        for (place, (peer, lane), item) in self.unexpected.fronts() {
+            let is_first = first.is_none_or(|(stamp, _)| item.stamp < stamp);
+            if is_first && wanted(peer, item) && !owes(peer, lane) {
+                first = Some((item.stamp, place));
+            }
+        }
+        first.map(|(_, place)| place)
     }
 
     /// Takes the first message of a queue if it is held.
     #[inline]
-    fn pop_held(&mut self, (peer, lane): (PeerId, LaneId)) -> Option<TakenHeld> {
-        let Step::Held { held, keeps_credit } = self.pop((peer, lane))?.step else {
+    fn pop_held(&mut self, place: Place) -> Option<TakenHeld> {
+        let ((peer, lane), item) = self.unexpected.pop(place)?;
+        let Step::Held { held, keeps_credit } = item.step else {
             return None;
         };
         Some(TakenHeld {
@@ -405,30 +410,20 @@ impl Port {
 
     /// The first message of a lane, a request, has its buffer.
     fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
-        let front = self.unexpected.get_mut(&from).and_then(VecDeque::front_mut);
-        if let Some(front) = front {
+        let place = self.unexpected.find(from);
+        if let Some((_, front)) = place.and_then(|place| self.unexpected.front_mut(place)) {
             front.step = Step::Transferring(transfer);
         }
     }
 
     /// The first message of a lane fills its buffer; `false` if this is not its transfer.
     fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
-        let front = self.unexpected.get(&from).and_then(VecDeque::front);
+        let Some(place) = self.unexpected.find(from) else {
+            return false;
+        };
         let is_it =
             |item: &Unexpected| matches!(item.step, Step::Transferring(key) if key == transfer);
-        front.is_some_and(is_it) && self.pop(from).is_some()
-    }
-
-    fn pop(&mut self, from: (PeerId, LaneId)) -> Option<Unexpected> {
-        let queue = self.unexpected.get_mut(&from)?;
-        let first = queue.pop_front();
-        if queue.is_empty() {
-            self.unexpected.remove(&from);
-        } else if queue.capacity() > SHRINK_LEN_MIN && queue.len() * 4 < queue.capacity() {
-            // A queue that was long gives its memory back.
-            queue.shrink_to(queue.len() * 2);
-        }
-        first
+        self.unexpected.front(place).is_some_and(is_it) && self.unexpected.pop(place).is_some()
     }
 
     /// See [`Ports::end_waiting`].
@@ -440,64 +435,55 @@ impl Port {
         remains: &mut Remains,
     ) -> usize {
         let mut taken = 0;
-        for lane in LaneId::ALL {
-            let Some(queue) = self.unexpected.get_mut(&(peer, lane)) else {
-                continue;
-            };
-            queue.retain_mut(|item| {
-                match &mut item.step {
-                    Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
-                        *keeps_credit = false;
-                        pool.leave(*held);
-                        return true;
-                    }
-                    Step::Held { held, .. } => remains.held.push(*held),
-                    Step::Request(pending) => {
-                        remains.broken.push((lane, id.into()));
-                        remains.ops.extend(pending.buffer.map(|posted| posted.op));
-                    }
-                    Step::Transferring(_) => remains.broken.push((lane, id.into())),
-                }
-                taken += 1;
-                false
-            });
-            if queue.is_empty() {
-                self.unexpected.remove(&(peer, lane));
+        self.unexpected.retain(|(from, lane), item| {
+            if from != peer {
+                return true;
             }
-        }
+            match &mut item.step {
+                Step::Held { held, keeps_credit } if remains.keeps_at(lane, &id.into()) => {
+                    *keeps_credit = false;
+                    pool.leave(*held);
+                    return true;
+                }
+                Step::Held { held, .. } => remains.held.push(*held),
+                Step::Request(pending) => {
+                    remains.broken.push((lane, id.into()));
+                    remains.ops.extend(pending.buffer.map(|posted| posted.op));
+                }
+                Step::Transferring(_) => remains.broken.push((lane, id.into())),
+            }
+            taken += 1;
+            false
+        });
         taken
     }
 
     /// Takes out what waits and is not under way.
     fn discard_waiting(&mut self, discarded: &mut Vec<Discarded>) {
-        for (&(peer, lane), queue) in &mut self.unexpected {
-            queue.retain(|item| {
-                let (keeps_credit, len, what) = match &item.step {
-                    Step::Transferring(_) => return true,
-                    &Step::Held { held, keeps_credit } => (keeps_credit, 0, Waiting::Held(held)),
-                    Step::Request(pending) => {
-                        let what = Waiting::Request(pending.asked);
-                        (pending.keeps_credit, pending.len, what)
-                    }
-                };
-                discarded.push(Discarded {
-                    peer,
-                    lane,
-                    keeps_credit,
-                    len,
-                    what,
-                });
-                false
+        self.unexpected.retain(|(peer, lane), item| {
+            let (keeps_credit, len, what) = match &item.step {
+                Step::Transferring(_) => return true,
+                &Step::Held { held, keeps_credit } => (keeps_credit, 0, Waiting::Held(held)),
+                Step::Request(pending) => {
+                    let what = Waiting::Request(pending.asked);
+                    (pending.keeps_credit, pending.len, what)
+                }
+            };
+            discarded.push(Discarded {
+                peer,
+                lane,
+                keeps_credit,
+                len,
+                what,
             });
-        }
-        self.unexpected.retain(|_, queue| !queue.is_empty());
+            false
+        });
     }
 
     /// The messages that wait whole, by sender, in the order in which they are served.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PeerId, HeldId)> + '_ {
-        let queues = self.unexpected.iter();
-        let items = queues.flat_map(|((peer, _), queue)| queue.iter().map(|item| (*peer, item)));
-        items.filter_map(|(peer, item)| match item.step {
+        let items = self.unexpected.iter();
+        items.filter_map(|((peer, _), item)| match item.step {
             Step::Held { held, .. } => Some((peer, held)),
             _ => None,
         })
@@ -505,8 +491,8 @@ impl Port {
 
     /// Withdraws the buffer that was posted for a request; `false` if there is none of this operation.
     fn cancel_reserved(&mut self, op: OpId) -> bool {
-        let items = self.unexpected.values_mut().flatten();
-        let mut reserved = items.filter_map(|item| match &mut item.step {
+        let items = self.unexpected.iter_mut();
+        let mut reserved = items.filter_map(|(_, item)| match &mut item.step {
             Step::Request(pending) => pending.buffer.take_if(|posted| posted.op == op),
             _ => None,
         });
@@ -544,17 +530,11 @@ impl Ports {
         self.waiting_count * WAITING_LEN
     }
 
-    /// Queues a message of `len` bytes until a buffer is posted. `P4.7`
-    pub(super) fn put_aside(
-        &mut self,
-        id: PortId,
-        from: (PeerId, LaneId),
-        len: u64,
-        keeps_credit: bool,
-        what: Waiting,
-    ) {
+    /// Counts a message that is about to wait at a port, and returns the port.
+    #[inline]
+    pub(super) fn begin_waiting(&mut self, id: PortId) -> &mut Port {
         self.waiting_count += 1;
-        self.entry(id).put_aside(from, len, keeps_credit, what);
+        self.entry(id)
     }
 
     /// See [`Port::next_served`].
@@ -707,9 +687,11 @@ impl Ports {
         let mut found = Vec::new();
         for (id, port) in self.iter_mut() {
             for lane in LaneId::ALL {
-                let is_whole = |item: &&Unexpected| matches!(item.step, Step::Held { .. });
-                let queue = port.unexpected.get(&(peer, lane));
-                let count = queue.map_or(0, |queue| queue.iter().filter(is_whole).count());
+                let is_whole = |item: &Unexpected| matches!(item.step, Step::Held { .. });
+                let waiting = port.unexpected.iter();
+                let count = waiting
+                    .filter(|(from, item)| *from == (peer, lane) && is_whole(item))
+                    .count();
                 if count > 0 {
                     found.push((id, lane, count));
                 }

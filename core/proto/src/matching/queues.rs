@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that wait at one port: one queue per sender and lane.
+//! Queues of what waits at one port: one per sender and lane.
 //!
-//! The queues are sorted by sender and lane. No queue is empty. A message that waits at a port with
-//! one sender costs no search and no allocation.
+//! They are sorted by sender and lane, and none is empty. At a port with one sender nothing is
+//! searched or allocated.
 
-use super::port::Posted;
-use crate::base::request::Asked;
-use crate::mem::held::WAITING_LEN;
-use crate::{HeldId, PeerId};
-use alloc::boxed::Box;
+use crate::PeerId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use portolan_wire::LaneId;
@@ -20,57 +16,34 @@ const SHRINK_LEN_MIN: usize = 64;
 /// Sender and lane of a message.
 type From = (PeerId, LaneId);
 
-/// A waiting message. Its size is kept small, since there can be a million of them.
-#[derive(Debug)]
-pub(super) struct Unexpected {
-    /// Place in the order of arrival at the port.
-    pub(super) stamp: u64,
-    pub(super) step: Step,
-}
-
-/// State of a waiting message.
-#[derive(Debug)]
-pub(super) enum Step {
-    Held {
-        held: HeldId,
-        keeps_credit: bool,
-    },
-    Request(Box<Pending>),
-    /// Its buffer was found late and is being filled.
-    Transferring(u32),
-}
-
-/// A request to send that waits at a port.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) asked: Asked,
-    pub(super) len: u64,
-    pub(super) keeps_credit: bool,
-    /// The buffer that was posted for it; no other message may take it.
-    pub(super) buffer: Option<Posted>,
-}
-
-const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
-
 /// Position of a queue. Valid until a queue is added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
 #[derive(Debug)]
-struct Queue {
+struct Queue<T> {
     from: From,
-    items: VecDeque<Unexpected>,
+    items: VecDeque<T>,
 }
 
 /// See the module documentation.
-#[derive(Debug, Default)]
-pub(super) struct Queues {
-    sorted: Vec<Queue>,
+#[derive(Debug)]
+pub(super) struct Queues<T> {
+    sorted: Vec<Queue<T>>,
     /// Memory of a queue that has become empty, for the next one.
-    spare: VecDeque<Unexpected>,
+    spare: VecDeque<T>,
 }
 
-impl Queues {
+impl<T> Default for Queues<T> {
+    fn default() -> Self {
+        Queues {
+            sorted: Vec::new(),
+            spare: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Queues<T> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.sorted.is_empty()
@@ -92,7 +65,7 @@ impl Queues {
 
     /// Appends a message to the queue of `from`.
     #[inline]
-    pub(super) fn push(&mut self, from: From, item: Unexpected) {
+    pub(super) fn push(&mut self, from: From, item: T) {
         let index = match self.find(from) {
             Some(Place(index)) => index,
             None => self.add(from),
@@ -110,20 +83,20 @@ impl Queues {
 
     /// Returns the first message of a queue.
     #[inline]
-    pub(super) fn front(&self, Place(index): Place) -> Option<&Unexpected> {
+    pub(super) fn front(&self, Place(index): Place) -> Option<&T> {
         self.sorted.get(index)?.items.front()
     }
 
     /// Returns the first message of a queue, and the sender and lane of the queue.
     #[inline]
-    pub(super) fn front_mut(&mut self, Place(index): Place) -> Option<(From, &mut Unexpected)> {
+    pub(super) fn front_mut(&mut self, Place(index): Place) -> Option<(From, &mut T)> {
         let queue = self.sorted.get_mut(index)?;
         Some((queue.from, queue.items.front_mut()?))
     }
 
     /// Takes the first message of a queue.
     #[inline]
-    pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, Unexpected)> {
+    pub(super) fn pop(&mut self, Place(index): Place) -> Option<(From, T)> {
         let queue = self.sorted.get_mut(index)?;
         let (from, first) = (queue.from, queue.items.pop_front()?);
         if queue.items.is_empty() {
@@ -147,19 +120,19 @@ impl Queues {
 
     /// Returns the first message of each queue.
     #[inline]
-    pub(super) fn fronts(&self) -> impl Iterator<Item = (Place, From, &Unexpected)> {
+    pub(super) fn fronts(&self) -> impl Iterator<Item = (Place, From, &T)> {
         let queues = self.sorted.iter().enumerate();
         queues.filter_map(|(index, queue)| Some((Place(index), queue.from, queue.items.front()?)))
     }
 
     /// Returns all messages, by sender and lane, each queue in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (From, &Unexpected)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (From, &T)> {
         let queues = self.sorted.iter();
         queues.flat_map(|queue| queue.items.iter().map(|item| (queue.from, item)))
     }
 
     /// As [`Queues::iter`].
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (From, &mut Unexpected)> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (From, &mut T)> {
         let queues = self.sorted.iter_mut();
         queues.flat_map(|queue| {
             let from = queue.from;
@@ -168,7 +141,7 @@ impl Queues {
     }
 
     /// Keeps the messages for which `keeps` returns `true`.
-    pub(super) fn retain(&mut self, mut keeps: impl FnMut(From, &mut Unexpected) -> bool) {
+    pub(super) fn retain(&mut self, mut keeps: impl FnMut(From, &mut T) -> bool) {
         self.sorted.retain_mut(|queue| {
             queue.items.retain_mut(|item| keeps(queue.from, item));
             !queue.items.is_empty()
