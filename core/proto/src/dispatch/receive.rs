@@ -2,6 +2,7 @@
 //! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
 //! frame is counted by its reason, and the frame forgotten.
 
+use super::list;
 use crate::base::narrow::narrow;
 use crate::base::poll_gap::DELAY_UNKNOWN;
 use crate::path::Contents;
@@ -218,13 +219,20 @@ impl Core {
         header: &FrameHeader,
         frame: &[u8],
     ) -> Result<(), DropReason> {
-        let is_full = self.sh.is_full();
-        let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
+        let Core {
+            peers,
+            sh,
+            ready,
+            timed,
+            left_counts,
+            ..
+        } = self;
+        let Some(Some(peer)) = peers.get_mut(from.index()) else {
             return Err(DropReason::StaleSession);
         };
         let (num, attempt) = (header.packet_num, header.attempt);
-        let refused = is_full && header.kind == FrameKind::Data && {
-            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+        let refused = header.kind == FrameKind::Data && sh.is_full() && {
+            let (lanes, env) = &mut peer.lanes(sh);
             lanes.must_hold(env, frame)
         };
         let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
@@ -234,21 +242,28 @@ impl Core {
                 if u32::from(attempt) >= TIMEOUTS {
                     peer.paths_mut().suspect(now);
                 }
-                self.touch(from);
+                list(ready, timed, peer);
             }
             return Err(reason);
         }
         if refused {
-            let (lanes, env) = &mut peer.lanes(&mut self.sh);
+            let (lanes, env) = &mut peer.lanes(sh);
             lanes.on_refused(now, env);
             return Err(DropReason::NoMemory);
         }
         let ack = match header.kind {
-            FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => self.sh.ctx.ack_times(),
-            _ => self.sh.ctx.bulk_ack_times(),
+            FrameKind::Data if !Fragment::is_at(frame, FRAME_HEADER_LEN) => sh.ctx.ack_times(),
+            _ => sh.ctx.bulk_ack_times(),
         };
-        let is_prompt = path.on_numbered(now, (num, attempt), ack);
-        self.owe_ack(from, is_prompt);
+        match path.on_numbered(now, (num, attempt), ack) {
+            true => list(ready, timed, peer),
+            false => {
+                left_counts.update(peer.note_unacknowledged());
+                if peer.mark_timed() {
+                    timed.push(from);
+                }
+            }
+        }
         Ok(())
     }
 

@@ -102,6 +102,10 @@ impl RxWindow {
     /// Whether `num` is new and inside the window; does not record it. `P3.2`
     #[inline]
     pub(crate) fn check(&self, num: u32) -> Result<(), DropReason> {
+        // In order: the base has not arrived.
+        if num == self.base {
+            return Ok(());
+        }
         let ahead = num.wrapping_sub(self.base);
         if ahead >= 1 << 31 {
             return Err(DropReason::Duplicate);
@@ -119,6 +123,19 @@ impl RxWindow {
     /// Records `num`, which [`RxWindow::check`] has admitted.
     #[inline]
     pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
+        if num == self.base && !self.has_gap() {
+            self.set_base(num.wrapping_add(1));
+        } else {
+            self.insert_apart(num);
+        }
+        self.last_num = num;
+        self.last_attempt = attempt;
+        self.last_at = now;
+        self.unacked_count += 1;
+    }
+
+    /// Records a number behind a gap, or one that others have overtaken.
+    fn insert_apart(&mut self, num: u32) {
         let ahead = num.wrapping_sub(self.end());
         self.has_new_gap |= ahead > 0 && ahead < 1 << 31;
         let (word, bit) = self.place(num);
@@ -127,10 +144,14 @@ impl RxWindow {
         }
         self.words[word] |= 1 << bit;
         self.advance();
-        self.last_num = num;
-        self.last_attempt = attempt;
-        self.last_at = now;
-        self.unacked_count += 1;
+    }
+
+    /// Records all numbers before `end`. Nothing behind them has arrived.
+    #[inline]
+    fn set_base(&mut self, end: u32) {
+        self.base = end;
+        // Bits below the base say that those have arrived.
+        self.words[0] = (1 << (end & 63)) - 1;
     }
 
     /// How many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if `num`, or
@@ -150,9 +171,7 @@ impl RxWindow {
         let end = first.wrapping_add(count);
         self.has_new_gap |= first != self.end();
         if first == self.base {
-            self.base = end;
-            // Bits below the base say that those have arrived.
-            self.words[0] = (1 << (end & 63)) - 1;
+            self.set_base(end);
         } else {
             self.set_bits(first, count);
         }
