@@ -15,6 +15,10 @@ const COLD_WAIT_NS: u64 = 2_000;
 /// The same where frames come: what is done with them makes turns long, and nobody spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
+/// Fewest turns between looks at cold links where frames come: each frame then puts the look off to the
+/// next turn but one, however long the turns are.
+const COLD_TURNS_MIN_BUSY: u32 = 2;
+
 /// A link of which nothing is expected is looked at after so many times that wait at the latest, however
 /// soon after one another frames come by others.
 const COLD_WAITS_MAX: u32 = 16;
@@ -92,14 +96,14 @@ impl Pace {
         let passed_ns = now.as_nanos().wrapping_sub(self.looked_at.as_nanos());
         let passed_turns = u64::from(turn.wrapping_sub(self.looked_turn));
         (self.looked_turn, self.looked_at) = (turn, now);
-        let wait_ns = match std::mem::take(&mut self.is_busy) {
-            true => COLD_WAIT_BUSY_NS,
-            false => COLD_WAIT_NS,
+        let (wait_ns, turns_min) = match std::mem::take(&mut self.is_busy) {
+            true => (COLD_WAIT_BUSY_NS, COLD_TURNS_MIN_BUSY),
+            false => (COLD_WAIT_NS, 1),
         };
         let turns = wait_ns.saturating_mul(passed_turns) / passed_ns.max(1);
         let turns = u32::try_from(turns)
             .unwrap_or(TURNS_MAX)
-            .clamp(1, TURNS_MAX);
+            .clamp(turns_min, TURNS_MAX);
         self.cold_turns = turns;
         self.clock_at = turn.wrapping_add(turns.max(CLOCK_TURNS));
     }
