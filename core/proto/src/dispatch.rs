@@ -272,6 +272,12 @@ impl Core {
         self.sh.held.release(id);
     }
 
+    /// Copies a held message to the beginning of `dst`, which holds it, and frees it. Returns its length.
+    #[inline]
+    pub fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
+        self.sh.held.release_into(id, dst)
+    }
+
     /// Opens `port` for messages.
     pub fn open_port(&mut self, port: PortId, mode: PortMode) {
         let Shared { matching, ctx, .. } = &mut self.sh;
@@ -281,7 +287,7 @@ impl Core {
 
     /// Takes the message that [`Core::post_recv`] would deliver at once, if it is complete and at most
     /// `len` bytes long. This is the first branch of a receive; it needs neither an operation nor an event.
-    /// The caller copies [the bytes](Core::held) and [releases](Core::release) them.
+    /// The caller [copies and frees](Core::release_into) it.
     #[inline]
     pub fn take_held(
         &mut self,
@@ -299,7 +305,7 @@ impl Core {
             let peer = peers.get(from.index()).and_then(Option::as_deref);
             peer.is_some_and(|peer| peer.owes(lane, port))
         };
-        let fits = |id| held.bytes(id).len() <= len;
+        let fits = |id| held.len(id) <= len;
         let taken = matching.take_held_at_port(port, source, owes, fits)?;
         let len = self.on_held_taken(&taken);
         self.sh.ctx.count_received(len as u64);
@@ -309,7 +315,7 @@ impl Core {
     /// Returns the credit of a held message that a receive or a handler takes, and the message's length.
     #[inline]
     pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld) -> usize {
-        let len = self.sh.held.bytes(taken.held).len();
+        let len = self.sh.held.len(taken.held);
         // A message of an earlier session can be taken while its sender is dormant.
         self.is_live(taken.peer);
         let Some(Some(state)) = self.peers.get_mut(taken.peer.index()) else {

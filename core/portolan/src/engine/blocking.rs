@@ -6,7 +6,7 @@ use super::wait::FIRST_TURNS;
 use super::{Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
-use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted, copy};
+use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted};
 use portolan_sys::effort;
 
 impl Engine {
@@ -110,13 +110,8 @@ impl Inner {
     /// Copies a held message to the beginning of `bytes`, and frees it. Returns its length.
     #[inline]
     pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) -> usize {
-        let core = &mut self.core;
-        let message = core.held(held);
-        let len = message.len();
         effort::copies();
-        copy(&mut bytes[..len], message);
-        core.release(held);
-        len
+        self.core.release_into(held, bytes)
     }
 
     /// Takes the memory of an operation back, if that has not ended.

@@ -199,13 +199,16 @@ impl Core {
     /// acknowledgements for which the sender has no need yet.
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
-        let peers = self
-            .ready
-            .iter()
-            .filter_map(|id| self.peers.get(id.index()));
-        peers
-            .flatten()
-            .any(|peer| peer.has_urgent_tx(self.sh.ctx.credit_len()))
+        let credit_len = self.sh.ctx.credit_len();
+        let is_urgent = |id: &PeerId| match self.peers.get(id.index()) {
+            Some(Some(peer)) => peer.has_urgent_tx(credit_len),
+            _ => false,
+        };
+        // Mostly the list has one peer, or none.
+        match self.ready.front() {
+            None => false,
+            Some(first) => is_urgent(first) || self.ready.iter().skip(1).any(is_urgent),
+        }
     }
 
     /// The link had no room for the last transmit: it will be handed out again once

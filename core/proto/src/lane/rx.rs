@@ -142,7 +142,12 @@ impl LaneRx {
 
     /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
     /// younger: nothing is matched past a waiting message.
+    #[inline]
     pub(crate) fn owes(&self, port: PortId) -> bool {
+        self.matched > 0 && self.owes_matched(port)
+    }
+
+    fn owes_matched(&self, port: PortId) -> bool {
         let matched = self.entries.iter().take(self.matched).flatten();
         matched
             .filter(|entry| entry.to == Address::Port(port))

@@ -6,13 +6,37 @@
 /// the source, counted in pages of 4 KiB. Pieces of a kibibyte cost nothing where it does not.
 const COPY_PIECE_LEN: usize = 1024;
 
+/// Bytes that are copied without a call: two words, which may overlap.
+const COPY_INLINE_LEN: usize = 16;
+
 /// Copies all of `src` into `dst`.
 ///
 /// # Panics
 /// When their lengths differ.
 #[inline]
 pub fn copy(dst: &mut [u8], src: &[u8]) {
-    assert_eq!(dst.len(), src.len(), "as much is copied as there is");
+    assert!(dst.len() == src.len(), "the lengths of a copy differ");
+    if src.len() > COPY_INLINE_LEN || !(copy_ends::<8>(dst, src) || copy_ends::<4>(dst, src)) {
+        copy_by_calls(dst, src);
+    }
+}
+
+/// Copies the first and the last `N` bytes; `false` if there are fewer.
+#[inline]
+fn copy_ends<const N: usize>(dst: &mut [u8], src: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (src.first_chunk::<N>(), src.last_chunk::<N>()) else {
+        return false;
+    };
+    if let Some(dst) = dst.first_chunk_mut::<N>() {
+        *dst = *first;
+    }
+    if let Some(dst) = dst.last_chunk_mut::<N>() {
+        *dst = *last;
+    }
+    true
+}
+
+fn copy_by_calls(dst: &mut [u8], src: &[u8]) {
     if src.len() <= COPY_PIECE_LEN {
         return dst.copy_from_slice(src);
     }
@@ -30,7 +54,7 @@ mod tests {
 
     #[test]
     fn all_is_copied_whatever_its_length() {
-        for len in [0, 1, 1023, 1024, 1025, 5000] {
+        for len in (0..=20).chain([1023, 1024, 1025, 5000]) {
             let src: Vec<u8> = (0..=255).cycle().take(len).collect();
             let mut dst = vec![0xa5; len];
             copy(&mut dst, &src);

@@ -7,6 +7,7 @@
 
 use crate::HeldId;
 use crate::base::narrow::narrow;
+use crate::mem::copy::copy;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -104,6 +105,24 @@ impl HeldPool {
         HeldId(index << SLOT_BITS | slot)
     }
 
+    /// Returns the length of a message.
+    #[inline]
+    pub(crate) fn len(&self, id: HeldId) -> usize {
+        let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_ref();
+        chunk.map_or(0, |chunk| chunk.len(id))
+    }
+
+    /// Copies a message to the beginning of `dst`, which holds it, and frees it. Returns its length.
+    #[inline]
+    pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
+        let bytes = self.bytes(id);
+        let len = bytes.len();
+        copy(&mut dst[..len], bytes);
+        self.release(id);
+        len
+    }
+
+    #[inline]
     pub(crate) fn bytes(&self, id: HeldId) -> &[u8] {
         let chunk = self.chunks[(id.0 >> SLOT_BITS) as usize].as_ref();
         chunk.map_or(&[], |chunk| &chunk.bytes[chunk.range(id)])
@@ -117,6 +136,7 @@ impl HeldPool {
         })
     }
 
+    #[inline]
     pub(crate) fn release(&mut self, id: HeldId) {
         let index = id.0 >> SLOT_BITS;
         let slot = id.0 & SLOT_MASK;
@@ -276,12 +296,16 @@ impl Chunk {
     }
 
     #[inline]
-    fn range(&self, id: HeldId) -> core::ops::Range<usize> {
-        let slot = (id.0 & SLOT_MASK) as usize;
-        let start = slot * (SLOT_LEN_MIN << self.class);
-        let len = self.lens[slot];
+    fn len(&self, id: HeldId) -> usize {
+        let len = self.lens[(id.0 & SLOT_MASK) as usize];
         debug_assert!(len & FREE_BIT == 0, "held memory is used after its release");
-        start..start + (len & LEN_MASK) as usize
+        (len & LEN_MASK) as usize
+    }
+
+    #[inline]
+    fn range(&self, id: HeldId) -> core::ops::Range<usize> {
+        let start = (id.0 & SLOT_MASK) as usize * (SLOT_LEN_MIN << self.class);
+        start..start + self.len(id)
     }
 }
 
