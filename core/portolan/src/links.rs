@@ -201,8 +201,7 @@ impl Links {
         let caps = link.as_dyn().caps();
         let (lossless, looks_at_memory) = (caps.lossless, caps.looks_at_memory);
         self.has_lossy |= !lossless;
-        self.places[id.index()] = Some(self.open.len());
-        self.open.push(OpenLink {
+        let open = OpenLink {
             id,
             lossless,
             checksum,
@@ -212,7 +211,19 @@ impl Links {
             hot_until: 0,
             dormant: false,
             connected: Vec::new(),
-        });
+        };
+        let at = match looks_at_memory {
+            true => self
+                .open
+                .iter()
+                .take_while(|open| open.looks_at_memory)
+                .count(),
+            false => self.open.len(),
+        };
+        self.open.insert(at, open);
+        for (place, open) in self.open.iter().enumerate() {
+            self.places[open.id.index()] = Some(place);
+        }
     }
 
     /// What the core must know of each link.
@@ -233,9 +244,9 @@ impl Links {
     }
 
     pub(crate) fn addrs(&self) -> Vec<LinkAddr> {
-        self.open
-            .iter()
-            .map(|open| open.link.as_dyn().local_addr())
+        let places = self.places.iter().flatten();
+        places
+            .map(|&place| self.open[place].link.as_dyn().local_addr())
             .collect()
     }
 
@@ -268,6 +279,7 @@ impl Links {
         self.open.iter().any(unsaid)
     }
 
+    /// Returns the links, those first whose look costs no system call.
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenLink> {
         self.open.iter_mut()
