@@ -685,9 +685,6 @@ impl Path {
     /// Writes the acknowledgement that is owed, if it fits; returns the bytes it takes. `P3.4`
     #[inline]
     pub(crate) fn emit_ack(&mut self, now: Instant, poll_gap: &PollGap, out: &mut [u8]) -> usize {
-        if self.rx.unacked_count() == 0 {
-            return 0;
-        }
         self.rx.emit(now, poll_gap, self.link.as_u8(), out)
     }
 }

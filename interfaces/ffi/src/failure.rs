@@ -113,10 +113,10 @@ pub fn fenced<T, C: Codes>(body: impl FnOnce() -> Result<T, Failure<C>>) -> Resu
 /// for [`last_error`].
 #[inline]
 pub fn guard<C: Codes>(body: impl FnOnce() -> Result<c_int, Failure<C>>) -> c_int {
-    match fenced(body) {
-        Ok(value) => value,
-        Err(failure) => failure.record(),
-    }
+    // Recorded inside, so that only a number is returned across the fence.
+    let record = |failure: Failure<C>| failure.record();
+    let run = || body().unwrap_or_else(record);
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| record(Failure::of_panic(&*panic)))
 }
 
 /// Why the last function that failed on this thread did so; empty before the first failure, valid

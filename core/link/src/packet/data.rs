@@ -32,8 +32,9 @@ impl Packet {
         }
         effort::copies();
         self.tx_buf[..HEADER_LEN].copy_from_slice(header);
-        let mut end = HEADER_LEN;
-        for piece in std::iter::once(frame.head).chain(frame.payload.iter().map(|slice| &**slice)) {
+        let mut end = HEADER_LEN + frame.head.len();
+        self.tx_buf[HEADER_LEN..end].copy_from_slice(frame.head);
+        for piece in frame.payload {
             self.tx_buf[end..end + piece.len()].copy_from_slice(piece);
             end += piece.len();
         }

@@ -17,7 +17,6 @@ use portolan_proto::{ExpectedRun, LinkId};
 use portolan_wire::CHECK_LEN;
 
 /// What the core expects, in the link's terms.
-#[derive(Default)]
 struct Run(ExpectedRun);
 
 impl Expected for Run {
@@ -38,7 +37,8 @@ pub(super) struct Intake<'a, 'b> {
     inbox: Option<&'a mut Inbox<'b>>,
     /// The clock was read for this call.
     is_fresh: bool,
-    run: Run,
+    /// Of the last plan.
+    run: Option<Run>,
 }
 
 impl<'a, 'b> Intake<'a, 'b> {
@@ -54,7 +54,7 @@ impl<'a, 'b> Intake<'a, 'b> {
             link,
             inbox,
             is_fresh: false,
-            run: Run::default(),
+            run: None,
         }
     }
 
@@ -119,19 +119,19 @@ impl Receiver for Intake<'_, '_> {
         if !self.inner.placement.begin_batch() {
             return None;
         }
-        self.run = Run(run);
         let off = usize::try_from(run.off()).ok()?;
         let len = usize::try_from(run.len()).ok()?;
         let bytes = self.inner.ops.bytes_mut(run.op());
         let dst = bytes.get_mut(off..)?.get_mut(..len)?;
+        let header_len = match run.is_checked() {
+            true => CHECK_LEN + ExpectedRun::HEADER_LEN,
+            false => ExpectedRun::HEADER_LEN,
+        };
         Some(Plan {
-            header_len: match run.is_checked() {
-                true => CHECK_LEN + ExpectedRun::HEADER_LEN,
-                false => ExpectedRun::HEADER_LEN,
-            },
+            header_len,
             fragment_len: run.fragment_len(),
             dst,
-            expected: &self.run,
+            expected: self.run.insert(Run(run)),
         })
     }
 

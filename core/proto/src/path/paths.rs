@@ -188,8 +188,12 @@ impl Paths {
     #[inline]
     pub(crate) fn emit_acks(&mut self, now: Instant, gap: &PollGap, out: &mut [u8]) -> usize {
         let mut len = 0;
-        for path in self.iter_mut() {
-            len += path.emit_ack(now, gap, &mut out[len..]);
+        for path in &mut self.by_link {
+            if let Some(path) = path
+                && path.rx.unacked_count() > 0
+            {
+                len += path.emit_ack(now, gap, &mut out[len..]);
+            }
         }
         len
     }
