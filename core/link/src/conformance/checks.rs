@@ -34,6 +34,10 @@ pub(super) const ALL: &[Check] = &[
         "whatever was planned, frames arrive as sent",
         plans::whatever_was_planned_frames_arrive_as_sent,
     ),
+    (
+        "frames beyond enough come with later calls",
+        plans::frames_beyond_enough_come_with_later_calls,
+    ),
     ("back-pressure passes", back_pressure_passes),
     ("budget is honoured", budget_is_honoured),
     (

@@ -211,3 +211,54 @@ pub(super) fn whatever_was_planned_frames_arrive_as_sent(bench: &mut Bench) {
         exchange(bench, first, &lens, rng.random_bool(0.9).then_some(run));
     }
 }
+
+/// Receives frames, and has enough after one.
+#[derive(Default)]
+struct One(Vec<Vec<u8>>);
+
+impl Receiver for One {
+    fn plan(&mut self) -> Option<Plan<'_>> {
+        None
+    }
+
+    fn frame(&mut self, frame: RxFrame<'_>) {
+        assert!(frame.body.is_none(), "the frame is short");
+        self.0.push(frame.head.to_vec());
+    }
+
+    fn has_enough(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn placed(&mut self, _: &[u8], _: usize, _: bool) {
+        panic!("nothing was planned");
+    }
+
+    fn missed(&mut self, _: usize, _: usize) {
+        panic!("nothing was planned");
+    }
+}
+
+/// Links with a kernel queue or a ring leave the rest there; others may hand over all at once.
+pub(super) fn frames_beyond_enough_come_with_later_calls(bench: &mut Bench) {
+    let sent: Vec<_> = (0..10).map(header).collect();
+    for head in &sent {
+        let frame = TxFrame {
+            head,
+            payload: &[],
+            segments: None,
+        };
+        bench.send(0, 1, &frame);
+    }
+    let (mut got, start) = (Vec::new(), Instant::now());
+    while got.len() < sent.len() && start.elapsed() < PATIENCE {
+        let mut one = One::default();
+        let said = bench.links[1].receive_placed(64, &mut one);
+        assert_eq!(said, one.0.len());
+        got.extend(one.0);
+    }
+    assert_eq!(got.len(), sent.len());
+    for (got, sent) in got.iter().zip(&sent) {
+        assert!(bench.same(got, sent), "{got:?} instead of {sent:?}");
+    }
+}

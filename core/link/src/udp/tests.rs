@@ -413,3 +413,41 @@ fn every_frame_of_a_marked_run_is_marked() {
     assert_eq!(told(net::ECN_MET, b"y"), "Y");
     assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }
+
+/// A receiver that has enough after so many frames.
+struct Few {
+    enough: usize,
+    got: usize,
+}
+
+impl Receiver for Few {
+    fn plan(&mut self) -> Option<crate::Plan<'_>> {
+        None
+    }
+
+    fn frame(&mut self, _: RxFrame<'_>) {
+        self.got += 1;
+    }
+
+    fn has_enough(&self) -> bool {
+        self.got >= self.enough
+    }
+
+    fn placed(&mut self, _: &[u8], _: usize, _: bool) {}
+
+    fn missed(&mut self, _: usize, _: usize) {}
+}
+
+#[test]
+fn datagrams_beyond_enough_stay_in_the_socket() {
+    let (mut a, mut b) = pair(|_| {});
+    for byte in 0..6 {
+        a.transmit(1, &TxFrame::whole(&[byte])).unwrap();
+    }
+    // The first datagram after a look that found nothing is handed over alone.
+    for (enough, expected) in [(9, 1), (1, 1), (2, 2), (9, 2)] {
+        let mut few = Few { enough, got: 0 };
+        assert_eq!(b.receive_placed(16, &mut few), expected);
+        assert_eq!(few.got, expected);
+    }
+}
