@@ -5,7 +5,7 @@
  * usage: burst FILE BURSTS held|ring
  * Rank 0 publishes the number of bursts it has sent in FILE. A call of the library would make turns, and
  * the number of turns depends on the scheduler. "held": rank 1 first receives a message behind each burst,
- * so that the burst is held; "ring": the burst stays in the ring until it is received. */
+ * so that the burst is held; "ring": the burst stays in the ring, or with the kernel, until it is received. */
 #include <fcntl.h>
 #include <portolan.h>
 #include <stdatomic.h>
