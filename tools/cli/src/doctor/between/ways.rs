@@ -27,12 +27,16 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns what has come, with the bytes of the longest packet, and what could not be sent.
-    pub(super) fn into_seen(self) -> (Vec<(Way, usize)>, Vec<(Way, Failure)>) {
-        let Ways {
-            arrived, failed, ..
-        } = self;
-        (arrived.into_iter().collect(), failed.into_iter().collect())
+    /// Returns the ways by which something came, with the bytes of the longest packet.
+    pub(super) fn arrived(&self) -> Vec<(Way, usize)> {
+        let arrived = self.arrived.iter();
+        arrived.map(|(way, len)| (*way, *len)).collect()
+    }
+
+    /// Returns the ways by which nothing could be sent.
+    pub(super) fn failed(&self) -> Vec<(Way, Failure)> {
+        let failed = self.failed.iter();
+        failed.map(|(way, failure)| (*way, *failure)).collect()
     }
 
     /// Notes what came; `overhead_len` is the bytes of headers in front of it.

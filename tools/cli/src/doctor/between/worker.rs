@@ -35,14 +35,13 @@ fn examine(launch: &mut Launch) -> Result<Seen> {
     let other: Offer = serde_json::from_value(other.clone())?;
     let mut ways = Ways::new(own.token, &other);
     sockets.probe(&own.ends, &mut ways)?;
-    let (arrived, failed) = ways.into_seen();
     Ok(Seen {
         host: job.host_name.unwrap_or_default(),
         nics: interfaces.iter().map(nic).collect(),
         raw_refused: sockets.raw_refused,
         ports: (!ports.is_any()).then(|| ports.to_string()),
-        arrived,
-        failed,
+        arrived: ways.arrived(),
+        failed: ways.failed(),
         ends: own.ends,
     })
 }
