@@ -181,12 +181,6 @@ impl Peer {
         &mut self.lanes
     }
 
-    /// See [`Lanes::may_take`].
-    #[inline]
-    pub(crate) fn may_take(&self, lane: LaneId, seq: u16, charge: u32) -> bool {
-        self.lanes.may_take(lane, seq, charge)
-    }
-
     /// A message to `port` has been matched and is yet to be delivered.
     pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
         self.lanes.owes(lane, port)

@@ -22,17 +22,17 @@ pub(crate) struct Pull {
 }
 
 impl Inner {
-    /// Handles a frame that has arrived by a link that is `LOSSLESS` or not. A constant: each of the two
-    /// then has its own code, and what was admitted stays in registers.
+    /// A frame has arrived.
     #[inline]
-    pub(super) fn on_frame<const LOSSLESS: bool>(
+    pub(super) fn on_frame(
         &mut self,
         handlers: &mut Handlers,
         link: LinkId,
+        lossless: bool,
         frame: &RxFrame<'_>,
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
-        let admitted = if LOSSLESS {
+        let admitted = if lossless {
             // Out of the ring.
             effort::copies();
             let body_len = frame.body.map_or(0, |body| body.len());
@@ -50,7 +50,7 @@ impl Inner {
                     if !self.take_tagged(&mut admitted, frame.head, open) {
                         break;
                     }
-                    if !LOSSLESS {
+                    if !lossless {
                         self.note_short();
                     }
                     if admitted.is_done() {
@@ -64,7 +64,7 @@ impl Inner {
                     (WholeDest::Held, _) => effort::copies(),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
-                if !LOSSLESS {
+                if !lossless {
                     self.note_short();
                 }
                 if admitted.is_done() {
@@ -129,9 +129,9 @@ impl Inner {
         };
         match seals.open(core, link, frame) {
             Err(reason) => core.note_dropped(reason),
-            Ok(Opened::Handshake) => self.on_frame::<false>(handlers, link, &whole(frame), inbox),
+            Ok(Opened::Handshake) => self.on_frame(handlers, link, false, &whole(frame), inbox),
             Ok(Opened::Frame(plain)) => {
-                self.on_frame::<false>(handlers, link, &whole(&plain), inbox);
+                self.on_frame(handlers, link, false, &whole(&plain), inbox);
                 if let Some(seals) = &mut self.seals {
                     seals.put_back(plain);
                 }

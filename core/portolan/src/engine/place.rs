@@ -100,7 +100,7 @@ impl<'a, 'b> Intake<'a, 'b> {
             Ok(head) => {
                 let frame = RxFrame { head, ..*frame };
                 self.inner
-                    .on_frame::<false>(self.handlers, self.link, &frame, inbox);
+                    .on_frame(self.handlers, self.link, false, &frame, inbox);
             }
             Err(reason) => self.inner.core.note_dropped(reason),
         }

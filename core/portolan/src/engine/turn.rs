@@ -120,7 +120,7 @@ impl Engine {
             let id = open.id();
             let count = if open.is_lossless() {
                 open.link_mut().receive(RECEIVE_BUDGET, |frame| {
-                    inner.on_frame::<true>(handlers, id, &frame, inbox.as_deref_mut());
+                    inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
                     // A frame that stays in its ring costs less than a copy in held memory.
                     match &inbox {
                         Some(inbox) if inbox.got.is_some() => ControlFlow::Break(()),

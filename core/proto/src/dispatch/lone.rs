@@ -6,6 +6,7 @@
 //! the message takes the ordinary way.
 
 use crate::base::credit::charge;
+use crate::matching::Matching;
 use crate::matching::match_list::Fitting;
 use crate::matching::port::Match;
 use crate::mem::copy::copy;
@@ -191,9 +192,7 @@ impl Core {
 
     /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
     /// buffer that holds it. `head` is what [`Core::admit`] was given.
-    ///
-    /// Always inlined: its result would otherwise go through memory for each message.
-    #[inline(always)]
+    #[inline]
     pub fn take_whole(
         &mut self,
         frame: &mut Admitted,
@@ -211,21 +210,22 @@ impl Core {
             return self.take_best_effort(frame, head, &message, want?);
         }
         let (port, from, lane) = (PortId::of(&message), frame.from, message.lane);
-        let payload = self.next_payload(frame, head, &message, MESSAGE_LEN)?;
-        let found = self.sh.matching.port(port)?;
-        let dest = match found.find_fitting(from, len as u64) {
-            Match::InPlace => WholeDest::Handler,
-            Match::Posted(posted) => WholeDest::Posted(posted.op),
-            Match::Nothing
-                if want.is_some_and(|want| want.takes(port, from, len)) && found.is_quiet() =>
-            {
-                WholeDest::Wanted
+        let find = |matching: &mut Matching| {
+            let found = matching.port(port)?;
+            match found.find_fitting(from, len as u64) {
+                Match::InPlace => Some(WholeDest::Handler),
+                Match::Posted(posted) => Some(WholeDest::Posted(posted.op)),
+                Match::Nothing
+                    if want.is_some_and(|want| want.takes(port, from, len)) && found.is_quiet() =>
+                {
+                    Some(WholeDest::Wanted)
+                }
+                Match::Nothing => found.must_hold(from, lane).then_some(WholeDest::Held),
+                Match::Discarded => None,
             }
-            Match::Nothing if found.must_hold(from, lane) => WholeDest::Held,
-            Match::Nothing | Match::Discarded => return None,
         };
-        let off = payload.start;
-        self.take(frame, head, &message, payload, dest)?;
+        let (dest, Range { start: off, .. }) =
+            self.take(frame, head, &message, MESSAGE_LEN, find)?;
         Some(Whole {
             port,
             dest,
@@ -246,26 +246,25 @@ impl Core {
         let match_bits = message.match_bits?;
         let (from, len) = (frame.from, usize::from(message.len));
         let is_closing = self.sh.ctx.is_closing();
-        let payload = self.next_payload(frame, head, &message, message.header_len())?;
-        let matching = &mut self.sh.matching;
-        if matching.must_wait((from, message.lane), &match_bits) {
-            return None;
-        }
-        let lists = matching.lists();
-        let dest = match lists.take_fitting(from, &match_bits, len) {
-            Fitting::Taken(op) => WholeDest::Posted(op),
-            Fitting::Unfit => return None,
-            Fitting::Nothing
-                if want.is_some_and(|want| want.takes_tagged(&match_bits, from, len))
-                    && lists.is_quiet(match_bits.space) =>
-            {
-                WholeDest::Wanted
+        let find = |matching: &mut Matching| {
+            if matching.must_wait((from, message.lane), &match_bits) {
+                return None;
             }
-            Fitting::Nothing if is_closing => return None,
-            Fitting::Nothing => WholeDest::Held,
+            let lists = matching.lists();
+            match lists.take_fitting(from, &match_bits, len) {
+                Fitting::Taken(op) => return Some(WholeDest::Posted(op)),
+                Fitting::Unfit => return None,
+                Fitting::Nothing => {}
+            }
+            let is_wanted = want.is_some_and(|want| want.takes_tagged(&match_bits, from, len));
+            match is_wanted && lists.is_quiet(match_bits.space) {
+                true => Some(WholeDest::Wanted),
+                false => (!is_closing).then_some(WholeDest::Held),
+            }
         };
-        let off = payload.start;
-        self.take(frame, head, &message, payload, dest)?;
+        let header_len = message.header_len();
+        let (dest, Range { start: off, .. }) =
+            self.take(frame, head, &message, header_len, find)?;
         Some(Tagged {
             dest,
             match_bits,
@@ -274,45 +273,37 @@ impl Core {
         })
     }
 
-    /// Returns where the payload of `message`, the next of `frame`, lies in `head`; `None` if it is not the
-    /// next of its lane, or must take the ordinary way.
-    #[inline(always)]
-    fn next_payload(
-        &self,
-        frame: &Admitted,
-        head: &[u8],
-        message: &Message,
-        header_len: usize,
-    ) -> Option<Range<usize>> {
-        let payload = frame.payload(head, header_len, usize::from(message.len))?;
-        let state = self.peers.get(frame.from.index())?.as_deref()?;
-        let may_take = state.may_take(message.lane, message.seq, charge(payload.len()));
-        (frame.reliable && may_take).then_some(payload)
-    }
-
-    /// Takes `message`, the next of `frame`, whose [payload](Core::next_payload) goes to `dest`.
+    /// Takes `message`, the next of `frame`, if it is the next of its lane and `find` has a place for
+    /// it. Returns the place, and where its payload lies in `head`.
     #[inline(always)]
     fn take(
         &mut self,
         frame: &mut Admitted,
         head: &[u8],
         message: &Message,
-        payload: Range<usize>,
-        dest: WholeDest,
-    ) -> Option<()> {
+        header_len: usize,
+        find: impl FnOnce(&mut Matching) -> Option<WholeDest>,
+    ) -> Option<(WholeDest, Range<usize>)> {
+        let payload = frame.payload(head, header_len, usize::from(message.len))?;
+        if !frame.reliable {
+            return None;
+        }
+        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
+        let (lanes, charge) = (state.lanes_mut(), charge(payload.len()));
+        if !lanes.may_take(message.lane, message.seq, charge) {
+            return None;
+        }
+        let dest = find(&mut self.sh.matching)?;
         frame.at = payload.end;
         if dest == WholeDest::Held {
-            self.hold(frame.from, message, &head[payload]);
-            return Some(());
+            self.hold(frame.from, message, &head[payload.clone()]);
+            return Some((dest, payload));
         }
         self.sh.ctx.count_received(payload.len() as u64);
-        let state = self.peers.get_mut(frame.from.index())?.as_deref_mut()?;
-        let charge = charge(payload.len());
-        let credit_len = self.sh.ctx.credit_len();
-        if state.lanes_mut().take(message.lane, charge, credit_len) {
+        if lanes.take(message.lane, charge, self.sh.ctx.credit_len()) {
             self.touch(frame.from);
         }
-        Some(())
+        Some((dest, payload))
     }
 
     /// Copies a message that is the next of its lane, and that no receive takes, into held memory.
