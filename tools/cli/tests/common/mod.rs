@@ -5,6 +5,7 @@
 
 pub(crate) mod clean;
 pub(crate) mod disguise;
+pub(crate) mod hosts;
 pub(crate) mod labs;
 pub(crate) mod mpi;
 pub(crate) mod payload;

@@ -2,117 +2,18 @@
 //! `portolan doctor --between` on hosts that are joined in the ways in which real hosts are: it names the
 //! cause and the remedy, or finds nothing to change.
 
-use crate::common::{Ended, can_make_labs, give_ssh, portolan, refused};
+use crate::common::hosts::Hosts;
+use crate::common::{Ended, can_make_labs, portolan, refused};
 use serde_json::Value;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
-use tempfile::TempDir;
 
-/// Shell functions that the ways are written in. `$A` and `$B` are the hosts' namespaces, and `$N` is one
-/// that leads nowhere. IPv6 is off but on hosts that `v6` was called for.
-const SHELL: &str = r#"
-set -e
-ipv6() { ip netns exec $1 sh -c "cd /proc/sys/net/ipv6/conf; for i in all default; do echo $2 >\$i/disable_ipv6; done"; }
-v6() {
-    ip netns exec $1 sh -c "cd /proc/sys/net/ipv6/conf; for i in all default; do echo 0 >\$i/accept_dad; done"
-    ipv6 $1 0
-}
-# cable NAMESPACE INTERFACE NAMESPACE INTERFACE
-cable() {
-    ip -n $1 link add $2 type veth peer name $4 netns $3
-    ip -n $1 link set $2 up
-    ip -n $3 link set $4 up
-}
-# of_link NAMESPACE INTERFACE: waits for its IPv6 address of one link, which the kernel gives it.
-of_link() {
-    for _ in $(seq 500); do
-        ip -n $1 -6 address show dev $2 scope link -tentative | grep -q fe80 && return
-        sleep 0.02
-    done
-    return 1
-}
-# dead NAMESPACE INTERFACE: up, with a carrier, and nobody behind it.
-dead() { count=$((count + 1)); cable $1 $2 $N n$count; }
-# addr NAMESPACE INTERFACE ADDRESS...
-addr() {
-    namespace=$1 interface=$2; shift 2
-    for address; do ip -n $namespace addr add $address dev $interface; done
-}
-# wall NAMESPACE HOOK RULE: a firewall.
-wall() { ip netns exec $1 nft "table inet t { chain $2 { type filter hook $2 priority 0; $3; }; }"; }
-# ether NAMESPACE RULE: a firewall of frames that come in by eth0.
-ether() { ip netns exec $1 nft "table netdev t { chain c { type filter hook ingress device eth0 priority 0; $2; }; }"; }
-count=0
-for namespace in $A $B $N; do
-    ip netns add $namespace
-    ip -n $namespace link set lo up
-    ipv6 $namespace 1
-done
-"#;
+const JOINED: &str = "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24\n";
 
-const JOINED: &str = "cable $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24\n";
-
-/// Enters the namespace of the host that is the first word behind ssh's options.
-const SSH: &str = r#"
-shift 5
-host=$1; shift
-exec ip netns exec "$HOSTS-$host" sh -c "$*"
-"#;
-
-/// Hosts `a` and `b` of a test. Their namespaces end with it.
-struct Hosts {
-    prefix: String,
-    directory: TempDir,
-}
-
-impl Hosts {
-    /// Makes the hosts by `script`; `None`, said aloud, where that is not possible.
-    fn made(script: &str) -> Option<Hosts> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        if !can_make_labs() {
-            return None;
-        }
-        let needs_nft = script.contains("wall ") || script.contains("ether ");
-        if needs_nft && Command::new("nft").arg("--version").output().is_err() {
-            eprintln!("SKIPPED: a firewall needs nftables");
-            return None;
-        }
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let hosts = Hosts {
-            prefix: format!("d{}-{next}", std::process::id()),
-            directory: tempfile::tempdir().unwrap(),
-        };
-        let made = Command::new("sh")
-            .args(["-c", &format!("{SHELL}\n{script}")])
-            .envs(["A", "B", "N"].map(|name| (name, hosts.namespace(&name.to_lowercase()))))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(made.status.success(), "{script}\n{said}");
-        Some(hosts)
-    }
-
-    fn namespace(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
-    }
-
-    fn examined(&self, args: &[&str]) -> Ended {
-        let program = env!("CARGO_BIN_EXE_portolan");
-        let asked = ["doctor", "--between", "a", "b", "--remote-program", program];
-        let mut command = portolan(&[&asked[..], args].concat());
-        give_ssh(&mut command, self.directory.path(), SSH);
-        command.env("HOSTS", &self.prefix);
-        command.output().unwrap().into()
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in ["a", "b", "n"] {
-            let name = self.namespace(host);
-            let _ = Command::new("ip").args(["netns", "del", &name]).output();
-        }
-    }
+fn examined(hosts: &Hosts, args: &[&str]) -> Ended {
+    let program = env!("CARGO_BIN_EXE_portolan");
+    let asked = ["doctor", "--between", "a", "b", "--remote-program", program];
+    let mut command = portolan(&[&asked[..], args].concat());
+    hosts.give_ssh(&mut command);
+    command.output().unwrap().into()
 }
 
 /// Examines hosts made by `script`: the report for people must have all of `words`, and the exit status
@@ -125,7 +26,7 @@ fn tells_with(script: &str, args: &[&str], runs: bool, words: &[&str]) {
     let Some(hosts) = Hosts::made(script) else {
         return;
     };
-    let ended = hosts.examined(args);
+    let ended = examined(&hosts, args);
     assert_eq!(ended.status, i32::from(!runs), "{}{}", ended.out, ended.err);
     for word in words {
         assert!(ended.out.contains(word), "no {word:?} in\n{}", ended.out);
@@ -148,7 +49,7 @@ fn joined_hosts_need_nothing() {
 #[test]
 fn the_first_interface_leads_nowhere() {
     tells(
-        "dead $A eth0; dead $B eth0; cable $A eth1 $B eth1
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
          addr $A eth1 10.2.0.1/24; addr $B eth1 10.2.0.2/24",
         true,
@@ -162,7 +63,7 @@ fn the_first_interface_leads_nowhere() {
 #[test]
 fn the_last_interface_leads_nowhere() {
     tells(
-        "cable $A eth0 $B eth0; dead $A eth1; dead $B eth1
+        "join $A eth0 $B eth0; dead $A eth1; dead $B eth1
          addr $A eth0 10.2.0.1/24; addr $B eth0 10.2.0.2/24
          addr $A eth1 10.1.0.1/24; addr $B eth1 10.1.0.2/24",
         true,
@@ -173,7 +74,7 @@ fn the_last_interface_leads_nowhere() {
 #[test]
 fn interfaces_of_different_names_are_joined() {
     tells(
-        "dead $A eth0; cable $A eth1 $B eth0; dead $B eth1
+        "dead $A eth0; join $A eth1 $B eth0; dead $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth1 10.1.0.2/24
          addr $A eth1 10.2.0.1/24; addr $B eth0 10.2.0.2/24",
         true,
@@ -184,7 +85,7 @@ fn interfaces_of_different_names_are_joined() {
 #[test]
 fn two_interfaces_are_of_one_subnet() {
     tells(
-        "dead $A eth0; dead $B eth0; cable $A eth1 $B eth1
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24
          addr $A eth1 10.1.0.3/24; addr $B eth1 10.1.0.4/24",
         true,
@@ -195,7 +96,7 @@ fn two_interfaces_are_of_one_subnet() {
 #[test]
 fn both_hosts_have_the_same_address() {
     tells(
-        "dead $A eth0; dead $B eth0; cable $A eth1 $B eth1
+        "dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.0.2.15/24; addr $B eth0 10.0.2.15/24
          addr $A eth1 192.168.56.1/24; addr $B eth1 192.168.56.2/24",
         true,
@@ -217,7 +118,7 @@ fn both_hosts_have_the_same_address() {
 #[test]
 fn the_second_address_is_reachable() {
     tells(
-        "cable $A eth0 $B eth0
+        "join $A eth0 $B eth0
          addr $A eth0 10.1.0.1/24 10.3.0.1/24; addr $B eth0 10.2.0.2/24 10.3.0.2/24",
         true,
         &["--option 'network=a=10.3.0.1;b=10.3.0.2'"],
@@ -227,7 +128,7 @@ fn the_second_address_is_reachable() {
 #[test]
 fn ipv6_works_where_ipv4_does_not() {
     tells(
-        "v6 $A; v6 $B; cable $A eth0 $B eth0
+        "v6 $A; v6 $B; join $A eth0 $B eth0
          addr $A eth0 10.1.0.1/24 fd00:1::1/64; addr $B eth0 10.2.0.2/24 fd00:1::2/64",
         true,
         &[
@@ -236,7 +137,7 @@ fn ipv6_works_where_ipv4_does_not() {
         ],
     );
     tells(
-        "v6 $A; v6 $B; cable $A eth0 $B eth0; of_link $A eth0; of_link $B eth0",
+        "v6 $A; v6 $B; join $A eth0 $B eth0; of_link $A eth0; of_link $B eth0",
         true,
         &["nothing to change"],
     );
@@ -250,7 +151,7 @@ fn an_interface_is_down_or_has_no_address() {
         &["host b: eth0 is down", "on b: sudo ip link set dev eth0 up"],
     );
     tells(
-        "cable $A eth0 $B eth0; addr $A eth0 10.1.0.1/24",
+        "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24",
         false,
         &["host b: eth0 has no address", "on b: sudo ip address add"],
     );
@@ -259,7 +160,7 @@ fn an_interface_is_down_or_has_no_address() {
 #[test]
 fn hosts_have_addresses_of_different_families() {
     tells(
-        "v6 $B; cable $A eth0 $B eth0; ip -n $B addr flush dev eth0
+        "v6 $B; join $A eth0 $B eth0; ip -n $B addr flush dev eth0
          addr $A eth0 10.1.0.1/24; addr $B eth0 fd00:1::2/64",
         false,
         &["a has only IPv4, b has only IPv6", "on b: ip address add"],
@@ -269,7 +170,7 @@ fn hosts_have_addresses_of_different_families() {
 #[test]
 fn a_route_is_missing() {
     tells(
-        "cable $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24",
+        "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24",
         false,
         &[
             "a has no route there",
@@ -281,7 +182,7 @@ fn a_route_is_missing() {
 #[test]
 fn a_firewall_rejects_udp() {
     tells(
-        &format!("{JOINED} wall $B input 'meta l4proto udp reject'"),
+        &format!("{JOINED} filter $B input 'meta l4proto udp reject'"),
         true,
         &[
             "a firewall of b rejects it",
@@ -294,14 +195,14 @@ fn a_firewall_rejects_udp() {
 
 #[test]
 fn a_firewall_drops_udp() {
-    let dropped = format!("{JOINED} wall $B input 'meta l4proto udp drop'");
+    let dropped = format!("{JOINED} filter $B input 'meta l4proto udp drop'");
     tells(
         &dropped,
         true,
         &["so a firewall drops UDP", "--path packet"],
     );
     tells(
-        &format!("{dropped}; ether $B 'ether type 0x88b5 drop'"),
+        &format!("{dropped}; ingress $B 'ether type 0x88b5 drop'"),
         false,
         &[
             "TCP passes, so a firewall drops UDP",
@@ -313,7 +214,7 @@ fn a_firewall_drops_udp() {
 #[test]
 fn a_firewall_forbids_output() {
     tells(
-        &format!("{JOINED} wall $A output 'meta l4proto udp drop'"),
+        &format!("{JOINED} filter $A output 'meta l4proto udp drop'"),
         true,
         &[
             "a firewall of a forbids UDP output",
@@ -327,20 +228,20 @@ fn a_firewall_forbids_output() {
 fn tcp_or_the_ethertype_does_not_pass() {
     tells(
         &format!(
-            "{JOINED} wall $B input 'meta l4proto tcp drop'; wall $A input 'meta l4proto tcp drop'"
+            "{JOINED} filter $B input 'meta l4proto tcp drop'; filter $A input 'meta l4proto tcp drop'"
         ),
         true,
         &["TCP is not answered", "--option stream=off"],
     );
     tells(
         &format!(
-            "{JOINED} wall $B input 'meta l4proto tcp reject'; wall $A input 'meta l4proto tcp reject'"
+            "{JOINED} filter $B input 'meta l4proto tcp reject'; filter $A input 'meta l4proto tcp reject'"
         ),
         true,
         &["rejects TCP", "tcp dport 20000-20100 accept"],
     );
     tells(
-        &format!("{JOINED} ether $B 'ether type 0x88b5 drop'"),
+        &format!("{JOINED} ingress $B 'ether type 0x88b5 drop'"),
         true,
         &["EtherType 0x88b5 does not pass", "--path udp"],
     );
@@ -349,7 +250,7 @@ fn tcp_or_the_ethertype_does_not_pass() {
 #[test]
 fn long_packets_vanish() {
     tells(
-        &format!("{JOINED} ether $B 'meta length > 1414 drop'"),
+        &format!("{JOINED} ingress $B 'meta length > 1414 drop'"),
         true,
         &[
             "packets of more than 1400 bytes from eth0 10.1.0.1 of a",
@@ -362,7 +263,7 @@ fn long_packets_vanish() {
 fn a_range_of_ports_passes() {
     let rules =
         "meta l4proto { tcp, udp } th dport 20000-20100 accept; meta l4proto { tcp, udp } drop";
-    let script = format!("{JOINED} wall $A input '{rules}'; wall $B input '{rules}'");
+    let script = format!("{JOINED} filter $A input '{rules}'; filter $B input '{rules}'");
     tells(
         &script,
         true,

@@ -2,22 +2,20 @@
 //! Two hosts `a` and `b`, joined in the ways in which real hosts are: a job runs, or it ends within 10 s
 //! with an error that names host, interface or address, cause and remedy.
 //!
-//! A host is a network namespace; `portolan run --hosts` enters it by a command named `ssh`.
 //! `TOPOLOGY_ROUNDS` runs each topology more than once.
 
+use crate::common::Ended;
+use crate::common::hosts::Hosts;
 use crate::common::payload::{check, payload};
 use crate::common::ranks::ranks_command;
 use crate::common::ranks::unique_word;
-use crate::common::{Ended, can_make_labs, find_in_path, give_ssh};
 use portolan::{
     Cookie, Endpoint, EndpointAddress, EndpointConfig, Node, PeerIndex, RawPiece, RawRecv, RawSend,
     RawSpace, Sent, Target,
 };
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 const PORT: u16 = 1;
 
@@ -27,132 +25,26 @@ const LENS: [usize; 2] = [8, 4 << 20];
 /// Longest time to an error.
 const ERROR_WITHIN: Duration = Duration::from_secs(10);
 
-/// A job whose start alone takes longer than this runs on a machine too busy to judge `ERROR_WITHIN`.
+/// Start time of a job above which the machine is too busy to check `ERROR_WITHIN`.
 const START_WITHIN: Duration = Duration::from_secs(1);
 
-/// Shell functions that the topologies are written in. `$A` and `$B` are the hosts' namespaces, and `$N`
-/// is one that leads nowhere. Interfaces have no IPv6 addresses but in hosts that `v6` was called for.
-const SHELL: &str = r#"
-set -e
-no_v6() {
-    ip netns exec $1 sh -c 'cd /proc/sys/net/ipv6/conf; echo 1 >all/disable_ipv6; echo 1 >default/disable_ipv6'
-}
-v6() {
-    ip netns exec $1 sh -c 'cd /proc/sys/net/ipv6/conf; echo 0 >all/disable_ipv6
-        echo 0 >default/disable_ipv6; echo 0 >default/accept_dad; echo 0 >all/accept_dad'
-}
-# join NAMESPACE INTERFACE NAMESPACE INTERFACE: a cable.
-join() {
-    ip -n $1 link add $2 type veth peer name $4 netns $3
-    ip -n $1 link set $2 up
-    ip -n $3 link set $4 up
-}
-# of_link NAMESPACE INTERFACE: waits for its IPv6 address of one link, which the kernel gives it.
-of_link() {
-    for _ in $(seq 500); do
-        ip -n $1 -6 address show dev $2 scope link -tentative | grep -q fe80 && return
-        sleep 0.02
-    done
-    return 1
-}
-# dead NAMESPACE INTERFACE: up, with a carrier, and nobody behind it.
-dead() { serial=$((serial + 1)); join $1 $2 $N n$serial; }
-# addr NAMESPACE INTERFACE ADDRESS...
-addr() {
-    namespace=$1 interface=$2; shift 2
-    for address; do ip -n $namespace addr add $address dev $interface; done
-}
-# filter NAMESPACE HOOK RULE: a firewall of nftables.
-filter() {
-    ip netns exec $1 nft "table inet t { chain $2 { type filter hook $2 priority 0; $3; }; }"
-}
-serial=0
-for namespace in $A $B $N; do
-    ip netns add $namespace
-    ip -n $namespace link set lo up
-    no_v6 $namespace
-done
-"#;
-
-/// Enters the namespace of the host that is the first word behind ssh's options.
-const SSH: &str = r#"
-shift 5
-host=$1; shift
-exec ip netns exec "$TOPOLOGY-$host" sh -c "$*"
-"#;
-
-/// The hosts of a test. Their namespaces end with it.
-struct Hosts {
-    prefix: String,
-    directory: TempDir,
+/// Runs two ranks, one on each host, in `role`.
+fn run_as(hosts: &Hosts, role: &str, args: &[&str]) -> Ended {
+    let file = hosts.directory().join("hosts");
+    std::fs::write(&file, "a slots=1\nb slots=1\n").unwrap();
+    let places = [
+        "--hosts",
+        file.to_str().unwrap(),
+        "--remote-program",
+        env!("CARGO_BIN_EXE_portolan"),
+    ];
+    let args = [&places[..], args].concat();
+    let mut command = ranks_command(2, role, &args, &unique_word());
+    hosts.give_ssh(&mut command);
+    command.output().unwrap().into()
 }
 
-impl Hosts {
-    /// Makes the hosts and joins them by what `script` says; `None`, said aloud, where that is not possible.
-    fn made(script: &str) -> Option<Hosts> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        if !can_make_labs() {
-            return None;
-        }
-        if script.contains("filter ") && !find_nft() {
-            eprintln!("SKIPPED: a firewall needs nftables");
-            return None;
-        }
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let hosts = Hosts {
-            prefix: format!("t{}-net{next}", std::process::id()),
-            directory: tempfile::tempdir().unwrap(),
-        };
-        let made = Command::new("sh")
-            .args(["-c", &format!("{SHELL}\n{script}")])
-            .envs(["A", "B", "N"].map(|name| (name, hosts.namespace(name))))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert!(made.status.success(), "{script}\n{said}");
-        Some(hosts)
-    }
-
-    fn namespace(&self, host: &str) -> String {
-        format!("{}-{}", self.prefix, host.to_lowercase())
-    }
-
-    /// Runs two ranks, one a host, that exchange messages.
-    fn run(&self, args: &[&str]) -> Ended {
-        self.run_as("exchange", args)
-    }
-
-    fn run_as(&self, role: &str, args: &[&str]) -> Ended {
-        let file = self.directory.path().join("hosts");
-        std::fs::write(&file, "a slots=1\nb slots=1\n").unwrap();
-        let hosts = [
-            "--hosts",
-            file.to_str().unwrap(),
-            "--remote-program",
-            env!("CARGO_BIN_EXE_portolan"),
-        ];
-        let args = [&hosts[..], args].concat();
-        let mut command = ranks_command(2, role, &args, &unique_word());
-        give_ssh(&mut command, self.directory.path(), SSH);
-        command.env("TOPOLOGY", &self.prefix);
-        command.output().unwrap().into()
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for host in ["a", "b", "n"] {
-            let name = self.namespace(host);
-            let _ = Command::new("ip").args(["netns", "del", &name]).output();
-        }
-    }
-}
-
-fn find_nft() -> bool {
-    Command::new("nft").arg("--version").output().is_ok() && find_in_path("nft").is_file()
-}
-
-/// What a rank does: each sends to the other, one after another and then both at once.
+/// Exchanges messages of each length with the other rank, both at once.
 pub(crate) fn exchange(node: &mut Node) -> Result<(), portolan::Error> {
     let (own, peer) = (node.rank(), 1 - node.rank());
     node.open(PORT, portolan::PortConfig::default())?;
@@ -178,7 +70,7 @@ const ANY: RawRecv = RawRecv {
     source: None,
 };
 
-/// The same by endpoints, as MPI programs do: only their addresses go through the job.
+/// Does the same by endpoints, as MPI programs do: only their addresses go through the job.
 pub(crate) fn exchange_by_endpoints(node: &mut Node) -> Result<(), portolan::Error> {
     let (own, peer) = (node.rank(), 1 - node.rank());
     node.open(PORT, portolan::PortConfig::default())?;
@@ -193,7 +85,7 @@ pub(crate) fn exchange_by_endpoints(node: &mut Node) -> Result<(), portolan::Err
         pass(&mut end, to, &sent, &mut got);
         check(&got, peer, 1, index, len);
     }
-    // The other has got everything when it says so.
+    // The other rank sends this once it has received everything.
     pass(&mut end, to, b"done", &mut [0; 4]);
     Ok(())
 }
@@ -240,7 +132,7 @@ fn runs_with(script: &str, args: &[&[&str]]) {
     };
     for round in 0..rounds() {
         for args in args {
-            let ended = hosts.run(args);
+            let ended = run_as(&hosts, "exchange", args);
             assert_eq!(
                 (ended.status, ended.out.matches("exchanged").count()),
                 (0, 2),
@@ -264,7 +156,7 @@ fn fails(script: &str, args: &[&str], words: &[&str]) {
     };
     for _ in 0..rounds() {
         let begin = Instant::now();
-        let ended = hosts.run(args);
+        let ended = run_as(&hosts, "exchange", args);
         let taken = begin.elapsed();
         assert_ne!(ended.status, 0, "{}\n{}", ended.out, ended.err);
         let said = format!("{}\n{}", ended.out, ended.err);
@@ -274,7 +166,7 @@ fn fails(script: &str, args: &[&str], words: &[&str]) {
             said.lines().any(tells),
             "no line has all of {words:?}:\n{said}"
         );
-        // A rank that ends because of its error is another matter, and its status says so.
+        // A rank that ends because of its own error is reported with its exit status.
         let is_false =
             |line: &str| line.contains("process has ended") && !line.contains("exit status");
         assert!(!said.lines().any(is_false), "{said}");
@@ -284,7 +176,7 @@ fn fails(script: &str, args: &[&str], words: &[&str]) {
     }
 }
 
-/// Whether this machine starts processes at a speed at which times mean something.
+/// Tests whether this machine starts processes fast enough for times to mean something.
 fn is_prompt() -> bool {
     let begin = Instant::now();
     let _ = Command::new(env!("CARGO_BIN_EXE_portolan"))
@@ -317,7 +209,7 @@ fn endpoints_find_the_address_that_leads_to_their_peer() {
             return;
         };
         for round in 0..rounds() {
-            let ended = hosts.run_as("exchange by endpoints", &[]);
+            let ended = run_as(&hosts, "exchange by endpoints", &[]);
             assert_eq!(
                 (ended.status, ended.out.matches("exchanged").count()),
                 (0, 2),
