@@ -7,10 +7,11 @@ pub(crate) use targets::{TARGETS_MAX, Target, targets};
 
 use portolan_link::{HostId, LinkAddr};
 use portolan_proto::LinkId;
+use portolan_sys::net::{Network, is_of_one_link};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// IPv4 addresses that the address of an endpoint has room for.
+/// Most IPv4 addresses that fit into the address of an endpoint.
 pub(crate) const ENDPOINT_IPV4_MAX: usize = 4;
 
 /// Addresses of one process.
@@ -26,11 +27,11 @@ pub struct Address {
     pub network: Option<(IpAddr, u8)>,
     /// Address for liveness probes.
     pub liveness: Option<SocketAddr>,
-    /// Addresses of its host, the most likely to be reached first. One process of each host publishes
-    /// them, since a job may have many.
+    /// Addresses of its host, the most likely to be reached first. Only one process of each host publishes
+    /// them, to keep the table of a large job short.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub addresses: Box<[HostAddress]>,
-    /// Reason why its host has none, and what to do.
+    /// Reason why its host has none, with the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<Box<str>>,
 }
@@ -44,15 +45,12 @@ pub struct HostAddress {
     pub prefix_len: u8,
     /// Name of its interface.
     pub interface: String,
-    /// What its interface seems to be, such as "device" or "tunnel".
+    /// Kind of its interface as far as it is known, such as "device" or "tunnel".
     pub kind: String,
-    /// Speed of its interface in Mbit/s, where the system knows it.
+    /// Speed of its interface in Mbit/s, if the kernel has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<u32>,
-    /// Hardware address of its interface, if that is an Ethernet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mac: Option<[u8; 6]>,
-    /// Number of its interface, which only its host understands.
+    /// Index of its interface, which is valid only on its host.
     #[serde(skip)]
     pub index: u32,
 }
@@ -60,10 +58,10 @@ pub struct HostAddress {
 impl HostAddress {
     /// Tests whether it is an IPv6 address that is valid on one link only.
     pub(crate) fn is_of_one_link(&self) -> bool {
-        matches!(self.addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
+        is_of_one_link(self.addr)
     }
 
-    /// The address with a port, as this host itself can use it.
+    /// Returns the address with a port, in the form that this host itself can use.
     pub(crate) fn socket_here(&self, port: u16) -> SocketAddr {
         match self.addr {
             IpAddr::V6(ip) if self.is_of_one_link() => {
@@ -75,11 +73,15 @@ impl HostAddress {
 
     /// Tests whether `other` is of the same subnet.
     pub(crate) fn shares_subnet(&self, other: &HostAddress) -> bool {
-        let own = portolan_sys::net::Network {
+        self.prefix_len == other.prefix_len && self.network().contains(other.addr)
+    }
+
+    /// Returns the address with its subnet.
+    pub(crate) fn network(&self) -> Network {
+        Network {
             addr: self.addr,
             prefix_len: self.prefix_len,
-        };
-        self.prefix_len == other.prefix_len && own.contains(other.addr)
+        }
     }
 }
 
@@ -130,7 +132,7 @@ impl Address {
         let (Some((a, prefix_len)), Some((b, other_len))) = (self.network, other.network) else {
             return false;
         };
-        let own = portolan_sys::net::Network {
+        let own = Network {
             addr: a,
             prefix_len,
         };

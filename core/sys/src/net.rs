@@ -32,7 +32,7 @@ pub use addr::SockAddr;
 pub use beside::{close_beside, connect_beside};
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
-pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces};
+pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces, is_of_one_link};
 pub use lending::{DirectReader, LendingWriter};
 pub use netns::enter_netns;
 pub use options::{

@@ -5,34 +5,33 @@
 use super::HostAddress;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Most addresses of a peer that are tried: the number of the address is in the lowest 4 bits of a
-/// question's nonce.
+/// Most addresses of a peer to try: the lowest 4 bits of a probe's nonce are the index of the address.
 pub(crate) const TARGETS_MAX: usize = 16;
 
-/// How an address is likely to be reached.
+/// Likely way to an address. Earlier variants are tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
-    /// It is of a subnet that this host has as well.
+    /// This host is on the same subnet.
     SameSubnet,
-    /// Only a route can lead to it.
+    /// A route is needed.
     Routed,
-    /// It is valid on one link, which need not be the same one.
+    /// The address is valid on one link, and this host may be on another.
     OneLink,
 }
 
-/// An address of another host, as this host can use it.
+/// Address of another host in the form that this host can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     reach: Reach,
     ip: IpAddr,
-    /// Number of this host's interface, where the address needs one.
+    /// Index of this host's interface; 0 if the address needs none.
     scope: u32,
-    /// Places of the two addresses in the order of their own hosts.
+    /// Positions of the two addresses in the lists of their hosts.
     places: (usize, usize),
 }
 
 impl Target {
-    /// Tests whether it is of a subnet that this host has as well.
+    /// Tests whether this host is on the same subnet.
     pub(crate) fn is_near(&self) -> bool {
         self.reach == Reach::SameSubnet
     }
@@ -46,8 +45,8 @@ impl Target {
     }
 }
 
-/// Returns how a host with the addresses `own` may reach one with the addresses `other`, the most likely
-/// way first. An address that both have leads a host to itself, and is left out.
+/// Returns the addresses in `other` that a host with the addresses `own` can try, the most likely one
+/// first. An address that both hosts have would lead to this host, and is left out.
 pub(crate) fn targets(own: &[HostAddress], other: &[HostAddress]) -> Vec<Target> {
     let is_own = |theirs: &HostAddress| own.iter().any(|ours| ours.addr == theirs.addr);
     let others = other.iter().enumerate();
@@ -55,13 +54,13 @@ pub(crate) fn targets(own: &[HostAddress], other: &[HostAddress]) -> Vec<Target>
         .filter(|(_, theirs)| !is_own(theirs))
         .flat_map(|(place, theirs)| to_one(own, theirs, place))
         .collect();
-    // Stable: equals stay in the order of the other host.
+    // A stable sort keeps the order of the other host.
     found.sort_by_key(|target| (target.reach, target.places.0 + target.places.1));
     found.truncate(TARGETS_MAX);
     found
 }
 
-/// Ways to the address `theirs`, whose place is `place` in its host's order.
+/// Returns the targets for the address `theirs`, which is at `place` in the list of its host.
 fn to_one(own: &[HostAddress], theirs: &HostAddress, place: usize) -> Vec<Target> {
     let target = |reach, scope, own_place| Target {
         reach,
@@ -100,7 +99,6 @@ mod tests {
                 interface: format!("eth{index}"),
                 kind: "device".into(),
                 speed: None,
-                mac: None,
                 index: index + 1,
             }
         };

@@ -106,7 +106,7 @@ impl EndpointAddress {
         u32::from_le_bytes(field(&self.0, 58))
     }
 
-    /// The owner's host, by the first of its addresses.
+    /// Returns the first IP address of the owner's host.
     #[must_use]
     pub fn ip(&self) -> IpAddr {
         match self.0[7] {
@@ -115,12 +115,12 @@ impl EndpointAddress {
         }
     }
 
-    /// The IPv4 address numbered `index`.
+    /// Returns the IPv4 address at `index`.
     fn v4(&self, index: usize) -> Ipv4Addr {
         field::<4>(&self.0, 32 + index * 4).into()
     }
 
-    /// All addresses of the owner's host, the most likely to be reached first.
+    /// Returns the IP addresses of the owner's host, the most likely to be reached first.
     fn ips(&self) -> impl Iterator<Item = IpAddr> {
         let count = usize::from(self.0[7]).min(IPV4_MAX);
         let v4 = (1..count).map(|index| IpAddr::V4(self.v4(index)));
@@ -172,15 +172,10 @@ impl EndpointAddress {
         }
     }
 
-    /// `ip` with the length of its prefix; if that is not told, that of the subnet of this host that it is in.
+    /// Returns `ip` with its prefix length. The address holds only that of the first IP address; for the rest
+    /// the prefix length of this host on the same subnet is assumed.
     fn host_address(&self, ip: IpAddr, own: &Address) -> HostAddress {
-        let is_near = |ours: &&HostAddress| {
-            let network = portolan_sys::net::Network {
-                addr: ours.addr,
-                prefix_len: ours.prefix_len,
-            };
-            network.contains(ip)
-        };
+        let is_near = |ours: &&HostAddress| ours.network().contains(ip);
         let near = || own.addresses.iter().find(is_near);
         HostAddress {
             addr: ip,
@@ -191,7 +186,6 @@ impl EndpointAddress {
             interface: String::new(),
             kind: String::new(),
             speed: None,
-            mac: None,
             index: 0,
         }
     }
@@ -243,7 +237,7 @@ fn host_hash(host: &HostId) -> [u8; 8] {
     field(hasher.finalize().as_bytes(), 0)
 }
 
-/// Writes `first`, and those of `others` that there is room for.
+/// Writes `first`, and as many of the other addresses as fit.
 fn put_ips(bytes: &mut [u8; ENDPOINT_ID_LEN], first: IpAddr, others: &[HostAddress]) {
     let first = match first {
         IpAddr::V6(v6) => return bytes[32..48].copy_from_slice(&v6.octets()),
@@ -341,7 +335,6 @@ mod tests {
             interface: "eth0".into(),
             kind: "device".into(),
             speed: None,
-            mac: None,
             index: 1,
         };
         let published = [

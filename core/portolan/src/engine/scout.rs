@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finding out which of a peer's addresses leads to it (`P9.11`).
+//! Finds the address that leads to a peer (`P9.11`).
 //!
-//! A session is opened at the most likely address at once. While that brings nothing, questions go to all
-//! of them, and UDP turns to the first that the peer itself has answered from.
+//! A session is opened at the most likely address at once. If there is no answer, probes go to all
+//! addresses, and UDP switches to the first one that the peer has answered from.
 //!
-//! The one invariant: an address is left only for one that has proven to lead to the peer.
+//! Invariant: UDP switches only to an address that is proven to lead to the peer.
 
 use super::Engine;
 use crate::liveness::{Outcome, is_same_place};
@@ -13,25 +13,25 @@ use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time that the most likely address has before all are asked: many round trips of a cluster's network,
-/// so that an ordinary session costs no questions.
+/// Time to wait for the most likely address before all are probed: many round trips of a cluster's network,
+/// so that an ordinary session needs no probes.
 const ASK_AFTER: Duration = Duration::from_millis(10);
 
-/// Longest pause between questions. They begin [`ASK_AFTER`] apart, and then take twice as long each time.
+/// Longest pause between probes. The first pause is [`ASK_AFTER`], and each is twice the one before.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// A peer that is reached by another path is not asked any longer: nobody lets UDP pass.
+/// Time after which a peer that another path reaches is no longer probed: UDP is filtered.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
-/// Every address of a peer has refused for so long: none will answer. Its process may have been about to
-/// open its socket, on a loaded host.
+/// Time after which a peer is given up if every address refuses UDP. On a loaded host its process may still
+/// be about to open the socket.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
-/// A peer whose address by UDP is being found out.
+/// Search for the address of one peer.
 #[derive(Debug)]
 pub(super) struct Scout {
     peer: PeerId,
-    /// Address by which UDP reaches it now.
+    /// Address that UDP uses now.
     at: SocketAddr,
     since: Instant,
     ask_at: Instant,
@@ -39,7 +39,7 @@ pub(super) struct Scout {
 }
 
 impl Engine {
-    /// The address that UDP and streams reach `peer` by: a proven one, or the most likely.
+    /// Returns the address of `peer` for UDP and streams: a proven one, or the most likely one.
     pub(super) fn way_to(&self, peer: PeerId) -> Option<SocketAddr> {
         let other = self.inner.table.of(peer)?;
         let ways = self.inner.table.ways_to(&other);
@@ -48,15 +48,14 @@ impl Engine {
         found.or(ways.first()).copied()
     }
 
-    /// Tells where `peer` answers whether it lives, and which processes this host's own kernel answers for.
+    /// Passes the addresses for liveness probes of `peer` to [`Liveness`](crate::liveness::Liveness). The
+    /// address of a peer on this host is proven at once, since the kernel that answers is this host's own.
     pub(super) fn tell_ways(&self, peer: PeerId) {
         let table = &self.inner.table;
-        let (Some(liveness), Some(other)) = (&self.liveness, table.of(peer)) else {
+        let liveness = (self.liveness.as_ref()).filter(|liveness| !liveness.knows_ways(peer));
+        let (Some(liveness), Some(other)) = (liveness, table.of(peer)) else {
             return;
         };
-        if liveness.knows_ways(peer) {
-            return;
-        }
         let ways = table.liveness_of(&other);
         liveness.set_ways(peer, ways.iter().copied());
         if other.host == table.own().host
@@ -66,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// UDP begins to reach `peer` at `at`.
+    /// Starts the search for `peer`, which UDP tries at `at`.
     pub(super) fn begin_scout(&mut self, peer: PeerId, at: SocketAddr) {
         let inner = &mut self.inner;
         let now = inner.now;
@@ -80,7 +79,7 @@ impl Engine {
         });
     }
 
-    /// Somebody says that nobody listens where UDP reaches `peer`, which has not answered there.
+    /// Records that a frame by UDP to `peer` came back as not deliverable.
     pub(super) fn note_refused(&mut self, peer: PeerId) {
         let mut scouts = self.inner.scouts.iter();
         if let Some(scout) = scouts.find(|scout| scout.peer == peer)
@@ -90,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Asks at all addresses of the peers that UDP has not reached yet, and turns to those that answer.
+    /// Probes all addresses of the peers that UDP has not reached, and switches to those that answer.
     pub(super) fn scout(&mut self) {
         if self.inner.scouts.is_empty() || self.liveness.is_none() {
             return;
@@ -100,7 +99,7 @@ impl Engine {
         self.inner.scouts.append(&mut scouts);
     }
 
-    /// Returns whether there is more to find out.
+    /// Continues one search; returns `false` when it has ended.
     fn scout_one(&mut self, scout: &mut Scout) -> bool {
         let (peer, now) = (scout.peer, self.inner.now);
         let Some(liveness) = &self.liveness else {
@@ -135,7 +134,7 @@ impl Engine {
         true
     }
 
-    /// Tests whether no address of `peer` will ever do: each has refused, or cannot be sent to, since
+    /// Tests whether every address of `peer` refuses UDP, or cannot be sent to, for [`REFUSED_FOR`] since
     /// `since`.
     pub(super) fn is_refused(&self, peer: PeerId, since: Instant) -> bool {
         let Some(liveness) = &self.liveness else {
@@ -149,7 +148,7 @@ impl Engine {
         is_late && !outcomes.is_empty() && outcomes.iter().all(|(_, outcome)| fails(outcome))
     }
 
-    /// Gives up a peer whose session has not opened since `since`, and says what was tried.
+    /// Gives up a peer if its session has not opened since `since`. The error lists what was tried.
     pub(super) fn give_up_unreached(&mut self, peer: PeerId, since: Instant) {
         let outcomes = self.liveness.as_ref().map(|it| it.outcomes(peer));
         let seconds = self.inner.now.since(since).as_secs();
@@ -162,7 +161,7 @@ impl Engine {
 }
 
 impl super::Inner {
-    /// What was tried to reach `peer` in so many seconds, what came of it, and what to do.
+    /// Describes the addresses of `peer` that were tried for `seconds`, the result of each, and the remedy.
     fn unreached_text(
         &self,
         peer: PeerId,
@@ -184,7 +183,7 @@ impl super::Inner {
         )
     }
 
-    /// Why this host and that of `peer` have no way to one another, and what to do.
+    /// Describes why no address of `peer` can be tried, and the remedy.
     pub(super) fn no_way_text(&self, peer: PeerId) -> String {
         let own = self.table.own();
         let Some(other) = self.table.of(peer) else {
@@ -240,7 +239,7 @@ fn result_text((addr, outcome): &(SocketAddr, Outcome)) -> String {
     match outcome {
         Outcome::Silent => format!("{ip} is silent"),
         Outcome::Refused => format!("{ip} refuses UDP (port unreachable)"),
-        Outcome::Answered => format!("{ip} answers questions and opens no session"),
+        Outcome::Answered => format!("{ip} answers probes but opens no session"),
         Outcome::Unsent(errno) => {
             format!(
                 "sending to {ip} fails: {}",
@@ -250,7 +249,7 @@ fn result_text((addr, outcome): &(SocketAddr, Outcome)) -> String {
     }
 }
 
-/// What to do about the first of the failures that says most.
+/// Returns the remedy for the most telling failure.
 fn remedy(tried: &[(SocketAddr, Outcome)], host: &str) -> String {
     let has = |wanted: Outcome| tried.iter().any(|(_, outcome)| *outcome == wanted);
     if has(Outcome::Unsent(libc::EPERM)) {

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::launch::Job;
 use crate::settings;
 use portolan_link::Interface;
+use portolan_sys::net::is_of_one_link;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The most likely interface and address for a job's network traffic.
@@ -39,18 +40,13 @@ pub(super) fn candidates<'a>(
     let mut found = base.candidates(&host, interfaces);
     if job.is_endpoint() {
         // The address that an endpoint publishes has no room for an interface.
-        found.retain(|candidate| !is_link_local(candidate.network.addr));
+        found.retain(|candidate| !is_of_one_link(candidate.network.addr));
     }
     found = not_empty("interface", interface, found)?;
     if let Some(selection) = selection {
         found.retain(|candidate| selection.allows(&host, candidate));
     }
     not_empty("network", settings::NETWORK.of(job), found)
-}
-
-/// Tests whether `addr` is an IPv6 address that is valid on one link only.
-pub(super) fn is_link_local(addr: IpAddr) -> bool {
-    matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
 }
 
 /// Reports that a setting leaves no address of `host`, and lists the addresses that it has.

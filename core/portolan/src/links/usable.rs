@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The addresses of this host that a job uses: what is published of them, what sockets are bound to, and why
-//! there are none.
+//! Addresses of this host that a job uses: those to publish, those to bind to, and the reason if there are
+//! none.
 //!
-//! The one invariant: sockets are bound so that a peer reaches them by every address that is published.
+//! Invariant: sockets are bound so that a peer reaches them at every published address.
 
 use super::selection::Candidate;
 use crate::address::HostAddress;
@@ -10,7 +10,7 @@ use portolan_link::{Interface, InterfaceKind};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Interfaces that a sentence names at most.
+/// Most interfaces that an error names.
 const NAMED_MAX: usize = 4;
 
 /// See the module documentation.
@@ -18,20 +18,20 @@ const NAMED_MAX: usize = 4;
 pub(crate) struct Usable {
     /// The most likely to reach other hosts first.
     pub(crate) addresses: Vec<HostAddress>,
-    /// Reason why there are none, and what to do.
+    /// Reason why there are none, with the remedy.
     pub(crate) unusable: Option<String>,
-    /// Address that the first socket is bound to.
+    /// Address to bind the first socket to.
     pub(crate) bind: IpAddr,
-    /// Address of the other family that a second one is bound to.
+    /// Address of the other family to bind the second socket to.
     pub(crate) also: Option<IpAddr>,
-    /// The longest MTU of an interface.
+    /// Largest MTU of the interfaces.
     pub(crate) mtu: Option<usize>,
-    /// The interfaces that traffic may pass.
+    /// Interfaces of the addresses.
     pub(crate) over: Vec<Interface>,
 }
 
 impl Usable {
-    /// Of these candidates among `interfaces`; `fallback` is bound to where there are none.
+    /// Builds the value for `candidates` among `interfaces`. Without candidates, sockets bind to `fallback`.
     pub(crate) fn new(
         candidates: &[Candidate<'_>],
         interfaces: &[Interface],
@@ -66,7 +66,7 @@ impl Usable {
         }
     }
 
-    /// Puts the fastest first of addresses that are alike, where nobody has chosen their order.
+    /// Sorts addresses of equal rank by speed, the fastest first. For hosts without a chosen order.
     pub(crate) fn sort_by_speed(&mut self) {
         let key = |it: &HostAddress| (it.kind.clone(), it.addr.is_ipv4(), it.is_of_one_link());
         for alike in self.addresses.chunk_by_mut(|a, b| key(a) == key(b)) {
@@ -74,7 +74,7 @@ impl Usable {
         }
     }
 
-    /// Address that a socket for both families is bound to.
+    /// Address to bind a socket for both families to.
     pub(crate) fn bind_both(&self) -> IpAddr {
         match self.also {
             Some(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -83,8 +83,8 @@ impl Usable {
     }
 }
 
-/// The only address, or the one that stands for all. An address of one link cannot be bound to without
-/// its interface.
+/// Returns the only address, or the unspecified one. Binding to a link-local address would need its
+/// interface.
 fn bound<'a>(
     mut addresses: impl Iterator<Item = &'a HostAddress>,
     all: impl Into<IpAddr>,
@@ -96,25 +96,23 @@ fn bound<'a>(
 
 fn published(candidate: &Candidate<'_>) -> HostAddress {
     let interface = candidate.interface;
-    let mac = interface.mac.filter(|_| !interface.loopback);
     HostAddress {
         addr: candidate.network.addr,
         prefix_len: candidate.network.prefix_len,
         interface: interface.name.clone(),
         kind: interface.kind.to_string(),
         speed: speed(&interface.name),
-        mac: mac.map(|mac| mac.0),
         index: interface.index,
     }
 }
 
-/// Mbit/s of an interface; the kernel has -1 or an error where it does not know.
+/// Reads the speed of an interface in Mbit/s. For an unknown speed the kernel returns -1 or an error.
 fn speed(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse().ok()
 }
 
-/// Why no address among `interfaces` can be used, and what to do.
+/// Returns why no address of `interfaces` is usable, with the remedy.
 fn reason(interfaces: &[Interface]) -> String {
     let leads_elsewhere = |interface: &&Interface| {
         !interface.loopback
@@ -124,7 +122,7 @@ fn reason(interfaces: &[Interface]) -> String {
             )
     };
     let lacks = interfaces.iter().filter(leads_elsewhere).map(lack);
-    // What is named first is most likely meant.
+    // The first interfaces are the likely ones.
     let lacks: Vec<String> = lacks.take(NAMED_MAX).collect();
     match lacks.is_empty() {
         true => "it has no network interface beside loopback".to_owned(),

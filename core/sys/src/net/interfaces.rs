@@ -70,6 +70,13 @@ impl Network {
     }
 }
 
+/// Tests whether `addr` is an IPv6 address that is valid on one link only, so that it is of no use without
+/// the number of an interface.
+#[must_use]
+pub fn is_of_one_link(addr: IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
+}
+
 /// What an interface seems to be: a hint for choosing among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {

@@ -11,20 +11,20 @@ use portolan::PortRange;
 use portolan::launch::Job;
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::{Interface, Link, LinkAddr, LinkError, Network, TxFrame};
-use portolan_sys::net::{self, ErrorOrigin};
+use portolan_sys::net::{self, ErrorOrigin, is_of_one_link};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long it takes: two repetitions of TCP's question, after 1 and 3 s (RFC 6298).
+/// Time for probing: TCP repeats a SYN after 1 and 3 s (RFC 6298).
 const SPAN: Duration = Duration::from_secs(5);
 
 /// Between rounds of datagrams: the span has room for a dozen, so that a lost one matters little.
 const ROUND: Duration = Duration::from_millis(400);
 
-/// Between looks at the sockets.
+/// Pause between polls of the sockets.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Lengths of IP packets beside the interface's own: the least of IPv4 and IPv6, what tunnels leave
@@ -172,7 +172,7 @@ impl Sockets {
         }
     }
 
-    /// Reads what ICMP messages say of datagrams from an end.
+    /// Reads the ICMP errors of datagrams from an end.
     fn take_errors(&mut self, own: &[End], from: usize, ways: &mut Ways<'_>) {
         while let Ok(Some(error)) = net::recv_error(self.udp[from].as_fd()) {
             let Some(destination) = error.destination else {
@@ -190,7 +190,7 @@ impl Sockets {
                     from,
                     to,
                 };
-                // If nobody answers to address resolution, this host writes the message itself.
+                // If address resolution gets no answer, this host writes the message itself.
                 let is_own = own.iter().any(|end| Some(end.addr) == error.offender);
                 let is_remote = error.origin == ErrorOrigin::Icmp && !is_own;
                 let errno = error.errno;
@@ -228,7 +228,7 @@ impl Sockets {
         let mut bytes = vec![0; DATAGRAM_LEN_MAX];
         for (socket, end) in self.udp.iter().zip(own) {
             let overhead_len = UDP_LEN + ip_len(end.addr);
-            // An error of one datagram says nothing of the next.
+            // The next datagram may succeed.
             for _ in 0..BUDGET {
                 match socket.recv_from(&mut bytes) {
                     Ok((len, _)) => ways.take(By::Udp, &bytes[..len], overhead_len),
@@ -271,10 +271,6 @@ fn reachable<'a>(
         .iter()
         .enumerate()
         .filter(move |(_, other)| is_alike(other))
-}
-
-pub(super) fn is_of_one_link(addr: IpAddr) -> bool {
-    matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
 }
 
 /// Returns the place of `there` as `end` sees it: an address of one link is on the interface of `end`.

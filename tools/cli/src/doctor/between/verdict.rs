@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conclusions of `doctor --between` from what two hosts have seen: what passes, what is wrong, and what to
-//! type. It looks nowhere else.
+//! type. It uses no other data.
 //!
-//! The one invariant: a cause is named only if something was seen that nothing else explains as well; else
-//! the text says that nothing came, and what may be the cause.
+//! Invariant: a cause is named only if no other cause explains the observations. Otherwise the text lists
+//! the possible causes.
 
 mod blocked;
 mod passing;
 
 use super::seen::{By, End, Failure, Seen, Way};
-use super::sockets::is_of_one_link;
+use portolan_sys::net::is_of_one_link;
 use serde::Serialize;
 
 /// Something that is wrong between two hosts.
@@ -17,7 +17,7 @@ use serde::Serialize;
 pub(super) struct Finding {
     /// Jobs between the two hosts fail for it.
     pub(super) is_needed: bool,
-    /// What was seen, and on which host.
+    /// Observation, with the host.
     pub(super) what: String,
     /// A setting or a command.
     pub(super) remedy: String,

@@ -2,8 +2,8 @@
 //! Findings where jobs run: addresses that lead nowhere, and what does not pass beside UDP.
 
 use super::super::seen::By;
-use super::super::sockets::is_of_one_link;
 use super::{Between, Finding, Pair, called};
+use portolan_sys::net::is_of_one_link;
 use std::collections::BTreeSet;
 
 impl Between<'_> {
@@ -69,7 +69,7 @@ impl Between<'_> {
         format!("{};{}", named(0), named(1))
     }
 
-    /// Interfaces all of whose addresses work, and addresses of the others.
+    /// Returns the interfaces with only working addresses, and the working addresses of the other interfaces.
     fn selection_of(&self, host: usize, working: &[Pair]) -> String {
         let live: BTreeSet<usize> = working.iter().map(|pair| place(*pair, host)).collect();
         let ends = &self.hosts[host].ends;
