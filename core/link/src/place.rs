@@ -20,9 +20,8 @@ pub trait Receiver {
     /// A frame that is not at its place.
     fn frame(&mut self, frame: RxFrame<'_>);
 
-    /// Returns whether the receiver wants no more frames of this call. Asked after each frame, or after
-    /// all frames of one system call. A link then leaves the frames that it has not taken from the
-    /// kernel where they are.
+    /// Tests whether the receiver wants no more frames in this call. A link calls this after each frame, or
+    /// after all frames of one system call, and leaves the rest with the kernel.
     fn has_enough(&self) -> bool {
         false
     }

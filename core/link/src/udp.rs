@@ -2,11 +2,12 @@
 //! The link for any network: UDP, with segmentation offload where the kernel has it.
 //!
 //! One unconnected, non-blocking socket for all peers, and a connected one for a busy peer
-//! (`udp/socket.rs`); the same again for peers of the other family of addresses (`udp/second.rs`). A single frame is one `sendto`; so is a run of
-//! segments, or one `sendmsg` if it lies in pieces, which the kernel, or the NIC, cuts into datagrams
-//! (`UDP_SEGMENT`). Runs that the kernel has put together on the receiving side (`UDP_GRO`) arrive by one
-//! `recvfrom`, and are divided by what the first frame says of its length; or by one `recvmsg`, where the
-//! kernel is asked for that, and for marks.
+//! (`udp/socket.rs`). Peers with addresses of the other family have a second link (`udp/second.rs`).
+//!
+//! A single frame is one `sendto`. A run of segments is one `sendto` too, or one `sendmsg` if it lies in
+//! pieces; the kernel or the NIC cuts it into datagrams (`UDP_SEGMENT`). Runs that the kernel has merged on
+//! the receiving side (`UDP_GRO`) arrive by one `recvfrom` and are divided by the length in the first
+//! frame; or by one `recvmsg`, which also returns the length and marks.
 //! Nothing is ever fragmented by IP.
 //!
 //! This file is the control path: opening, connecting, errors and notices. `udp/data.rs` has the
@@ -68,10 +69,9 @@ pub struct UdpConfig {
     /// Address of one of this host's interfaces. An unspecified address works too, but then
     /// [`Link::local_addr`] is nothing that a peer could use.
     pub bind: IpAddr,
-    /// Address of the other family by which peers are reached as well, with the same port. Default none.
+    /// Address of the other family for a second socket with the same port. Default: none.
     pub also: Option<IpAddr>,
-    /// MTU of the interface that `bind` is not the address of, if that is unspecified. Default: the
-    /// smallest of the host's.
+    /// MTU to assume if `bind` is unspecified. Default: the smallest MTU of the host's interfaces.
     pub mtu: Option<usize>,
     /// Port; 0, the default, takes one of `ports` that is free.
     pub port: u16,
@@ -132,7 +132,7 @@ pub struct Udp {
     drops_pending: u32,
     /// Sends that were refused for want of room since the last that was not.
     refusals: u32,
-    /// Reaches peers by the other family of addresses.
+    /// For peers with addresses of the other family.
     second: Option<Second>,
 }
 

@@ -279,7 +279,7 @@ impl Links {
         self.open.iter().any(unsaid)
     }
 
-    /// Returns the links, those first whose look costs no system call.
+    /// Returns the links. Those that are polled without a system call come first.
     #[inline]
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OpenLink> {
         self.open.iter_mut()

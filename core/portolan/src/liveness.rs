@@ -11,8 +11,7 @@
 //! can be forged; so it makes the peer doubted, and asked at once, and what became of that question
 //! decides: [`life`].
 //!
-//! A peer has several addresses, of which some may lead elsewhere. Questions find out which one leads to
-//! it: [`ways`].
+//! A peer can have several addresses, and some may lead to other hosts. Probes find the right one: [`ways`].
 
 mod life;
 mod message;
@@ -45,7 +44,7 @@ use ways::Ways;
 #[derive(Debug)]
 struct Shared {
     socket: UdpSocket,
-    /// Addresses of IPv4 are written as IPv6 writes them.
+    /// IPv4 addresses are passed to the socket as IPv4-mapped IPv6 addresses.
     is_v6: bool,
     /// What questions to this process are keyed with, and its answers.
     key: Key,
@@ -58,12 +57,12 @@ struct Shared {
     members: RwLock<Members>,
 }
 
-/// Peers that may be asked.
+/// Peers that can be probed.
 #[derive(Debug, Default)]
 struct Members {
     /// By rank, or by the endpoint's own number.
     lives: Vec<Life>,
-    /// Addresses of the peers that this process has tried to reach: few of a large job.
+    /// Addresses of the peers that this process has contacted: few in a large job.
     ways: HashMap<u32, Ways>,
     /// Of an endpoint: what questions to each are keyed with, and its answers.
     keys: Vec<Option<Key>>,
@@ -103,7 +102,7 @@ impl Unstarted {
         self.socket.local_addr().ok()
     }
 
-    /// Starts as `rank` of `size`; [`Liveness::set_ways`] tells of addresses.
+    /// Starts as `rank` of `size`. [`Liveness::set_ways`] adds the addresses.
     pub(crate) fn start(
         self,
         rank: u32,
@@ -182,7 +181,7 @@ impl Liveness {
         members.ways.remove(&peer.0);
     }
 
-    /// Tells where `peer` may answer, the most likely address first. Without this it is never asked.
+    /// Sets the addresses of `peer`, the most likely one first. Without them it is never probed.
     pub(crate) fn set_ways(&self, peer: PeerId, addrs: impl IntoIterator<Item = SocketAddr>) {
         let mut members = self.shared.members_mut();
         members
@@ -196,26 +195,26 @@ impl Liveness {
         self.shared.members().ways.contains_key(&peer.0)
     }
 
-    /// Notes that `addr`'s host led to `peer`, as its session shows. `P9.11`
+    /// Records that a session proved the host of `addr` for `peer`. `P9.11`
     pub(crate) fn prove(&self, peer: PeerId, addr: SocketAddr) {
         if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
             ways.prove(addr);
         }
     }
 
-    /// Notes that a frame to `addr`'s host came back as not deliverable. It says nothing of the peer's life.
+    /// Records that a frame to the host of `addr` came back as not deliverable. This is no evidence of death.
     pub(crate) fn note_refused(&self, peer: PeerId, addr: SocketAddr) {
         if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
             ways.note_refused(addr);
         }
     }
 
-    /// Address that is known to lead to `peer`.
+    /// Returns the proven address of `peer`.
     pub(crate) fn proven(&self, peer: PeerId) -> Option<SocketAddr> {
         self.shared.members().ways.get(&peer.0)?.proven()
     }
 
-    /// What came of questions to each address of `peer`.
+    /// Returns the addresses of `peer` with the results of the probes.
     pub(crate) fn outcomes(&self, peer: PeerId) -> Vec<(SocketAddr, Outcome)> {
         let members = self.shared.members();
         let ways = members.ways.get(&peer.0);
@@ -353,8 +352,8 @@ impl Shared {
         }
     }
 
-    /// Notes a report that something could not be delivered. Returns the peer that it is about, if it
-    /// came from an address that is known to lead to that peer: others may be anybody's. `P9.11`
+    /// Records an ICMP error. Returns the peer that it concerns if it came from the proven address of that
+    /// peer; any other address may belong to another host. `P9.11`
     fn on_refusal(&self, quoted: &[u8], destination: Option<SocketAddr>) -> Option<u32> {
         let mut members = self.members_mut();
         let key = self.key_to(&members, message::addressee(quoted).unwrap_or(u32::MAX));
@@ -394,7 +393,7 @@ impl Shared {
         }
     }
 
-    /// Asks at the proven address of a peer, or at all; `true` if a question is on its way.
+    /// Probes the proven address of a peer, or all its addresses. Returns `true` if a probe was sent.
     fn ask(&self, rank: u32) -> bool {
         let mut members = self.members_mut();
         let Some(mut ways) = members.ways.remove(&rank) else {
@@ -421,14 +420,14 @@ impl Shared {
             to => to,
         };
         let send = || self.socket.send_to(bytes, to).map(drop);
-        // The first attempt may be told the error of an earlier question instead.
+        // The first attempt may return the error of an earlier probe.
         send().or_else(|_| send()).inspect_err(|error| {
             log::debug!("a question or an answer to {to}: {error}");
         })
     }
 }
 
-/// The address as IPv4 writes it, if it is one.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),

@@ -22,7 +22,7 @@ use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where this process is reached, and its host if `publishes`.
+/// Returns the address of this process, with the addresses of its host if `publishes`.
 pub(crate) fn own_address(
     host_name: String,
     publishes: bool,
@@ -152,7 +152,7 @@ pub fn check_settings(
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }
 
-/// Returns the ports that sockets of this process may be bound to, as its environment says. For sockets
+/// Returns the ports that sockets of this process may be bound to, by its environment. For sockets
 /// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::Endpoint), which read the setting themselves.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub(crate) struct Table {
 
 enum Others {
     Job {
-        /// By rank. The addresses of hosts are taken out of them.
+        /// By rank, without the addresses of the hosts.
         addresses: Vec<Address>,
         hosts: HashMap<HostId, Host>,
     },
@@ -27,22 +27,22 @@ enum Others {
     Met(Arc<Directory>),
 }
 
-/// What the processes of one host have in common.
+/// Addresses that the processes of one host share.
 struct Host {
     addresses: Box<[HostAddress]>,
-    /// How this process's host may reach it, the most likely way first.
+    /// Targets for this process, the most likely one first.
     targets: Vec<Target>,
 }
 
 impl Host {
-    /// Tests whether it has a subnet in common with this host.
+    /// Tests whether it is on a subnet of this host.
     fn is_near(&self) -> bool {
         self.targets.iter().any(Target::is_near)
     }
 }
 
 impl Table {
-    /// The addresses of a job, by rank, and those of this host.
+    /// Builds the table of a job from the addresses by rank; `ours` are those of this host.
     pub(crate) fn of_job(mut addresses: Vec<Address>, rank: u32, ours: Vec<HostAddress>) -> Table {
         let own = Address {
             addresses: ours.into(),
@@ -113,7 +113,7 @@ impl Table {
         links
     }
 
-    /// Addresses by which `other` may be reached by UDP, the most likely one first.
+    /// Returns the addresses of `other` for UDP, the most likely one first.
     pub(crate) fn ways_to(&self, other: &Address) -> Vec<SocketAddr> {
         match other.on(LinkId::UDP) {
             Some(LinkAddr::Udp { socket }) => self.with_port(other, *socket),
@@ -121,7 +121,7 @@ impl Table {
         }
     }
 
-    /// The same for the socket that answers whether it lives.
+    /// Returns the addresses of `other` for liveness probes, the most likely one first.
     pub(crate) fn liveness_of(&self, other: &Address) -> Vec<SocketAddr> {
         match other.liveness {
             Some(socket) => self.with_port(other, socket),
@@ -129,7 +129,8 @@ impl Table {
         }
     }
 
-    /// The addresses of `other`'s host with the port of `socket`; of this host its own address.
+    /// Returns the addresses of the host of `other` with the port of `socket`. For this host it is its first
+    /// address.
     fn with_port(&self, other: &Address, socket: SocketAddr) -> Vec<SocketAddr> {
         let is_elsewhere = other.host != self.own.host;
         let port = socket.port();
@@ -142,14 +143,14 @@ impl Table {
             return targets.map(|target| target.socket(port)).collect();
         }
         if is_elsewhere && (other.unusable.is_some() || self.own.unusable.is_some()) {
-            // What is bound without an address is loopback's.
+            // A process without a usable address binds to loopback.
             return Vec::new();
         }
         if !socket.ip().is_unspecified() {
             return vec![socket];
         }
         if is_elsewhere {
-            // Its host's publisher is in another network namespace.
+            // The process that publishes for its host is in another network namespace.
             let addr = other
                 .network
                 .map(|(addr, _)| SocketAddr::new(addr, socket.port()));
@@ -161,7 +162,7 @@ impl Table {
             .collect()
     }
 
-    /// Another host, if it has published addresses.
+    /// Returns the host of `other` if it is another host and has published addresses.
     fn host_of(&self, other: &Address) -> Option<&Host> {
         match &self.others {
             Others::Job { hosts, .. } if other.host != self.own.host => hosts.get(&other.host),
@@ -169,7 +170,7 @@ impl Table {
         }
     }
 
-    /// All addresses that the host of `other` has published.
+    /// Returns the published addresses of the host of `other`.
     pub(crate) fn published<'a>(&'a self, other: &'a Address) -> &'a [HostAddress] {
         match &self.others {
             Others::Job { hosts, .. } => hosts.get(&other.host).map_or(&[], |it| &it.addresses),

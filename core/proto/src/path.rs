@@ -71,7 +71,7 @@ pub struct PathStatus {
     pub link: LinkId,
     /// The peer has answered on it, and it was not left for another since.
     pub up: bool,
-    /// A probe was answered on it, so frames pass both ways: the peer may be heard where it does not hear.
+    /// A probe was answered on it, so frames pass in both directions.
     pub answered: bool,
     /// Small messages take it.
     pub small: bool,

@@ -68,7 +68,7 @@ fn target(node: &mut Node, role: &str) {
     println!("\nexchanged {index} drops {:?} grown {grown}", node.drops());
     assert!(grown < GROWTH_MAX, "grew by {grown} bytes");
     let drops = node.drops();
-    // A loaded machine loses most frames before they are looked at.
+    // A loaded machine drops most frames before they are checked.
     let lost = drops.get("packet_receive_buffer_full").unwrap_or(&0);
     let judged = hostile(node) - lost;
     for reason in [

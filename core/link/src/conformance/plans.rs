@@ -212,7 +212,7 @@ pub(super) fn whatever_was_planned_frames_arrive_as_sent(bench: &mut Bench) {
     }
 }
 
-/// Receives frames, and has enough after one.
+/// A receiver that wants one frame per call.
 #[derive(Default)]
 struct One(Vec<Vec<u8>>);
 
@@ -239,7 +239,7 @@ impl Receiver for One {
     }
 }
 
-/// Links with a kernel queue or a ring leave the rest there; others may hand over all at once.
+/// A link with a kernel queue or a ring leaves the rest there; any other link may deliver all at once.
 pub(super) fn frames_beyond_enough_come_with_later_calls(bench: &mut Bench) {
     let sent: Vec<_> = (0..10).map(header).collect();
     for head in &sent {

@@ -102,7 +102,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Listens at `at`, and connects from `ports`. Pages are lent if `lends`, else copied.
+    /// Listens at `at`, and connects from `ports`. With `lends` it passes pages to the kernel by reference
+    /// instead of copying them.
     ///
     /// # Errors
     /// When the port is taken, or for want of descriptors.

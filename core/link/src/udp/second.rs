@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The half of the link that reaches peers by the other family of addresses: IPv6 beside IPv4.
+//! Second socket of the UDP link, for peers with addresses of the other family: IPv6 beside IPv4.
 //!
-//! It is a link of its own with the same port. A socket for both families would look up a route for every
-//! datagram to an IPv4 address, also when it is connected (`udpv6_sendmsg` of net/ipv6/udp.c).
+//! It is a UDP link with the same port. A socket for both families would make the kernel search a route for
+//! each datagram to an IPv4 address, even when it is connected (`udpv6_sendmsg` of net/ipv6/udp.c).
 //!
-//! The one invariant: a peer is connected in one half at most.
+//! Invariant: a peer is connected by at most one of the two.
 
 use super::{Udp, UdpConfig};
 use crate::{Link, LinkAddr, LinkError, Notice, PeerId, Receiver, TxError, TxFrame, WakeSet};
 use std::io;
 use std::net::IpAddr;
 
-/// Ports that are tried until one is free in both families: others of the host have some hundreds of
-/// 28,000.
+/// Ports to try until one is free in both families. The other processes of a host use some hundreds of
+/// 28,000 ports.
 const PORTS_TRIED: usize = 8;
 
-/// Receives of the first half for one of this, while no peer has been reached by this: a system call in
-/// some 10 µs of turns.
-const RECEIVES_PER_LOOK: u32 = 32;
+/// Receives of the first link per receive of this one while no peer uses it: one system call in some 10 µs
+/// of turns.
+const RECEIVES_PER_POLL: u32 = 32;
 
-/// Opens both halves.
+/// Opens both links.
 ///
 /// # Errors
 /// As [`Udp::open`].
@@ -49,10 +49,10 @@ fn try_port(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
 /// See the module documentation.
 pub(super) struct Second {
     link: Box<Udp>,
-    /// A peer was reached by it, or has reached this process.
+    /// Set when a peer is connected by it, or a frame has arrived by it.
     is_used: bool,
-    /// Receives of the first half until the next look here.
-    looks_left: u32,
+    /// Receives of the first link until the next one here.
+    skips_left: u32,
 }
 
 impl Second {
@@ -60,22 +60,22 @@ impl Second {
         Second {
             link: Box::new(link),
             is_used: false,
-            looks_left: 0,
+            skips_left: 0,
         }
     }
 
-    /// Receives, if this half is in use or it is time to look whether it should be.
+    /// Receives, except that an unused link is polled only once in [`RECEIVES_PER_POLL`] calls.
     #[inline]
     pub(super) fn receive_if_due<R: Receiver + ?Sized>(
         &mut self,
         budget: usize,
         receiver: &mut R,
     ) -> usize {
-        if !self.is_used && self.looks_left > 0 {
-            self.looks_left -= 1;
+        if !self.is_used && self.skips_left > 0 {
+            self.skips_left -= 1;
             return 0;
         }
-        self.looks_left = RECEIVES_PER_LOOK;
+        self.skips_left = RECEIVES_PER_POLL;
         let handed = self.link.receive_runs(budget, receiver);
         self.is_used |= handed > 0;
         handed
@@ -96,7 +96,7 @@ impl Second {
     }
 
     pub(super) fn poll_notice(&mut self) -> Option<Notice> {
-        // Its buffer is as long as the first half's, which has been measured.
+        // The first link reports the capacity of its receive buffer, which has the same length.
         std::iter::from_fn(|| self.link.poll_notice())
             .find(|notice| !matches!(notice, Notice::Capacity(_)))
     }

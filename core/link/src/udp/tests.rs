@@ -42,7 +42,7 @@ fn peers_of_both_families_are_reached_by_one_port() {
     ] {
         let socket = SocketAddr::new(ip, socket.port());
         a.connect(1, &LinkAddr::Udp { socket }).unwrap();
-        // So many that the peer gets a socket to itself.
+        // Enough to get the peer a socket of its own.
         for _ in 0..300 {
             a.transmit(1, &TxFrame::whole(bytes)).unwrap();
             let mut got = Vec::new();
@@ -414,7 +414,7 @@ fn every_frame_of_a_marked_run_is_marked() {
     assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }
 
-/// A receiver that has enough after so many frames.
+/// A receiver that wants `enough` frames.
 struct Few {
     enough: usize,
     got: usize,
@@ -444,7 +444,7 @@ fn datagrams_beyond_enough_stay_in_the_socket() {
     for byte in 0..6 {
         a.transmit(1, &TxFrame::whole(&[byte])).unwrap();
     }
-    // The first datagram after a look that found nothing is handed over alone.
+    // The first datagram after an empty poll is delivered alone.
     for (enough, expected) in [(9, 1), (1, 1), (2, 2), (9, 2)] {
         let mut few = Few { enough, got: 0 };
         assert_eq!(b.receive_placed(16, &mut few), expected);

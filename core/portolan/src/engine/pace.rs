@@ -15,8 +15,8 @@ const COLD_WAIT_NS: u64 = 2_000;
 /// The same where frames come: what is done with them makes turns long, and nobody spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
-/// Fewest turns between looks at cold links where frames come: each frame then puts the look off to the
-/// next turn but one, however long the turns are.
+/// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by two turns,
+/// however long the turns are.
 const COLD_TURNS_MIN_BUSY: u32 = 2;
 
 /// A link of which nothing is expected is looked at after so many times that wait at the latest, however

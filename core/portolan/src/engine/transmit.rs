@@ -234,7 +234,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// The links that lead to `peer` and do not know it, with its address.
+    /// Returns the links that lead to `peer` but are not connected to it, with its address on each.
     fn unconnected(&self, peer: PeerId) -> Vec<(LinkId, LinkAddr)> {
         let table = &self.inner.table;
         let Some(other) = table.of(peer) else {

@@ -20,8 +20,8 @@ const NETWORK_BUDGET: usize = 32;
 /// Fewest turns between looks at the clock: 25 ns in some 32 × 20 ns.
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
-/// Turns of filled receives of which one looks at all links: system calls on silent links are then a small
-/// part of the calls, and what comes by them waits for some 16 messages.
+/// One in so many turns of filled receives polls all links. The system calls on silent links are then few,
+/// and a frame that arrives by one waits for at most 16 messages.
 const ALL_LINKS_TURNS: u32 = 16;
 
 /// Time without a look at the clock after which frames may have waited here: what is shorter does not
@@ -128,7 +128,7 @@ impl Engine {
                     }
                 })
             } else {
-                // One that another link has filled ends nothing here.
+                // A receive that another link has filled must not stop this one.
                 let open_inbox = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let mut intake = Intake::new(inner, handlers, id, open_inbox);
                 let count = open.link_mut().receive_placed(NETWORK_BUDGET, &mut intake);

@@ -59,7 +59,7 @@ impl Engine {
         if let Err(error) = self.inner.connect(peer) {
             log::debug!("watching {peer}: {error}");
             if let Error::NoPath { why, .. } = error {
-                // Nor does a way lead from there to here.
+                // The peer cannot reach this process either.
                 self.inner.peers[peer.0 as usize].report = Some(why.into());
                 self.give_up_for_good(peer, Cause::NoPath);
             }
@@ -158,7 +158,7 @@ impl Engine {
 
     /// `P9.3`, and `P9.5` for a session that does not open. As [`Engine::check_one`].
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
-        // Shared memory may be connected by the other side alone.
+        // The other side may have connected shared memory.
         self.tell_ways(peer);
         let Some(liveness) = &self.liveness else {
             return false;
@@ -191,7 +191,7 @@ impl Engine {
             self.inner.core.ask(peer);
         }
         self.inner.is_asking |= self.inner.peers[peer.0 as usize].unanswered > 1;
-        // Of a peer that was never heard, silence says that the addresses are wrong. `P9.11`
+        // Silence of a peer that was never heard means that the addresses are wrong. `P9.11`
         let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up || was_seen;
         if is_met && silent_for >= self.inner.peer_timeout {
             let links = self.inner.table.links_to(peer);

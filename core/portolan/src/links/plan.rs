@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-/// Leaves what the address of an endpoint has room for.
+/// Removes the candidates that do not fit into the address of an endpoint.
 fn retain_published(candidates: &mut Vec<Candidate<'_>>) {
     let is_v4 = |candidate: &Candidate<'_>| candidate.network.addr.is_ipv4();
     if candidates.first().is_some_and(is_v4) {
@@ -196,7 +196,7 @@ impl Plan {
         self.network.as_ref()
     }
 
-    /// The addresses that peers may use.
+    /// Returns the addresses that peers can use.
     pub(crate) fn usable(&self) -> Option<&Usable> {
         self.usable.as_ref()
     }

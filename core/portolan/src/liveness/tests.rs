@@ -33,7 +33,7 @@ fn asker(peer: &UdpSocket) -> Liveness {
     asking
 }
 
-/// Rank `rank` of a job, which knows the sockets of the ranks beside it.
+/// Starts rank `rank` of a job with the addresses of the ranks after it.
 fn start(end: Unstarted, rank: u32, others: &[SocketAddr]) -> Liveness {
     let started = end.start(rank, 3, &SECRET, Clock::new()).unwrap();
     for (peer, addr) in (0..).filter(|peer| *peer != rank).zip(others) {

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The addresses by which a peer may be reached, and what came of questions to each.
+//! Addresses of a peer, and the result of the probes to each.
 //!
-//! Addresses lie: two hosts may have the same one, and a subnet of the same numbers need not be the same
-//! network. So a question goes to all of them at once, and only an answer with the right hash proves that
-//! an address leads to the peer (`P9.11`).
+//! An address is no proof: two hosts may have the same one, and two networks may use the same subnet. So
+//! probes go to all addresses at once, and only an answer with the right hash proves that an address leads
+//! to the peer (`P9.11`).
 //!
-//! The one invariant: what happens at an address that is not proven says nothing about the peer's life.
+//! Invariant: the result at an unproven address does not count as death of the peer.
 
 use crate::address::TARGETS_MAX;
 use portolan_proto::Instant;
 use std::io;
 use std::net::SocketAddr;
 
-/// The bits of a nonce that hold the number of an address.
+/// Bits of a nonce for the index of the address.
 const INDEX_BITS: u64 = TARGETS_MAX as u64 - 1;
 
-/// Questions to a proven address without an answer after which all are asked again.
+/// Unanswered probes to the proven address after which all are probed again.
 const UNANSWERED_MAX: u8 = 3;
 
-/// Result of the newest questions to an address.
+/// Result of the last probes to an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing was asked, or nothing came back.
+    /// No probe was sent, or nothing came back.
     #[default]
     Silent,
-    /// This host's system refused to send; the errno.
+    /// The system call failed with this errno.
     Unsent(i32),
-    /// A report came back that quotes a question: nobody listens there, or a firewall rejects it.
+    /// An ICMP error quoted a probe: no process listens there, or a firewall rejects UDP.
     Refused,
     /// The peer has answered.
     Answered,
@@ -36,14 +36,14 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     tried: Box<[(SocketAddr, Outcome)]>,
-    /// Index of the proven address. A process may have such a record for each of many thousand peers.
+    /// Index of the proven address. Small, since there can be a record for each of many thousand peers.
     proven: Option<u8>,
-    /// Questions to the proven address since its last answer.
+    /// Probes to the proven address since its last answer.
     unanswered: u8,
 }
 
 impl Ways {
-    /// Takes the first [`TARGETS_MAX`] of `addrs`, the most likely ones first.
+    /// Keeps the first [`TARGETS_MAX`] of `addrs`, which are sorted by likelihood.
     pub(super) fn new(addrs: impl IntoIterator<Item = SocketAddr>) -> Ways {
         let addrs = addrs.into_iter().take(TARGETS_MAX);
         Ways {
@@ -52,8 +52,8 @@ impl Ways {
         }
     }
 
-    /// Sends a question to the proven address, or to all; `send` gets an address and its nonce. Returns
-    /// whether one was sent.
+    /// Sends a probe to the proven address, or to all addresses. `send` gets an address and its nonce.
+    /// Returns `true` if a probe was sent.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -77,8 +77,7 @@ impl Ways {
         has_sent
     }
 
-    /// Notes that the question with `nonce` was answered. The first address that answers is kept for as
-    /// long as it does.
+    /// Records an answer to the probe with `nonce`. The first address that answers is kept while it does.
     pub(super) fn on_answer(&mut self, nonce: u64) {
         let index = index_of(nonce);
         let Some((_, outcome)) = self.tried.get_mut(index) else {
@@ -95,7 +94,7 @@ impl Ways {
         }
     }
 
-    /// Notes that the question with `nonce` came back as not deliverable; `true` if it was for the
+    /// Records that the probe with `nonce` came back as not deliverable. Returns `true` if it went to the
     /// proven address.
     pub(super) fn on_refusal(&mut self, nonce: u64) -> bool {
         let index = index_of(nonce);
@@ -105,7 +104,7 @@ impl Ways {
         self.proven.map(usize::from) == Some(index)
     }
 
-    /// Notes that something else than a question came back from `addr`'s host as not deliverable.
+    /// Records that a frame to the host of `addr` came back as not deliverable.
     pub(super) fn note_refused(&mut self, addr: SocketAddr) {
         let mut tried = self.tried.iter_mut();
         if let Some((_, outcome)) = tried.find(|(tried, _)| is_same_place(*tried, addr))
@@ -115,7 +114,7 @@ impl Ways {
         }
     }
 
-    /// Notes that `addr`'s host led to the peer, as its session shows, whatever the port.
+    /// Records that a session proved the host of `addr`, whatever the port.
     pub(super) fn prove(&mut self, addr: SocketAddr) {
         if self.proven.is_none() {
             let mut tried = self.tried.iter();
@@ -125,24 +124,24 @@ impl Ways {
         }
     }
 
-    /// The address that is known to lead to the peer.
+    /// Returns the proven address.
     pub(super) fn proven(&self) -> Option<SocketAddr> {
         Some(self.tried.get(usize::from(self.proven?))?.0)
     }
 
-    /// Tests whether `addr` is the one that is known to lead to the peer.
+    /// Tests whether `addr` is the proven address.
     pub(super) fn is_proven(&self, addr: SocketAddr) -> bool {
         self.proven() == Some(addr)
     }
 
-    /// All addresses, and what came of questions to them.
+    /// Returns all addresses with their results.
     pub(super) fn outcomes(&self) -> &[(SocketAddr, Outcome)] {
         &self.tried
     }
 }
 
-/// Tests whether two addresses are the same but for the port. The same address of one link on another
-/// interface is another address.
+/// Tests whether two addresses differ at most in the port. The same link-local address on another interface
+/// counts as different.
 pub(crate) fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     let place = |mut addr: SocketAddr| {
         addr.set_port(0);
@@ -151,8 +150,8 @@ pub(crate) fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     place(a) == place(b)
 }
 
-/// The nonce of a question to the address numbered `index`: the time, rounded up so that it is no
-/// earlier than what made this process ask. An answer takes longer than the rounding.
+/// Returns the nonce of a probe to the address at `index`: the time, rounded up so that it is not earlier
+/// than the reason for the probe. An answer takes longer than the rounding.
 fn nonce(now: Instant, index: usize) -> u64 {
     let rounded = now.as_nanos().saturating_add(INDEX_BITS) & !INDEX_BITS;
     rounded | (index as u64 & INDEX_BITS)

@@ -70,7 +70,7 @@ impl RxWindow {
 
     pub(crate) fn recall(&mut self, memory: RxMemory) {
         self.base = memory.base;
-        // Bits below the base say that those have arrived.
+        // Bits below the base mark numbers that have arrived.
         self.words = VecDeque::from([(1 << (memory.base & 63)) - 1]);
         self.last_num = memory.last_num;
         self.last_attempt = memory.last_attempt;
@@ -134,7 +134,7 @@ impl RxWindow {
         self.unacked_count += 1;
     }
 
-    /// Records a number behind a gap, or one that others have overtaken.
+    /// Records a number behind a gap, or one that fills a gap.
     fn insert_apart(&mut self, num: u32) {
         let ahead = num.wrapping_sub(self.end());
         self.has_new_gap |= ahead > 0 && ahead < 1 << 31;
@@ -150,7 +150,7 @@ impl RxWindow {
     #[inline]
     fn set_base(&mut self, end: u32) {
         self.base = end;
-        // Bits below the base say that those have arrived.
+        // Bits below the base mark numbers that have arrived.
         self.words[0] = (1 << (end & 63)) - 1;
     }
 

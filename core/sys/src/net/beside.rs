@@ -36,7 +36,7 @@ pub fn connect_beside(
     // SAFETY: `fd` is a descriptor that we have just opened and that nobody else knows.
     let second = unsafe { UdpSocket::from_raw_fd(fd) };
     if peer.is_ipv6() {
-        // The port may be another socket's by IPv4.
+        // Another socket may have the port for IPv4.
         set(
             second.as_fd(),
             libc::IPPROTO_IPV6,

@@ -33,7 +33,7 @@ pub struct SocketError {
     pub info: u32,
     /// Where the datagram was sent.
     pub destination: Option<SocketAddr>,
-    /// Host whose ICMP message it is; this one itself if nobody answers to its address resolution.
+    /// Sender of the ICMP message; this host itself if address resolution got no answer.
     pub offender: Option<IpAddr>,
 }
 

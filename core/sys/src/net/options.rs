@@ -82,8 +82,8 @@ pub fn probe_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Opens a blocking datagram socket bound to `at`. One of IPv6 takes what comes by IPv4, too, if `takes_v4`,
-/// whatever `net.ipv6.bindv6only` says; its addresses are then written `::ffff:a.b.c.d`.
+/// Opens a blocking datagram socket bound to `at`. An IPv6 socket receives IPv4 as well if `takes_v4`,
+/// whatever `net.ipv6.bindv6only` is; IPv4 addresses then appear as `::ffff:a.b.c.d`.
 ///
 /// # Errors
 /// The errno of what fails.

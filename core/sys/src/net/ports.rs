@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The range of ports that a process may bind, for hosts whose firewall lets only some ports pass.
+//! The range of ports that a process may bind, for hosts with a firewall that lets only some ports pass.
 //!
 //! The kernel has a range for each socket (`IP_LOCAL_PORT_RANGE`) only since Linux 6.3, so ports are tried
 //! one by one here. The one invariant: nothing outside the range is ever bound.

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// Connections that may wait to be accepted; more are refused, and tried again later.
 const BACKLOG: i32 = 64;
 
-/// Listens at `at`, non-blocking; at the unspecified address of IPv6 for IPv4, too.
+/// Listens at `at`, non-blocking. The unspecified IPv6 address accepts IPv4 as well.
 ///
 /// # Errors
 /// What `bind` says: the port is taken.
@@ -41,8 +41,8 @@ pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Begins to connect to `to` from the address `from`, if both are of one family, and a port of `ports`. The socket becomes writable
-/// when the attempt has succeeded or failed.
+/// Begins to connect to `to` from a port of `ports`, and from the address `from` if that has the family of
+/// `to`. The socket becomes writable when the attempt has succeeded or failed.
 ///
 /// # Errors
 /// That of `connect`, if it fails at once; those of [`PortRange::open`].
@@ -323,7 +323,7 @@ pub(super) mod tests {
     fn connections_come_from_the_range_and_no_listener_gets_their_port() {
         let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = listener.local_addr().unwrap();
-        // Ports below those that Linux gives to clients; two others on this host may have some.
+        // Below Linux's ephemeral ports. Other processes of this host may hold some.
         let ports: PortRange = "28100-28139".parse().unwrap();
         let patience = Duration::from_secs(60);
         let first = connect_within(to, ports, patience).unwrap();

@@ -47,7 +47,7 @@ fn bind_in(addr: &SocketAddr, ports: PortRange) -> io::Result<OwnedFd> {
     if addr.port() != 0 || ports.is_any() {
         return bind_to(addr, true);
     }
-    // A port that a listener may get is shared with nobody.
+    // A listener's port must not be shared.
     let bound = ports.open(|port| bind_to(&SocketAddr::new(addr.ip(), port), false));
     bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -66,7 +66,7 @@ fn bind_to(addr: &SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Opens a socket to connect to `to`: bound if the setting `ports` asks for it, else without an address.
+/// Opens a socket to connect to `to`. It is bound only if the setting `ports` is set.
 ///
 /// # Errors
 /// As [`bind`].
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn socket_without_a_port_gets_one_of_the_range_alone() {
         let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-        // Below the ports that Linux gives to clients; others of this host may hold some.
+        // Below Linux's ephemeral ports. Other processes of this host may hold some.
         let ports: PortRange = "28140-28179".parse().unwrap();
         let socket = bind_in(&anywhere, ports).unwrap();
         let port = name(&socket).unwrap().port();
@@ -155,7 +155,7 @@ mod tests {
         let one = format!("{port}-{port}").parse().unwrap();
         let errno = bind_in(&anywhere, one).unwrap_err().raw_os_error();
         assert_eq!(errno, Some(libc::EADDRINUSE));
-        // A port that the program names is its own business.
+        // A port that the program names is used as it is.
         drop(socket);
         let socket = bind_in(&(Ipv4Addr::LOCALHOST, port).into(), "1-1".parse().unwrap());
         assert_eq!(name(&socket.unwrap()).unwrap().port(), port);

@@ -62,7 +62,7 @@ impl Lab {
     }
 
     /// Lets in nothing of UDP and TCP but to these ports, without regard to connections, so that a
-    /// connection from another port gets no answer; `false`, said aloud, where nftables is missing.
+    /// connection from another port gets no answer. Prints SKIPPED and returns `false` without nftables.
     pub(crate) fn pass_only(&self, host: &str, ports: &str) -> bool {
         let rules = format!(
             "table inet wall {{ chain into {{ type filter hook input priority 0; \

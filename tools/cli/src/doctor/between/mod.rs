@@ -2,7 +2,7 @@
 //! `portolan doctor --between A B`: what passes between two hosts in each direction, and what to type.
 //!
 //! A process on each host opens sockets at the addresses that a job would use, in that order, and sends
-//! from each to each. The launcher of `run` starts both and tells them of each other. Nothing is changed
+//! from each to each. The launcher of `run` starts both and exchanges their addresses. Nothing is changed
 //! on either host.
 
 mod print;
@@ -49,19 +49,18 @@ pub(super) struct BetweenArgs {
     /// PATH there.
     #[arg(long, value_name = "PATH")]
     remote_program: Option<String>,
-    /// Be the process on one of the hosts; not for people.
+    /// Run as the process on one of the hosts; for internal use.
     #[arg(long, hide = true)]
     between_worker: bool,
 }
 
-/// Option by which the process on a host is told what it is.
+/// Option that makes the command the process on one of the hosts.
 const WORKER: &str = "--between-worker";
 
-/// What each process prints before its report.
+/// Text in front of the report of each process.
 const HEAD: &str = "portolan-between ";
 
-/// How long it may take in all: ssh may take 10 s to connect, sending takes 5 s, the rest is for hosts that
-/// are busy.
+/// Longest total time: ssh may take 10 s to connect, probing takes 5 s, and the rest is for busy hosts.
 const LIMIT: Duration = Duration::from_secs(55);
 
 /// Time for the other process after one has failed.

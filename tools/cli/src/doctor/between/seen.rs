@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Data of `doctor --between`: what the two processes tell each other, and what each reports at the end.
+//! Data of `doctor --between`: addresses that the two processes exchange, and the report of each.
 
 use portolan_link::LinkAddr;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Where one process can be reached. The other gets it before anything is sent.
+/// Addresses of one process. The other process receives them before any probe.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Offer {
     /// Random: the sender's proof that a datagram is from this very process.
@@ -25,7 +25,7 @@ pub(super) struct End {
     pub(super) port: u16,
     /// Another interface of this host has an address of the same subnet: the system would send by either.
     pub(super) is_ambiguous: bool,
-    /// Where raw frames are received; only of the first end on an interface.
+    /// Address for raw frames; only for the first end on an interface.
     pub(super) raw: Option<LinkAddr>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) errno: i32,
-    /// Another host said so, by ICMP or by a reset; otherwise the sender's own kernel.
+    /// Reported by another host (ICMP or a reset), not by the sender's own kernel.
     pub(super) is_remote: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) const MARK_LEN: usize = 16;
 /// The first bytes of everything that is sent.
 const MAGIC: [u8; 4] = *b"PtDr";
 
-/// What a datagram, a frame or a connection begins with.
+/// First bytes of a datagram, a frame or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) token: u64,

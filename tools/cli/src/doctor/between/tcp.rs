@@ -45,7 +45,7 @@ impl TcpEnds {
     /// Opens a UDP socket at `at`, and listens at the same port of TCP; returns the port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The errno of the system call.
     pub(super) fn listen_beside_udp(&mut self, at: SocketAddr) -> io::Result<(UdpSocket, u16)> {
         let with_port = |port| {
             let mut at = at;

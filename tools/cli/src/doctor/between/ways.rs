@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has come to a process of `doctor --between`, and what it could not send. It believes nothing but
-//! what carries the other process's token.
+//! Results of one process of `doctor --between`: what arrived, and what could not be sent. Data without the
+//! token of the other process is ignored.
 
 use super::seen::{By, Failure, Mark, Offer, Way};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Addresses of a host that are tried at most: each is tried with each of the other host's.
 pub(super) const ENDS_MAX: usize = 8;
 
-/// What has come from the other process, and what could not be sent to it.
+/// Arrivals from the other process, and failures of sends to it.
 pub(super) struct Ways<'a> {
     token: u64,
     pub(super) other: &'a Offer,
@@ -55,7 +55,7 @@ impl<'a> Ways<'a> {
         *longest = (*longest).max(len + overhead_len);
     }
 
-    /// Notes that nothing could be sent. What another host says counts for more.
+    /// Records a failure to send. A report of another host replaces one of this host.
     pub(super) fn fail(&mut self, way: Way, failure: Failure) {
         let known = self.failed.entry(way).or_insert(failure);
         if failure.is_remote {

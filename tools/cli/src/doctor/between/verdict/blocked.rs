@@ -57,7 +57,7 @@ impl Between<'_> {
             })
             .sum::<u32>()
         };
-        // Of equals the first: one subnet comes before others.
+        // Of equal pairs the first: pairs of one subnet come first.
         pairs.iter().rev().max_by_key(|pair| score(pair)).copied()
     }
 
@@ -66,12 +66,12 @@ impl Between<'_> {
         let blocked = (0..2).filter(|from| self.passed(By::Udp, pair, *from).is_none());
         let blocked: Vec<usize> = blocked.collect();
         let causes = blocked.iter().map(|from| self.cause(pair, *from));
-        // What a kernel or another host has said explains more than silence.
+        // A report of a kernel or a host explains more than silence.
         let found = causes.flatten().next();
         found.unwrap_or_else(|| self.silence(pair, &blocked))
     }
 
-    /// The reason that somebody has given for what host `from` could not send.
+    /// Returns the finding for a reported error of host `from`.
     fn cause(&self, pair: Pair, from: usize) -> Option<Finding> {
         let failure = self.failure(By::Udp, pair, from)?;
         let (own, other) = (self.name(from), self.name(1 - from));
@@ -123,8 +123,8 @@ impl Between<'_> {
         })
     }
 
-    /// Tests whether something passes by `by` in one of the directions `blocked`. A connection of TCP needs
-    /// both, whoever begins it.
+    /// Tests whether something passes by `by` in one of the directions `blocked`. A TCP connection needs both
+    /// directions.
     fn leads_anywhere(&self, by: By, pair: Pair, blocked: &[usize]) -> bool {
         let directions = match by {
             By::Tcp => &[0, 1],
@@ -134,7 +134,7 @@ impl Between<'_> {
         directions.any(|from| self.passed(by, pair, *from).is_some())
     }
 
-    /// Nothing has come, and nobody has said why.
+    /// Returns the finding for probes that got no answer and no error.
     fn silence(&self, pair: Pair, blocked: &[usize]) -> Finding {
         let ends =
             [0, 1].map(|host| format!("{} of {}", called(self.end(pair, host)), self.name(host)));
