@@ -28,6 +28,7 @@ mod base;
 mod bulk;
 mod dispatch;
 mod lane;
+pub mod liveness;
 mod matching;
 mod mem;
 mod path;

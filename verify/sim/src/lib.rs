@@ -19,6 +19,7 @@ mod context;
 mod cuts;
 mod faults;
 mod ledger;
+pub mod liveness;
 mod net;
 mod node;
 mod payload;

@@ -2,7 +2,7 @@
 //! `portolan-sim`: runs seeds of the simulation and says how to reproduce what it finds.
 
 use clap::{Parser, Subcommand};
-use portolan_sim::{Canary, Cuts, Failure, Options, Report, shrink, simulate};
+use portolan_sim::{Canary, Cuts, Failure, Options, Report, liveness, shrink, simulate};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,18 @@ struct Args {
 enum Command {
     /// Run many seeds; what fails is made small, and told with the command that shows it again.
     Swarm(Swarm),
+    /// Simulate who is declared dead, among processes and agents that stall for up to 5 s.
+    Liveness(LivenessArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct LivenessArgs {
+    /// First seed.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Number of seeds to run, counted upwards from the first.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
 }
 
 /// What a run is made of beside its seed.
@@ -115,7 +127,7 @@ impl Work {
                 trace: false,
                 pcap: None,
             },
-            None => Work {
+            Some(Command::Liveness(_)) | None => Work {
                 kind: args.replay.kind,
                 first: args.replay.seed.unwrap_or_else(seed_of_the_clock),
                 seeds: args.replay.seeds,
@@ -171,7 +183,11 @@ impl Totals {
 }
 
 fn main() -> ExitCode {
-    let work = Work::new(Args::parse());
+    let args = Args::parse();
+    if let Some(Command::Liveness(args)) = &args.command {
+        return simulate_liveness(args);
+    }
+    let work = Work::new(args);
     println!("seed {}", work.first);
     let began = Instant::now();
     let totals = run(&work);
@@ -193,6 +209,22 @@ fn main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+fn simulate_liveness(args: &LivenessArgs) -> ExitCode {
+    let seeds = args.seed..args.seed.saturating_add(args.seeds);
+    let failures: Vec<String> = seeds
+        .filter_map(|seed| liveness::run(seed, None).err())
+        .collect();
+    for failure in &failures {
+        println!("{failure}");
+    }
+    let broken = failures.len();
+    println!("{} runs; {broken} broke a promise", args.seeds);
+    match broken {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }
 

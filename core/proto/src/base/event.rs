@@ -179,6 +179,8 @@ pub enum Cause {
     Starved(&'static str),
     /// This process has run out of this, which the connection needed.
     Lacking(&'static str),
+    /// Another process says that it is lost.
+    Reported,
 }
 
 impl fmt::Display for Cause {
@@ -189,8 +191,9 @@ impl fmt::Display for Cause {
             Cause::Restarted => f.write_str("it was started again"),
             Cause::Violation(what) => write!(f, "it broke the protocol: {what}"),
             Cause::NoPath => f.write_str("no path to it works"),
-            Cause::Closed => f.write_str("it closed the session"),
+            Cause::Closed => f.write_str("it has closed, or has given this process up"),
             Cause::Starved(what) => write!(f, "it has run out of {what}"),
+            Cause::Reported => f.write_str("another process says that it is lost"),
             Cause::Lacking(what) => write!(f, "this process has run out of {what}"),
         }
     }
