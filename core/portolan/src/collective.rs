@@ -129,7 +129,12 @@ pub(crate) enum Fault {
     /// Members were in different operations.
     Mismatch(CollectiveMismatch),
     /// An operation needed a member that is gone; the text says why.
-    Gone { rank: u32, why: String },
+    Gone {
+        rank: u32,
+        /// The member that has told it; `None`: this process has found out.
+        by: Option<u32>,
+        why: String,
+    },
 }
 
 /// Operations of a group that may be under way at once in a process: each has one of two ports.

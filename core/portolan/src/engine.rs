@@ -66,6 +66,7 @@ use crate::seal::{Auth, Seals};
 use crate::settings;
 use crate::spare::Spare;
 use crate::table::Table;
+use portolan_proto::liveness::{Delays, Patience};
 use portolan_proto::{Cause, Core, Instant, PeerId};
 use portolan_sys::fork::Owner;
 use std::collections::{BTreeMap, VecDeque};
@@ -131,10 +132,10 @@ pub(crate) struct Inner {
     completions: Completions,
     /// For jobs whose frames are sealed on networks.
     seals: Option<Box<Seals>>,
-    /// A session that does not open within this fails its operations.
-    connect_timeout: Duration,
-    /// Silence after which a peer that is waited for is given up.
-    peer_timeout: Duration,
+    /// How long silent peers are waited for.
+    patience: Patience,
+    /// How late answers come, and this process's own waking.
+    delays: Delays,
     /// Peers that may live and may miss what they were promised.
     undelivered: Vec<close::Undelivered>,
     /// Bytes of copies that this process has sent to itself and not received.
@@ -221,7 +222,12 @@ impl Inner {
             scratch: Vec::new(),
             spare: Spare::default(),
             link_drops: BTreeMap::new(),
-            peer_timeout: liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?,
+            patience: Patience {
+                fixed: liveness::peer_timeout(&job)?,
+                has_agents: false,
+                opening: CONNECT_TIMEOUT,
+            },
+            delays: Delays::default(),
             undelivered: Vec::new(),
             self_unread: 0,
             is_idle: false,
@@ -237,7 +243,6 @@ impl Inner {
             multicasts: Box::new(Multicasts::new(&job)?),
             owner: Owner::this_process(),
             completions: Completions::default(),
-            connect_timeout: CONNECT_TIMEOUT,
             directory: None,
             job,
         })
@@ -251,16 +256,10 @@ impl Inner {
         self.losses = losses;
     }
 
-    /// Meets the peers of `directory`; is as patient with them as is said.
-    pub(crate) fn stand_alone(
-        &mut self,
-        directory: &Arc<Directory>,
-        connect_timeout: Duration,
-        peer_timeout: Duration,
-    ) {
+    /// Meets the peers of `directory`. Their sessions must open within `opening`.
+    pub(crate) fn stand_alone(&mut self, directory: &Arc<Directory>, opening: Duration) {
         self.directory = Some(Arc::clone(directory));
-        self.connect_timeout = connect_timeout;
-        self.peer_timeout = peer_timeout;
+        self.patience.opening = opening;
     }
 
     /// Turns in calls of the program.
@@ -303,32 +302,54 @@ impl Inner {
             .map_or_else(String::new, |at| at.host_name.clone())
     }
 
+    /// What a program is told whose group has lost `rank`, for a reason that is not this process's own
+    /// connection; the launcher hears it first.
+    pub(crate) fn lost(&self, rank: u32, cause: Cause, report: String) -> Error {
+        let reason = Reason {
+            cause,
+            report: Some(report),
+        };
+        self.tell_lost(rank, &reason);
+        Error::PeerGone {
+            rank,
+            host: self.host_of(PeerId(rank)),
+            reason,
+        }
+    }
+
+    /// A process never reports its own loss.
+    fn tell_lost(&self, rank: u32, reason: &Reason) {
+        if let Some(losses) = &self.losses
+            && rank != self.rank()
+        {
+            losses.tell(rank, reason.to_string());
+        }
+    }
+
     /// What a program is told that needs a peer which is gone; the launcher hears it first.
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
-        if let Some(losses) = &self.losses {
-            losses.tell(peer.0, cause.to_string());
-        }
+        let report = self.peers[peer.0 as usize].report_text();
+        let reason = Reason { cause, report };
+        self.tell_lost(peer.0, &reason);
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
-            let report = self.peers[peer.0 as usize].report_text();
             return Error::NoAnswer {
                 rank: peer.0,
                 host,
-                why: report.unwrap_or_else(|| cause.to_string()),
+                why: reason.report.unwrap_or_else(|| cause.to_string()),
             };
         }
-        let report = self.peers[peer.0 as usize].report_text();
         if let Cause::Lacking(_) = cause {
             return Error::Lacking {
                 rank: peer.0,
                 host,
-                what: report.unwrap_or_else(|| cause.to_string()),
+                what: reason.report.unwrap_or_else(|| cause.to_string()),
             };
         }
         Error::PeerGone {
             rank: peer.0,
             host,
-            reason: Reason { cause, report },
+            reason,
         }
     }
 
@@ -345,12 +366,13 @@ impl Inner {
 
 impl Engine {
     pub(crate) fn new(
-        inner: Inner,
+        mut inner: Inner,
         links: Links,
         launch: Option<Launch>,
         liveness: Option<Liveness>,
     ) -> Self {
         let pace = Pace::new(inner.turn);
+        inner.patience.has_agents = launch.as_ref().is_some_and(Launch::has_agents);
         Engine {
             inner,
             links,
@@ -372,6 +394,14 @@ impl Engine {
     /// As [`Links::raw_by`].
     pub(crate) fn raw_by(&self) -> Option<RawBy> {
         self.links.raw_by()
+    }
+
+    /// Tells the launcher that the links are open and that questions are answered.
+    pub(crate) fn announced(mut self) -> Self {
+        if let Some(launch) = &mut self.launch {
+            launch.ready();
+        }
+        self
     }
 
     /// Has the launcher end the job.

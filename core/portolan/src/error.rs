@@ -19,14 +19,18 @@ use thiserror::Error;
 pub struct Reason {
     /// Cause that this process detected.
     pub cause: Cause,
-    /// Report of the launcher, such as "killed by signal 9 (SIGKILL)", or of the peer's process.
+    /// How the loss is known, such as "its host's agent says: killed by signal 9 (SIGKILL)".
     pub report: Option<String>,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.report, self.cause) {
-            (Some(report), Cause::Starved(_)) => write!(f, "its process reported: {report}"),
+            (Some(report), Cause::Starved(_)) => write!(f, "its process says: {report}"),
+            (
+                Some(report),
+                Cause::ProcessGone | Cause::Silent(_) | Cause::Closed | Cause::Reported,
+            ) => f.write_str(report),
             (Some(report), cause) => write!(f, "{cause} ({report})"),
             (None, cause) => cause.fmt(f),
         }

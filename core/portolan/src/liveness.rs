@@ -18,8 +18,8 @@ mod message;
 mod patience;
 mod ways;
 
-pub(crate) use life::Standing;
-pub(crate) use patience::{PEER_TIMEOUT, PEER_TIMEOUT_ENDPOINT, Silence, peer_timeout};
+pub(crate) use life::{Answer, Standing};
+pub(crate) use patience::peer_timeout;
 pub(crate) use ways::{Outcome, is_same_place};
 
 use crate::clock::Clock;
@@ -39,6 +39,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use ways::Ways;
 
 #[derive(Debug)]
@@ -52,6 +53,8 @@ struct Shared {
     rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,
+    /// When the program last looked at its links.
+    looked_at: AtomicU64,
     /// Questions and answers that were sent.
     sent: AtomicU64,
     members: RwLock<Members>,
@@ -136,6 +139,7 @@ impl Unstarted {
             rank,
             clock,
             stop: AtomicBool::new(false),
+            looked_at: AtomicU64::new(clock.now().as_nanos()),
             sent: AtomicU64::new(0),
             members: RwLock::new(members),
         });
@@ -233,10 +237,24 @@ impl Liveness {
         self.shared.doubt(peer.0);
     }
 
-    pub(crate) fn standing(&self, peer: PeerId, now: Instant) -> Standing {
+    pub(crate) fn standing(&self, peer: PeerId) -> Standing {
         let members = self.shared.members();
         let life = members.lives.get(peer.0 as usize);
-        life.map_or(Standing::Trusted, |life| life.standing(now))
+        life.map_or(Standing::Trusted, Life::standing)
+    }
+
+    /// The newest answer of `peer`.
+    pub(crate) fn answer(&self, peer: PeerId) -> Answer {
+        let members = self.shared.members();
+        let life = members.lives.get(peer.0 as usize);
+        life.map_or(Answer::default(), Life::answer)
+    }
+
+    /// The program looks at its links at `now`: answers tell how long ago that was.
+    pub(crate) fn note_look(&self, now: Instant) {
+        self.shared
+            .looked_at
+            .store(now.as_nanos(), Ordering::Relaxed);
     }
 }
 
@@ -291,13 +309,14 @@ impl Shared {
                     from: self.rank.unwrap_or(message.from),
                     to: message.from,
                     nonce: message.nonce,
+                    idle: self.idle(),
                 };
                 let _ = self.send(&answer.encode(&self.key), from);
             }
             Kind::Answer => {
                 let mut members = self.members_mut();
                 if let Some(life) = members.lives.get(message.from as usize) {
-                    life.on_answer(message.nonce, self.clock.now());
+                    life.on_answer(message.nonce, message.idle, self.clock.now());
                 }
                 if let Some(ways) = members.ways.get_mut(&message.from) {
                     ways.on_answer(message.nonce);
@@ -321,6 +340,12 @@ impl Shared {
         let key = members.keys.get(message::addressee(bytes)? as usize)?;
         Message::decode(bytes, key.as_ref()?)
             .filter(|message| message.kind == Kind::Answer && message.from == message.to)
+    }
+
+    /// For how long the program has not looked at its links.
+    fn idle(&self) -> Duration {
+        let looked_at = Instant::from_nanos(self.looked_at.load(Ordering::Relaxed));
+        self.clock.now().since(looked_at)
     }
 
     /// What a question to `peer` is keyed with.
@@ -406,6 +431,7 @@ impl Shared {
                 from: self.rank.unwrap_or(rank),
                 to: rank,
                 nonce,
+                idle: Duration::ZERO,
             };
             self.send(&question.encode(key), addr)
         });

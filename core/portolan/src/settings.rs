@@ -95,8 +95,8 @@ pub const DIE: Setting = Setting {
 pub const PEER_TIMEOUT: Setting = Setting {
     option: Some("peer_timeout"),
     variable: "PORTOLAN_PEER_TIMEOUT",
-    default: "900ms; 60s between endpoints, as of MPI",
-    meaning: "silence after which an awaited peer is declared dead, from 100ms to 1000s",
+    default: "60s; 15s to 60s where the agent of its host does not answer either",
+    meaning: "silence after which an awaited peer on another host is declared dead, from 100ms to 1000s",
 };
 
 /// Directory for recordings of network frames.

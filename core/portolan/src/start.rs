@@ -147,7 +147,7 @@ pub fn check_settings(
     Auth::asked(&job)?;
     schedule(&job)?;
     unexpected::of_job(&job, false)?;
-    liveness::peer_timeout(&job, liveness::PEER_TIMEOUT)?;
+    liveness::peer_timeout(&job)?;
     multicast::is_allowed(&job)?;
     Placement::new(settings::PLACEMENT.of(&job), Clock::new()).map(|_| ())
 }

@@ -41,8 +41,8 @@ const CRATES: &[Rules] = &[PROTO, LINK, PORTOLAN, FABRIC];
 const PROTO: Rules = Rules {
     name: "core/proto",
     floors: &[
-        "base", "mem", "session", "matching", "path", "bulk", "rma", "shared", "lane", "peer",
-        "dispatch",
+        "base", "liveness", "mem", "session", "matching", "path", "bulk", "rma", "shared", "lane",
+        "peer", "dispatch",
     ],
     reach: Reach::File,
     // `Shared` is one of owners.
@@ -146,13 +146,13 @@ const PORTOLAN: Rules = Rules {
         "Engine.inner",
         "Inner.core",
         "Inner.ops",
+        "Answer",
         "Call",
         "Candidate",
         "Ended",
         "Fresh",
         "Head",
         "Id",
-        "Look",
         "Message",
         "Network",
         "Pair",

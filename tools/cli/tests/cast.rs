@@ -10,6 +10,7 @@ mod common;
 #[path = "cast/hosts.rs"]
 mod hosts;
 
+use common::labs::Lab;
 use common::payload::mix;
 use common::wait_until;
 use hosts::{Hosts, compare, fill, has_parts, make_tree};
@@ -566,31 +567,38 @@ fn files_behind_a_symbolic_link_are_not_shared() {
     assert!(!has_parts(hosts.root()));
 }
 
+/// Between hosts: a process of the same host that is stopped lives.
 #[test]
 fn a_host_that_is_stopped_is_given_up() {
-    let hosts = Hosts::new(3);
-    let source = hosts.path("source.img");
+    if !common::can_make_labs() {
+        return;
+    }
+    let lab = Lab::up("stopped", "4");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let source = path("source.img");
     fs::write(&source, fill(10, 16 * BLOCK_LEN)).unwrap();
-    let mut command = hosts.command(&[
-        source.to_str().unwrap(),
-        hosts.path("%h.img").to_str().unwrap(),
-    ]);
+    let target = path("%h.img");
+    let places = [&source, &target].map(|path| path.to_str().unwrap());
+    let mut command = common::portolan(&["cast", places[0], places[1], "--lab", &lab.0]);
     command.args(["--limit", "30M", "--option", "peer_timeout=1s"]);
     let child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("n2 has begun", || {
-        hosts.path(".n2.img.portolan-part").exists()
+    wait_until("h2 has begun", || {
+        path(&format!(".{}-h2.img.portolan-part", lab.0)).exists()
     });
-    common::kill(hosts.worker("n2").unwrap(), "-STOP");
+    common::kill(lab.process("h2", "cast-worker").unwrap(), "-STOP");
     let ended: common::Ended = child.wait_with_output().unwrap().into();
     assert_eq!(ended.status, 1, "{}", ended.err);
-    assert!(ended.err.contains("n2 gets no copy"), "{}", ended.err);
-    for name in ["n1", "n3"] {
-        let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
-        assert!(copy == fs::read(&source).unwrap(), "{name}");
+    let told = format!("{}-h2 gets no copy", lab.0);
+    assert!(ended.err.contains(&told), "{}", ended.err);
+    for host in ["h1", "h3"] {
+        let copy = fs::read(path(&format!("{}-{host}.img", lab.0))).unwrap();
+        assert!(copy == fs::read(&source).unwrap(), "{host}");
     }
-    assert_eq!(hosts.worker("n2"), None, "the stopped process is left");
+    let left = lab.process("h2", "cast-worker");
+    assert_eq!(left, None, "the stopped process is left");
 }

@@ -9,7 +9,7 @@ use common::clean::{run_clean, unix_sockets};
 use common::payload::{check, payload};
 use common::ranks::{role, run_ranks};
 use common::{can_make_labs, kill, wait_until};
-use portolan::{Error, Node, PortConfig, TagMatch, TagTarget, Target};
+use portolan::{Error, Node, PortConfig, ReduceOp, TagMatch, TagTarget, Target};
 use std::process::Command;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const DELAY: Duration = Duration::from_millis(300);
 /// Between looks whether an operation has ended: often enough to be waiting (`P9.3`).
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
+/// Patience that a stop of some seconds exceeds.
+const IMPATIENT: &str = "peer_timeout=900ms";
+
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
 
@@ -33,6 +36,9 @@ const LARGE: usize = 3_000_000;
 fn as_rank() {
     let Some(role) = role() else { return };
     let mut node = Node::join().unwrap();
+    if role == "crowd" {
+        return crowd(node);
+    }
     node.open(PORT, PortConfig::default()).unwrap();
     node.open(SIDE_PORT, PortConfig::default()).unwrap();
     // Everybody has spoken with everybody, and has said what it holds.
@@ -53,6 +59,17 @@ fn as_rank() {
         "told late" => told_late(&mut node),
         _ => bereaved(&mut node, &role),
     }
+}
+
+/// One of many processes on few cores.
+fn crowd(mut node: Node) {
+    let mut sum = [u64::from(node.rank())];
+    node.allreduce(ReduceOp::Sum, &mut sum).unwrap();
+    node.barrier().unwrap();
+    let size = u64::from(node.size());
+    assert_eq!(sum, [size * (size - 1) / 2]);
+    node.close().unwrap();
+    println!("\nlives on");
 }
 
 /// A message from each to each but the victim, to be repeated when it is gone.
@@ -150,11 +167,12 @@ fn bereaved_of_tags(node: &mut Node) {
     println!("\nlives on");
 }
 
-/// A peer that is stopped for less than the patience of the others is not taken for dead.
+/// A peer that is stopped is not taken for dead, however long.
 fn stopped(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
-        let script = format!("kill -STOP {pid}; sleep 0.4; kill -CONT {pid}");
+        let seconds = node.option("app.seconds").unwrap_or("3").to_owned();
+        let script = format!("kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}");
         let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
         child.wait().unwrap();
         for to in (0..node.size()).filter(|&rank| rank != VICTIM) {
@@ -194,7 +212,7 @@ fn looked_for(node: &mut Node) {
     }
 }
 
-/// The victim is stopped for longer than the neighbour that waits for it has patience. It learns
+/// The victim is stopped for longer than the rank that waits for it has patience. It learns
 /// that it was given up, and the two speak again. The others of the job wait for something else.
 fn given_up(node: &mut Node) {
     if node.rank() == VICTIM {
@@ -342,13 +360,15 @@ fn a_silent_rank_that_nobody_waits_for_is_not_given_up() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_for_a_moment_is_not_given_up() {
+fn a_rank_that_is_stopped_for_a_while_is_not_given_up() {
     assert_stopped(3, &["--path", "shm"]);
     assert_stopped(3, &["--path", "udp"]);
+    // Within a host no patience is so short that silence counts.
+    assert_stopped(3, &["--path", "udp", "--option", IMPATIENT]);
 }
 
 #[test]
-fn a_rank_on_another_host_that_is_stopped_for_a_moment_is_not_given_up() {
+fn a_rank_on_another_host_that_is_stopped_for_a_while_is_not_given_up() {
     if !can_make_labs() {
         return;
     }
@@ -358,20 +378,62 @@ fn a_rank_on_another_host_that_is_stopped_for_a_moment_is_not_given_up() {
 }
 
 #[test]
-fn a_silent_rank_that_is_looked_for_now_and_then_is_given_up() {
-    let ended = run_ranks(2, "looked for", &["--path", "udp"]);
-    let told = "noticed: rank 1 on ";
-    assert!(ended.out.contains(told), "{}\n{}", ended.out, ended.err);
-    assert!(ended.out.contains("it no longer answers"), "{}", ended.out);
-}
-
-#[test]
-fn a_neighbour_that_was_given_up_learns_it_and_comes_back() {
+#[ignore = "takes three minutes"]
+fn a_rank_that_is_stopped_for_30_s_is_not_given_up() {
+    let seconds = ["--option", "app.seconds=30"];
+    for way in [&["--path", "shm"], &["--path", "udp"]] {
+        assert_stopped(3, &[&way[..], &seconds].concat());
+    }
     if !can_make_labs() {
         return;
     }
-    // Two hosts, so that neighbours are asked whether they live; ranks 0 and 1 share one.
-    let args = ["--new-lab", "2", "--map-by", "slot"];
+    for path in ["auto", "udp", "packet"] {
+        assert_stopped(
+            2,
+            &[&["--new-lab", "2", "--path", path], &seconds[..]].concat(),
+        );
+    }
+}
+
+#[test]
+fn a_silent_rank_that_is_looked_for_now_and_then_is_given_up() {
+    if !can_make_labs() {
+        return;
+    }
+    let args = ["--new-lab", "2", "--path", "udp", "--option", IMPATIENT];
+    let ended = run_ranks(2, "looked for", &args);
+    let told = "noticed: rank 1 on ";
+    assert!(ended.out.contains(told), "{}\n{}", ended.out, ended.err);
+    assert!(ended.out.contains("set peer_timeout"), "{}", ended.out);
+}
+
+/// Ranks of a crowd, and jobs one after the other: `CROWD_RANKS`, `CROWD_JOBS`.
+fn number(name: &str, default: u32) -> u32 {
+    let value = std::env::var(name).ok();
+    value.map_or(default, |value| value.parse().unwrap())
+}
+
+#[test]
+fn nobody_is_declared_dead_in_a_crowd() {
+    if !can_make_labs() {
+        return;
+    }
+    let (ranks, jobs) = (number("CROWD_RANKS", 60), number("CROWD_JOBS", 1));
+    let hosts = number("CROWD_HOSTS", 2).to_string();
+    for job in 0..jobs {
+        let out = run_ranks(ranks, "crowd", &["--new-lab", &hosts]);
+        let out = out.succeeded(&format!("crowd, job {job} of {jobs}"));
+        assert_eq!(out.matches("lives on").count(), ranks as usize, "{out}");
+    }
+}
+
+#[test]
+fn a_rank_that_was_given_up_learns_it_and_comes_back() {
+    if !can_make_labs() {
+        return;
+    }
+    // Ranks 0 and 1 are on different hosts.
+    let args = ["--new-lab", "2", "--map-by", "node", "--option", IMPATIENT];
     let out = run_clean(4, "given up", &args).succeeded("given up");
     assert!(out.contains("[0] noticed: rank 1 on "), "{out}");
     assert!(out.contains("[1] noticed: rank 0 on "), "{out}");
@@ -384,12 +446,26 @@ fn a_host_that_is_cut_off_is_named() {
         return;
     }
     for path in ["auto", "udp", "packet"] {
-        let what = format!("cut off, {path}");
-        let args = ["--new-lab", "2", "--path", path];
-        let out = run_clean(2, "cut off", &args).succeeded(&what);
-        for (rank, other) in [(0, 1), (1, 0)] {
-            let noticed = format!("[{rank}] noticed: rank {other} on ");
-            assert!(out.contains(&noticed), "{what}: {out}");
-        }
+        assert_cut_off(path, &["--option", IMPATIENT]);
     }
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn a_host_that_is_cut_off_is_named_with_default_settings() {
+    if can_make_labs() {
+        let out = assert_cut_off("auto", &[]);
+        assert!(out.contains("its host's agent says that it runs"), "{out}");
+    }
+}
+
+fn assert_cut_off(path: &str, more: &[&str]) -> String {
+    let what = format!("cut off, {path}");
+    let args = ["--new-lab", "2", "--path", path];
+    let out = run_clean(2, "cut off", &[&args, more].concat()).succeeded(&what);
+    for (rank, other) in [(0, 1), (1, 0)] {
+        let noticed = format!("[{rank}] noticed: rank {other} on ");
+        assert!(out.contains(&noticed), "{what}: {out}");
+    }
+    out
 }

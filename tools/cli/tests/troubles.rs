@@ -427,6 +427,9 @@ const LAB: &[&str] = &["--new-lab", "2", "--path"];
 /// Enlarged patience of the ranks with one another.
 const PATIENT: &[&str] = &["--option", "peer_timeout=10s"];
 
+/// A shorter patience than the trouble lasts, so that the ranks give one another up.
+const IMPATIENT: &[&str] = &["--option", "peer_timeout=900ms"];
+
 /// Trouble that nobody but the protocol may notice.
 fn loses_nothing(role: &str, paths: &[&str]) {
     if !can_make_labs() {
@@ -447,7 +450,7 @@ fn heals(role: &str, paths: &[&str]) {
         return;
     }
     for path in paths {
-        let out = survives(role, &[LAB, &[*path]].concat());
+        let out = survives(role, &[LAB, &[*path], IMPATIENT].concat());
         assert_eq!(out.matches("noticed: ").count(), 2, "{out}");
     }
 }

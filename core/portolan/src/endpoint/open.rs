@@ -9,7 +9,7 @@ use crate::engine::{Descriptor, Engine, Inner, Waiter};
 use crate::error::Error;
 use crate::launch::{Job, PathChoice, check_env};
 use crate::links::{Links, Plan};
-use crate::liveness::{self, PEER_TIMEOUT_ENDPOINT, Unstarted};
+use crate::liveness::Unstarted;
 use crate::seal::Auth;
 use crate::settings;
 use crate::start::{self, new_core, random};
@@ -64,9 +64,8 @@ impl Endpoint {
         let (mut core, _) = new_core(&job, Auth::Token, &links, &plan)?;
         core.open(*address.as_bytes(), key);
         let table = Table::of_endpoint(own, Arc::clone(&directory));
-        let peer_timeout = liveness::peer_timeout(&job, PEER_TIMEOUT_ENDPOINT)?;
         let mut inner = Inner::new(job, Auth::Token, core, table)?;
-        inner.stand_alone(&directory, CONNECT_TIMEOUT, peer_timeout);
+        inner.stand_alone(&directory, CONNECT_TIMEOUT);
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {

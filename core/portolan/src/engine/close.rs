@@ -75,6 +75,10 @@ impl Engine {
     /// Gives up peers that no session was opened with, and that have not answered since `begin`
     /// whether they live: nobody may ever have been there.
     fn give_up_the_unheard(&mut self, begin: Instant) {
+        // Their agents tell of their ends, and they may be starved until then.
+        if self.inner.patience.has_agents {
+            return;
+        }
         for peer in self.inner.owed_peers(begin) {
             let seen = self.liveness.as_ref().map(|liveness| liveness.seen(peer));
             let heard = seen.max(self.inner.core.last_heard(peer));

@@ -9,7 +9,7 @@ use super::Inner;
 use super::multicast::WORD_PORT;
 use crate::collective::{AT_ONCE, Fault, HEAD_LEN, Head, Members, News, Pair, State};
 use crate::error::Error;
-use portolan_proto::{Cause, LaneId, PeerId, PortId, PortMode, SendSpec};
+use portolan_proto::{Cause, LaneId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
 use std::collections::BTreeMap;
 
 /// The system port that news of all groups come to. Groups have the lower ones.
@@ -110,14 +110,22 @@ impl Inner {
         entry.is_told = true;
         match entry.state.broken().cloned() {
             Some(Fault::Mismatch(mismatch)) => Error::CollectiveMismatch(Box::new(mismatch)),
-            Some(Fault::Gone { rank, why }) => {
-                let mut error = self.gone_error(PeerId(rank), Cause::ProcessGone);
-                if let Error::PeerGone { reason, .. } = &mut error {
-                    reason.report.get_or_insert(why);
-                }
-                error
-            }
+            Some(Fault::Gone { rank, by, why }) => self.lost_error(rank, by, why),
             None => Error::Cancelled,
+        }
+    }
+
+    /// The error of a group that is broken since `rank` is lost, as `by` says. A process that is told of
+    /// its own loss has lost the one that gave it up.
+    fn lost_error(&self, rank: u32, by: Option<u32>, why: String) -> Error {
+        if let (Some(by), true) = (by, rank == self.rank()) {
+            let report = format!("it has given up this process: {why}");
+            return self.lost(by, Cause::Closed, report);
+        }
+        match (self.core.peer_status(PeerId(rank)), by) {
+            (PeerStatus::Failed(cause), _) => self.gone_error(PeerId(rank), cause),
+            (_, Some(by)) => self.lost(rank, Cause::Reported, format!("rank {by} says: {why}")),
+            (_, None) => self.lost(rank, Cause::Reported, why),
         }
     }
 
@@ -205,6 +213,7 @@ impl Inner {
     pub(crate) fn break_group(&mut self, group: u16, rank: u32, why: String) {
         let fault = Fault::Gone {
             rank,
+            by: None,
             why: why.clone(),
         };
         self.break_by(group, fault, &News::Gone { group, rank, why });
@@ -260,8 +269,8 @@ impl Inner {
                 second,
             }) if first.0 < size && second.0 < size => (group, Pair(first, second).fault(group)),
             Some(News::Gone { group, rank, why }) if rank < size => {
-                let why = format!("rank {} says: {why}", source.0);
-                (group, Fault::Gone { rank, why })
+                let by = Some(source.0);
+                (group, Fault::Gone { rank, by, why })
             }
             _ => {
                 *self.link_drops.entry(MALFORMED).or_default() += 1;

@@ -8,7 +8,7 @@ use crate::checksum;
 use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
-use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, WholeDest, copy};
+use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, PeerStatus, WholeDest, copy};
 use portolan_sys::effort;
 
 /// A message to fetch from a peer's memory.
@@ -249,7 +249,10 @@ impl Inner {
             Event::StreamWanted(peer) => self.call_streams(StreamCall::Open(peer)),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
-                self.peers[peer.0 as usize].connecting_since = None;
+                // It may have been given up since this event was queued.
+                if self.core.peer_status(peer) == PeerStatus::Up {
+                    self.peers[peer.0 as usize].on_up();
+                }
                 if let Some(seals) = &mut self.seals
                     && let Some(ids) = self.core.session_ids(peer)
                 {

@@ -33,13 +33,14 @@ impl Engine {
             let peer = PeerId(gone.rank);
             // What it lacked says more than how it then ended.
             if info.report.is_none() {
-                info.report = (!gone.well).then(|| gone.cause.into());
+                info.report = Some(format!("its host's agent says: {}", gone.cause).into());
             }
             info.has_ended = true;
             self.inner.ended_count += 1;
             self.take_in();
             self.give_up_for_good(peer, Cause::ProcessGone);
         }
+        self.hear_words();
     }
 
     /// Receives what has come so far: what a process sent before it ended still counts.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine knows of a peer beside the core.
 
-use crate::liveness::Silence;
 use portolan_proto::Instant;
+use portolan_proto::liveness::Watch;
 
 /// What the engine knows of a peer beside the core.
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub(crate) struct PeerInfo {
     pub(super) lacks: Option<&'static str>,
     /// The launcher has told that its process has ended.
     pub(super) has_ended: bool,
-    /// When a session was asked for.
-    pub(super) connecting_since: Option<Instant>,
+    /// A session was asked for and has not opened yet.
+    pub(super) is_opening: bool,
     /// Turn in which something was last sent without waiting for company.
     pub(super) sent_turn: u32,
     /// Messages in that turn of which waiting might be asked, and whether those of the turn before
@@ -27,12 +27,11 @@ pub(crate) struct PeerInfo {
     pub(super) looked_for_at: Option<Instant>,
     /// Operations of an endpoint's caller that it alone can end.
     pub(super) awaited_count: u32,
-    /// When it was last asked whether it lives.
-    pub(super) asked_at: Instant,
-    /// Questions since it was last heard.
-    pub(super) unanswered: u8,
-    /// How long it has been silent.
-    pub(super) silence: Silence,
+    /// How long it has been silent, and what its agent says about that. Only peers that are watched
+    /// have it, since a job can have many thousand others.
+    pub(super) watch: Option<Box<Watch>>,
+    /// It runs on this host, once that was looked up.
+    pub(super) is_near: Option<bool>,
     /// The network has said that it is gone, and it has not answered since.
     pub(super) is_doubted: bool,
     /// Stands in the list of those that are watched or doubted.
@@ -51,6 +50,15 @@ impl PeerInfo {
     /// What is known of its end, for an error.
     pub(super) fn report_text(&self) -> Option<String> {
         self.report.as_deref().map(str::to_owned)
+    }
+
+    /// A session with it is open.
+    pub(super) fn on_up(&mut self) {
+        self.is_opening = false;
+        if !self.has_ended && self.lacks.is_none() {
+            // The report was about an earlier session.
+            self.report = None;
+        }
     }
 
     /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.

@@ -134,27 +134,23 @@ impl Engine {
         true
     }
 
-    /// Tests whether every address of `peer` refuses UDP, or cannot be sent to, for [`REFUSED_FOR`] since
-    /// `since`.
-    pub(super) fn is_refused(&self, peer: PeerId, since: Instant) -> bool {
-        let Some(liveness) = &self.liveness else {
-            return false;
-        };
+    /// Tests whether every address of `peer` refuses UDP, or cannot be sent to, after `waited` of at least
+    /// [`REFUSED_FOR`] without a session.
+    pub(super) fn is_refused(&self, peer: PeerId, waited: Duration) -> bool {
         // Raw frames may still pass.
-        let is_alone = self.inner.table.links_to(peer) == [LinkId::UDP];
-        let is_late = is_alone && self.inner.now.since(since) >= REFUSED_FOR;
+        if waited < REFUSED_FOR || self.inner.table.links_to(peer) != [LinkId::UDP] {
+            return false;
+        }
         let fails = |outcome: &Outcome| matches!(outcome, Outcome::Refused | Outcome::Unsent(_));
-        let outcomes = liveness.outcomes(peer);
-        is_late && !outcomes.is_empty() && outcomes.iter().all(|(_, outcome)| fails(outcome))
+        let outcomes = self.liveness.as_ref().map(|it| it.outcomes(peer));
+        outcomes.is_some_and(|tried| !tried.is_empty() && tried.iter().all(|(_, it)| fails(it)))
     }
 
-    /// Gives up a peer if its session has not opened since `since`. The error lists what was tried.
-    pub(super) fn give_up_unreached(&mut self, peer: PeerId, since: Instant) {
+    /// Gives up a peer whose session has not opened for `waited`. The error lists what was tried.
+    pub(super) fn give_up_unreached(&mut self, peer: PeerId, waited: Duration) {
         let outcomes = self.liveness.as_ref().map(|it| it.outcomes(peer));
-        let seconds = self.inner.now.since(since).as_secs();
-        let why = self
-            .inner
-            .unreached_text(peer, seconds, &outcomes.unwrap_or_default());
+        let tried = outcomes.unwrap_or_default();
+        let why = self.inner.unreached_text(peer, waited.as_secs(), &tried);
         self.inner.peers[peer.0 as usize].report = Some(why.into());
         self.give_up(peer, Cause::NoPath);
     }

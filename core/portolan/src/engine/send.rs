@@ -190,7 +190,7 @@ impl Inner {
             self.core.peer_status(peer),
             PeerStatus::Up | PeerStatus::Connecting
         ) {
-            self.peers[peer.0 as usize].connecting_since = Some(now);
+            self.peers[peer.0 as usize].is_opening = true;
             self.core.connect(now, peer);
             self.unreached.push(peer);
             self.flush_wanted = true;

@@ -250,14 +250,16 @@ impl Waiter {
     pub(crate) fn sleep(&mut self, engine: &mut Engine, most: Option<Duration>) -> bool {
         let begin = engine.inner.read_clock();
         let timeout = engine.arm(&mut self.wake, begin);
-        if let Some(timeout) = timeout {
-            let timeout = most.map_or(timeout, |most| most.min(timeout));
-            if let Err(error) = wait_readable(&self.wake.fds, Some(timeout)) {
-                log::warn!("sleeping: {error}");
-            }
+        let timeout = timeout.map(|timeout| most.map_or(timeout, |most| most.min(timeout)));
+        if let Some(timeout) = timeout
+            && let Err(error) = wait_readable(&self.wake.fds, Some(timeout))
+        {
+            log::warn!("sleeping: {error}");
         }
         engine.disarm();
-        self.on_slept(engine.inner.now.since(begin));
+        let slept = engine.inner.now.since(begin);
+        engine.inner.note_slept(slept, timeout);
+        self.on_slept(slept);
         timeout.is_some()
     }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finding out whether peers live that are waited for, or that the network says are gone (`P9`).
 //!
-//! The one invariant: a peer is given up for a sign, or for silence while it was listened for.
+//! [`portolan_proto::liveness`] decides; this module collects the evidence and acts on the decision.
+//! Invariant: a peer is given up on evidence, or for silence while this process listened.
 
 use super::{Engine, Inner};
 use crate::error::Error;
+use crate::launch::Launch;
 use crate::liveness::{Liveness, Standing};
+use portolan_proto::liveness::{Loss, PLAIN_PERIOD, Rhythm, Signs, Watch, Word};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
 
@@ -13,9 +16,7 @@ use std::time::Duration;
 /// The question wakes this process, and the answer: some 10 times a second. `P9.3`
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 
-/// A second question without an answer is repeated after this, and so on: longer than a loaded host takes
-/// to answer, and many times within a peer's time to be silent, since questions and answers may be lost.
-/// The first one is lost seldom, and is not worth a look of its own. `P9.3`
+/// Pause between questions to a doubted peer, and the longest sleep meanwhile. `P9.4`
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A program that has not looked for so long does not wait any more. Less than a peer may be silent,
@@ -97,6 +98,9 @@ impl Engine {
     /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
     /// stay silent, and those that are doubted with reason.
     pub(super) fn check_watched(&mut self) {
+        if let Some(liveness) = &self.liveness {
+            liveness.note_look(self.inner.now);
+        }
         self.inner.is_asking = false;
         if self.inner.watched.is_empty() || self.inner.is_away {
             return;
@@ -116,6 +120,8 @@ impl Engine {
             if info.watched_since.is_some() || info.is_doubted {
                 self.inner.list(peer);
                 asks |= self.check_one(peer, asks);
+            } else {
+                info.watch = None;
             }
         }
     }
@@ -124,6 +130,10 @@ impl Engine {
     fn check_one(&mut self, peer: PeerId, asks: bool) -> bool {
         let now = self.inner.now;
         if self.check_standing(peer, now) == Standing::Gone {
+            let report = "its kernel refused the connection";
+            self.inner.peers[peer.0 as usize]
+                .report
+                .get_or_insert_with(|| report.into());
             self.give_up(peer, Cause::ProcessGone);
             return false;
         }
@@ -133,25 +143,28 @@ impl Engine {
         };
         let status = self.inner.core.peer_status(peer);
         if matches!(status, PeerStatus::Up | PeerStatus::Unknown) {
-            info.connecting_since = None;
+            info.is_opening = false;
         }
         let heard = self.inner.core.last_heard(peer).unwrap_or_default();
         self.check_peer(peer, now, heard.max(since), asks)
     }
 
-    /// Whether `peer` is gone, as the network says and its silence confirms. `P9.4`
+    /// Whether `peer` is gone, as the network says and its kernel confirms. `P9.4`
     fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
         let Some(liveness) = &self.liveness else {
             return Standing::Trusted;
         };
-        let standing = liveness.standing(peer, now);
+        let standing = liveness.standing(peer);
         let info = &mut self.inner.peers[peer.0 as usize];
         info.is_doubted = standing == Standing::Doubted;
         self.inner.is_asking |= info.is_doubted;
         // The question that doubt has asked, or its answer, may have been lost.
-        if info.is_doubted && now.since(info.asked_at) >= ASK_AGAIN {
-            info.asked_at = now;
-            liveness.ask(peer);
+        if info.is_doubted {
+            let watch = info.watch.get_or_insert_default();
+            if now.since(watch.asked_at()) >= ASK_AGAIN {
+                watch.note_asked(now);
+                liveness.ask(peer);
+            }
         }
         standing
     }
@@ -160,53 +173,70 @@ impl Engine {
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
         // The other side may have connected shared memory.
         self.tell_ways(peer);
+        let is_near = self.inner.is_near(peer);
         let Some(liveness) = &self.liveness else {
             return false;
         };
-        let seen = liveness.seen(peer);
-        let was_seen = seen > Instant::default();
-        let heard = heard.max(seen);
-        let (sleep, ask_after) = (self.inner.calm_sleep(), self.inner.ask_after());
+        let answer = liveness.answer(peer);
+        let rhythm = self.inner.rhythm(asks);
         let info = &mut self.inner.peers[peer.0 as usize];
-        // Longer than the longest sleep of a wait.
-        let look = info.silence.look(now, heard, sleep * 5 / 4);
-        let silent_for = look.silent_for;
-        // Nor could its side of a session be heard meanwhile.
-        info.connecting_since = info.connecting_since.map(|since| since + look.missed);
-        if info.asked_at <= heard {
-            info.unanswered = 0;
-        }
-        let pause = match info.unanswered {
-            1 => ask_after,
-            _ => ASK_AGAIN.min(ask_after),
+        let signs = Signs {
+            heard: heard.max(answer.asked),
+            is_near,
+            is_opening: info.is_opening,
+            answered: (answer.asked > Instant::default()).then_some((answer.asked, answer.idle)),
         };
-        // Early beside another, so that several peers wake this process no more often than one.
-        let is_silent = silent_for >= if asks { ask_after / 2 } else { ask_after };
-        let asks = is_silent && now.since(info.asked_at) >= pause;
-        if asks {
-            info.asked_at = now;
-            info.unanswered = info.unanswered.saturating_add(1);
+        let since = info.watched_since.unwrap_or_default();
+        let watch = info.watch.get_or_insert_default();
+        if answer.asked > watch.heard().max(since) {
+            self.inner.delays.note(answer.delay);
+        }
+        let (patience, delays) = (&self.inner.patience, &mut self.inner.delays);
+        let look = watch.look(now, &signs, patience, delays, rhythm);
+        let opening_for = watch.opening_for();
+        if look.ask {
             liveness.ask(peer);
             // Also by the protocol: a peer that has given this session up says so.
             self.inner.core.ask(peer);
         }
-        self.inner.is_asking |= self.inner.peers[peer.0 as usize].unanswered > 1;
-        // Silence of a peer that was never heard means that the addresses are wrong. `P9.11`
-        let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up || was_seen;
-        if is_met && silent_for >= self.inner.peer_timeout {
-            let links = self.inner.table.links_to(peer);
-            let link = links.first().copied().unwrap_or(LinkId::UDP);
-            self.give_up(peer, Cause::Silent(link));
-            return asks;
-        }
-        let since = self.inner.peers[peer.0 as usize].connecting_since;
-        let timeout = self.inner.connect_timeout;
-        if let Some(since) = since
-            && (now.since(since) >= timeout || self.is_refused(peer, since))
+        if let Some(launch) = &mut self.launch
+            && look.inquire
         {
-            self.give_up_unreached(peer, since);
+            launch.inquire(peer.0, now.as_nanos());
         }
-        asks
+        // Silence of a peer that was never heard means that the addresses are wrong. `P9.11`
+        let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up
+            || answer.asked > Instant::default();
+        match look.loss {
+            Some(Loss::Silent) if is_met => self.lose_silent(peer),
+            Some(Loss::Unopened) => self.give_up_unreached(peer, opening_for),
+            _ if self.is_refused(peer, opening_for) => self.give_up_unreached(peer, opening_for),
+            _ => {}
+        }
+        look.ask
+    }
+
+    /// Gives up a peer that has been silent for too long.
+    #[cold]
+    fn lose_silent(&mut self, peer: PeerId) {
+        let links = self.inner.table.links_to(peer);
+        let cause = Cause::Silent(links.first().copied().unwrap_or(LinkId::UDP));
+        self.inner.report_silence(peer, cause);
+        self.give_up(peer, cause);
+    }
+
+    /// Takes the answers of agents about silent peers.
+    pub(super) fn hear_words(&mut self) {
+        while let Some(word) = self.launch.as_mut().and_then(Launch::poll_word) {
+            let Some(info) = self.inner.peers.get_mut(word.rank as usize) else {
+                continue;
+            };
+            let asked = Instant::from_nanos(word.asked);
+            if let Some(watch) = &mut info.watch {
+                watch.on_word(asked, word.state.into());
+            }
+            self.inner.delays.note(self.inner.now.since(asked));
+        }
     }
 
     /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
@@ -263,23 +293,73 @@ impl Inner {
         }
     }
 
-    /// Longest sleep while nobody that is waited for has left two questions unanswered.
+    /// Longest sleep while no peer is doubted.
     fn calm_sleep(&self) -> Duration {
         // Three more questions fit in before the peer is given up.
-        SLEEP_MAX.min(self.peer_timeout / 4)
-    }
-
-    /// Silence after which a peer is asked: less than a sleep, at whose end the answer to the question
-    /// before is that old.
-    fn ask_after(&self) -> Duration {
-        self.calm_sleep() * 3 / 4
+        SLEEP_MAX.min(self.patience.fixed.unwrap_or(PLAIN_PERIOD) / 4)
     }
 
     /// Longest sleep after which a peer that is waited for is asked in time.
     pub(crate) fn sleep_max(&self) -> Duration {
         match self.is_asking {
-            true => ASK_AGAIN.min(self.ask_after()),
+            true => ASK_AGAIN.min(self.calm_sleep()),
             false => self.calm_sleep(),
         }
+    }
+
+    /// `asks`: another peer is asked in this look.
+    fn rhythm(&self, asks: bool) -> Rhythm {
+        let sleep = self.calm_sleep();
+        // Less than a sleep, at whose end the answer to the question before is that old.
+        let ask_after = sleep * 3 / 4;
+        Rhythm {
+            // Longer than the longest sleep of a wait.
+            step: sleep * 5 / 4,
+            // Early beside another, so that several peers wake this process no more often than one.
+            ask_after: if asks { ask_after / 2 } else { ask_after },
+        }
+    }
+
+    /// Records that a sleep of at most `timeout` lasted `slept`: for the rest, this process waited for a core.
+    pub(super) fn note_slept(&mut self, slept: Duration, timeout: Option<Duration>) {
+        if let Some(late) = timeout.and_then(|timeout| slept.checked_sub(timeout)) {
+            self.delays.note(late);
+        }
+    }
+
+    /// Tests whether `peer` runs on this host.
+    fn is_near(&mut self, peer: PeerId) -> bool {
+        let info = &mut self.peers[peer.0 as usize];
+        let table = &self.table;
+        *info.is_near.get_or_insert_with(|| {
+            let at = table.of(peer);
+            at.is_some_and(|at| at.host == table.own().host)
+        })
+    }
+
+    /// Writes the report of a silent peer: how long it was silent, what its agent says, and the remedy.
+    fn report_silence(&mut self, peer: PeerId, cause: Cause) {
+        let now = self.now;
+        let info = &mut self.peers[peer.0 as usize];
+        let watch = info.watch.as_deref();
+        let seconds = watch
+            .map_or(Duration::ZERO, Watch::silent_for)
+            .as_secs_f64();
+        let agent = match watch.and_then(|watch| watch.word(now)) {
+            Some(Word::Running) => {
+                "; its host's agent says that it runs: check the network between the hosts"
+            }
+            Some(Word::Stopped) => "; its host's agent says that it is stopped",
+            Some(Word::Starting) => "; its host's agent says that it is starting",
+            None if self.patience.has_agents && self.patience.fixed.is_none() => {
+                "; its host's agent does not answer either"
+            }
+            None => "",
+        };
+        let report = format!(
+            "{cause}: no answer for {seconds:.1} s, in which this process ran{agent}; set peer_timeout to \
+             wait longer"
+        );
+        info.report = Some(report.into());
     }
 }

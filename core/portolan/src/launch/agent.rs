@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connection of a process to the agent that started it.
 
-use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome};
+use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome, Word};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use crate::settings::{self, BadVariable};
 use portolan_sys::effort::{self, Call};
@@ -28,6 +28,7 @@ pub(super) struct Agent {
     trouble_told: bool,
     input: Input,
     gone: VecDeque<Gone>,
+    words: VecDeque<Word>,
     job: Job,
 }
 
@@ -71,6 +72,7 @@ impl Agent {
             trouble_told: false,
             input,
             gone: VecDeque::new(),
+            words: VecDeque::new(),
             job: welcomed(welcome)?,
         })
     }
@@ -120,6 +122,21 @@ impl Agent {
             self.receive();
         }
         self.gone.pop_front()
+    }
+
+    /// Returns the next answer to an inquiry that [`Agent::poll`] has received.
+    pub(super) fn poll_word(&mut self) -> Option<Word> {
+        self.words.pop_front()
+    }
+
+    /// Tells that this process has opened its links.
+    pub(super) fn ready(&mut self) {
+        self.send_if_open(&ToAgent::Ready);
+    }
+
+    /// Asks the agent of `rank` whether its process lives.
+    pub(super) fn inquire(&mut self, rank: u32, asked: u64) {
+        self.send_if_open(&ToAgent::Inquire { rank, asked });
     }
 
     /// The descriptor that becomes readable when [`Agent::poll`] has something to say; -1, which
@@ -196,6 +213,7 @@ impl Agent {
         loop {
             match next_message(&mut self.input.lines) {
                 Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),
+                Ok(Some(ToProcess::Word(word))) => self.words.push_back(word),
                 Ok(None) => return,
                 Ok(Some(_)) | Err(_) => {
                     log::warn!("unexpected message from the launcher; not listening any more");

@@ -4,6 +4,7 @@
 use super::agent::Agent;
 use super::detect::{self, Starter};
 use super::foreign::Foreign;
+use super::wire::Word;
 use super::{Gone, Job, LaunchError, LossReporter};
 use crate::settings;
 use serde_json::Value;
@@ -83,6 +84,34 @@ impl Launch {
         match &mut self.0 {
             Kind::Agent(agent) => agent.poll(),
             Kind::Foreign(_) => None,
+        }
+    }
+
+    /// Returns the next answer to an inquiry that [`Launch::poll`] has received.
+    pub(crate) fn poll_word(&mut self) -> Option<Word> {
+        match &mut self.0 {
+            Kind::Agent(agent) => agent.poll_word(),
+            Kind::Foreign(_) => None,
+        }
+    }
+
+    /// Tests whether the agents of the job's hosts can be asked about its processes.
+    pub(crate) fn has_agents(&self) -> bool {
+        matches!(self.0, Kind::Agent(_))
+    }
+
+    /// Asks the agent of `rank` whether its process lives. The answer returns `asked`, the time of the inquiry.
+    /// Only Portolan's own launcher can be asked.
+    pub(crate) fn inquire(&mut self, rank: u32, asked: u64) {
+        if let Kind::Agent(agent) = &mut self.0 {
+            agent.inquire(rank, asked);
+        }
+    }
+
+    /// Tells Portolan's launcher that this process has opened its links.
+    pub(crate) fn ready(&mut self) {
+        if let Kind::Agent(agent) = &mut self.0 {
+            agent.ready();
         }
     }
 

@@ -3,9 +3,11 @@
 //!
 //! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
 //! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`], and from then on
-//! [`ToProcess::Gone`] whenever a rank has ended. The process sends [`ToAgent::Lost`] for each peer
-//! whose loss it tells its program, [`ToAgent::Trouble`] for what may make it fail, and
-//! [`ToAgent::Bye`] when it leaves.
+//! [`ToProcess::Gone`] whenever a rank has ended. The process sends [`ToAgent::Ready`] when its links
+//! are open, [`ToAgent::Lost`] for each peer whose loss it tells its program, [`ToAgent::Trouble`] for
+//! what may make it fail, and [`ToAgent::Bye`] when it leaves. It asks about a silent peer with
+//! [`ToAgent::Inquire`]. The agent of the peer's host answers with [`ToProcess::Word`], unless the peer
+//! has ended.
 
 use super::Job;
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Version of the messages. Both ends refuse another one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
 /// the addresses of 100,000 processes at 600 bytes each.
@@ -32,6 +34,8 @@ pub enum ToProcess {
     },
     /// A rank has ended.
     Gone(Gone),
+    /// The agent of a rank's host answers an inquiry.
+    Word(Word),
 }
 
 /// From a process to the agent.
@@ -42,6 +46,15 @@ pub enum ToAgent {
     Address {
         /// Opaque to the launcher.
         address: Value,
+    },
+    /// The process has opened its links and answers its peers' questions.
+    Ready,
+    /// Asks whether the process of a silent peer lives.
+    Inquire {
+        /// The peer.
+        rank: u32,
+        /// When the process asked, by its own clock, in nanoseconds; the answer returns it.
+        asked: u64,
     },
     /// What may make the process fail: told with its end.
     Trouble {
@@ -75,6 +88,39 @@ pub struct Welcome {
     /// The rest of the message.
     #[serde(flatten)]
     pub job: Job,
+}
+
+/// The answer to an inquiry about a rank that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Word {
+    /// Which rank.
+    pub rank: u32,
+    /// From the inquiry.
+    pub asked: u64,
+    /// What its agent sees.
+    pub state: ProcessState,
+}
+
+/// State of a process that has not ended, as its agent sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessState {
+    /// It has not opened its links yet.
+    Starting,
+    /// It runs, sleeps or waits for a core.
+    Running,
+    /// A signal or a debugger has stopped it.
+    Stopped,
+}
+
+impl From<ProcessState> for portolan_proto::liveness::Word {
+    fn from(state: ProcessState) -> Self {
+        match state {
+            ProcessState::Starting => Self::Starting,
+            ProcessState::Running => Self::Running,
+            ProcessState::Stopped => Self::Stopped,
+        }
+    }
 }
 
 /// A rank that has ended.
@@ -150,7 +196,7 @@ mod tests {
     #[test]
     fn messages_survive_the_way_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
-        assert!(line.starts_with(r#"{"type":"welcome","version":2,"job_id":"0101"#));
+        assert!(line.starts_with(r#"{"type":"welcome","version":3,"job_id":"0101"#));
         assert!(!line.contains('\n'));
         let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
             panic!("another message came back");

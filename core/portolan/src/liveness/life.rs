@@ -3,17 +3,23 @@
 //!
 //! Evidence is dated by the question that it answers: a nonce is the time at which the asker asked.
 //! So an answer that was recorded proves again what it proved before, and nothing newer, and it
-//! does not matter in which order evidence comes in.
+//! does not matter in which order evidence comes in. Silence proves nothing here: how long it may last
+//! is [`portolan_proto::liveness`]'s to decide.
 
 use portolan_proto::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A peer that is said to be gone, and has answered no question since, is gone after this. Longer
-/// than a round trip, and than the answering thread of a loaded host waits for a core; with the
-/// engine's sleeps before and behind, short enough to be named within a second. It counts only
-/// where reports do not quote the question, which is proof after one round trip.
-pub(super) const CONFIRM_WITHIN: Duration = Duration::from_millis(400);
+/// The newest answer of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// When its question was asked; zero before the first.
+    pub(crate) asked: Instant,
+    /// Time from the question to the answer.
+    pub(crate) delay: Duration,
+    /// For how long the peer's program had not looked at its links.
+    pub(crate) idle: Duration,
+}
 
 /// How a peer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +28,7 @@ pub(crate) enum Standing {
     Trusted,
     /// Somebody says that it is gone; it has been asked.
     Doubted,
-    /// Its process is gone.
+    /// Its kernel has refused a question that was asked since.
     Gone,
 }
 
@@ -31,6 +37,9 @@ pub(crate) enum Standing {
 pub(super) struct Life {
     /// When the newest question was asked that the peer has answered.
     answered: AtomicU64,
+    /// Of that answer, see [`Answer`].
+    delay: AtomicU64,
+    idle: AtomicU64,
     /// When the newest question was asked that came back as not deliverable, with proof.
     refused: AtomicU64,
     /// When the peer was first said to be gone, since its last sign of life.
@@ -42,11 +51,24 @@ impl Life {
         Instant::from_nanos(self.answered.load(Ordering::Relaxed))
     }
 
-    /// The question of that time was answered. `P9.2`: one that was not asked yet cannot have been.
-    pub(super) fn on_answer(&self, asked: u64, now: Instant) {
-        if asked <= now.as_nanos() {
-            self.answered.fetch_max(asked, Ordering::Relaxed);
+    pub(super) fn answer(&self) -> Answer {
+        let duration = |word: &AtomicU64| Duration::from_nanos(word.load(Ordering::Relaxed));
+        Answer {
+            asked: self.seen(),
+            delay: duration(&self.delay),
+            idle: duration(&self.idle),
         }
+    }
+
+    /// The question of that time was answered. `P9.2`: one that was not asked yet cannot have been.
+    pub(super) fn on_answer(&self, asked: u64, idle: Duration, now: Instant) {
+        if asked > now.as_nanos() || asked <= self.answered.load(Ordering::Relaxed) {
+            return;
+        }
+        let idle = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
+        self.idle.store(idle, Ordering::Relaxed);
+        self.delay.store(now.as_nanos() - asked, Ordering::Relaxed);
+        self.answered.store(asked, Ordering::Relaxed);
     }
 
     /// The question of that time came back as not deliverable.
@@ -65,17 +87,17 @@ impl Life {
                 .is_ok()
     }
 
-    /// `P9.4`: what somebody says counts when a question that was asked afterwards bears it out.
-    pub(super) fn standing(&self, now: Instant) -> Standing {
+    /// `P9.4`: what somebody says counts when the peer's kernel bears it out: by a refusal that quotes a
+    /// question which was asked afterwards.
+    pub(super) fn standing(&self) -> Standing {
         let doubted = self.doubted.load(Ordering::Relaxed);
         if doubted <= self.answered.load(Ordering::Relaxed) {
             return Standing::Trusted;
         }
-        let is_refused = self.refused.load(Ordering::Relaxed) >= doubted;
-        if is_refused || now.since(Instant::from_nanos(doubted)) >= CONFIRM_WITHIN {
-            return Standing::Gone;
+        match self.refused.load(Ordering::Relaxed) >= doubted {
+            true => Standing::Gone,
+            false => Standing::Doubted,
         }
-        Standing::Doubted
     }
 }
 
@@ -92,16 +114,16 @@ mod tests {
     #[test]
     fn one_word_against_a_peer_is_doubt_and_a_second_one_the_end() {
         let life = Life::default();
-        assert_eq!(life.standing(at(SECOND)), Standing::Trusted);
+        assert_eq!(life.standing(), Standing::Trusted);
         life.on_refusal(SECOND);
         assert!(life.doubt(at(SECOND + 10)), "the first is news");
         assert!(!life.doubt(at(SECOND + 11)));
-        assert_eq!(life.standing(at(SECOND + 12)), Standing::Doubted);
+        assert_eq!(life.standing(), Standing::Doubted);
         // Of a question before the doubt: the same word again.
         life.on_refusal(SECOND + 5);
-        assert_eq!(life.standing(at(SECOND + 13)), Standing::Doubted);
+        assert_eq!(life.standing(), Standing::Doubted);
         life.on_refusal(SECOND + 20);
-        assert_eq!(life.standing(at(SECOND + 25)), Standing::Gone);
+        assert_eq!(life.standing(), Standing::Gone);
     }
 
     #[test]
@@ -110,29 +132,28 @@ mod tests {
         life.on_refusal(SECOND);
         life.doubt(at(SECOND + 10));
         life.on_refusal(SECOND + 15);
-        assert_eq!(life.standing(at(SECOND + 16)), Standing::Gone);
-        life.on_answer(SECOND + 20, at(SECOND + 30));
-        assert_eq!(life.standing(at(9 * SECOND)), Standing::Trusted);
+        assert_eq!(life.standing(), Standing::Gone);
+        life.on_answer(SECOND + 20, Duration::ZERO, at(SECOND + 30));
+        assert_eq!(life.standing(), Standing::Trusted);
         assert!(life.doubt(at(9 * SECOND)), "later doubt is news again");
-        assert_eq!(life.standing(at(9 * SECOND)), Standing::Doubted);
+        assert_eq!(life.standing(), Standing::Doubted);
     }
 
     #[test]
-    fn silence_bears_doubt_out_and_replayed_answers_do_not_break_it() {
+    fn silence_bears_no_doubt_out_and_replayed_answers_do_not_break_it() {
         let life = Life::default();
-        life.on_answer(SECOND, at(SECOND + 5));
+        life.on_answer(SECOND, Duration::ZERO, at(SECOND + 5));
         assert!(life.doubt(at(2 * SECOND)));
-        life.on_answer(SECOND, at(2 * SECOND + 5));
+        life.on_answer(SECOND, Duration::ZERO, at(2 * SECOND + 5));
         assert_eq!(life.seen(), at(SECOND));
-        let end = at(2 * SECOND) + CONFIRM_WITHIN;
-        assert_eq!(life.standing(at(end.as_nanos() - 1)), Standing::Doubted);
-        assert_eq!(life.standing(end), Standing::Gone);
+        assert_eq!(life.answer().delay, Duration::from_nanos(5));
+        assert_eq!(life.standing(), Standing::Doubted);
     }
 
     #[test]
     fn a_question_of_the_future_was_not_asked() {
         let life = Life::default();
-        life.on_answer(SECOND + 1, at(SECOND));
+        life.on_answer(SECOND + 1, Duration::ZERO, at(SECOND));
         assert_eq!(life.seen(), Instant::default());
     }
 }

@@ -3,7 +3,9 @@
 
 const MAGIC: &[u8; 4] = b"PtL1";
 
-/// Magic, kind and padding, from, to, nonce, keyed hash.
+use std::time::Duration;
+
+/// Magic, kind, idle time, from, to, nonce, keyed hash.
 pub(super) const LEN: usize = MAC_OFF + 16;
 const MAC_OFF: usize = 24;
 
@@ -21,7 +23,12 @@ pub(super) struct Message {
     pub(super) to: u32,
     /// When the asker asked, by its own clock; the answer returns it.
     pub(super) nonce: u64,
+    /// Of an answer: for how long the program had not looked at its links, in whole milliseconds.
+    pub(super) idle: Duration,
 }
+
+/// The longest idle time that 24 bits hold: 4.6 hours.
+const IDLE_MS_MAX: u128 = (1 << 24) - 1;
 
 /// What the hash is keyed with, derived so that the job's secret has one purpose at a time.
 #[derive(Debug)]
@@ -53,6 +60,8 @@ impl Message {
             Kind::Question => 1,
             Kind::Answer => 2,
         };
+        let idle_ms = self.idle.as_millis().min(IDLE_MS_MAX);
+        bytes[5..8].copy_from_slice(&idle_ms.to_le_bytes()[..3]);
         bytes[8..12].copy_from_slice(&self.from.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.to.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.nonce.to_le_bytes());
@@ -74,6 +83,7 @@ impl Message {
             from: word(8)?,
             to: word(12)?,
             nonce: u64::from_le_bytes(bytes[16..24].try_into().ok()?),
+            idle: Duration::from_millis(u64::from(word(4)? >> 8)),
         };
         (&message.encode(key) == bytes).then_some(message)
     }
@@ -88,6 +98,7 @@ mod tests {
         from: 3,
         to: 0x0102,
         nonce: 0x1122_3344_5566_7788,
+        idle: Duration::ZERO,
     };
 
     #[test]
@@ -106,6 +117,7 @@ mod tests {
         let key = Key::derive(&[7; 32]);
         let answer = Message {
             kind: Kind::Answer,
+            idle: Duration::from_millis(0x01_02_03),
             ..QUESTION
         };
         for message in [QUESTION, answer] {

@@ -3,7 +3,7 @@
 
 use super::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::{Duration, Instant as Time};
+use std::time::Instant as Time;
 
 const SECRET: [u8; 32] = [7; 32];
 
@@ -48,6 +48,7 @@ fn from_peer(kind: Kind, nonce: u64) -> [u8; LEN] {
         from: 1,
         to: 0,
         nonce,
+        idle: Duration::ZERO,
     };
     message.encode(&Key::derive(&SECRET))
 }
@@ -86,10 +87,8 @@ fn the_living_answer_and_the_kernel_answers_for_the_dead() {
     drop(dead);
     asking.ask(PeerId(1));
     assert!(wait_for(|| asking.seen(PeerId(1)) > Instant::default()));
-    let begin = Clock::new().now();
     asking.ask(PeerId(2));
-    // At one and the same time: no time-out decides.
-    let standing = |rank| asking.standing(PeerId(rank), begin);
+    let standing = |rank| asking.standing(PeerId(rank));
     assert!(wait_for(|| standing(2) == Standing::Gone));
     assert_eq!(standing(1), Standing::Trusted);
 }
@@ -134,32 +133,43 @@ fn recorded_answers_and_questions_are_no_sign_of_life() {
 fn doubt_asks_at_once_and_an_answer_ends_it() {
     let peer = peer_socket();
     let asking = asker(&peer);
-    let begin = Clock::new().now();
     asking.doubt(PeerId(1));
     asking.doubt(PeerId(1));
-    assert_eq!(asking.standing(PeerId(1), begin), Standing::Doubted);
+    assert_eq!(asking.standing(PeerId(1)), Standing::Doubted);
     let (question, asker) = question_at(&peer);
     let answer = from_peer(Kind::Answer, question.nonce);
     peer.send_to(&answer, asker).unwrap();
-    let late = begin + Duration::from_secs(60);
-    assert!(wait_for(
-        || asking.standing(PeerId(1), late) == Standing::Trusted
-    ));
+    assert!(wait_for(|| asking.standing(PeerId(1)) == Standing::Trusted));
     peer.set_read_timeout(Some(WHILE)).unwrap();
     let more = peer.recv_from(&mut [0; LEN]);
     assert!(more.is_err(), "one doubt, one question");
 }
 
 #[test]
-fn doubt_without_an_answer_ends_the_peer_in_time() {
+fn doubt_without_an_answer_stays_doubt() {
     let peer = peer_socket();
     let asking = asker(&peer);
     asking.doubt(PeerId(1));
-    let now = Clock::new().now();
-    assert_eq!(
-        asking.standing(PeerId(1), now + life::CONFIRM_WITHIN),
-        Standing::Gone
-    );
+    std::thread::sleep(WHILE);
+    assert_eq!(asking.standing(PeerId(1)), Standing::Doubted);
+}
+
+#[test]
+fn an_answer_tells_how_long_the_program_has_not_looked_at_its_links() {
+    let (asking, answering) = (bind(), bind());
+    let at = answering.addr().unwrap();
+    let clock = Clock::new();
+    let asking = asking.start(0, 3, &SECRET, clock).unwrap();
+    asking.set_ways(PeerId(1), [at]);
+    let answering = answering.start(1, 3, &SECRET, clock).unwrap();
+    answering.note_look(clock.now());
+    std::thread::sleep(WHILE);
+    asking.ask(PeerId(1));
+    assert!(wait_for(|| asking.answer(PeerId(1)).idle >= WHILE));
+    // As if the program looked right then, however late the answer is.
+    answering.note_look(Instant::from_nanos(u64::MAX));
+    asking.ask(PeerId(1));
+    assert!(wait_for(|| asking.answer(PeerId(1)).idle == Duration::ZERO));
 }
 
 #[test]
@@ -173,8 +183,7 @@ fn a_refusal_where_nothing_is_proven_is_nobodys_death() {
         || asking.outcomes(PeerId(1)) == [(addr, Outcome::Refused)]
     ));
     asking.doubt(PeerId(1));
-    let late = Clock::new().now() + Duration::from_secs(60);
-    assert_eq!(asking.standing(PeerId(1), late), Standing::Trusted);
+    assert_eq!(asking.standing(PeerId(1)), Standing::Trusted);
 }
 
 #[test]

@@ -73,7 +73,9 @@ impl Node {
         let mut inner = Inner::new(job, auth, core, table)?;
         inner.join(launch.as_ref().and_then(Launch::loss_reporter));
         Ok(Node {
-            engine: Engine::new(inner, links, launch.take(), liveness).guard()?,
+            engine: Engine::new(inner, links, launch.take(), liveness)
+                .announced()
+                .guard()?,
             job: own_job,
             waiter,
             descriptor: None,

@@ -185,11 +185,30 @@ impl Agent {
             Order::Start(start) => self.start(&start),
             Order::Table { addresses } => self.tell_all(&ToProcess::Table { addresses }),
             Order::Gone(gone) => self.tell_all(&ToProcess::Gone(gone)),
+            Order::Inquire { asker, rank, asked } => self.answer(asker, rank, asked),
+            Order::Word { asker, word } => {
+                let rank = self.ranks.iter_mut().find(|rank| rank.number() == asker);
+                rank.map_or(Ok(()), |rank| rank.tell(&ToProcess::Word(word)))
+            }
             Order::Signal { signal } => {
                 self.ranks.iter().for_each(|rank| rank.signal(signal));
                 Ok(())
             }
         }
+    }
+
+    /// Reports the state of `rank`, unless it has ended: its end is reported as soon as it is known.
+    fn answer(&mut self, asker: u32, rank: u32, asked: u64) -> Result<()> {
+        let process = self.ranks.iter().find(|process| process.number() == rank);
+        let Some(state) = process.and_then(Rank::state) else {
+            return Ok(());
+        };
+        self.reports.send(&Report::Standing {
+            asker,
+            rank,
+            asked,
+            state,
+        })
     }
 
     fn tell_all(&mut self, message: &ToProcess) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::run::wire::{End, Report, Start, Stream};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use portolan::launch::wire::{ToAgent, ToProcess, VERSION, Welcome};
+use portolan::launch::wire::{ProcessState, ToAgent, ToProcess, VERSION, Welcome};
 use portolan::launch::{FD_VARIABLE, Job};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -31,6 +31,8 @@ pub(super) struct Rank {
     child: Child,
     end: Option<End>,
     joined: bool,
+    /// Its links are open.
+    ready: bool,
     left: bool,
     connection: UnixStream,
     pub(super) socket: LineSource,
@@ -56,6 +58,7 @@ impl Rank {
             child,
             end: None,
             joined: false,
+            ready: false,
             left: false,
             socket: LineSource::new(launch_io::duplicate(ours.as_fd())?)?,
             messages: LineSink::new(launch_io::duplicate(ours.as_fd())?)?,
@@ -70,6 +73,25 @@ impl Rank {
     /// How the process ended, if it has.
     pub(super) fn end(&self) -> Option<End> {
         self.end
+    }
+
+    /// Returns its rank in the job.
+    pub(super) fn number(&self) -> u32 {
+        self.rank
+    }
+
+    /// Returns the state of the process, unless it has ended.
+    pub(super) fn state(&self) -> Option<ProcessState> {
+        if self.end.is_some() {
+            return None;
+        }
+        match kernel_state(self.child.id())? {
+            // Ended, and not reaped yet.
+            'Z' | 'X' => None,
+            'T' | 't' => Some(ProcessState::Stopped),
+            _ if !self.ready => Some(ProcessState::Starting),
+            _ => Some(ProcessState::Running),
+        }
     }
 
     /// Whether nothing more can come from the process's outputs.
@@ -106,6 +128,14 @@ impl Rank {
                 Ok(ToAgent::Address { address }) => {
                     self.joined = true;
                     reports.send(&Report::Address { rank, address })?;
+                }
+                Ok(ToAgent::Ready) => self.ready = true,
+                Ok(ToAgent::Inquire { rank: about, asked }) => {
+                    reports.send(&Report::Inquire {
+                        asker: rank,
+                        rank: about,
+                        asked,
+                    })?;
                 }
                 Ok(ToAgent::Trouble { reason }) => {
                     reports.send(&Report::Trouble { rank, reason })?;
@@ -210,6 +240,14 @@ impl Rank {
             log::debug!("rank {} has hung up already: {error}", self.rank);
         }
     }
+}
+
+/// Returns the state letter of a process from `/proc/PID/stat` (proc(5)). It stands after the name, which may
+/// contain any byte.
+fn kernel_state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.trim_start().chars().next()
 }
 
 fn command(start: &Start, program: &Path, socket: OwnedFd) -> Command {

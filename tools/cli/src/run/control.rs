@@ -273,7 +273,8 @@ impl Control {
     /// A rank's program is about to hear that `peer` is gone.
     pub(crate) fn on_lost(&mut self, rank: u32, peer: u32, why: String) {
         let size = self.ranks.len();
-        if (rank as usize) < size && (peer as usize) < size {
+        // A process cannot have lost itself.
+        if (rank as usize) < size && (peer as usize) < size && rank != peer {
             self.lost.entry(rank).or_insert(Lost { peer, why });
         }
     }

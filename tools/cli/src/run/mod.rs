@@ -28,7 +28,7 @@ use control::Control;
 pub(crate) use control::Failure;
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
-use portolan::launch::wire::VERSION;
+use portolan::launch::wire::{VERSION, Word};
 use printer::Printer;
 use rand::TryRngCore;
 pub(crate) use remote::RemoteProgram;
@@ -388,6 +388,18 @@ impl<'a> Job<'a> {
                 self.control.on_abort(now, rank, status, &reason);
             }
             Report::Lost { rank, peer, why } => self.control.on_lost(rank, peer, why),
+            Report::Inquire { asker, rank, asked } => {
+                return self.order_host_of(rank, &Order::Inquire { asker, rank, asked });
+            }
+            Report::Standing {
+                asker,
+                rank,
+                asked,
+                state,
+            } => {
+                let word = Word { rank, asked, state };
+                return self.order_host_of(asker, &Order::Word { asker, word });
+            }
             Report::Output { rank, stream, data } => match &mut self.observer {
                 Some(observer) => {
                     if let Err(error) = observer.on_output(rank, stream, &Vec::from(data)) {
@@ -410,6 +422,13 @@ impl<'a> Job<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives an order to the agent that has started `rank`.
+    fn order_host_of(&mut self, rank: u32, order: &Order) -> Result<()> {
+        let agents = self.agents.iter_mut().filter(|agent| !agent.is_done);
+        let agent = agents.into_iter().find(|agent| agent.ranks.contains(&rank));
+        agent.map_or(Ok(()), |agent| agent.order(order))
     }
 
     fn give_orders(&mut self) -> Result<()> {

@@ -2,6 +2,7 @@
 //! The messages between `run` and its agents: JSON, one message a line, over the agent's standard
 //! input and output. The job's secret goes this way, and no other.
 
+use portolan::launch::wire::{ProcessState, Word};
 use portolan::launch::{Gone, PathChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +22,14 @@ pub(crate) enum Order {
     },
     /// A rank has ended, for every process that has not left.
     Gone(Gone),
+    /// Say whether `rank`, which this agent has started, lives; `asker` wants to know.
+    Inquire { asker: u32, rank: u32, asked: u64 },
+    /// The answer to an inquiry of `asker`, which this agent has started.
+    Word {
+        asker: u32,
+        #[serde(flatten)]
+        word: Word,
+    },
     /// Send a signal to all processes and what they started.
     Signal {
         /// Its number.
@@ -92,6 +101,15 @@ pub(crate) enum Report {
     },
     /// A process is about to tell its program that `peer` is gone.
     Lost { rank: u32, peer: u32, why: String },
+    /// A process asks about another of any host.
+    Inquire { asker: u32, rank: u32, asked: u64 },
+    /// The answer to [`Order::Inquire`].
+    Standing {
+        asker: u32,
+        rank: u32,
+        asked: u64,
+        state: ProcessState,
+    },
     /// A process wrote something.
     Output {
         rank: u32,

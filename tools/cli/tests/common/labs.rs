@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab for one test, some of whose hosts may lose frames.
 
-use super::{Ended, PATIENCE, portolan, run};
+use super::{Ended, PATIENCE, portolan, processes_with, run};
 use portolan_sys::net::enter_netns;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::{JoinHandle, spawn};
 
@@ -53,6 +54,16 @@ impl Lab {
             end.set_read_timeout(Some(PATIENCE)).unwrap();
         }
         (here, there)
+    }
+
+    /// Returns a process of host `host` whose command line contains `needle`.
+    pub(crate) fn process(&self, host: &str, needle: &str) -> Option<i32> {
+        let namespace = std::fs::metadata(format!("/run/netns/{}-{host}", self.0));
+        let namespace = namespace.unwrap().ino();
+        processes_with(needle).into_iter().find(|pid| {
+            let its = std::fs::metadata(format!("/proc/{pid}/ns/net"));
+            its.is_ok_and(|its| its.ino() == namespace)
+        })
     }
 
     /// Runs a command on a host.

@@ -52,6 +52,8 @@ impl Job {
                 Order::Gone(gone) if gone.well => format!("left {}", gone.rank),
                 Order::Gone(gone) => format!("gone {}: {}", gone.rank, gone.cause),
                 Order::Signal { signal } => format!("signal {signal}"),
+                Order::Inquire { rank, .. } => format!("inquire {rank}"),
+                Order::Word { asker, .. } => format!("word {asker}"),
             })
             .collect()
     }
@@ -277,4 +279,13 @@ fn trouble_alone_is_no_failure_and_explains_one_that_came_sooner() {
     let failure = job.control.failure().unwrap().to_string();
     let words = "exit status 3; rank 1 on h1 had said: short of memory";
     assert!(failure.ends_with(words), "{failure}");
+}
+
+#[test]
+fn no_rank_has_lost_itself() {
+    let mut job = Job::joined(2);
+    job.control.on_lost(1, 1, "no answer".into());
+    job.end(1, End::Exit(1), false);
+    let sentence = job.control.failure().unwrap().to_string();
+    assert_eq!(sentence, "rank 1 on h1 failed: exit status 1");
 }
