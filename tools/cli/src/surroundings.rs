@@ -117,6 +117,7 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
         // The ranks have nothing to say on their standard output; the benchmark's may be its JSON.
         capture: true,
         grace: ERROR_GRACE,
+        on_failure: run::OnFailure::End,
         limit: Some(job.lasts + GRACE),
         workload: Workload {
             path: choice(job.path),

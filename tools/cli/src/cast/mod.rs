@@ -315,6 +315,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<
         tag_output: false,
         capture: false,
         grace: GRACE,
+        on_failure: run::OnFailure::End,
         limit: None,
         workload: Workload {
             path: args.path.into(),

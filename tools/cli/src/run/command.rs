@@ -2,7 +2,7 @@
 //! The arguments of `portolan run`.
 
 use super::hosts::{self, Host, MapBy};
-use super::{AgentOptions, Options, RemoteProgram, Workload, execute};
+use super::{AgentOptions, OnFailure, Options, RemoteProgram, Workload, execute};
 use crate::error::{UserError, user_error};
 use crate::lab::{HOSTS_MAX, Kind, Lab, TemporaryLab};
 use anyhow::Result;
@@ -23,7 +23,8 @@ const MTU: u32 = 1500;
 ///
 /// When a process fails, the others are told at once, and end. The exit status is that of the
 /// process that failed first (128 + n for signal n), 2 if the job could not be started, 124 after
-/// --timeout. All processes have /dev/null as standard input.
+/// --timeout. With --on-failure=continue the others go on instead, and the exit status is that of
+/// rank 0. All processes have /dev/null as standard input.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of processes.
@@ -58,6 +59,10 @@ pub(crate) struct Args {
     /// After a process failed, time for the others to report their own errors.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     grace_ms: u64,
+    /// When a process fails once all have joined: end the others, or let them go on; then the exit
+    /// status is that of rank 0.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFailure::End)]
+    on_failure: OnFailure,
     /// Which links the processes may use.
     #[arg(long, value_enum, default_value_t = PathArg::Auto)]
     path: PathArg,
@@ -162,6 +167,7 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
         tag_output: args.tag_output,
         capture: false,
         grace: Duration::from_millis(args.grace_ms),
+        on_failure: args.on_failure,
         limit: args.timeout,
         workload: Workload {
             path: args.path.into(),

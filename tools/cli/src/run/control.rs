@@ -147,6 +147,19 @@ enum Stage {
     Abandoned,
 }
 
+/// Effect of a rank's failure on the others, once all have joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnFailure {
+    /// The others are notified, and ended after the grace period.
+    #[default]
+    End,
+    /// The others are notified and go on. The exit status is that of rank 0.
+    Continue,
+    /// The same without a word to the user: the caller judges the ranks.
+    #[value(skip)]
+    Observe,
+}
+
 /// The state of a job.
 pub(crate) struct Control {
     /// Name of each rank's host.
@@ -157,8 +170,9 @@ pub(crate) struct Control {
     trouble: Option<(u32, String)>,
     stage: Stage,
     deadline: Option<Instant>,
-    /// A rank that fails once all have joined does not end the others.
-    outlives_ranks: bool,
+    on_failure: OnFailure,
+    /// Lines for the user about failed ranks of a job that goes on, with their hosts.
+    notes: VecDeque<(String, String)>,
     grace: Duration,
     limit: Option<Duration>,
     failure: Option<Failure>,
@@ -182,7 +196,8 @@ impl Control {
             hosts,
             stage: Stage::Running,
             deadline: limit.map(|limit| now + limit),
-            outlives_ranks: false,
+            on_failure: OnFailure::End,
+            notes: VecDeque::new(),
             grace,
             limit,
             failure: None,
@@ -191,10 +206,15 @@ impl Control {
         }
     }
 
-    /// The same job, whose ranks go on when one fails after all have joined.
-    pub(crate) fn outlive_ranks(mut self) -> Self {
-        self.outlives_ranks = true;
+    /// Sets the effect of a rank's failure.
+    pub(crate) fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
         self
+    }
+
+    /// Returns the next line for the user, and the host that it is about.
+    pub(crate) fn poll_note(&mut self) -> Option<(String, String)> {
+        self.notes.pop_front()
     }
 
     /// Whether all ranks have joined.
@@ -429,7 +449,7 @@ impl Control {
             well: false,
         };
         self.orders.push_back(Order::Gone(gone.clone()));
-        if self.outlives_ranks && self.has_begun() {
+        if self.outlives(&gone, status, running) {
             return;
         }
         if self.stage == Stage::Running {
@@ -440,6 +460,29 @@ impl Control {
         if self.is_earlier_cause(rank, lost.as_ref()) {
             self.failure = Some(Failure::Rank { gone, status, lost });
         }
+    }
+
+    /// Tests whether the others go on after the failure of `gone`. `aborts`: it asks for the end of the job.
+    fn outlives(&mut self, gone: &Gone, status: i32, aborts: bool) -> bool {
+        let goes_on = match self.on_failure {
+            OnFailure::End => false,
+            OnFailure::Continue => self.has_begun() && !aborts,
+            OnFailure::Observe => self.has_begun(),
+        };
+        if goes_on && self.on_failure == OnFailure::Continue && self.stage == Stage::Running {
+            let lost = self.lost.get(&gone.rank).cloned();
+            let gone = gone.clone();
+            let host = gone.host.clone();
+            let is_first = gone.rank == 0;
+            let failure = Failure::Rank { gone, status, lost };
+            match is_first {
+                true => self.failure = Some(failure),
+                false => self
+                    .notes
+                    .push_back((host, format!("{failure}; the others go on"))),
+            }
+        }
+        goes_on
     }
 
     /// Whether the failure of `rank`, told last, explains the job's end better than what was told

@@ -25,7 +25,7 @@ use agents::Agent;
 pub(crate) use agents::{AgentOptions, cannot_start};
 use anyhow::{Context, Result};
 use control::Control;
-pub(crate) use control::Failure;
+pub(crate) use control::{Failure, OnFailure};
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
 use portolan::launch::wire::{VERSION, Word};
@@ -53,6 +53,8 @@ pub(crate) struct Options {
     pub(crate) capture: bool,
     /// How long the others may report their own error after a rank failed.
     pub(crate) grace: Duration,
+    /// What the failure of a rank means for the others.
+    pub(crate) on_failure: OnFailure,
     /// How long the job may take.
     pub(crate) limit: Option<Duration>,
     pub(crate) workload: Workload,
@@ -171,9 +173,10 @@ impl<'a> Job<'a> {
             agents.push(agent);
         }
         let now = Instant::now();
-        let mut control = Control::new(now, host_of, options.grace, options.limit);
+        let mut control =
+            Control::new(now, host_of, options.grace, options.limit).on_failure(options.on_failure);
         if observer.is_some() {
-            control = control.outlive_ranks();
+            control = control.on_failure(OnFailure::Observe);
         }
         let printer = Printer::new(options.tag_output, options.capture)?;
         Ok(Job {
@@ -197,6 +200,9 @@ impl<'a> Job<'a> {
             self.check_started(Instant::now())?;
             self.observe();
             self.give_orders()?;
+            while let Some((host, line)) = self.control.poll_note() {
+                self.printer.take_error(&host, &line);
+            }
             if self.control.is_abandoned() {
                 self.abandon();
             }

@@ -134,6 +134,7 @@ fn options(args: &BetweenArgs) -> Result<Options> {
         tag_output: false,
         capture: true,
         grace: GRACE,
+        on_failure: run::OnFailure::End,
         limit: Some(LIMIT),
         workload: Workload {
             path: PathChoice::Auto,

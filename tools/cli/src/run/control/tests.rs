@@ -281,6 +281,56 @@ fn trouble_alone_is_no_failure_and_explains_one_that_came_sooner() {
     assert!(failure.ends_with(words), "{failure}");
 }
 
+impl Job {
+    fn continuing(size: usize) -> Job {
+        let mut job = Job::joined(size);
+        job.control.on_failure = OnFailure::Continue;
+        job
+    }
+}
+
+#[test]
+fn a_job_that_continues_outlives_its_ranks_and_says_so() {
+    let mut job = Job::continuing(3);
+    job.end(2, End::Signal(9), false);
+    assert_eq!(job.orders(), ["gone 2: killed by signal 9 (SIGKILL)"]);
+    let (host, line) = job.control.poll_note().unwrap();
+    assert_eq!(host, "h2");
+    assert!(
+        line.contains("rank 2 on h2 failed: killed by signal 9"),
+        "{line}"
+    );
+    assert_eq!(job.control.deadline(), None, "nobody is ended");
+    job.end(1, End::Exit(0), true);
+    job.end(0, End::Exit(0), true);
+    assert_eq!((job.status(), job.orders().len()), (0, 2));
+}
+
+#[test]
+fn the_status_of_a_job_that_continues_is_rank_0s() {
+    let mut job = Job::continuing(3);
+    job.end(1, End::Exit(5), false);
+    job.end(0, End::Exit(3), false);
+    assert_eq!(job.control.deadline(), None, "rank 2 goes on");
+    job.end(2, End::Exit(4), false);
+    assert_eq!(job.status(), 3);
+}
+
+#[test]
+fn a_job_that_continues_still_ends_by_an_abort_and_before_all_have_joined() {
+    let mut job = Job::continuing(2);
+    job.control.on_abort(job.now, 1, 7, "no use");
+    assert_eq!(job.status(), 7);
+    assert!(job.control.deadline().is_some());
+
+    let mut job = Job::new(2, None);
+    job.control.on_failure = OnFailure::Continue;
+    job.join(0);
+    job.end(1, End::Exit(1), false);
+    assert!(job.control.deadline().is_some(), "rank 0 waits for it");
+    assert_eq!(job.status(), 1);
+}
+
 #[test]
 fn no_rank_has_lost_itself() {
     let mut job = Job::joined(2);
