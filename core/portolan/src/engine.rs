@@ -22,6 +22,7 @@ mod multicast;
 mod notices;
 mod pace;
 mod peer;
+mod peer_events;
 mod pending;
 mod place;
 mod remote;
@@ -42,6 +43,7 @@ pub use handler::Context;
 pub(crate) use handler::{Handler, PortUse};
 pub(crate) use multicast::multicast_id;
 pub(crate) use peer::PeerInfo;
+pub use peer_events::{PeerEvent, PeerEventKind};
 pub(crate) use place::Placement;
 pub(crate) use remote::{Call, RemoteState, atomic_spec};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
@@ -52,6 +54,7 @@ pub(crate) use wait::{Descriptor, Waiter};
 
 use delivery::Deferred;
 use pace::Pace;
+use peer_events::PeerEvents;
 use pending::Pending;
 
 use crate::clock::Clock;
@@ -162,6 +165,8 @@ pub(crate) struct Inner {
     collectives: Box<Collectives>,
     /// Broadcasts by multicast.
     multicasts: Box<Multicasts>,
+    /// What has happened to peers, for the program.
+    peer_events: PeerEvents,
 }
 
 /// See the module documentation.
@@ -241,6 +246,7 @@ impl Inner {
             unopened: Vec::new(),
             collectives: Box::default(),
             multicasts: Box::new(Multicasts::new(&job)?),
+            peer_events: PeerEvents::default(),
             owner: Owner::this_process(),
             completions: Completions::default(),
             directory: None,

@@ -62,7 +62,7 @@ pub use buffer::Buffer;
 pub use collective::{CollectiveCall, CollectiveKind, CollectiveMismatch};
 pub use directory::EndpointAddress;
 pub use endpoint::{Endpoint, EndpointConfig, RawAtomic};
-pub use engine::Context;
+pub use engine::{Context, PeerEvent, PeerEventKind};
 pub use error::{Error, Reason};
 pub use launch::PathChoice;
 pub use node::{

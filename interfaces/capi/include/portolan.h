@@ -403,6 +403,21 @@
 #define PORTOLAN_NOTIFY 4
 
 /**
+ * Kind of a peer event: the peer has left the job well, or has ended its session with this process.
+ */
+#define PORTOLAN_PEER_LEFT 1
+
+/**
+ * Kind of a peer event: the peer has failed, or cannot be reached any more.
+ */
+#define PORTOLAN_PEER_LOST 2
+
+/**
+ * Bytes of the reason in a portolan_peer_event_t, with the terminating zero.
+ */
+#define PORTOLAN_PEER_REASON_LEN 256
+
+/**
  * Result of portolan_model(): no model is stored, and defaults apply.
  */
 #define PORTOLAN_MODEL_ABSENT 0
@@ -586,6 +601,28 @@ typedef struct portolan_envelope_t {
  * A message that is removed from matching. 0 is no claim.
  */
 typedef uint64_t portolan_claim_t;
+
+/**
+ * Event of a peer.
+ */
+typedef struct portolan_peer_event_t {
+  /**
+   * Size of this structure, set by the program.
+   */
+  size_t size;
+  /**
+   * Rank of the peer.
+   */
+  uint32_t rank;
+  /**
+   * PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
+   */
+  uint32_t kind;
+  /**
+   * How the event is known, for a person: a UTF-8 string, cut if it is too long.
+   */
+  char reason[PORTOLAN_PEER_REASON_LEN];
+} portolan_peer_event_t;
 
 /**
  * A non-blocking collective operation, to be tested. 0 is no operation.
@@ -1210,6 +1247,17 @@ int portolan_arm(struct portolan_node_t *node);
  * Reverts portolan_arm(), and handles what is due.
  */
 int portolan_disarm(struct portolan_node_t *node);
+
+/**
+ * Takes the next event of a peer, without waiting. Returns 1 and fills `*event`, or 0 if there is none.
+ * portolan_event_fd() becomes readable when there may be one, in programs that have called this before.
+ *
+ * Each loss is reported once, whether an operation needed the peer or not: the end of every process of
+ * the job that `portolan run` has started, and peers that this process could not reach any more when
+ * it waited for them. A peer that comes back and is lost again is reported again.
+ */
+int portolan_next_peer_event(struct portolan_node_t *node,
+                             struct portolan_peer_event_t *event);
 
 /**
  * Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no

@@ -4,7 +4,10 @@
 use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{enter, portolan_node_t};
-use std::ffi::{c_int, c_void};
+use crate::memory::Out;
+use crate::types::*;
+use portolan::{PeerEvent, PeerEventKind};
+use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 
 /// Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
@@ -62,4 +65,47 @@ pub unsafe extern "C" fn portolan_disarm(node: *mut portolan_node_t) -> c_int {
         entered.node()?.disarm();
         Ok(PORTOLAN_OK)
     })
+}
+
+/// Takes the next event of a peer, without waiting. Returns 1 and fills `*event`, or 0 if there is none.
+/// portolan_event_fd() becomes readable when there may be one, in programs that have called this before.
+///
+/// Each loss is reported once, whether an operation needed the peer or not: the end of every process of
+/// the job that `portolan run` has started, and peers that this process could not reach any more when
+/// it waited for them. A peer that comes back and is lost again is reported again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn portolan_next_peer_event(
+    node: *mut portolan_node_t,
+    event: *mut portolan_peer_event_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the program's promise.
+        let (mut entered, event) = unsafe { (enter(node)?, Out::new("event", event)?) };
+        let Some(next) = entered.node()?.next_peer_event() else {
+            return Ok(0);
+        };
+        event.fill(&to_c(&next));
+        Ok(1)
+    })
+}
+
+fn to_c(event: &PeerEvent) -> portolan_peer_event_t {
+    let mut reason = [0; PORTOLAN_PEER_REASON_LEN];
+    let text = event.reason.to_string();
+    let mut len = text.len().min(reason.len() - 1);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    for (to, byte) in reason.iter_mut().zip(text[..len].bytes()) {
+        *to = byte as c_char;
+    }
+    portolan_peer_event_t {
+        size: 0,
+        rank: event.rank,
+        kind: match event.kind {
+            PeerEventKind::Left => PORTOLAN_PEER_LEFT,
+            _ => PORTOLAN_PEER_LOST,
+        },
+        reason,
+    }
 }

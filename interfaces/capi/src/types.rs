@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Structures and constants that C and Rust share. Fields are only added at the end.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 /// Any rank as the source.
 pub const PORTOLAN_ANY_SOURCE: u32 = 0xffff_ffff;
@@ -278,6 +278,28 @@ pub struct portolan_notice_t {
     pub len: u64,
     /// Rank of the process that put.
     pub source: u32,
+}
+
+/// Kind of a peer event: the peer has left the job well, or has ended its session with this process.
+pub const PORTOLAN_PEER_LEFT: u32 = 1;
+/// Kind of a peer event: the peer has failed, or cannot be reached any more.
+pub const PORTOLAN_PEER_LOST: u32 = 2;
+
+/// Bytes of the reason in a portolan_peer_event_t, with the terminating zero.
+pub const PORTOLAN_PEER_REASON_LEN: usize = 256;
+
+/// Event of a peer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct portolan_peer_event_t {
+    /// Size of this structure, set by the program.
+    pub size: usize,
+    /// Rank of the peer.
+    pub rank: u32,
+    /// PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
+    pub kind: u32,
+    /// How the event is known, for a person: a UTF-8 string, cut if it is too long.
+    pub reason: [c_char; PORTOLAN_PEER_REASON_LEN],
 }
 
 /// Result of portolan_model(): no model is stored, and defaults apply.

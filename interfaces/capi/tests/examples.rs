@@ -119,3 +119,20 @@ fn heat_equals_the_sequential_solution() {
         assert_eq!(out, expected);
     }
 }
+
+#[test]
+fn a_parameter_server_outlives_its_worker() {
+    let shop = Workshop::new("portolan", "libportolan_c.so");
+    let program = example(&shop, "parameters.c");
+    let continues = ["--on-failure=continue"];
+    let out = run_job(4, &continues, &program, &["100"]);
+    assert_eq!(out, "100 steps, parameter 328350, 0 lost, 4 survivors\n");
+    for path in ["shm", "udp"] {
+        let ways = [&continues[..], &["--path", path]].concat();
+        let out = run_job(4, &ways, &program, &["100", "2", "5"]);
+        assert_eq!(
+            out, "100 steps, parameter 328350, 1 lost, 3 survivors\n",
+            "{path}"
+        );
+    }
+}

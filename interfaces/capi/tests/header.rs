@@ -202,6 +202,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
         portolan_remote_t { size, key, offset, notice, rank, flags }
         portolan_atomic_t { size, operation, r#type, count, operands, compare, before }
         portolan_notice_t { size, word, key, offset, len, source }
+        portolan_peer_event_t { size, rank, kind, reason }
         portolan_message_t { size, bytes, len, message_len, buffer, buffer_len, source, port }
         portolan_counters_t {
             size, frames_sent, frames_received, retransmits, timeouts, paths_left, messages_sent,

@@ -35,7 +35,7 @@ impl Engine {
             if info.report.is_none() {
                 info.report = Some(format!("its host's agent says: {}", gone.cause).into());
             }
-            info.has_ended = true;
+            (info.has_ended, info.has_left) = (true, gone.well);
             self.inner.ended_count += 1;
             self.take_in();
             self.give_up_for_good(peer, Cause::ProcessGone);

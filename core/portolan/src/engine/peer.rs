@@ -13,6 +13,10 @@ pub(crate) struct PeerInfo {
     pub(super) lacks: Option<&'static str>,
     /// The launcher has told that its process has ended.
     pub(super) has_ended: bool,
+    /// It had left the job before it ended.
+    pub(super) has_left: bool,
+    /// The event of its loss was queued.
+    pub(super) is_event_noted: bool,
     /// A session was asked for and has not opened yet.
     pub(super) is_opening: bool,
     /// Turn in which something was last sent without waiting for company.
@@ -54,7 +58,7 @@ impl PeerInfo {
 
     /// A session with it is open.
     pub(super) fn on_up(&mut self) {
-        self.is_opening = false;
+        (self.is_opening, self.is_event_noted) = (false, false);
         if !self.has_ended && self.lacks.is_none() {
             // The report was about an earlier session.
             self.report = None;

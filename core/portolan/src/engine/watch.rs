@@ -269,6 +269,7 @@ impl Inner {
         };
         log::debug!("{peer} is given up: {cause:?}");
         self.multicasts.on_gone(peer.0);
+        self.note_event(peer, cause);
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
         for op in self.pending.take_peer(peer) {

@@ -2,7 +2,7 @@
 //! Waiting in a program's own event loop: one descriptor for all events of a node.
 
 use super::Node;
-use crate::engine::Descriptor;
+use crate::engine::{Descriptor, PeerEvent};
 use crate::error::Error;
 use std::os::fd::BorrowedFd;
 
@@ -37,7 +37,7 @@ impl Node {
         let engine = self.engine.hold_mut();
         engine.inner.check_owner()?;
         engine.flush();
-        if engine.has_deferred() {
+        if engine.has_deferred() || engine.inner.has_peer_events() {
             return Ok(false);
         }
         engine.inner.check_company()?;
@@ -45,6 +45,18 @@ impl Node {
             Some(descriptor) => engine.arm_for_program(descriptor),
             None => Ok(false),
         }
+    }
+
+    /// Returns the next event of a peer, if any, without waiting. [`Node::event_fd`] becomes readable when
+    /// there may be one, in programs that have called this before.
+    ///
+    /// Each loss is reported once, whether an operation needed the peer or not: the end of every process of
+    /// the job that `portolan run` has started, and peers that this process could not reach any more
+    /// when it waited for them. A peer that comes back and is lost again is reported again.
+    pub fn next_peer_event(&mut self) -> Option<PeerEvent> {
+        let engine = &mut *self.engine.enter();
+        engine.inner.check_owner().ok()?;
+        engine.next_peer_event()
     }
 
     /// Reverts [`Node::arm`], and handles what is due: timers, notices of peers, messages.
