@@ -159,7 +159,8 @@ int gamma_abort(void);
 
 /**
  * Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving:
- * for each message, `handler` runs. A port may be set again, which binds it anew and arms one more
+ * for each message, `handler` runs. `semaphore` is signalled when it returns without a call of
+ * gamma_signal() or gamma_sigerr(). A port may be set again, which binds it anew and arms one more
  * buffer.
  *
  * Errors: GAMMA_ERR_NODE, GAMMA_ERR_PAR_PID, GAMMA_ERR_ARGUMENT, GAMMA_ERR_NULL,

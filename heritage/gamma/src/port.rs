@@ -6,7 +6,8 @@
 //! has been filled and the handler has armed no other, what comes next depends on the port's kind:
 //! `GO_FORTH` arms the rest of the buffer; `GO_BACK` arms all of it again, when the signal that
 //! announced the message has been collected and the program waits for the semaphore anew, or at once
-//! if the handler gave no signal. A message that finds no armed buffer waits.
+//! if the handler gave no signal. The port's semaphore is signalled then when the handler returns. A
+//! message that finds no armed buffer waits.
 
 use crate::code::*;
 use crate::machine::{Caller, Machine, lock, running};
@@ -89,6 +90,8 @@ pub(crate) struct Port {
     last_len: Cell<u64>,
     /// The semaphore that its handler has signalled while it runs now.
     signalled: Cell<Option<u16>>,
+    /// Set when the handler that runs now has signalled an error.
+    has_erred: Cell<bool>,
     /// Non-blocking sends that nobody has asked after.
     pub(crate) sends: RefCell<VecDeque<Request>>,
 }
@@ -196,6 +199,7 @@ impl Port {
         self.last_len.set(len);
         self.filled.set(None);
         self.signalled.set(None);
+        self.has_erred.set(false);
         match self.handler.get() {
             Some(handler) => self.run(machine, context, handler, len),
             None if truncated => machine.signal_error(self.semaphore.get()),
@@ -230,6 +234,11 @@ impl Port {
         // SAFETY: the program's promise about its handler.
         machine.with_context(context, || unsafe { handler() });
         machine.running.set(before);
+        // OpenFOAM's Pstream waits for the semaphore of handlers that only note the message. The buffer
+        // is armed at once all the same: programs whose handlers do all the work never wait.
+        if self.signalled.get().is_none() && !self.has_erred.get() {
+            machine.signal(self.semaphore.get());
+        }
     }
 
     /// What becomes of a buffer after its message, when no other is armed.
@@ -265,6 +274,13 @@ impl Machine {
     pub(crate) fn note_signal(&self, semaphore: u16) {
         if let Some(port) = self.running.get() {
             port.signalled.set(Some(semaphore));
+        }
+    }
+
+    /// The port whose handler runs has signalled an error.
+    pub(crate) fn note_error(&self) {
+        if let Some(port) = self.running.get() {
+            port.has_erred.set(true);
         }
     }
 }
@@ -327,6 +343,7 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
         owed_for: Cell::new((0, 0)),
         last_len: Cell::new(0),
         signalled: Cell::new(None),
+        has_erred: Cell::new(false),
         sends: RefCell::default(),
     }));
     let incoming = Incoming(port);
@@ -345,7 +362,8 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
 }
 
 /// Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving:
-/// for each message, `handler` runs. A port may be set again, which binds it anew and arms one more
+/// for each message, `handler` runs. `semaphore` is signalled when it returns without a call of
+/// gamma_signal() or gamma_sigerr(). A port may be set again, which binds it anew and arms one more
 /// buffer.
 ///
 /// Errors: GAMMA_ERR_NODE, GAMMA_ERR_PAR_PID, GAMMA_ERR_ARGUMENT, GAMMA_ERR_NULL,

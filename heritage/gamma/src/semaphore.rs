@@ -215,6 +215,7 @@ pub extern "C" fn gamma_signal(semaphore: u16) -> c_int {
 pub extern "C" fn gamma_sigerr(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
+        machine.note_error();
         machine.signal_error(semaphore);
         Ok(0)
     })

@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, TWO = 9, THREADS = 20 };
+enum { ROUNDS = 200, RING = 1, BACK = 2, FORTH = 3, SWAP = 4, ERRORS = 5, PASSIVE = 6, NEVER = 7, LONG = 8, TWO = 9, QUIET = 10, THREADS = 20 };
 enum { LONG_LEN = 1 << 20 };
 
 static int me, size, next, previous;
@@ -144,6 +144,24 @@ static void swapping(void) {
     CHECK(swap_sum == ROUNDS * (ROUNDS + 1) / 2);
 }
 
+/* -- a handler that gives no signal: the port's semaphore gets one for it, and the buffer is armed again -- */
+
+static int quiet_buffer, quiet_sum;
+
+static void on_quiet(void) { quiet_sum += quiet_buffer; }
+
+static void quiet(void) {
+    enum { COUNT = 5, SEMAPHORE = 11 };
+    OK(gamma_set_active_port(QUIET, (unsigned short)next, pid, QUIET, on_quiet, SEMAPHORE, GO_BACK, &quiet_buffer,
+                             sizeof quiet_buffer));
+    OK(gamma_sync());
+    for (int i = 1; i <= COUNT; i++) OK(gamma_send_flowctl(QUIET, &i, sizeof i));
+    OK(gamma_wait(SEMAPHORE, COUNT));
+    CHECK(quiet_sum == COUNT * (COUNT + 1) / 2);
+    CHECK(gamma_test(SEMAPHORE) == 0);
+    OK(gamma_sync());
+}
+
 /* -- errors: of handlers, and of messages that are too long -- */
 
 static void on_errors(void) {
@@ -159,6 +177,7 @@ static void on_errors(void) {
 static void errors(void) {
     OK(gamma_send(ERRORS, "too long!", 9));
     FAILS(GAMMA_ERR_SIGNALLED, "semaphore 5", gamma_wait(5, 1));
+    CHECK(gamma_test(5) == 0); /* the error was the handler's signal */
     OK(gamma_send(PASSIVE, "four", 4));
     OK(gamma_wait(6, 1));
     OK(gamma_send(PASSIVE, "too long!", 9));
@@ -294,6 +313,7 @@ int main(int argc, char **argv) {
     go_back_with_two();
     go_forth();
     swapping();
+    quiet();
     errors();
     the_rest();
     threads();
