@@ -5,6 +5,7 @@
 use crate::code::*;
 use crate::conn::{Conn, Held, Key, Line};
 use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
+use crate::order::Arrived;
 use crate::wire::{Header, Kind};
 use crate::world::{FAST_LEN_MAX, Fast, PORTS, Port, Provided, Todo, World, peer_of};
 use std::ptr;
@@ -83,7 +84,7 @@ impl World {
         conn.acked = ack;
         for _ in 0..count {
             if let Some(sending) = self.conn(key).sent.pop_front() {
-                self.end_send(key.own, sending, GM_SUCCESS);
+                self.end_send(key, sending, GM_SUCCESS);
             }
         }
     }
@@ -94,7 +95,7 @@ impl World {
         conn.is_disabled = true;
         if let Some(sending) = conn.sent.pop_front() {
             let status = gm_status_t::try_from(status).unwrap_or(GM_FAILURE);
-            self.end_send(key.own, sending, status);
+            self.end_send(key, sending, status);
         }
     }
 
@@ -107,7 +108,7 @@ impl World {
                 true => GM_SUCCESS,
                 false => GM_SEND_DROPPED,
             };
-            self.end_send(key.own, sending, status);
+            self.end_send(key, sending, status);
             if is_drop {
                 break;
             }
@@ -139,7 +140,7 @@ impl World {
         match self.judge(key, header) {
             Verdict::Accept => {
                 if let Some(event) = self.port(key.own).place(key, header, bytes) {
-                    self.port(key.own).push_message(event, key.high);
+                    self.push_message(key, event);
                 }
             }
             _ => self.dropped_count += 1,
@@ -155,6 +156,7 @@ impl World {
             peers,
             todo,
             due,
+            unfinished,
             ..
         } = self;
         let port = &mut ports[usize::from(key.own) % PORTS];
@@ -166,7 +168,7 @@ impl World {
         let Some(event) = port.place(key, header, bytes) else {
             return false;
         };
-        port.push_message(event, key.high);
+        port.push_message(Arrived::new(event, unfinished.mark()), key.high);
         if header.kind == Kind::Data {
             conn.count_accepted(key, due, todo);
         }
@@ -321,7 +323,7 @@ impl World {
             }
         };
         if let Some(event) = event {
-            self.port(key.own).push_message(event, key.high);
+            self.push_message(key, event);
         }
         if !matches!(line, Line::Loose(_)) {
             self.count_accepted(key);

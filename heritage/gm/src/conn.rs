@@ -111,12 +111,24 @@ pub(crate) struct Conn {
     pub(crate) accepted: u32,
     /// The same as the sender knows it.
     pub(crate) told: u32,
+    /// The last number that was sent in each lane. What is sent in one lane may overtake the other.
+    told_in: [u32; 2],
     /// It is among those that owe an acknowledgement.
     pub(crate) is_due: bool,
     pub(crate) line: VecDeque<Line>,
     pub(crate) held: VecDeque<Held>,
     /// A message has failed; the next ones wait for its sender's word.
     pub(crate) is_stopped: bool,
+}
+
+impl Conn {
+    /// Returns the number of accepted messages, which the other side learns in this lane.
+    #[inline]
+    pub(crate) fn tell(&mut self, high: bool) -> u32 {
+        self.told = self.accepted;
+        self.told_in[usize::from(high)] = self.accepted;
+        self.accepted
+    }
 }
 
 /// All connections with one process; few, so they are looked through.
@@ -141,6 +153,14 @@ impl Peer {
     fn connect(&mut self, key: (u8, u8, bool)) -> usize {
         self.conns.push((key, Conn::default()));
         self.conns.len() - 1
+    }
+
+    /// Connections with accepted messages of which nothing was said in a lane.
+    #[inline]
+    pub(crate) fn owed_in(&self, high: bool) -> impl Iterator<Item = (u8, u8, bool)> {
+        let is_owed =
+            move |(_, conn): &&(_, Conn)| conn.told_in[usize::from(high)] != conn.accepted;
+        self.conns.iter().filter(is_owed).map(|(key, _)| *key)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = ((u8, u8, bool), &mut Conn)> {

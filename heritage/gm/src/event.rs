@@ -90,6 +90,11 @@ impl gm_recv_event {
     }
 }
 
+/// A type of events as the events have it, in a byte.
+pub(crate) fn type_of(kind: c_uint) -> u8 {
+    u8::try_from(kind).unwrap_or(0)
+}
+
 /// The type of the event of a message.
 #[inline]
 pub(crate) fn kind_of(is_fast: bool, is_high: bool, is_peer: bool) -> u8 {

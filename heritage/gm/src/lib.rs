@@ -34,6 +34,7 @@ mod machine;
 pub mod memory;
 mod misc;
 pub mod name;
+mod order;
 pub mod port;
 mod pump;
 pub mod receive;

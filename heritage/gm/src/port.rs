@@ -211,9 +211,7 @@ impl Machine {
             std::thread::yield_now();
         }
         let mut world = self.world();
-        let port = world.port(own);
-        port.low.clear();
-        port.high.clear();
+        world.port(own).clear_events();
         Ok(())
     }
 

@@ -60,6 +60,18 @@ pub(crate) fn transmit(
     if header.kind == Kind::Datagram {
         target = target.best_effort();
     }
+    transmit_to(node, target, header, bytes, at_once)
+}
+
+/// The same to a target that need not have the priority of the header.
+#[inline]
+fn transmit_to(
+    node: &mut Node,
+    target: Target,
+    header: &Header,
+    bytes: &[u8],
+    at_once: bool,
+) -> Result<(), portolan::Error> {
     let mut head = [0; LEN];
     let len = header.write(&mut head);
     if len + bytes.len() <= STACK_LEN {
@@ -131,13 +143,6 @@ impl Conn {
             _ => true,
         };
         is_free.then_some((tag, at, len))
-    }
-
-    /// How far this side has come; the other side knows when it gets this.
-    #[inline]
-    pub(crate) fn tell(&mut self) -> u32 {
-        self.told = self.accepted;
-        self.told
     }
 }
 
@@ -231,9 +236,16 @@ impl Machine {
 
     /// Sends a word of the library's; what cannot be told a process that is gone is not missed.
     fn say(&mut self, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
-        let ack = self.world().conn(key).tell();
+        self.say_in(key.high, key, kind, aux)
+    }
+
+    /// The same in a lane that need not be the connection's. An acknowledgement that comes late is older
+    /// than what is known, and ignored.
+    fn say_in(&mut self, high: bool, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
+        let ack = self.world().conn(key).tell(high);
         let header = control(key, kind, ack, aux);
-        match transmit(self.node()?, key.rank, &header, &[], true) {
+        let target = Target::new(key.rank, CARRIER).lane(lane(high));
+        match transmit_to(self.node()?, target, &header, &[], true) {
             Ok(()) => Ok(()),
             Err(error) => self.lose_or_fail(key.rank, error),
         }
@@ -274,7 +286,7 @@ impl Machine {
     fn await_quietly(&mut self, request: Request, lent: Lent) {
         self.world().finishing.push(Finishing {
             request,
-            told: None,
+            report: None,
             lent,
         });
     }
@@ -354,17 +366,16 @@ impl Machine {
         let before = finishing.len();
         let mut kept = Vec::new();
         for one in finishing.drain(..) {
-            let ended = self.node()?.test(one.request);
-            if let Ok(None) = ended {
+            let outcome = self.node()?.test(one.request);
+            if let Ok(None) = outcome {
                 kept.push(one);
                 continue;
             }
-            if let Some((own, told, status)) = one.told {
-                let status = match ended {
-                    Err(error) if status == GM_SUCCESS => Gm::of(&error),
-                    _ => status,
-                };
-                self.world().port(own).push_ended(told, status);
+            if let Some(mut report) = one.report {
+                if let (Err(error), GM_SUCCESS) = (outcome, report.ended.status) {
+                    report.ended.status = Gm::of(&error);
+                }
+                self.world().finish(&report);
             }
         }
         let has_ended = kept.len() < before;
@@ -406,6 +417,40 @@ impl Machine {
                 self.say(key, Kind::Ack, 0)?;
             }
         }
+    }
+
+    /// Acknowledges what other connections with the process of `next` have brought, before something is
+    /// sent that may be the answer. Connection `next` itself acknowledges with what is sent.
+    #[inline]
+    pub(crate) fn acknowledge_before(&mut self, next: Key) -> Result<(), Failure> {
+        let own = (next.own, next.other, next.high);
+        let mut world = self.world();
+        let owes = world
+            .peer(next.rank)
+            .owed_in(next.high)
+            .any(|key| key != own);
+        drop(world);
+        match owes {
+            true => self.acknowledge_others(next),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn acknowledge_others(&mut self, next: Key) -> Result<(), Failure> {
+        let owed: Vec<_> = self.world().peer(next.rank).owed_in(next.high).collect();
+        for (own, other, high) in owed {
+            let key = Key {
+                own,
+                other,
+                high,
+                ..next
+            };
+            if key != next {
+                self.say_in(next.high, key, Kind::Ack, 0)?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether messages have waited for too long, and whether those live that something is waited

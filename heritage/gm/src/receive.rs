@@ -7,6 +7,7 @@ use crate::conn::Told;
 use crate::error::Failure;
 use crate::event::*;
 use crate::machine::{Held, die, enter, is_shared, lock, must};
+use crate::order::Arrived;
 use crate::port::{gm_port, handle_of};
 use crate::world::{Item, PORTS};
 use std::cell::UnsafeCell;
@@ -30,18 +31,15 @@ const NAP_MS: i32 = 50;
 /// The same where other threads call, whose calls may bring what is waited for.
 const SHARED_NAP_MS: i32 = 1;
 
-fn type_of(kind: c_uint) -> u8 {
-    u8::try_from(kind).unwrap_or(0)
-}
-
 /// Takes the next event of a port, if there is one.
 #[inline]
 fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
     let mut world = machine.world();
+    world.port(own).release_fast();
+    let next = world.next_event(own)?;
     let port = world.port(own);
-    port.release_fast();
-    Some(match port.next_event()? {
-        Item::Message(event) => {
+    Some(match next {
+        Item::Message(Arrived { event, .. }) => {
             port.recv_tokens += 1;
             port.read_fast(&event);
             event
@@ -102,10 +100,10 @@ pub extern "C" fn gm_receive(port: *mut gm_port) -> *mut gm_recv_event {
 pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
     must("gm_receive_pending", || {
         let (mut machine, own) = enter(port)?;
-        if !machine.world().port(own).has_events() {
+        if !machine.world().has_events(own) {
             bring(&mut machine, own)?;
         }
-        Ok(c_int::from(machine.world().port(own).has_events()))
+        Ok(c_int::from(machine.world().has_events(own)))
     })
 }
 
@@ -115,22 +113,10 @@ pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
 pub unsafe extern "C" fn gm_next_event_peek(port: *mut gm_port, sender: *mut u16) -> c_int {
     must("gm_next_event_peek", || {
         let (mut machine, own) = enter(port)?;
-        if !machine.world().port(own).has_events() {
+        if !machine.world().has_events(own) {
             bring(&mut machine, own)?;
         }
-        let mut world = machine.world();
-        let port = world.port(own);
-        let (kind, node) = match port.high.front().or_else(|| port.low.front()) {
-            None => (type_of(GM_NO_RECV_EVENT), 0),
-            Some(Item::Message(event)) => {
-                // SAFETY: any bits are numbers.
-                let fields = unsafe { event.recv };
-                (fields.r#type, u16::from_be(fields.sender_node_id))
-            }
-            Some(Item::Sent(_)) => (type_of(GM_SENT_EVENT), 0),
-            Some(Item::Alarm(_)) => (type_of(GM_ALARM_EVENT), 0),
-            Some(Item::Violation(kind)) => (*kind, 0),
-        };
+        let (kind, node) = machine.world().peek_event(own);
         if !sender.is_null() {
             // SAFETY: the program's promise.
             unsafe { sender.write(node) };
@@ -158,7 +144,7 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
         }
         // Before a sleep: those that it waits for may be gone, and messages may have waited for long.
         machine.look()?;
-        if !machine.world().port(own).has_events() {
+        if !machine.world().has_events(own) {
             // Senders do not wait for this one to wake up.
             machine.acknowledge()?;
             sleep(machine, own)?;
@@ -274,7 +260,8 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
                     r#type: kind,
                     ..fields
                 };
-                port.high.push_front(Item::Message(gm_recv_event { recv }));
+                let again = Arrived::new(gm_recv_event { recv }, 0);
+                port.high.push_front(Item::Message(again));
             }
             Act::Nothing
         }

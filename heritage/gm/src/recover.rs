@@ -22,14 +22,11 @@ impl Machine {
             if kind == Kind::Drop {
                 // Before the word leaves, since its answer may come with the same call.
                 conn.sent.push_back(Sending {
-                    told,
-                    request: None,
-                    is_get: false,
                     is_drop: true,
-                    is_orphan: false,
+                    ..Sending::short(told)
                 });
             }
-            (conn.tell(), is_gone)
+            (conn.tell(key.high), is_gone)
         };
         let is_sent = !is_gone && {
             let header = control(key, kind, ack, 0);

@@ -115,7 +115,7 @@ impl World {
 impl Sending {
     /// Of bytes that follow their header.
     #[inline]
-    fn short(told: Told) -> Sending {
+    pub(crate) fn short(told: Told) -> Sending {
         Sending {
             told,
             request: None,
@@ -145,7 +145,7 @@ impl Machine {
         let status = Failure::from(error).record();
         {
             let mut world = self.world();
-            world.end_send(key.own, sending, status);
+            world.end_send(key, sending, status);
             if is_lost {
                 world.conn(key).is_disabled = true;
                 world.lose(key.rank);
@@ -185,8 +185,11 @@ impl Machine {
 /// Begins a call: the machine and what is known, unless it has ended already.
 #[inline]
 fn begin(call: &Call) -> Result<Option<(Held, Checked)>, Failure> {
-    let (machine, own) = enter(call.port)?;
+    let (mut machine, own) = enter(call.port)?;
     let checked = machine.world().begin(call, own);
+    if let Some(Checked { key, .. }) = checked {
+        machine.acknowledge_before(key)?;
+    }
     Ok(checked.map(|checked| (machine, checked)))
 }
 
@@ -219,7 +222,7 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
         let conn = world.conn(key);
         // Noted before it leaves, since its acknowledgement may come with the same call.
         conn.sent.push_back(Sending::short(call.told));
-        conn.tell()
+        conn.tell(key.high)
     };
     let header = Header {
         size,
@@ -261,7 +264,7 @@ unsafe fn send_long(
         let mut world = machine.world();
         let conn = world.conn(key);
         conn.sent.push_back(sending);
-        conn.tell()
+        conn.tell(key.high)
     };
     let header = Header {
         size,
@@ -289,7 +292,7 @@ unsafe fn send_alone(
     // What may be lost tells nothing.
     let ack = match kind {
         Kind::Datagram => 0,
-        _ => machine.world().conn(key).tell(),
+        _ => machine.world().conn(key).tell(key.high),
     };
     let header = Header {
         size,
@@ -520,7 +523,7 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
     let (ack, tag) = {
         let mut world = machine.world();
         let tag = world.new_tag();
-        (world.conn(key).tell(), tag)
+        (world.conn(key).tell(key.high), tag)
     };
     let at = match len {
         0 => std::ptr::NonNull::dangling().as_ptr(),
@@ -536,11 +539,9 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
     machine.note(
         key,
         Sending {
-            told: call.told,
             request: Some(request),
             is_get: true,
-            is_drop: false,
-            is_orphan: false,
+            ..Sending::short(call.told)
         },
     );
     match transmit(machine.node()?, key.rank, &header, &[], true) {

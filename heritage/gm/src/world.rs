@@ -7,10 +7,13 @@
 use crate::alarm::Alarms;
 use crate::code::*;
 use crate::conn::{Conn, Key, Line, Peer, Sending, Told};
-use crate::event::gm_recv_event;
+use crate::event::{GM_ALARM_EVENT, GM_NO_RECV_EVENT, GM_SENT_EVENT, gm_recv_event, type_of};
+use crate::order::{Arrived, Unfinished};
 use crate::table::Registered;
 use portolan::Request;
 use std::collections::VecDeque;
+use std::ffi::c_uint;
+use std::ptr;
 use std::time::Duration;
 
 /// Ports of a node, as GM had.
@@ -40,7 +43,7 @@ pub(crate) struct Ended {
 
 /// What has happened at a port.
 pub(crate) enum Item {
-    Message(gm_recv_event),
+    Message(Arrived),
     Sent(Ended),
     /// An alarm, by its number.
     Alarm(u64),
@@ -64,6 +67,8 @@ pub(crate) struct Port {
     pub(crate) acceptable: [gm_size_t; 2],
     /// By priority and size.
     pub(crate) buffers: Vec<VecDeque<Provided>>,
+    /// Sends that have ended. They come first: a message may be the answer to one of them.
+    pub(crate) sent: VecDeque<Ended>,
     /// Messages with high priority, and everything else.
     pub(crate) high: VecDeque<Item>,
     pub(crate) low: VecDeque<Item>,
@@ -90,6 +95,7 @@ impl Port {
             allotted: [0; 2],
             acceptable: [gm_size_t::MAX; 2],
             buffers: Vec::new(),
+            sent: VecDeque::new(),
             high: VecDeque::new(),
             low: VecDeque::new(),
             ended: VecDeque::new(),
@@ -122,26 +128,66 @@ impl Port {
     }
 
     #[inline]
-    pub(crate) fn push_message(&mut self, event: gm_recv_event, high: bool) {
+    pub(crate) fn push_message(&mut self, arrived: Arrived, high: bool) {
         match high {
-            true => self.high.push_back(Item::Message(event)),
-            false => self.low.push_back(Item::Message(event)),
+            true => self.high.push_back(Item::Message(arrived)),
+            false => self.low.push_back(Item::Message(arrived)),
         }
     }
 
     #[inline]
     pub(crate) fn push_ended(&mut self, told: Told, status: gm_status_t) {
-        self.low.push_back(Item::Sent(Ended { told, status }));
+        self.sent.push_back(Ended { told, status });
     }
 
+    /// The queue of messages and other events whose first comes next.
     #[inline]
-    pub(crate) fn has_events(&self) -> bool {
-        !self.high.is_empty() || !self.low.is_empty()
+    fn next_queue(&self, unfinished: &Unfinished) -> Option<&VecDeque<Item>> {
+        let is_ready = |item: &Item| match item {
+            Item::Message(arrived) => !unfinished.holds(arrived),
+            _ => true,
+        };
+        [&self.high, &self.low]
+            .into_iter()
+            .find(|queue| queue.front().is_some_and(is_ready))
     }
 
+    /// Takes the next event: first those of sends, then messages with high priority.
     #[inline]
-    pub(crate) fn next_event(&mut self) -> Option<Item> {
-        self.high.pop_front().or_else(|| self.low.pop_front())
+    fn next_event(&mut self, unfinished: &Unfinished) -> Option<Item> {
+        if let Some(ended) = self.sent.pop_front() {
+            return Some(Item::Sent(ended));
+        }
+        let is_high = ptr::eq(self.next_queue(unfinished)?, &raw const self.high);
+        match is_high {
+            true => self.high.pop_front(),
+            false => self.low.pop_front(),
+        }
+    }
+
+    /// The type of the next event, and the node that has sent it; 0 if it is no message.
+    fn peek_event(&self, unfinished: &Unfinished) -> (u8, u16) {
+        if !self.sent.is_empty() {
+            return (type_of(GM_SENT_EVENT), 0);
+        }
+        match self.next_queue(unfinished).and_then(VecDeque::front) {
+            None => (type_of(GM_NO_RECV_EVENT), 0),
+            Some(Item::Message(arrived)) => {
+                // SAFETY: any bits are numbers.
+                let fields = unsafe { arrived.event.recv };
+                (fields.r#type, u16::from_be(fields.sender_node_id))
+            }
+            Some(Item::Sent(_)) => (type_of(GM_SENT_EVENT), 0),
+            Some(Item::Alarm(_)) => (type_of(GM_ALARM_EVENT), 0),
+            Some(Item::Violation(kind)) => (*kind, 0),
+        }
+    }
+
+    /// Forgets what has happened, when the port is closed.
+    pub(crate) fn clear_events(&mut self) {
+        self.sent.clear();
+        self.low.clear();
+        self.high.clear();
     }
 }
 
@@ -165,9 +211,18 @@ pub(crate) enum Todo {
 /// An operation of the node that ends by itself.
 pub(crate) struct Finishing {
     pub(crate) request: Request,
-    /// The port, whom its end is told, and how it has ended if it ends well.
-    pub(crate) told: Option<(u8, Told, gm_status_t)>,
+    pub(crate) report: Option<Report>,
     pub(crate) lent: Lent,
+}
+
+/// The program's notice of a send's end.
+#[derive(Clone, Copy)]
+pub(crate) struct Report {
+    pub(crate) own: u8,
+    /// See [`Unfinished::begin`].
+    pub(crate) number: u64,
+    /// Its status holds if the operation ends well.
+    pub(crate) ended: Ended,
 }
 
 /// Whose memory an operation uses.
@@ -197,6 +252,7 @@ pub(crate) struct World {
     pub(crate) peers: Vec<Peer>,
     pub(crate) todo: Vec<Todo>,
     pub(crate) finishing: Vec<Finishing>,
+    pub(crate) unfinished: Unfinished,
     /// Connections that owe an acknowledgement.
     pub(crate) due: Vec<Key>,
     /// Connections that wait for bytes.
@@ -218,6 +274,7 @@ impl World {
             peers: Vec::new(),
             todo: Vec::new(),
             finishing: Vec::new(),
+            unfinished: Unfinished::new(),
             due: Vec::new(),
             lines: Vec::new(),
             held_count: 0,
@@ -241,6 +298,36 @@ impl World {
     #[inline]
     pub(crate) fn conn(&mut self, key: Key) -> &mut Conn {
         self.peer(key.rank).conn(key.own, key.other, key.high)
+    }
+
+    #[inline]
+    pub(crate) fn has_events(&mut self, own: u8) -> bool {
+        c_uint::from(self.peek_event(own).0) != GM_NO_RECV_EVENT
+    }
+
+    /// The type of a port's next event, and the node that has sent it; 0 if it is no message.
+    #[inline]
+    pub(crate) fn peek_event(&mut self, own: u8) -> (u8, u16) {
+        self.ports[usize::from(own) % PORTS].peek_event(&self.unfinished)
+    }
+
+    #[inline]
+    pub(crate) fn next_event(&mut self, own: u8) -> Option<Item> {
+        self.ports[usize::from(own) % PORTS].next_event(&self.unfinished)
+    }
+
+    /// Adds a message to the events of a port.
+    #[inline]
+    pub(crate) fn push_message(&mut self, key: Key, event: gm_recv_event) {
+        let arrived = Arrived::new(event, self.unfinished.mark());
+        self.port(key.own).push_message(arrived, key.high);
+    }
+
+    /// Ends an accepted send: the node is done with its memory.
+    pub(crate) fn finish(&mut self, report: &Report) {
+        self.unfinished.finish(report.number);
+        let Ended { told, status } = report.ended;
+        self.port(report.own).push_ended(told, status);
     }
 
     /// All connections that `wanted` says.
@@ -269,22 +356,30 @@ impl World {
     }
 
     /// A send has ended; its own bytes may still be under way.
-    pub(crate) fn end_send(&mut self, own: u8, sending: Sending, status: gm_status_t) {
-        let told = (own, sending.told, status);
-        match sending.request {
-            None if sending.is_orphan => {}
-            Some(request) => {
-                if sending.is_get && status != GM_SUCCESS {
-                    self.todo.push(Todo::Cancel(request));
-                }
-                self.finishing.push(Finishing {
-                    request,
-                    told: (!sending.is_orphan).then_some(told),
-                    lent: Lent::Port(own),
-                });
+    pub(crate) fn end_send(&mut self, key: Key, sending: Sending, status: gm_status_t) {
+        let Some(request) = sending.request else {
+            if !sending.is_orphan {
+                self.port(key.own).push_ended(sending.told, status);
             }
-            None => self.port(own).push_ended(sending.told, status),
+            return;
+        };
+        if sending.is_get && status != GM_SUCCESS {
+            self.todo.push(Todo::Cancel(request));
         }
+        let ended = Ended {
+            told: sending.told,
+            status,
+        };
+        let report = (!sending.is_orphan).then(|| Report {
+            own: key.own,
+            number: self.unfinished.begin(key.rank),
+            ended,
+        });
+        self.finishing.push(Finishing {
+            request,
+            report,
+            lent: Lent::Port(key.own),
+        });
     }
 
     /// Whether the node still uses memory of sends of a port, or has buffers of it.
@@ -330,7 +425,7 @@ impl World {
             let conn = self.conn(key);
             conn.is_disabled |= !conn.sent.is_empty();
             for sending in std::mem::take(&mut self.conn(key).sent) {
-                self.end_send(key.own, sending, GM_SEND_TARGET_NODE_UNREACHABLE);
+                self.end_send(key, sending, GM_SEND_TARGET_NODE_UNREACHABLE);
             }
         }
     }

@@ -29,6 +29,15 @@ fn messages_arrive_whichever_way_they_go() {
     assert_both_done(&program, &ways(), &[]);
 }
 
+/// The answer leaves by the same ports, by others, and with the other priority; messages are short and
+/// long.
+#[test]
+fn a_send_ends_before_its_answer_comes() {
+    let shop = workshop();
+    let program = checked(&shop, "answers.c");
+    assert_both_done(&program, &ways(), &[]);
+}
+
 #[test]
 fn gm_plus_carries_the_same_messages() {
     let shop = workshop();

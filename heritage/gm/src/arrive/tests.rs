@@ -184,7 +184,7 @@ fn a_message_behind_one_that_was_given_up_has_its_buffer_at_once() {
     assert_eq!(world.held_count, 3, "none has waited for a second");
     world.expire(Instant::now() + world.patience);
     assert_eq!((world.held_count, world.dropped_count), (0, 2));
-    assert!(world.port(OWN).has_events());
+    assert!(world.has_events(OWN));
 }
 
 #[test]

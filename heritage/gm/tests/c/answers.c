@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Node 1 asks, node 2 answers. The callback of a send runs before its answer is received. */
+
+#include "check.h"
+
+enum { PORT = 2, SECOND = 4, LEN_MAX = 70000, SIZE_LARGE = 17 };
+
+static struct gm_port *port, *second;
+
+/* One question of `len` bytes at `port`, and its answer at `at` with `priority`. */
+static void ask(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
+    static char question[LEN_MAX], answer[1 << SIZE_LARGE];
+    int status = UNKNOWN;
+    fill(question, len, me, number);
+    gm_provide_receive_buffer_with_tag(at, answer, SIZE_LARGE, priority, 0);
+    gm_send_to_peer_with_callback(port, question, SIZE_LARGE, len, GM_LOW_PRIORITY, other, on_sent, &status);
+    for (;;) {
+        /* SENT comes at the port of the send. It must be there once the answer is. */
+        gm_recv_event_t *event = gm_receive(at);
+        if (!is_message(event)) {
+            gm_unknown(at, event);
+            continue;
+        }
+        CHECK(gm_ntoh_u32(event->recv.length) == len);
+        CHECK(is_filled(bytes_of(event), len, other, number));
+        if (at != port) gm_unknown(port, gm_receive(port));
+        CHECK(status == GM_SUCCESS);
+        return;
+    }
+}
+
+static void answer(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
+    static char question[1 << SIZE_LARGE], out[LEN_MAX];
+    int status = UNKNOWN;
+    gm_provide_receive_buffer_with_tag(port, question, SIZE_LARGE, GM_LOW_PRIORITY, 0);
+    gm_recv_event_t *event = next_message(port);
+    CHECK(is_filled(bytes_of(event), len, other, number));
+    fill(out, len, me, number);
+    gm_send_to_peer_with_callback(at, out, SIZE_LARGE, len, priority, other, on_sent, &status);
+    CHECK(status_of(at, &status) == GM_SUCCESS);
+}
+
+static void order(void) {
+    enum { ROUNDS = 60 };
+    static const size_t lens[] = {0, 64, 128, 4000, 5000, LEN_MAX};
+    for (unsigned round = 0; round < ROUNDS * 6; round++) {
+        size_t len = lens[round % 6];
+        struct gm_port *at = round / 6 % 2 ? second : port;
+        unsigned priority = round / 12 % 2;
+        if (me == 1)
+            ask(at, priority, len, round);
+        else
+            answer(at, priority, len, round);
+    }
+}
+
+int main(void) {
+    begin();
+    OK(gm_open(&port, 0, PORT, "answers", GM_API_VERSION));
+    OK(gm_open(&second, 0, SECOND, "second", GM_API_VERSION));
+    meet();
+    order();
+    meet();
+    gm_close(second);
+    gm_close(port);
+    end();
+    printf("node %u is done\n", me);
+    return 0;
+}
