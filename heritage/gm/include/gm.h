@@ -921,9 +921,11 @@ void *gm_dma_malloc(struct gm_port *port, gm_size_t length);
 void *gm_dma_calloc(struct gm_port *port, gm_size_t count, gm_size_t length);
 
 /**
- * Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none.
+ * Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none. Memory of sends that have not ended
+ * stays until they have, so that their receivers get the bytes; so does memory that others read or write.
  */
-void gm_dma_free(struct gm_port *port, void *ptr);
+void gm_dma_free(struct gm_port *port,
+                 void *ptr);
 
 /**
  * Prepares the memory of an alarm; before it is set for the first time.

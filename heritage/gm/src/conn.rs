@@ -36,6 +36,8 @@ pub(crate) struct Sending {
     pub(crate) told: Told,
     /// Bytes that travel by themselves, and whether they come here.
     pub(crate) request: Option<Request>,
+    /// Address and length of the memory that the request uses.
+    pub(crate) place: (usize, usize),
     pub(crate) is_get: bool,
     /// Asks the receiver to throw away what was sent before.
     pub(crate) is_drop: bool,

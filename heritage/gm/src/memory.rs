@@ -144,11 +144,28 @@ pub extern "C" fn gm_dma_calloc(
     at
 }
 
-/// Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none.
+/// Memory of gm_dma_malloc() that the program does not use any more. It is freed when this is dropped.
+pub(crate) struct Retired {
+    /// Address and length of the program's bytes.
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    /// Start of the allocation.
+    head: *mut c_void,
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        // SAFETY: of posix_memalign(). `World::retire_memory` keeps it as long as an operation uses it.
+        unsafe { libc::free(self.head) };
+    }
+}
+
+/// Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none. Memory of sends that have not ended
+/// stays until they have, so that their receivers get the bytes; so does memory that others read or write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
     must("gm_dma_free", || {
-        let (mut machine, _own) = enter(port)?;
+        let (machine, _own) = enter(port)?;
         if ptr.is_null() {
             return Ok(());
         }
@@ -164,9 +181,12 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
                 "this is not memory of gm_dma_malloc(), or was freed",
             ));
         }
-        machine.drain(ptr.addr(), len)?;
-        // SAFETY: of posix_memalign(), and nobody's any more.
-        unsafe { libc::free(head) };
+        let memory = Retired {
+            at: ptr.addr(),
+            len,
+            head,
+        };
+        machine.world().retire_memory(memory);
         Ok(())
     });
 }

@@ -379,7 +379,9 @@ impl Machine {
             }
         }
         let has_ended = kept.len() < before;
-        self.world().finishing.append(&mut kept);
+        let mut world = self.world();
+        world.finishing.append(&mut kept);
+        world.release_retired();
         Ok(has_ended)
     }
 

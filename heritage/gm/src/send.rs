@@ -119,6 +119,7 @@ impl Sending {
         Sending {
             told,
             request: None,
+            place: (0, 0),
             is_get: false,
             is_drop: false,
             is_orphan: false,
@@ -256,7 +257,10 @@ unsafe fn send_long(
     // SAFETY: the caller's promise.
     let sent = unsafe { transmit_long(machine.node()?, key, tag, (call.at, len)) };
     match sent {
-        Ok(request) => sending.request = Some(request),
+        Ok(request) => {
+            sending.request = Some(request);
+            sending.place = (call.at.addr(), len);
+        }
         // No header without its bytes.
         Err(error) => return machine.refuse(key, sending, error),
     }
@@ -540,6 +544,7 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
         key,
         Sending {
             request: Some(request),
+            place: (at.addr(), len),
             is_get: true,
             ..Sending::short(call.told)
         },

@@ -8,6 +8,7 @@ use crate::alarm::Alarms;
 use crate::code::*;
 use crate::conn::{Conn, Key, Line, Peer, Sending, Told};
 use crate::event::{GM_ALARM_EVENT, GM_NO_RECV_EVENT, GM_SENT_EVENT, gm_recv_event, type_of};
+use crate::memory::Retired;
 use crate::order::{Arrived, Unfinished};
 use crate::table::Registered;
 use portolan::Request;
@@ -229,18 +230,31 @@ pub(crate) struct Report {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lent {
     Nobodys,
-    /// That of a send of a port.
-    Port(u8),
+    /// That of a send or a get of a port: where, and how many bytes.
+    Send(u8, usize, usize),
     /// Registered bytes: where, and how many.
     Registered(usize, usize),
+}
+
+/// Returns true if two pieces of memory, each with its address and length, have bytes in common.
+fn overlaps((at, len): (usize, usize), (other, other_len): (usize, usize)) -> bool {
+    other < at + len && at < other + other_len
 }
 
 impl Lent {
     /// Whether it uses some of `len` bytes at `at`.
     pub(crate) fn touches(self, at: usize, len: usize) -> bool {
         match self {
-            Lent::Registered(other, other_len) => other < at + len && at < other + other_len,
+            Lent::Registered(other, other_len) => overlaps((at, len), (other, other_len)),
             _ => false,
+        }
+    }
+
+    /// The same, whatever it uses the memory for.
+    fn uses(self, at: usize, len: usize) -> bool {
+        match self {
+            Lent::Send(_, other, other_len) => overlaps((at, len), (other, other_len)),
+            _ => self.touches(at, len),
         }
     }
 }
@@ -261,6 +275,8 @@ pub(crate) struct World {
     pub(crate) held_count: usize,
     pub(crate) tag_count: u32,
     pub(crate) registered: Registered,
+    /// Memory that the program has freed while operations still used it.
+    pub(crate) retired: Vec<Retired>,
     pub(crate) patience: Duration,
     /// What came and was not GM's, or had no buffer and needed none.
     pub(crate) dropped_count: u64,
@@ -280,6 +296,7 @@ impl World {
             held_count: 0,
             tag_count: 0,
             registered: Registered::new(),
+            retired: Vec::new(),
             patience: Duration::ZERO,
             dropped_count: 0,
         }
@@ -375,10 +392,11 @@ impl World {
             number: self.unfinished.begin(key.rank),
             ended,
         });
+        let (at, len) = sending.place;
         self.finishing.push(Finishing {
             request,
             report,
-            lent: Lent::Port(key.own),
+            lent: Lent::Send(key.own, at, len),
         });
     }
 
@@ -388,7 +406,7 @@ impl World {
         let waits = self.keys(|key, conn| {
             key.own == own && (!conn.line.is_empty() || conn.sent.iter().any(is_long))
         });
-        let is_own = |one: &Finishing| one.lent == Lent::Port(own);
+        let is_own = |one: &Finishing| matches!(one.lent, Lent::Send(port, ..) if port == own);
         !waits.is_empty() || self.finishing.iter().any(is_own)
     }
 
@@ -403,6 +421,36 @@ impl World {
         !waits.is_empty()
             || self.todo.iter().any(is_asked)
             || self.finishing.iter().any(|one| touches(one.lent))
+    }
+
+    /// Returns true if any operation still uses some of `len` bytes at `at`: of others, or of this
+    /// process.
+    fn uses(&mut self, at: usize, len: usize) -> bool {
+        let is_sent = |one: &Sending| one.request.is_some() && overlaps((at, len), one.place);
+        let is_buffer = |line: &Line| {
+            matches!(line, Line::Coming { at: other, len: other_len, .. }
+                if overlaps((at, len), (other.addr(), *other_len)))
+        };
+        let waits =
+            self.keys(|_, conn| conn.sent.iter().any(is_sent) || conn.line.iter().any(is_buffer));
+        !waits.is_empty()
+            || self.finishing.iter().any(|one| one.lent.uses(at, len))
+            || self.lends_registered(at, len)
+    }
+
+    /// Frees memory now, or when the last operation that uses it has ended.
+    pub(crate) fn retire_memory(&mut self, memory: Retired) {
+        if self.uses(memory.at, memory.len) {
+            self.retired.push(memory);
+        }
+    }
+
+    /// Frees retired memory that no operation uses any more.
+    pub(crate) fn release_retired(&mut self) {
+        let retired = std::mem::take(&mut self.retired);
+        for memory in retired {
+            self.retire_memory(memory);
+        }
     }
 
     /// Gives a buffer back to its port, whose message will not come.
@@ -460,7 +508,10 @@ impl World {
     /// Whether anything is to be done with the node that a turn of its own does not do.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !(self.todo.is_empty() && self.finishing.is_empty() && self.lines.is_empty())
+        !(self.todo.is_empty()
+            && self.finishing.is_empty()
+            && self.lines.is_empty()
+            && self.retired.is_empty())
     }
 }
 

@@ -35,7 +35,14 @@ fn messages_arrive_whichever_way_they_go() {
 fn a_send_ends_before_its_answer_comes() {
     let shop = workshop();
     let program = checked(&shop, "answers.c");
-    assert_both_done(&program, &ways(), &[]);
+    assert_both_done(&program, &ways(), &["order"]);
+}
+
+#[test]
+fn memory_that_is_freed_while_it_is_sent_arrives_whole() {
+    let shop = workshop();
+    let program = checked(&shop, "answers.c");
+    assert_both_done(&program, &ways(), &["free"]);
 }
 
 #[test]
