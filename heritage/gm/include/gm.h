@@ -692,17 +692,23 @@ unsigned int gm_mtu(const struct gm_port *_port);
 unsigned int gm_min_message_size(const struct gm_port *_port);
 
 /**
- * Takes a send token of `priority`: 1, or 0 when there is none.
+ * Takes a send token of `priority` that the program has put in the bank: 1, or 0 when there is none.
  */
-int gm_alloc_send_token(struct gm_port *port, unsigned int priority);
+int gm_alloc_send_token(struct gm_port *port,
+                        unsigned int priority);
 
 /**
- * Gives a send token of `priority` back.
+ * Puts a send token of `priority` in the bank, which is empty at first.
  */
 void gm_free_send_token(struct gm_port *port, unsigned int priority);
 
 /**
- * Whether a send token of `priority` could be taken: 1 or 0.
+ * Puts `count` send tokens of `priority` in the bank.
+ */
+void gm_free_send_tokens(struct gm_port *port, unsigned int priority, unsigned int count);
+
+/**
+ * Returns 1 if gm_alloc_send_token() would return 1, and 0 otherwise.
  */
 int gm_send_token_available(struct gm_port *port, unsigned int priority);
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Accounts of send tokens that a program may keep here, by priority; half of the tokens for each.
+//! A bank of send tokens, which programs keep for parts of theirs that share a port.
+//!
+//! It is empty when a port is opened: the program has all tokens then, and puts in those that it wants to
+//! take out elsewhere. The bank is a count for each priority and does not change what may be sent.
 
 use crate::code::*;
 use crate::error::{Failure, invalid};
 use crate::machine::{enter, must};
 use crate::port::gm_port;
-use crate::world::SEND_TOKENS;
 use std::ffi::{c_int, c_uint};
-
-/// Tokens of a priority's account.
-const EACH: u32 = SEND_TOKENS / GM_NUM_PRIORITIES;
 
 fn account(priority: c_uint) -> Result<usize, Failure> {
     match priority < GM_NUM_PRIORITIES {
@@ -18,40 +17,50 @@ fn account(priority: c_uint) -> Result<usize, Failure> {
     }
 }
 
-/// Takes a send token of `priority`: 1, or 0 when there is none.
-#[unsafe(no_mangle)]
-pub extern "C" fn gm_alloc_send_token(port: *mut gm_port, priority: c_uint) -> c_int {
-    must("gm_alloc_send_token", || {
+/// Runs `change` with the count of `priority` in the bank of a port.
+fn with_bank<T>(
+    name: &str,
+    port: *mut gm_port,
+    priority: c_uint,
+    change: impl FnOnce(&mut u32) -> T,
+) -> T {
+    must(name, || {
         let (machine, own) = enter(port)?;
         let mut world = machine.world();
-        let taken = &mut world.port(own).allotted[account(priority)?];
-        let is_left = *taken < EACH;
-        *taken += u32::from(is_left);
-        Ok(c_int::from(is_left))
+        Ok(change(&mut world.port(own).banked[account(priority)?]))
     })
 }
 
-/// Gives a send token of `priority` back.
+/// Takes a send token of `priority` that the program has put in the bank: 1, or 0 when there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_alloc_send_token(port: *mut gm_port, priority: c_uint) -> c_int {
+    with_bank("gm_alloc_send_token", port, priority, |banked| {
+        let is_there = *banked > 0;
+        *banked -= u32::from(is_there);
+        c_int::from(is_there)
+    })
+}
+
+/// Puts a send token of `priority` in the bank, which is empty at first.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_free_send_token(port: *mut gm_port, priority: c_uint) {
-    must("gm_free_send_token", || {
-        let (machine, own) = enter(port)?;
-        let mut world = machine.world();
-        let taken = &mut world.port(own).allotted[account(priority)?];
-        match taken.checked_sub(1) {
-            Some(left) => *taken = left,
-            None => return Err(invalid("no token of this priority was taken")),
-        }
-        Ok(())
+    with_bank("gm_free_send_token", port, priority, |banked| {
+        *banked = banked.saturating_add(1);
     });
 }
 
-/// Whether a send token of `priority` could be taken: 1 or 0.
+/// Puts `count` send tokens of `priority` in the bank.
+#[unsafe(no_mangle)]
+pub extern "C" fn gm_free_send_tokens(port: *mut gm_port, priority: c_uint, count: c_uint) {
+    with_bank("gm_free_send_tokens", port, priority, |banked| {
+        *banked = banked.saturating_add(count);
+    });
+}
+
+/// Returns 1 if gm_alloc_send_token() would return 1, and 0 otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_send_token_available(port: *mut gm_port, priority: c_uint) -> c_int {
-    must("gm_send_token_available", || {
-        let (machine, own) = enter(port)?;
-        let taken = machine.world().port(own).allotted[account(priority)?];
-        Ok(c_int::from(taken < EACH))
+    with_bank("gm_send_token_available", port, priority, |banked| {
+        c_int::from(*banked > 0)
     })
 }

@@ -63,8 +63,8 @@ pub(crate) struct Port {
     pub(crate) allows_remote: bool,
     pub(crate) send_tokens: u32,
     pub(crate) recv_tokens: u32,
-    /// What the program has taken of its own accounts, by priority.
-    pub(crate) allotted: [u32; 2],
+    /// Send tokens that the program has put in the bank, by priority.
+    pub(crate) banked: [u32; 2],
     pub(crate) acceptable: [gm_size_t; 2],
     /// By priority and size.
     pub(crate) buffers: Vec<VecDeque<Provided>>,
@@ -93,7 +93,7 @@ impl Port {
             allows_remote: false,
             send_tokens: 0,
             recv_tokens: 0,
-            allotted: [0; 2],
+            banked: [0; 2],
             acceptable: [gm_size_t::MAX; 2],
             buffers: Vec::new(),
             sent: VecDeque::new(),

@@ -204,7 +204,7 @@ const MISTAKES: &[(&str, &str, i32)] = &[
     ),
     (
         "no account",
-        "gm_free_send_token(): no token of this priority was taken",
+        "gm_free_send_token(): priority 2: 0 is low, 1 high",
         1,
     ),
     ("no event", "gm_unknown(): event is null", 1),

@@ -240,7 +240,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], "no tag")) gm_provide_receive_buffer_with_tag(port, bytes, 4, 0, 256);
         if (!strcmp(argv[1], "no node")) gm_drop_sends(port, 0, 2, 2, NULL, NULL);
         if (!strcmp(argv[1], "no such port")) gm_resume_sending(port, 0, 1, 8, NULL, NULL);
-        if (!strcmp(argv[1], "no account")) gm_free_send_token(port, 0);
+        if (!strcmp(argv[1], "no account")) gm_free_send_token(port, 2);
         if (!strcmp(argv[1], "no event")) gm_unknown(port, NULL);
         if (!strcmp(argv[1], "no alarm")) gm_initialize_alarm(none);
         if (!strcmp(argv[1], "no callback")) gm_set_alarm(port, &(gm_alarm_t){0}, 1, NULL, NULL);

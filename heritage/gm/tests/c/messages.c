@@ -80,12 +80,15 @@ static void tokens_and_order(void) {
         }
         for (int i = 0; i < COUNT; i++) CHECK(status_of(port, &statuses[i]) == GM_SUCCESS);
     }
-    /* The accounts are the program's own. */
-    for (int i = 0; i < COUNT / 2; i++) CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 1);
+    /* The bank has what the program has put in, and no more. */
     CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 0);
     CHECK(gm_send_token_available(port, GM_HIGH_PRIORITY) == 0);
-    CHECK(gm_send_token_available(port, GM_LOW_PRIORITY) == 1);
-    for (int i = 0; i < COUNT / 2; i++) gm_free_send_token(port, GM_HIGH_PRIORITY);
+    gm_free_send_token(port, GM_HIGH_PRIORITY);
+    gm_free_send_tokens(port, GM_HIGH_PRIORITY, COUNT);
+    CHECK(gm_send_token_available(port, GM_HIGH_PRIORITY) == 1);
+    CHECK(gm_send_token_available(port, GM_LOW_PRIORITY) == 0);
+    for (int i = 0; i < COUNT + 1; i++) CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 1);
+    CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 0);
     meet();
 }
 
