@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::null_mut;
 
 use crate::abi::*;
@@ -76,6 +76,19 @@ impl Answer {
     pub(crate) fn or_source(mut self, src: Option<Box<[u8]>>) -> Answer {
         self.src = self.src.or(src);
         self
+    }
+
+    /// Adds the address that stands for all addresses of this host, unless there is a source.
+    ///
+    /// MPICH prints the source of every answer and does not check that there is one.
+    pub(crate) fn or_any_source(self) -> Answer {
+        let dest_len = self.dest.as_ref().map_or(0, |dest| dest.len());
+        let is_v6 = self.addr_format == SOCKADDR_IN6 || dest_len == size_of::<libc::sockaddr_in6>();
+        let any = match is_v6 {
+            true => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            false => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        };
+        self.or_source(Some(CAddr::of(&any).bytes().into()))
     }
 
     /// With this destination, unless it has one.

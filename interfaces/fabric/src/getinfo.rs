@@ -101,6 +101,9 @@ impl Question<'_> {
                 answer = answer.or_source(src).or_destination(dest);
                 answer = answer.with_handle(hints.handle);
             }
+            if kind == Kind::Connected {
+                answer = answer.or_any_source();
+            }
             answer.build()
         }
     }

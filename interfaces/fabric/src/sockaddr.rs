@@ -53,6 +53,11 @@ fn family(number: c_int) -> u16 {
     u16::try_from(number).unwrap_or_default()
 }
 
+/// Returns true for the address that names neither a place nor a port, such as `0.0.0.0:0`.
+pub(crate) fn is_any(addr: &SocketAddr) -> bool {
+    addr.ip().is_unspecified() && addr.port() == 0
+}
+
 /// Read an address; `None` for one of another family, or a shorter one than its family's.
 ///
 /// # Safety

@@ -44,7 +44,10 @@ pub(super) unsafe fn link_of(info: &Info) -> Result<Option<Link>, Errno> {
     if info.handle.is_null() {
         let mut link = Link::default();
         // SAFETY: the caller's promise.
-        if let Some(addr) = unsafe { sockaddr::read(info.src_addr, info.src_addrlen) } {
+        let source = unsafe { sockaddr::read(info.src_addr, info.src_addrlen) };
+        // The kernel chooses an address when the endpoint connects. A socket bound now would occupy a
+        // port for all destinations.
+        if let Some(addr) = source.filter(|addr| !sockaddr::is_any(addr)) {
             link.bind(&addr)?;
         }
         return Ok(Some(link));

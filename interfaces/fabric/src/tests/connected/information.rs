@@ -32,10 +32,21 @@ fn node_and_service_are_where_to_listen_or_whom_to_connect_with() {
     let here: SocketAddr = "127.0.0.1:4711".parse().unwrap();
     let listen = addresses(ask(Some(4711), SOURCE, |_| ()).unwrap());
     assert_eq!(listen, (Some(here), None, SOCKADDR_IN));
+    let any: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let connect = addresses(ask(Some(4711), NUMERICHOST, |_| ()).unwrap());
-    assert_eq!(connect, (None, Some(here), SOCKADDR_IN));
-    let neither = addresses(ask(None, 0, |_| ()).unwrap());
-    assert_eq!(neither, (None, None, SOCKADDR_IN));
+    assert_eq!(connect, (Some(any), Some(here), SOCKADDR_IN));
+}
+
+/// MPICH's `MPIR_CVAR_DEBUG_SUMMARY` formats the source of every answer and ignores its length.
+#[test]
+fn every_answer_has_a_source_of_its_format() {
+    for format in [FORMAT_UNSPEC, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6] {
+        let (source, dest, answered) =
+            addresses(ask(None, 0, |hints| hints.addr_format = format).unwrap());
+        let source = source.unwrap();
+        assert!(sockaddr::is_any(&source) && dest.is_none(), "{format}");
+        assert_eq!(source.is_ipv6(), answered == SOCKADDR_IN6, "{format}");
+    }
 }
 
 #[test]
