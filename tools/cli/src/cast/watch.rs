@@ -82,8 +82,10 @@ impl Watch {
             return Ok(ExitCode::from(status.max(1)));
         }
         let mut without = self.lost.len();
-        // When the source fails, that is why all others do.
-        let source_failed = self.states[0].failed.is_some();
+        // When the source fails, that is why all others do. A source that is done may still end with an
+        // error, such as that of a host which it has given up.
+        let source = &self.states[0];
+        let source_failed = source.failed.is_some() && source.done.is_none();
         for (state, host) in self.states.iter().zip(&self.hosts) {
             let is_source = std::ptr::eq(state, &self.states[0]);
             if let Some(done) = &state.done {
