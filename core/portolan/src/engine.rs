@@ -14,6 +14,7 @@ mod completion;
 mod delivery;
 mod endpoint;
 mod events;
+mod explain;
 mod gather;
 mod handler;
 mod help;
@@ -39,6 +40,7 @@ mod watch;
 pub(crate) use collective::{Collectives, system_spec};
 pub(crate) use completion::Completions;
 pub(crate) use delivery::{Inbox, Taken};
+pub(crate) use explain::Awaited;
 pub use handler::Context;
 pub(crate) use handler::{Handler, PortUse};
 pub(crate) use multicast::multicast_id;
@@ -145,8 +147,8 @@ pub(crate) struct Inner {
     self_unread: usize,
     /// Nothing was there when this wait went to sleep, and nothing has come since.
     is_idle: bool,
-    /// The program waits in a call for longer than some turns.
-    in_wait: bool,
+    /// The program waits in a call for longer than some turns: for what, and since when.
+    awaited: Option<(Awaited, Instant)>,
     /// A question to a peer is not answered yet.
     is_asking: bool,
     /// The program makes no call, and its helper has the engine: nobody waits for peers.
@@ -236,7 +238,7 @@ impl Inner {
             undelivered: Vec::new(),
             self_unread: 0,
             is_idle: false,
-            in_wait: false,
+            awaited: None,
             is_asking: false,
             carried_turns: 0,
             is_away: false,

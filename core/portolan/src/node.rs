@@ -22,7 +22,7 @@ use collective::{Sending, Task, Wait};
 
 use crate::buffer::{self, Buffer};
 use crate::engine::{
-    BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
+    Awaited, BUFFERED_LEN_MAX, Context, Descriptor, Engine, Inner, PortUse, Submitted, Waiter,
 };
 use crate::error::Error;
 use crate::launch::Job;
@@ -516,7 +516,8 @@ impl Node {
         if !ops.is_done(op) {
             let about = engine.inner.awaited_peer(op);
             let ended = |inner: &Inner| inner.has_ended(op);
-            self.waiter.until(engine, about.as_slice(), ended);
+            self.waiter
+                .until(engine, about.as_slice(), Awaited::Op(op), ended);
             engine.inner.end_orphan(op);
         }
         let done = engine.inner.ops.finish(op);
@@ -597,7 +598,7 @@ impl Node {
     pub fn wait_until(&mut self, done: impl Fn() -> bool) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let is_done = Cell::new(false);
-        self.waiter.until(engine, &[], |inner| {
+        self.waiter.until(engine, &[], Awaited::Condition, |inner| {
             is_done.set(done());
             is_done.get() || inner.is_deserted()
         });

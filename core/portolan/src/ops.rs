@@ -345,6 +345,18 @@ impl Ops {
         self.get(id).is_some()
     }
 
+    /// Returns the operations under way.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = OpId> + '_ {
+        let places = (0_u64..).zip(&self.places);
+        places.filter_map(|(index, (generation, op))| {
+            let op = op.as_ref()?;
+            let is_pending =
+                !matches!(op.owner, Owner::Request(State::Done(..) | State::Failed(_)));
+            let is_under_way = is_pending && op.kind != OpKind::Region;
+            is_under_way.then(|| OpId(u64::from(*generation) << 32 | index))
+        })
+    }
+
     pub(crate) fn kind(&self, id: OpId) -> Option<OpKind> {
         self.get(id).map(|op| op.kind)
     }

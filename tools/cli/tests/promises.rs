@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "promises/hangs.rs"]
+mod hangs;
 
 use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
@@ -32,6 +34,9 @@ fn as_rank() {
         return;
     };
     let role = role().unwrap();
+    if role.starts_with("hang: ") {
+        return hangs::play(node, &role);
+    }
     match (role.as_str(), node.rank()) {
         ("late", 0) => send_all(&mut node, 1),
         ("late", _) => receive_late(&mut node),

@@ -3,7 +3,7 @@
 //! to an operation and wait for its end.
 
 use super::wait::FIRST_TURNS;
-use super::{Engine, Inbox, Inner, Taken, Waiter};
+use super::{Awaited, Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
 use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted};
@@ -27,7 +27,9 @@ impl Engine {
         let op = self.inner.submit_copy(peer, spec, bytes)?;
         self.flush();
         if let Some(op) = op.filter(|_| !is_self) {
-            waiter.until(self, &[peer], |inner| !inner.pending.holds(peer, op));
+            waiter.until(self, &[peer], Awaited::Credit(op), |inner| {
+                !inner.pending.holds(peer, op)
+            });
         }
         // One that was announced has no end that anybody waits for.
         self.inner.check_gone(peer)
@@ -84,7 +86,7 @@ impl Engine {
         if !self.inner.ops.is_done(op) {
             let guard = LentGuard { engine: self, op };
             let engine = &mut *guard.engine;
-            waiter.until(engine, about, |inner| inner.has_ended(op));
+            waiter.until(engine, about, Awaited::Op(op), |inner| inner.has_ended(op));
             engine.inner.end_orphan(op);
             if engine.inner.ops.is_done(op) {
                 // Nothing is lent any more.

@@ -4,7 +4,7 @@
 //! The one invariant: a message whose send has ended is acknowledged, or committed to a ring that its
 //! receiver reads on, before this process ends; or its peer is named in the result.
 
-use super::{Engine, Inner, Waiter};
+use super::{Awaited, Engine, Inner, Waiter};
 use crate::error::{Error, Reason};
 use crate::ops::{OpKind, Owner};
 use crate::raw::RawWhat;
@@ -48,7 +48,7 @@ impl Engine {
         let about = self.inner.owed_peers(begin);
         loop {
             let look_at = self.inner.now + STRANGER_LINGER;
-            waiter.until(self, &about, |inner| {
+            waiter.until(self, &about, Awaited::Close, |inner| {
                 !inner.owes(begin) || inner.now >= look_at
             });
             if self.inner.owes(begin) {
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Peers that have not got everything yet for which a process that closes waits since `begin`.
-    fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
+    pub(super) fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
         let own = self.now.since(begin) < SELF_LINGER;
         let mut peers: Vec<PeerId> = self
             .owed_sends(begin)

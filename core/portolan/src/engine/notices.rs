@@ -41,6 +41,7 @@ impl Engine {
             self.give_up_for_good(peer, Cause::ProcessGone);
         }
         self.hear_words();
+        self.explain_if_asked();
     }
 
     /// Receives what has come so far: what a process sent before it ended still counts.

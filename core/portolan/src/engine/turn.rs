@@ -218,8 +218,8 @@ impl Engine {
     pub(crate) fn on_timeout(&mut self) {
         let now = self.inner.now;
         if now >= self.inner.core.poll_timeout() {
-            let Inner { turn, in_wait, .. } = self.inner;
-            self.inner.core.note_turn(turn, in_wait);
+            let Inner { turn, awaited, .. } = self.inner;
+            self.inner.core.note_turn(turn, awaited.is_some());
             self.inner.core.handle_timeout(now);
             self.inner.drain(&mut self.handlers, None);
         }

@@ -12,7 +12,7 @@ mod share;
 
 pub(crate) use descriptor::Descriptor;
 
-use super::{Engine, Inner};
+use super::{Awaited, Engine, Inner};
 use crate::error::Error;
 use crate::launch::Launch;
 use crate::raw::Idle;
@@ -106,13 +106,14 @@ impl Waiter {
         }
     }
 
-    /// Drives `engine` until `done`. `about` are the peers that the wait depends on: they are asked
-    /// whether they live when they stay silent.
+    /// Drives `engine` until `done`, which `awaited` describes. `about` are the peers that the wait depends
+    /// on: they are asked whether they live when they stay silent.
     #[inline]
     pub(crate) fn until(
         &mut self,
         engine: &mut Engine,
         about: &[PeerId],
+        awaited: Awaited,
         done: impl Fn(&Inner) -> bool,
     ) {
         for _ in 0..FIRST_TURNS {
@@ -125,16 +126,22 @@ impl Waiter {
             // No `pause` here: it takes as long as a cache line does between cores (140 cycles since
             // Skylake), and a turn is long enough to leave a sibling hyperthread its share.
         }
-        self.long(engine, about, &done);
+        self.long(engine, about, awaited, &done);
     }
 
     #[cold]
-    fn long(&mut self, engine: &mut Engine, about: &[PeerId], done: &dyn Fn(&Inner) -> bool) {
+    fn long(
+        &mut self,
+        engine: &mut Engine,
+        about: &[PeerId],
+        awaited: Awaited,
+        done: &dyn Fn(&Inner) -> bool,
+    ) {
         let begin = engine.inner.read_clock();
         for peer in about {
             engine.watch(*peer, begin);
         }
-        engine.inner.in_wait = true;
+        engine.inner.awaited = Some((awaited, begin));
         self.begin();
         loop {
             let received = engine.work(None);
@@ -154,7 +161,7 @@ impl Waiter {
                 Idle::Sleep => engine.inner.is_idle |= self.sleep(engine, None),
             }
         }
-        (engine.inner.in_wait, engine.inner.is_idle) = (false, false);
+        (engine.inner.awaited, engine.inner.is_idle) = (None, false);
         for peer in about {
             engine.unwatch(*peer);
         }

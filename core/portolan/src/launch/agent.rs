@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The connection of a process to the agent that started it.
 
-use super::wire::{Gone, ToAgent, ToProcess, VERSION, Welcome, Word};
+use super::wire::{Gone, ToAgent, ToProcess, VERSION, Waits, Welcome, Word};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use crate::settings::{self, BadVariable};
 use portolan_sys::effort::{self, Call};
@@ -29,6 +29,8 @@ pub(super) struct Agent {
     input: Input,
     gone: VecDeque<Gone>,
     words: VecDeque<Word>,
+    /// The agent has asked what this process waits for.
+    explain: bool,
     job: Job,
 }
 
@@ -73,6 +75,7 @@ impl Agent {
             input,
             gone: VecDeque::new(),
             words: VecDeque::new(),
+            explain: false,
             job: welcomed(welcome)?,
         })
     }
@@ -127,6 +130,16 @@ impl Agent {
     /// Returns the next answer to an inquiry that [`Agent::poll`] has received.
     pub(super) fn poll_word(&mut self) -> Option<Word> {
         self.words.pop_front()
+    }
+
+    /// Tests whether the agent has asked what this process waits for since the last call.
+    pub(super) fn poll_explain(&mut self) -> bool {
+        std::mem::take(&mut self.explain)
+    }
+
+    /// Tells what this process waits for.
+    pub(super) fn tell_waits(&mut self, waits: Waits) {
+        self.send_if_open(&ToAgent::Waits(waits));
     }
 
     /// Tells that this process has opened its links.
@@ -214,6 +227,7 @@ impl Agent {
             match next_message(&mut self.input.lines) {
                 Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),
                 Ok(Some(ToProcess::Word(word))) => self.words.push_back(word),
+                Ok(Some(ToProcess::Explain)) => self.explain = true,
                 Ok(None) => return,
                 Ok(Some(_)) | Err(_) => {
                     log::warn!("unexpected message from the launcher; not listening any more");

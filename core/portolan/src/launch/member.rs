@@ -4,7 +4,7 @@
 use super::agent::Agent;
 use super::detect::{self, Starter};
 use super::foreign::Foreign;
-use super::wire::Word;
+use super::wire::{Waits, Word};
 use super::{Gone, Job, LaunchError, LossReporter};
 use crate::settings;
 use serde_json::Value;
@@ -105,6 +105,21 @@ impl Launch {
     pub(crate) fn inquire(&mut self, rank: u32, asked: u64) {
         if let Kind::Agent(agent) = &mut self.0 {
             agent.inquire(rank, asked);
+        }
+    }
+
+    /// Tests whether the launcher has asked what this process waits for since the last call.
+    pub(crate) fn poll_explain(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Agent(agent) => agent.poll_explain(),
+            Kind::Foreign(_) => false,
+        }
+    }
+
+    /// Tells the launcher what this process waits for.
+    pub(crate) fn tell_waits(&mut self, waits: Waits) {
+        if let Kind::Agent(agent) = &mut self.0 {
+            agent.tell_waits(waits);
         }
     }
 

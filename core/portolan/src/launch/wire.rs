@@ -7,7 +7,8 @@
 //! are open, [`ToAgent::Lost`] for each peer whose loss it tells its program, [`ToAgent::Trouble`] for
 //! what may make it fail, and [`ToAgent::Bye`] when it leaves. It asks about a silent peer with
 //! [`ToAgent::Inquire`]. The agent of the peer's host answers with [`ToProcess::Word`], unless the peer
-//! has ended.
+//! has ended. [`ToProcess::Explain`], which only a process that is ready gets, is answered with
+//! [`ToAgent::Waits`].
 
 use super::Job;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde_json::Value;
 use std::fmt;
 
 /// Version of the messages. Both ends refuse another one.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
 /// the addresses of 100,000 processes at 600 bytes each.
@@ -36,6 +37,8 @@ pub enum ToProcess {
     Gone(Gone),
     /// The agent of a rank's host answers an inquiry.
     Word(Word),
+    /// Asks what the process waits for.
+    Explain,
 }
 
 /// From a process to the agent.
@@ -56,6 +59,8 @@ pub enum ToAgent {
         /// When the process asked, by its own clock, in nanoseconds; the answer returns it.
         asked: u64,
     },
+    /// Answers [`ToProcess::Explain`].
+    Waits(Waits),
     /// What may make the process fail: told with its end.
     Trouble {
         /// A sentence for a person.
@@ -88,6 +93,15 @@ pub struct Welcome {
     /// The rest of the message.
     #[serde(flatten)]
     pub job: Job,
+}
+
+/// What a process waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// For a person, to follow "rank N".
+    pub text: String,
+    /// Ranks that alone can end the wait.
+    pub on: Vec<u32>,
 }
 
 /// The answer to an inquiry about a rank that has not ended.
@@ -196,7 +210,7 @@ mod tests {
     #[test]
     fn messages_survive_the_way_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
-        assert!(line.starts_with(r#"{"type":"welcome","version":3,"job_id":"0101"#));
+        assert!(line.starts_with(r#"{"type":"welcome","version":4,"job_id":"0101"#));
         assert!(!line.contains('\n'));
         let ToProcess::Welcome(back) = serde_json::from_str(&line).unwrap() else {
             panic!("another message came back");

@@ -10,7 +10,7 @@ use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
 use crate::collective::{HEAD_LEN, Head, News};
-use crate::engine::{Submitted, system_spec};
+use crate::engine::{Awaited, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
 use crate::ops::{Completion, OpKind, Request};
@@ -46,6 +46,16 @@ impl Task {
 
     fn group_id(&self) -> u16 {
         self.group.members().id()
+    }
+
+    /// Describes a wait for `peer`, or for members, for people.
+    pub(super) fn awaited(&self, peer: Option<PeerId>) -> Awaited {
+        Awaited::Member {
+            group: self.group_id(),
+            call: self.head.call(),
+            seq: self.head.seq,
+            peer,
+        }
     }
 
     pub(crate) fn is_inline(len: usize) -> bool {
@@ -153,7 +163,8 @@ impl Node {
             let tell_at = (!wait.told).then_some(wait.tell_at);
             let engine = &mut *self.engine.enter();
             engine.inner.check_whole(group)?;
-            self.waiter.until(engine, &[wait.peer], |inner| {
+            let awaited = task.awaited(Some(wait.peer));
+            self.waiter.until(engine, &[wait.peer], awaited, |inner| {
                 inner.ops.is_done(op)
                     || inner.is_broken(group)
                     || stop()

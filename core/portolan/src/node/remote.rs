@@ -18,7 +18,7 @@
 use super::Node;
 use crate::atomic::{AtomicOp, Datatype, Number};
 use crate::buffer::Buffer;
-use crate::engine::{Call, Context, Engine, Inner, Waiter, atomic_spec};
+use crate::engine::{Awaited, Call, Context, Engine, Inner, Waiter, atomic_spec};
 use crate::error::Error;
 use crate::ops::{OpKind, Request};
 use crate::port::Lane;
@@ -247,7 +247,7 @@ impl Node {
     pub fn wait_notice(&mut self) -> Result<PutNotice, Error> {
         let engine = &mut *self.engine.enter();
         if !engine.inner.has_notices() {
-            self.waiter.until(engine, &[], |inner| {
+            self.waiter.until(engine, &[], Awaited::Notice, |inner| {
                 inner.has_notices() || inner.is_deserted()
             });
         }

@@ -16,7 +16,7 @@ use crate::{ambient, orphans, program};
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 use nix::sys::signal::Signal;
-use portolan::launch::wire::{ToProcess, VERSION};
+use portolan::launch::wire::{ProcessState, ToProcess, VERSION, Waits};
 use rank::Rank;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -190,6 +190,7 @@ impl Agent {
                 let rank = self.ranks.iter_mut().find(|rank| rank.number() == asker);
                 rank.map_or(Ok(()), |rank| rank.tell(&ToProcess::Word(word)))
             }
+            Order::Explain => self.explain(),
             Order::Signal { signal } => {
                 self.ranks.iter().for_each(|rank| rank.signal(signal));
                 Ok(())
@@ -209,6 +210,27 @@ impl Agent {
             asked,
             state,
         })
+    }
+
+    /// Reports what each process waits for, or asks it.
+    fn explain(&mut self) -> Result<()> {
+        for rank in &mut self.ranks {
+            let text = match rank.state() {
+                None => continue,
+                Some(ProcessState::Running) => {
+                    rank.tell(&ToProcess::Explain)?;
+                    continue;
+                }
+                Some(ProcessState::Starting) => "has not joined the job",
+                Some(ProcessState::Stopped) => "is stopped by a signal or a debugger",
+            };
+            let (text, on) = (text.to_owned(), Vec::new());
+            self.reports.send(&Report::Waits {
+                rank: rank.number(),
+                waits: Waits { text, on },
+            })?;
+        }
+        Ok(())
     }
 
     fn tell_all(&mut self, message: &ToProcess) -> Result<()> {

@@ -137,6 +137,7 @@ impl Rank {
                         asked,
                     })?;
                 }
+                Ok(ToAgent::Waits(waits)) => reports.send(&Report::Waits { rank, waits })?,
                 Ok(ToAgent::Trouble { reason }) => {
                     reports.send(&Report::Trouble { rank, reason })?;
                 }

@@ -25,6 +25,9 @@ const MTU: u32 = 1500;
 /// process that failed first (128 + n for signal n), 2 if the job could not be started, 124 after
 /// --timeout. With --on-failure=continue the others go on instead, and the exit status is that of
 /// rank 0. All processes have /dev/null as standard input.
+///
+/// After --timeout, and on SIGQUIT (Ctrl-\), it prints what each process waits for. A job goes on
+/// after SIGQUIT.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of processes.

@@ -5,9 +5,11 @@
 //! out. Call a `on_` function, or [`Control::handle_timeout`] at [`Control::deadline`], then
 //! drain [`Control::poll_order`].
 
+use super::explanation::Explanation;
 use super::wire::{self, End, Order};
 use crate::output::Unwritten;
 use portolan::launch::Gone;
+use portolan::launch::wire::Waits;
 use portolan_sys::lack::Lack;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -139,6 +141,8 @@ enum Stage {
     Running,
     /// The others may report what happened to them.
     Grace,
+    /// The time is over, and the ranks may say what they wait for.
+    Explained,
     /// SIGTERM, or a person's signal, was sent.
     Terminated,
     /// SIGKILL was sent.
@@ -171,6 +175,8 @@ pub(crate) struct Control {
     stage: Stage,
     deadline: Option<Instant>,
     on_failure: OnFailure,
+    /// What the ranks wait for, while they are asked.
+    explanation: Option<Explanation>,
     /// Lines for the user about failed ranks of a job that goes on, with their hosts.
     notes: VecDeque<(String, String)>,
     grace: Duration,
@@ -197,6 +203,7 @@ impl Control {
             stage: Stage::Running,
             deadline: limit.map(|limit| now + limit),
             on_failure: OnFailure::End,
+            explanation: None,
             notes: VecDeque::new(),
             grace,
             limit,
@@ -224,7 +231,7 @@ impl Control {
 
     /// Whoever runs the job needs nobody any more.
     pub(crate) fn on_needless(&mut self, now: Instant) {
-        if matches!(self.stage, Stage::Running | Stage::Grace) {
+        if matches!(self.stage, Stage::Running | Stage::Grace | Stage::Explained) {
             self.order_kill(now);
         }
     }
@@ -348,10 +355,45 @@ impl Control {
     pub(crate) fn on_signal(&mut self, now: Instant, signal: i32) {
         self.failure.get_or_insert(Failure::Signal(signal));
         match self.stage {
-            Stage::Running | Stage::Grace => {
+            Stage::Running | Stage::Grace | Stage::Explained => {
                 self.order_signal(signal, Stage::Terminated, Some(now + self.grace));
             }
             Stage::Terminated | Stage::Killed | Stage::Abandoned => self.order_kill(now),
+        }
+    }
+
+    /// The user, or the end of the job's time, asks what the ranks wait for.
+    pub(crate) fn on_question(&mut self, now: Instant) {
+        if self.explanation.is_none() {
+            let is_running =
+                |state: &RankState| matches!(state, RankState::Running | RankState::Joined);
+            let ranks = (0..).zip(&self.ranks);
+            let asked = ranks.filter(|(_, state)| is_running(state));
+            self.explanation = Some(Explanation::new(now, asked.map(|(rank, _)| rank)));
+            self.orders.push_back(Order::Explain);
+        }
+    }
+
+    /// A rank, or its agent, says what the rank waits for.
+    pub(crate) fn on_waits(&mut self, now: Instant, rank: u32, waits: Waits) {
+        if let Some(explanation) = &mut self.explanation {
+            explanation.on_waits(rank, waits);
+        }
+        self.check_explanation(now);
+    }
+
+    /// Prints the explanation when it is complete or late.
+    fn check_explanation(&mut self, now: Instant) {
+        let Some(explanation) = self.explanation.take_if(|it| it.is_due(now)) else {
+            return;
+        };
+        let hosts = &self.hosts;
+        let host_of = |rank: u32| hosts.get(rank as usize).cloned().unwrap_or_default();
+        let lines = explanation.lines();
+        self.notes
+            .extend(lines.into_iter().map(|(rank, line)| (host_of(rank), line)));
+        if self.stage == Stage::Explained {
+            self.deadline = Some(now);
         }
     }
 
@@ -359,19 +401,25 @@ impl Control {
     pub(crate) fn on_unwritten(&mut self, now: Instant, error: io::Error) {
         let why = Unwritten(error).to_string();
         self.failure.get_or_insert(Failure::Unwritten(why));
-        if matches!(self.stage, Stage::Running | Stage::Grace) {
+        if matches!(self.stage, Stage::Running | Stage::Grace | Stage::Explained) {
             self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
         }
     }
 
     /// The time of [`Control::deadline`] has come.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.check_explanation(now);
         if self.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
         match self.stage {
             Stage::Running => {
                 self.failure = self.limit.map(Failure::Timeout);
+                self.stage = Stage::Explained;
+                self.deadline = None;
+                self.on_question(now);
+            }
+            Stage::Explained => {
                 self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
             }
             Stage::Grace => {
@@ -392,7 +440,8 @@ impl Control {
 
     /// When [`Control::handle_timeout`] wants to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        let explained = self.explanation.as_ref().map(Explanation::until);
+        self.deadline.into_iter().chain(explained).min()
     }
 
     /// The next order for all agents.

@@ -10,6 +10,7 @@
 mod agents;
 pub(crate) mod command;
 mod control;
+mod explanation;
 pub(crate) mod hosts;
 mod printer;
 mod remote;
@@ -278,7 +279,10 @@ impl<'a> Job<'a> {
         match source {
             Source::Signals => {
                 while let Some(signal) = self.signals.next() {
-                    self.control.on_signal(Instant::now(), signal);
+                    match signal {
+                        libc::SIGQUIT => self.control.on_question(Instant::now()),
+                        _ => self.control.on_signal(Instant::now(), signal),
+                    }
                 }
             }
             Source::Orders(index) => self.agents[index].orders.flush(),
@@ -394,6 +398,7 @@ impl<'a> Job<'a> {
                 self.control.on_abort(now, rank, status, &reason);
             }
             Report::Lost { rank, peer, why } => self.control.on_lost(rank, peer, why),
+            Report::Waits { rank, waits } => self.control.on_waits(Instant::now(), rank, waits),
             Report::Inquire { asker, rank, asked } => {
                 return self.order_host_of(rank, &Order::Inquire { asker, rank, asked });
             }

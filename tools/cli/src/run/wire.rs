@@ -2,7 +2,7 @@
 //! The messages between `run` and its agents: JSON, one message a line, over the agent's standard
 //! input and output. The job's secret goes this way, and no other.
 
-use portolan::launch::wire::{ProcessState, Word};
+use portolan::launch::wire::{ProcessState, Waits, Word};
 use portolan::launch::{Gone, PathChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub(crate) enum Order {
         #[serde(flatten)]
         word: Word,
     },
+    /// Report what each process waits for.
+    Explain,
     /// Send a signal to all processes and what they started.
     Signal {
         /// Its number.
@@ -109,6 +111,12 @@ pub(crate) enum Report {
         rank: u32,
         asked: u64,
         state: ProcessState,
+    },
+    /// The answer of a process to [`Order::Explain`], or of its agent.
+    Waits {
+        rank: u32,
+        #[serde(flatten)]
+        waits: Waits,
     },
     /// A process wrote something.
     Output {

@@ -141,7 +141,8 @@ impl Node {
             let engine = &mut *self.engine.enter();
             engine.inner.check_whole(group)?;
             let about = engine.inner.multicast_awaits(id);
-            self.waiter.until(engine, &about, |inner| {
+            let awaited = task.awaited(about.first().copied());
+            self.waiter.until(engine, &about, awaited, |inner| {
                 inner.is_multicast_settled(id)
                     || inner.is_broken(group)
                     || stop()

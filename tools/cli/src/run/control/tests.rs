@@ -52,6 +52,7 @@ impl Job {
                 Order::Gone(gone) if gone.well => format!("left {}", gone.rank),
                 Order::Gone(gone) => format!("gone {}: {}", gone.rank, gone.cause),
                 Order::Signal { signal } => format!("signal {signal}"),
+                Order::Explain => "explain".into(),
                 Order::Inquire { rank, .. } => format!("inquire {rank}"),
                 Order::Word { asker, .. } => format!("word {asker}"),
             })
@@ -236,10 +237,52 @@ fn the_time_limit_ends_a_job() {
     job.wait();
     assert_eq!(
         (job.now - start, job.orders()),
-        (Duration::from_secs(5), vec!["signal 15".into()])
+        (Duration::from_secs(5), vec!["explain".into()])
     );
+    job.wait();
+    assert_eq!(job.orders(), ["signal 15"]);
+    let (host, line) = job.control.poll_note().unwrap();
+    assert_eq!(host, "h0");
+    assert!(line.starts_with("rank 0 does not answer"), "{line}");
     job.end(0, End::Signal(15), false);
     assert_eq!(job.status(), TIMEOUT_STATUS);
+}
+
+fn waits(text: &str) -> Waits {
+    let (text, on) = (text.to_owned(), Vec::new());
+    Waits { text, on }
+}
+
+#[test]
+fn a_job_that_has_explained_itself_ends_at_once_after_its_time() {
+    let mut job = Job::joined(2);
+    job.control.limit = Some(Duration::from_secs(5));
+    job.control.deadline = Some(job.now);
+    job.control.handle_timeout(job.now);
+    for rank in 0..2 {
+        job.control.on_waits(job.now, rank, waits("waits"));
+    }
+    job.control.handle_timeout(job.now);
+    assert_eq!(job.orders(), ["explain", "signal 15"]);
+    assert_eq!(job.status(), TIMEOUT_STATUS);
+}
+
+#[test]
+fn a_question_changes_nothing_of_a_job() {
+    let mut job = Job::joined(2);
+    job.end(1, End::Exit(0), true);
+    assert_eq!(job.orders().len(), 1);
+    job.control.on_question(job.now);
+    job.control.on_question(job.now);
+    assert_eq!(job.orders(), ["explain"]);
+    // Rank 1 has ended, and nobody has asked rank 2.
+    job.control.on_waits(job.now, 1, waits("waits"));
+    job.control.on_waits(job.now, 2, waits("waits"));
+    assert_eq!(job.control.poll_note(), None);
+    job.control.on_waits(job.now, 0, waits("computes"));
+    let line = ("h0".to_owned(), "rank 0 computes".to_owned());
+    assert_eq!(job.control.poll_note(), Some(line));
+    assert_eq!((job.control.deadline(), job.status()), (None, 0));
 }
 
 #[test]

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Describes what this process waits for, for people whose job hangs.
+//!
+//! The launcher asks; nothing is computed before.
+
+use super::{Engine, Inner};
+use crate::collective::CollectiveCall;
+use crate::launch::wire::Waits;
+use crate::ops::OpKind;
+use portolan_proto::{Instant, OpId, PeerId, PeerStatus};
+
+/// Operations that are described: a line for a person holds no more.
+const DESCRIBED_MAX: usize = 4;
+
+/// What a blocking call waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Awaited {
+    /// The end of an operation.
+    Op(OpId),
+    /// A copy may leave, which is bounded by the credit that its receiver has granted.
+    Credit(OpId),
+    /// Peers have received everything that was sent.
+    Close,
+    /// A notice of a put.
+    Notice,
+    /// A condition of the program.
+    Condition,
+    /// A member of a group in operation `seq` of that group.
+    Member {
+        /// Number of the group; 0 is the job.
+        group: u16,
+        call: CollectiveCall,
+        seq: u64,
+        /// `None` for a broadcast by multicast.
+        peer: Option<PeerId>,
+    },
+}
+
+impl Engine {
+    /// Answers the launcher if it has asked what this process waits for.
+    pub(super) fn explain_if_asked(&mut self) {
+        if let Some(launch) = &mut self.launch
+            && launch.poll_explain()
+        {
+            launch.tell_waits(self.inner.waits());
+        }
+    }
+}
+
+impl Inner {
+    fn waits(&self) -> Waits {
+        let Some((awaited, since)) = self.awaited else {
+            return self.waits_of_a_poll();
+        };
+        let seconds = self.now.since(since).as_secs_f64();
+        let (what, on) = self.describe_awaited(awaited, since);
+        Waits {
+            text: format!("waits for {seconds:.1} s: {what}"),
+            on: on.iter().map(|peer| peer.0).collect(),
+        }
+    }
+
+    /// What a process waits for that is in no call which waits: it polls.
+    fn waits_of_a_poll(&self) -> Waits {
+        let pending: Vec<OpId> = self.ops.pending().collect();
+        if pending.is_empty() {
+            let text = "is in no call that waits, and has no operation under way".to_owned();
+            return Waits { text, on: vec![] };
+        }
+        let described = pending.iter().take(DESCRIBED_MAX);
+        let (mut texts, peers): (Vec<String>, Vec<Option<PeerId>>) =
+            described.map(|op| self.describe_op(*op)).unzip();
+        if pending.len() > DESCRIBED_MAX {
+            texts.push(format!("{} more", pending.len() - DESCRIBED_MAX));
+        }
+        Waits {
+            text: format!("is in no call that waits; under way: {}", texts.join("; ")),
+            on: peers.iter().flatten().map(|peer| peer.0).collect(),
+        }
+    }
+
+    /// Describes what a call that began to wait at `since` waits for, and the peers that can end it.
+    fn describe_awaited(&self, awaited: Awaited, since: Instant) -> (String, Vec<PeerId>) {
+        match awaited {
+            Awaited::Op(op) | Awaited::Credit(op) => {
+                let (text, peer) = self.describe_op(op);
+                (text, peer.into_iter().collect())
+            }
+            Awaited::Close => {
+                let peers = self.owed_peers(since);
+                let ranks: Vec<String> = peers.iter().map(|peer| peer.0.to_string()).collect();
+                let text = format!("close: rank {} has not received all", ranks.join(", "));
+                (text, peers)
+            }
+            Awaited::Notice => ("a notice of a put, from any rank".to_owned(), vec![]),
+            Awaited::Condition => ("a condition of the program".to_owned(), vec![]),
+            Awaited::Member {
+                group,
+                call,
+                seq,
+                peer,
+            } => {
+                let of = match group {
+                    0 => "the job".to_owned(),
+                    group => format!("group {group}"),
+                };
+                let from = match peer {
+                    Some(peer) => format!("rank {}", peer.0),
+                    None => "members".to_owned(),
+                };
+                let text = format!("{call}, operation {seq} of {of}: waits for {from}");
+                (text, peer.into_iter().collect())
+            }
+        }
+    }
+
+    /// Describes an operation, and the peer that alone can end it.
+    fn describe_op(&self, op: OpId) -> (String, Option<PeerId>) {
+        let len = self.ops.len(op);
+        let Some(kind) = self.ops.kind(op) else {
+            return ("an operation that has ended".to_owned(), None);
+        };
+        let text = match kind {
+            OpKind::Send(peer) => {
+                let state = self.describe_send(peer, op);
+                format!("send of {len} bytes to rank {}: {state}", peer.0)
+            }
+            OpKind::Remote(peer) => {
+                format!("transfer of {len} bytes with memory of rank {}", peer.0)
+            }
+            OpKind::Region => "memory that is open to others".to_owned(),
+            OpKind::Recv { port, source } => {
+                format!(
+                    "receive at port {} from {}",
+                    port.number,
+                    rank_or_any(source)
+                )
+            }
+            OpKind::RecvTagged { source } => {
+                format!("tagged receive from {}", rank_or_any(source))
+            }
+        };
+        (text, kind.awaited_peer())
+    }
+
+    fn describe_send(&self, peer: PeerId, op: OpId) -> &'static str {
+        if self.core.peer_status(peer) == PeerStatus::Connecting {
+            return "no connection yet";
+        }
+        if self.pending.holds(peer, op) {
+            return "the receiver has not received what was sent before";
+        }
+        let mut transfers = self.core.unfinished_transfers();
+        match transfers.find(|(to, of, _)| *to == peer && self.ops.real(*of) == op) {
+            Some((.., false)) => "no receive is posted there",
+            _ => "it is on its way",
+        }
+    }
+}
+
+fn rank_or_any(source: Option<PeerId>) -> String {
+    source.map_or_else(|| "any rank".to_owned(), |peer| format!("rank {}", peer.0))
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the ranks of a job wait for, for a person whose job hangs.
+//!
+//! Invariant: every rank that was asked has one line, whether it has answered or not.
+
+use portolan::launch::wire::Waits;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long answers are waited for. A rank answers in each of its calls, and one that waits within
+/// milliseconds; on a loaded host each takes a second.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Answers of the ranks.
+#[derive(Debug)]
+pub(super) struct Explanation {
+    until: Instant,
+    /// By rank. `None`: it has not answered.
+    answers: BTreeMap<u32, Option<Waits>>,
+}
+
+impl Explanation {
+    /// Asks `ranks` at `now`.
+    pub(super) fn new(now: Instant, ranks: impl Iterator<Item = u32>) -> Explanation {
+        Explanation {
+            until: now + PATIENCE,
+            answers: ranks.map(|rank| (rank, None)).collect(),
+        }
+    }
+
+    /// When the answers that have come must do.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    pub(super) fn on_waits(&mut self, rank: u32, waits: Waits) {
+        if let Some(answer) = self.answers.get_mut(&rank) {
+            answer.get_or_insert(waits);
+        }
+    }
+
+    /// Tests whether all have answered, or the others are not waited for any more.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now >= self.until || self.answers.values().all(Option::is_some)
+    }
+
+    /// Returns a line for each rank, then one for a cycle if there is one, with the rank that it is about.
+    pub(super) fn lines(&self) -> Vec<(u32, String)> {
+        let line = |(rank, waits): (&u32, &Option<Waits>)| {
+            let text = match waits {
+                Some(waits) => waits.text.as_str(),
+                None => "does not answer: it computes, or waits outside Portolan",
+            };
+            (*rank, format!("rank {rank} {text}"))
+        };
+        let mut lines: Vec<_> = self.answers.iter().map(line).collect();
+        if let Some(cycle) = self.cycle() {
+            let ranks: Vec<String> = cycle.iter().map(u32::to_string).collect();
+            let text = format!(
+                "ranks wait for one another in a cycle: {}",
+                ranks.join(", ")
+            );
+            lines.push((cycle[0], text));
+        }
+        lines
+    }
+
+    /// Finds ranks each of which waits for the next, and the last for the first.
+    fn cycle(&self) -> Option<Vec<u32>> {
+        self.answers
+            .keys()
+            .find_map(|first| self.cycle_from(*first))
+    }
+
+    /// Follows the first rank that each waits for alone.
+    fn cycle_from(&self, first: u32) -> Option<Vec<u32>> {
+        let mut path = vec![first];
+        loop {
+            let next = self.awaited_by(*path.last()?)?;
+            if next == first {
+                return (path.len() > 1).then_some(path);
+            }
+            if path.contains(&next) {
+                return None;
+            }
+            path.push(next);
+        }
+    }
+
+    /// The only rank that `rank` waits for.
+    fn awaited_by(&self, rank: u32) -> Option<u32> {
+        match self.answers.get(&rank)?.as_ref()?.on[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(on: &[u32]) -> Waits {
+        Waits {
+            text: "waits".into(),
+            on: on.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_cycle_is_named_and_a_chain_is_not() {
+        let now = Instant::now();
+        let mut explanation = Explanation::new(now, 0..4);
+        for (rank, on) in [(0, 1), (1, 2), (2, 3)] {
+            explanation.on_waits(rank, waits(&[on]));
+        }
+        assert!(!explanation.is_due(now));
+        assert_eq!(explanation.cycle(), None);
+        explanation.on_waits(3, waits(&[1]));
+        assert!(explanation.is_due(now));
+        assert_eq!(explanation.cycle(), Some(vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn a_rank_that_does_not_answer_has_a_line() {
+        let now = Instant::now();
+        let explanation = Explanation::new(now, 3..4);
+        assert!(explanation.is_due(explanation.until()));
+        let lines = explanation.lines();
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].1.starts_with("rank 3 does not answer"),
+            "{lines:?}"
+        );
+    }
+}
