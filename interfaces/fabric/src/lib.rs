@@ -28,7 +28,6 @@ mod eq;
 mod errno;
 mod fabric;
 mod getinfo;
-mod lock;
 mod mr;
 mod nap;
 mod object;

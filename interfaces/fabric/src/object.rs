@@ -9,9 +9,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use portolan_ffi::Guard;
+
 use crate::abi::{Fid, FidDomain, Ops};
 use crate::errno::{Errno, status};
-use crate::lock::Guard;
 use crate::state::{Domain, State};
 
 /// An object of a domain: what C sees, and where its state is.

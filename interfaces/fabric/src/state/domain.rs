@@ -3,11 +3,12 @@
 
 use std::ffi::c_int;
 
+use portolan_ffi::{Guard, Guarded};
+
 use super::State;
 use crate::abi::{
     DomainAttr, MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, PROGRESS_AUTO, THREAD_DOMAIN, version,
 };
-use crate::lock::{Guard, Guarded};
 
 /// Since this version a failed completion has room for a text.
 const ERROR_DATA_SINCE: u32 = version(1, 5);

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The lock of a domain, which a program that promises to be single-threaded does not pay for.
-
-#![allow(
-    unsafe_code,
-    reason = "a lock that is conditional is not in the standard library"
-)]
+//! A lock that a program pays for only if it calls from several threads at once.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -12,20 +7,21 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
-/// A value that one thread at a time may use: by a lock, or by the application's promise.
-pub(crate) struct Guarded<T> {
+/// A value that one thread at a time may use: by a lock, or by the program's promise.
+pub struct Guarded<T> {
     raw: RawMutex,
-    /// False: the application serialises its calls (`FI_THREAD_DOMAIN`), so no lock is taken.
+    /// False if the program promised that its calls do not overlap: no lock is taken then.
     locking: bool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: `value` is reached only through `lock`, which either holds `raw` or relies on the
-// application's promise that no two calls on a domain overlap (`FI_THREAD_DOMAIN`).
+// program's promise that no two calls overlap.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    pub(crate) fn new(value: T, locking: bool) -> Guarded<T> {
+    /// Guards `value`, by a lock if `locking`.
+    pub fn new(value: T, locking: bool) -> Guarded<T> {
         Guarded {
             raw: RawMutex::INIT,
             locking,
@@ -33,9 +29,9 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Take the value. Never nested: no code of the application runs below it.
+    /// Takes the value. Calls must not be nested: no code of the program may run while it is held.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         if self.locking {
             self.raw.lock();
         }
@@ -43,7 +39,8 @@ impl<T> Guarded<T> {
     }
 }
 
-pub(crate) struct Guard<'a, T> {
+/// The value of a [`Guarded`], until this is dropped.
+pub struct Guard<'a, T> {
     of: &'a Guarded<T>,
 }
 
