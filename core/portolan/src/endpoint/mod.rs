@@ -4,7 +4,8 @@
 //! An [`Endpoint`] has an address of 64 bytes, which its program passes on; peers are inserted and
 //! removed at run time, and a process that knows the address may be the first to send. Operations
 //! work on memory by address, carry a cookie of the caller's, and end in [`RawCompletion`]s that
-//! [`Endpoint::poll`] hands out. There are no ranks, ports and handlers.
+//! [`Endpoint::poll`] hands out. There are no ranks. Messages are matched by tags, or are active messages,
+//! which run a hook of the receiver's.
 //!
 //! The one invariant: each operation that was accepted and has not ended at once gets exactly one completion, and
 //! its memory is not touched after that was handed out.
@@ -13,6 +14,7 @@
     reason = "operations on memory that the caller names by address; see `RawPiece`"
 )]
 
+mod active;
 mod atomic;
 mod message;
 mod open;
@@ -22,6 +24,7 @@ mod removal;
 mod tests;
 mod wait;
 
+pub use active::ActiveMessage;
 pub use atomic::RawAtomic;
 pub use open::EndpointConfig;
 
@@ -53,6 +56,8 @@ pub struct Endpoint {
     regions: HashMap<u64, OpId>,
     /// Peers that were removed and are not forgotten yet.
     leavers: Vec<Leaver>,
+    /// Buffer that joins the two pieces of a short active message.
+    joined: Vec<u8>,
 }
 
 impl Endpoint {

@@ -77,6 +77,7 @@ impl Endpoint {
             armed_at: None,
             regions: HashMap::new(),
             leavers: Vec::new(),
+            joined: Vec::new(),
         })
     }
 }

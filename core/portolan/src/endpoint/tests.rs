@@ -5,7 +5,7 @@ use super::*;
 use crate::engine::CLOCK_TURNS;
 use crate::launch::PathChoice;
 use crate::raw::{
-    Cookie, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent,
+    Cookie, PeerIndex, RawError, RawKind, RawPiece, RawRecv, RawSend, RawSpace, Sent, SubmitError,
 };
 use portolan_proto::Cause;
 
@@ -186,4 +186,64 @@ fn a_receive_from_one_peer_looks_at_no_clock() {
     unsafe { a.recv(&from_b, &[piece], Cookie::new(7)) }.unwrap();
     assert_eq!(looks(&a), before);
     assert!(a.cancel(7));
+}
+
+/// Returns `len` bytes that differ by position.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| u8::try_from((at * 7 + at / 251) % 256).unwrap())
+        .collect()
+}
+
+#[test]
+fn active_messages_run_the_hook_once_and_whole() {
+    for path in [PathChoice::Auto, PathChoice::Udp] {
+        let (mut a, mut b) = (open(path), open(path));
+        let got = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hooked = Arc::clone(&got);
+        let hook = move |message: ActiveMessage<'_>| {
+            hooked
+                .lock()
+                .unwrap()
+                .push((message.tag, message.bytes.to_vec()));
+        };
+        b.on_active(hook.clone()).unwrap();
+        assert!(matches!(b.on_active(hook), Err(Error::PortInUse { .. })));
+        let to_b = a.insert(&b.address()).unwrap();
+        let lens = [0, 1, 14, 1386, 1387, 5000, 65_000, 65_522, 200_000, 3];
+        let mut open_count = 0;
+        for (tag, len) in lens.into_iter().enumerate() {
+            let tag = u8::try_from(tag).unwrap() + 100;
+            let whole = [&b"header of ob1."[..], &pattern(len)].concat();
+            let sent = a.inject_active(to_b, tag, [&whole[..14], &whole[14..]]);
+            if sent == Ok(()) {
+                assert!(whole.len() <= a.active_inject_len_max());
+                continue;
+            }
+            let too_long = whole.len() > a.active_inject_len_max();
+            assert_eq!(sent == Err(SubmitError::TooLong), too_long);
+            // Leaked: it outlives the operation.
+            let whole = whole.leak();
+            let piece = RawPiece {
+                ptr: whole.as_mut_ptr(),
+                len: whole.len(),
+            };
+            // SAFETY: the memory is never freed.
+            let sent = unsafe { a.send_active(to_b, tag, piece, Cookie::new(tag.into())) };
+            open_count += usize::from(sent == Ok(Sent::Pending));
+        }
+        while got.lock().unwrap().len() < lens.len() || open_count > 0 {
+            a.poll(&mut |done| {
+                assert_eq!((done.kind, done.error), (RawKind::Send, None));
+                open_count -= 1;
+            });
+            b.poll(&mut |_| {});
+        }
+        let mut got = got.lock().unwrap();
+        got.sort_by_key(|(tag, _)| *tag);
+        for ((tag, len), (got_tag, bytes)) in (100..).zip(lens).zip(got.iter()) {
+            assert_eq!((*got_tag, bytes.len()), (tag, len + 14));
+            assert!(bytes[14..] == pattern(len), "{len} bytes");
+        }
+    }
 }

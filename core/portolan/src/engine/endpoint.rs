@@ -75,6 +75,25 @@ impl Engine {
         accepted
     }
 
+    /// The same for a message of two pieces that is too long to share a frame.
+    pub(crate) fn submit_two_now(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        pieces: [&[u8]; 2],
+    ) -> bool {
+        let inner = &mut self.inner;
+        let waits = inner.peers[peer.0 as usize].note_send(inner.turn);
+        let Ok(Some(hint)) = inner.stage(peer, spec, &pieces) else {
+            return false;
+        };
+        inner.flush_wanted |= hint == FlushHint::Full;
+        if !waits || inner.flush_wanted {
+            self.flush();
+        }
+        true
+    }
+
     /// Queues or announces a message; its operation ends later.
     pub(crate) fn submit_later(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         self.inner.submit_raw(peer, spec, op);
