@@ -24,6 +24,7 @@ setup: ## install what is missing on this machine
 build: setup ## build target/release/portolan, portolan-sim, heat and the C libraries
 	$(CARGO) build --release --workspace
 	@scripts/build-libraries.sh
+	@scripts/build-openmpi.sh
 
 bench: build ## measure for some two minutes, and append the medians to bench-history.jsonl
 	@scripts/bench.sh

@@ -61,6 +61,15 @@ if [[ -e $libraries/libportolan-fi.so ]]; then
 else
     skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
 fi
+# A directory that Open MPI does not search by itself: `portolan mpirun` or the user names it.
+for component in "$release_dir"/openmpi-*/mca_btl_portolan.so; do
+    if [[ -e $component ]]; then
+        name=$(basename "$(dirname "$component")")
+        install -D -m 755 -t "$root/lib/portolan/$name" -- "$component"
+    else
+        skipped "the component for Open MPI was not built"
+    fi
+done
 say "libraries, headers and manual pages are below $root"
 if [[ $prefix != /usr && $prefix != /usr/local ]]; then
     say "for other programs: export PKG_CONFIG_PATH=$prefix/lib/pkgconfig MANPATH=$prefix/share/man:"

@@ -379,8 +379,8 @@ mod tests {
         let mut files = Vec::new();
         for group in ["core", "interfaces", "heritage", "tools", "verify"] {
             for entry in fs::read_dir(workspace().join(group)).unwrap().flatten() {
-                // In these crates PORTOLAN_ begins the constants of the C interface.
-                let is_c = ["capi", "fuzz"]
+                // In these crates PORTOLAN_ begins the constants of C headers.
+                let is_c = ["capi", "fuzz", "openmpi"]
                     .iter()
                     .any(|name| entry.file_name() == *name);
                 let directory = entry.path().join("src");

@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
-use common::{STRICT, Workshop, check_cpp, compare_header, exported, here, succeed};
+use common::{
+    STRICT, Workshop, check_cpp, compare_header, compare_header_of, exported, here, succeed,
+};
 use portolan_c::types::*;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -43,6 +45,14 @@ fn committed() -> String {
 #[test]
 fn the_committed_header_is_what_the_sources_say() {
     compare_header("include/portolan.h", SOURCES, UPDATE);
+}
+
+/// The crate of Open MPI's component has no tests of its own.
+#[test]
+fn the_header_of_the_open_mpi_component_is_what_its_sources_say() {
+    let root = here().join("../openmpi");
+    let path = "include/portolan_btl.h";
+    compare_header_of(&root, path, &["types", "calls"], UPDATE);
 }
 
 /// The functions that the header declares.

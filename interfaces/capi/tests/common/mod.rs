@@ -37,12 +37,12 @@ pub(crate) fn launcher() -> PathBuf {
     path
 }
 
-/// The header that cbindgen makes of `sources`, in that order, of this crate.
-pub(crate) fn generated_header(sources: &[&str]) -> String {
-    let config = cbindgen::Config::from_file(here().join("cbindgen.toml")).unwrap();
+/// The header that cbindgen makes of `sources`, in that order, of the crate at `root`.
+fn generated_header(root: &Path, sources: &[&str]) -> String {
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
     for name in sources {
-        builder = builder.with_src(here().join(format!("src/{name}.rs")));
+        builder = builder.with_src(root.join(format!("src/{name}.rs")));
     }
     let mut text = Vec::new();
     builder.generate().unwrap().write(&mut text);
@@ -52,8 +52,13 @@ pub(crate) fn generated_header(sources: &[&str]) -> String {
 /// Compares the committed header at `path` with what the sources say; writes it instead if the
 /// variable `update` is set.
 pub(crate) fn compare_header(path: &str, sources: &[&str], update: &str) {
-    let path = here().join(path);
-    let new = generated_header(sources);
+    compare_header_of(here(), path, sources, update);
+}
+
+/// The same for the crate at `root`, by a test of this one.
+pub(crate) fn compare_header_of(root: &Path, path: &str, sources: &[&str], update: &str) {
+    let path = root.join(path);
+    let new = generated_header(root, sources);
     if std::env::var_os(update).is_some() {
         std::fs::write(&path, &new).unwrap();
     }

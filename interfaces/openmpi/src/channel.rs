@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An endpoint for several threads. It calls the component's hooks without holding its lock.
+
+#![allow(
+    unsafe_code,
+    reason = "lends memory of the component to the endpoint, and calls its hooks"
+)]
+
+use crate::mailbox::Mailbox;
+use crate::types::*;
+use portolan::{
+    Cause, Cookie, Endpoint, EndpointConfig, Error, RawAccess, RawCompletion, RawError, RawKind,
+    RawPiece,
+};
+use portolan_ffi::{Guard, Guarded};
+use std::cell::UnsafeCell;
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// See the module documentation.
+pub struct Channel {
+    endpoint: Guarded<Endpoint>,
+    /// Filled by the endpoint's hook, with the lock held.
+    arriving: Arc<Shared>,
+    /// Emptied by the thread that has set `is_polled`.
+    leaving: UnsafeCell<Mailbox>,
+    /// Set while a thread polls. Its hooks and other threads may call other functions meanwhile.
+    is_polled: AtomicBool,
+    hooks: portolan_btl_hooks_t,
+}
+
+/// A mailbox behind the lock of its endpoint.
+struct Shared(UnsafeCell<Mailbox>);
+
+// SAFETY: reached with the endpoint's lock held only: by the endpoint's hook, which runs within calls of the
+// endpoint, and by `Channel::poll`.
+unsafe impl Sync for Shared {}
+
+// SAFETY: `endpoint` and `arriving` are reached with the lock held, `leaving` with `is_polled` set; `hooks` is
+// never written, and its pointer is handed back only.
+unsafe impl Sync for Channel {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Channel {}
+
+impl Channel {
+    /// Opens an endpoint; `is_shared` if several threads will call at once.
+    pub(crate) fn open(hooks: portolan_btl_hooks_t, is_shared: bool) -> Result<Channel, Error> {
+        let mut endpoint = Endpoint::open(&EndpointConfig::default())?;
+        let arriving = Arc::new(Shared(UnsafeCell::default()));
+        let filled = Arc::clone(&arriving);
+        endpoint.on_active(move |message| {
+            // SAFETY: the hook runs within calls of the endpoint, all of which are made with the lock held; no other
+            // reference lives during such a call.
+            unsafe { &mut *filled.mailbox() }.take_in(message);
+        })?;
+        Ok(Channel {
+            endpoint: Guarded::new(endpoint, is_shared),
+            arriving,
+            leaving: UnsafeCell::default(),
+            is_polled: AtomicBool::new(false),
+            hooks,
+        })
+    }
+
+    /// The endpoint, for this thread.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, Endpoint> {
+        self.endpoint.lock()
+    }
+
+    /// Opens memory to peers; returns its key.
+    pub(crate) fn register(&self, memory: RawPiece) -> Result<u64, Error> {
+        let access = RawAccess {
+            read: true,
+            write: true,
+        };
+        loop {
+            // Random, so that a peer cannot guess the key of another registration.
+            let key = rand::random();
+            // SAFETY: the component keeps the memory until it deregisters it.
+            let made = unsafe {
+                self.lock()
+                    .register(memory, access, key, memory.ptr.addr() as u64)
+            };
+            match made {
+                Ok(()) => return Ok(key),
+                Err(Error::KeyInUse { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Runs a turn of the endpoint and calls the hooks with its messages and completions, in order. Returns their
+    /// count.
+    #[inline]
+    pub(crate) fn poll(&self) -> usize {
+        // Called from a hook, or while another thread polls: a new message would overtake those in `leaving`.
+        if self.is_polled.load(Ordering::Relaxed) || self.is_polled.swap(true, Ordering::Acquire) {
+            return 0;
+        }
+        let count = match self.take_in() {
+            true => self.hand_out(),
+            false => 0,
+        };
+        self.is_polled.store(false, Ordering::Release);
+        count
+    }
+
+    /// Runs a turn; returns true if there is anything to hand out.
+    #[inline]
+    fn take_in(&self) -> bool {
+        let mut endpoint = self.lock();
+        // No reference to the mailbox exists while the endpoint polls: its hook makes one.
+        endpoint.poll(&mut |done| {
+            // SAFETY: the lock is held, and the hook is not running.
+            unsafe { &mut *self.arriving.mailbox() }.note_done(done);
+        });
+        // SAFETY: the lock is held, and the endpoint is not polling.
+        let arriving = unsafe { &mut *self.arriving.mailbox() };
+        if arriving.is_empty() {
+            return false;
+        }
+        // SAFETY: this thread has set `is_polled`.
+        std::mem::swap(arriving, unsafe { &mut *self.leaving.get() });
+        true
+    }
+
+    fn hand_out(&self) -> usize {
+        let hooks = &self.hooks;
+        // SAFETY: this thread has set `is_polled`.
+        let leaving = unsafe { &mut *self.leaving.get() };
+        leaving.empty(
+            |tag, bytes| {
+                if let Some(on_message) = hooks.on_message {
+                    // SAFETY: the component passed this function and its first argument.
+                    unsafe { on_message(hooks.user, tag, bytes.as_ptr().cast(), bytes.len()) };
+                }
+            },
+            |done| self.report(done),
+        )
+    }
+
+    fn report(&self, done: &RawCompletion) {
+        let why = done.error.as_ref().map(sentence);
+        let told = portolan_btl_done_t {
+            context: done.cookie.context,
+            kind: match done.kind {
+                RawKind::Send => PORTOLAN_BTL_SENT,
+                _ => PORTOLAN_BTL_REMOTE,
+            },
+            status: done.error.as_ref().map_or(PORTOLAN_BTL_OK, status_of),
+            why: why.as_ref().map_or(std::ptr::null(), |why| why.as_ptr()),
+        };
+        // Only the component's own operations have a context.
+        if let Some(on_done) = self
+            .hooks
+            .on_done
+            .filter(|_| done.cookie != Cookie::default())
+        {
+            // SAFETY: the component passed this function and its first argument.
+            unsafe { on_done(self.hooks.user, &raw const told) };
+        }
+    }
+}
+
+impl Shared {
+    fn mailbox(&self) -> *mut Mailbox {
+        self.0.get()
+    }
+}
+
+fn status_of(error: &RawError) -> i32 {
+    match error {
+        RawError::PeerGone(cause) => status_of_gone(*cause),
+        _ => PORTOLAN_BTL_FAILED,
+    }
+}
+
+/// Status of an operation that lost its peer.
+pub(crate) fn status_of_gone(cause: Cause) -> i32 {
+    match cause {
+        // The peer has finalized and does not wait for the operation: the job need not be aborted.
+        Cause::Closed => PORTOLAN_BTL_FAILED,
+        _ => PORTOLAN_BTL_GONE,
+    }
+}
+
+#[cold]
+fn sentence(error: &RawError) -> CString {
+    CString::new(error.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages and completions of one turn of the endpoint, until the component's hooks receive them.
+//!
+//! The messages lie in one buffer, which is reused: after the first turns nothing is allocated.
+
+use portolan::{ActiveMessage, RawCompletion};
+
+/// Alignment of each message: that of the widest field of a header.
+const ALIGN: usize = 16;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    bytes: Vec<u8>,
+    messages: Vec<Place>,
+    done: Vec<RawCompletion>,
+}
+
+/// Position of a message in the buffer.
+struct Place {
+    tag: u8,
+    off: usize,
+    len: usize,
+}
+
+// SAFETY: the pointers in completions are null or belong to the component; this crate never dereferences them.
+#[allow(unsafe_code, reason = "completions carry pointers")]
+unsafe impl Send for Mailbox {}
+
+impl Mailbox {
+    /// Keeps a copy of `message`.
+    #[inline]
+    pub(crate) fn take_in(&mut self, message: ActiveMessage<'_>) {
+        let off = self.bytes.len().next_multiple_of(ALIGN);
+        self.bytes.resize(off, 0);
+        self.bytes.extend_from_slice(message.bytes);
+        self.messages.push(Place {
+            tag: message.tag,
+            off,
+            len: message.bytes.len(),
+        });
+    }
+
+    /// Keeps a completion.
+    #[inline]
+    pub(crate) fn note_done(&mut self, done: RawCompletion) {
+        self.done.push(done);
+    }
+
+    /// Returns true if there is neither a message nor a completion.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.done.is_empty()
+    }
+
+    /// Calls the hooks with everything; returns the count.
+    pub(crate) fn empty(
+        &mut self,
+        mut on_message: impl FnMut(u8, &[u8]),
+        mut on_done: impl FnMut(&RawCompletion),
+    ) -> usize {
+        let count = self.messages.len() + self.done.len();
+        for place in self.messages.drain(..) {
+            on_message(place.tag, &self.bytes[place.off..place.off + place.len]);
+        }
+        self.bytes.clear();
+        for done in self.done.drain(..) {
+            on_done(&done);
+        }
+        count
+    }
+}
