@@ -10,7 +10,6 @@ use common::payload::{check, mixed_len, payload};
 use common::ranks::{role, run_ranks};
 use nix::sys::resource::{UsageWho, getrusage};
 use portolan::{Node, PortConfig, Target};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -147,29 +146,8 @@ fn more_ranks_than_cores_exchange_over_the_network() {
     }
 }
 
-/// The example program, built beside the command.
-fn heat() -> PathBuf {
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_portolan"));
-    let mut build = Command::new(env!("CARGO"));
-    // The profile of this test, so that nothing is compiled twice.
-    let is_release = beside
-        .components()
-        .any(|part| part.as_os_str() == "release");
-    let profile = if is_release { "release" } else { "test" };
-    build.args([
-        "build",
-        "--quiet",
-        "--package",
-        "heat",
-        "--profile",
-        profile,
-    ]);
-    assert!(build.status().unwrap().success(), "heat cannot be built");
-    beside.with_file_name("heat")
-}
-
 fn solve(args: &[&str]) {
-    let (heat, dir) = (heat(), tempfile::tempdir().unwrap());
+    let (heat, dir) = (common::built("heat", "heat"), tempfile::tempdir().unwrap());
     let input = dir.path().join("in.pgm");
     let (heat, input) = (heat.to_str().unwrap(), input.to_str().unwrap());
     let sample = Command::new(heat)

@@ -28,6 +28,25 @@ pub(crate) fn portolan(args: &[&str]) -> Command {
     command
 }
 
+/// Builds a package of the workspace, in the profile of this test; returns the path of its `file`.
+pub(crate) fn built(package: &str, file: &str) -> PathBuf {
+    let beside = PathBuf::from(env!("CARGO_BIN_EXE_portolan"));
+    let mut parts = beside.components();
+    let is_release = parts.any(|part| part.as_os_str() == "release");
+    let profile = if is_release { "release" } else { "test" };
+    let mut build = Command::new(env!("CARGO"));
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        package,
+        "--profile",
+        profile,
+    ]);
+    assert!(build.status().unwrap().success(), "cannot build {package}");
+    beside.with_file_name(file)
+}
+
 /// What it said and how it ended.
 pub(crate) struct Ended {
     pub(crate) status: i32,
