@@ -351,7 +351,9 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     std::fs::write(dir.path().join("libportolan-fi.so"), "").unwrap();
     let ended = run(&[&args[..], &["--dry-run", "-n", "2", "x", "--mpi", "y"]].concat());
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{}", ended.err);
-    assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    // The warning about Open MPI 4.1, and the line that says what is run.
+    assert_eq!(ended.err.lines().count(), 2, "{}", ended.err);
+    assert!(ended.err.contains("--via btl"), "{}", ended.err);
     assert!(
         ended.err.contains("OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi"),
         "{}",

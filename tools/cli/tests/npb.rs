@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "npb/component.rs"]
+mod component;
 
 use common::Ended;
 use common::mpi::{self, Commands};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `--hosts FILE` for the launchers of MPIs: their own form of the file, and the provider on each host.
+//! `--hosts FILE` for the launchers of MPIs: their own form of the file, and the check for the library on each host.
 
 use super::find::Kind;
-use super::provider::FILE;
+use super::provider;
 use crate::error::user_error;
 use crate::run::hosts::Host;
 use crate::run::{cannot_start, ssh};
@@ -12,16 +12,16 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time limit for the check of the provider on all hosts: the same as for ssh to reach a shell.
+/// Time limit for the check of the library on all hosts: the same as for ssh to reach a shell.
 const ANSWER_DELAY: Duration = ssh::LOGIN_DELAY;
 
 /// Interval between two checks whether all hosts have answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Exit status of the check if the provider is missing. ssh and shells do not use this status.
+/// Exit status of the check if the library is missing. ssh and shells do not use this status.
 const MISSING: i32 = 3;
 
-/// Variables that make a launcher reach hosts by other means than ssh. The provider is not checked then.
+/// Variables that make a launcher reach hosts by other means than ssh. The library is not checked then.
 const OTHER_WAYS: [&str; 7] = [
     "SLURM_JOB_ID",
     "OMPI_MCA_plm_rsh_agent",
@@ -65,11 +65,11 @@ fn line(kind: Kind, host: &Host) -> Result<String> {
     }
 }
 
-/// Checks that all hosts but this one have the provider in `directory`, which is passed on to them.
+/// Checks that all hosts but this one have the provider or the component at the path `library`.
 ///
 /// # Errors
 /// Names the hosts that lack it or cannot be reached.
-pub(super) fn check_provider(hosts: &[Host], directory: &Path) -> Result<()> {
+pub(super) fn check_library(hosts: &[Host], library: &Path) -> Result<()> {
     if OTHER_WAYS
         .iter()
         .any(|name| std::env::var_os(name).is_some())
@@ -77,9 +77,7 @@ pub(super) fn check_provider(hosts: &[Host], directory: &Path) -> Result<()> {
         return Ok(());
     }
     let others = hosts.iter().filter(|host| !is_here(&host.name));
-    let asked: Vec<(&Host, Command)> = others
-        .map(|host| (host, question(host, directory)))
-        .collect();
+    let asked: Vec<(&Host, Command)> = others.map(|host| (host, question(host, library))).collect();
     let mut missing = Vec::new();
     for (host, answer) in answers(asked)? {
         match answer {
@@ -98,10 +96,18 @@ pub(super) fn check_provider(hosts: &[Host], directory: &Path) -> Result<()> {
         missing.join(", "),
     );
     user_error!(
-        "{names} {verb} no {}/{FILE}, which MPI loads there: install Portolan there with the same PREFIX, or name \
-         a directory that all hosts have with --provider-dir",
-        directory.display()
+        "{names} {verb} no {}, which MPI loads there: install Portolan there with the same PREFIX, or {}",
+        library.display(),
+        remedy(library)
     )
+}
+
+/// Names the option that avoids the need for `library`.
+fn remedy(library: &Path) -> &'static str {
+    match library.ends_with(provider::FILE) {
+        true => "name a directory that all hosts have with --provider-dir",
+        false => "use the libfabric provider with --via ofi",
+    }
 }
 
 fn unanswered(host: &Host, answer: Option<Output>) -> Result<()> {
@@ -121,10 +127,10 @@ fn unanswered(host: &Host, answer: Option<Output>) -> Result<()> {
     )
 }
 
-fn question(host: &Host, directory: &Path) -> Command {
+fn question(host: &Host, library: &Path) -> Command {
     let script = format!("test -r \"$0\" || exit {MISSING}");
     let mut command = ssh::command(&host.name);
-    command.arg(ssh::script(&script, &directory.join(FILE)));
+    command.arg(ssh::script(&script, library));
     command
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI programs over Portolan: `portolan mpirun` and `portolan lab mpirun`.
 //!
-//! An installed MPI's own launcher is run, with the settings by which it takes Portolan's libfabric
-//! provider. Nothing of MPI is replaced.
+//! Runs the launcher of an installed MPI with settings that make it use Portolan's component for Open MPI or its
+//! libfabric provider. Nothing of MPI is replaced.
 
+pub(crate) mod component;
 pub(crate) mod counting;
 mod exports;
 pub(crate) mod find;
@@ -17,8 +18,9 @@ pub(crate) mod report;
 use crate::error::UserError;
 use crate::run::hosts::of_file;
 use anyhow::Result;
+use component::{Transport, Via};
 use find::{Mpi, Wanted};
-use plan::{PROVIDER_PATH, Plan};
+use plan::Plan;
 use portolan::settings;
 use portolan_profile::{BadRequest, Request, VARIABLE};
 use std::os::unix::process::CommandExt;
@@ -34,6 +36,9 @@ pub(crate) struct Choice {
     /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
+    /// Library that the MPI uses: btl (Open MPI's component), or ofi (the libfabric provider), the default.
+    #[arg(long, value_name = "WAY")]
+    via: Option<Via>,
     /// Leave the MPI as it is, for comparing: no setting of Portolan's.
     #[arg(long)]
     plain: bool,
@@ -70,8 +75,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if let Some(file) = &hosts {
         let hosts = of_file(file, None)?;
         plan.take_hosts_file(mpi.kind, hosts::translated(mpi.kind, &hosts)?);
-        if let Some(directory) = plan.value(PROVIDER_PATH).filter(|_| !choice.dry_run) {
-            hosts::check_provider(&hosts, directory.as_ref())?;
+        if let Some(library) = plan.needed_library().filter(|_| !choice.dry_run) {
+            hosts::check_library(&hosts, library)?;
         }
     }
     choice.announce(&mpi, &plan);
@@ -90,11 +95,7 @@ impl Choice {
     fn plan(&self, mpi: &Mpi, args: Vec<String>) -> Result<Plan> {
         let mut plan = Plan::new(mpi, args);
         if !self.plain {
-            mpi.check_ofi()?;
-            plan.take_provider(
-                mpi.kind,
-                &provider::directory(self.provider_dir.as_deref())?,
-            );
+            self.take_transport(mpi, &mut plan)?;
         }
         // Set by `portolan profile`, which runs this program then.
         if let Some(request) = std::env::var_os(VARIABLE) {
@@ -103,6 +104,23 @@ impl Choice {
             counting::add(&mut plan, mpi, &request)?;
         }
         Ok(plan)
+    }
+
+    /// Makes the MPI use Portolan by the component or the provider.
+    fn take_transport(&self, mpi: &Mpi, plan: &mut Plan) -> Result<()> {
+        let transport = Transport::choose(mpi, self.via)?;
+        match &transport {
+            Transport::Component(directory) => plan.take_component(directory),
+            Transport::Provider => {
+                mpi.check_ofi()?;
+                let directory = provider::directory(self.provider_dir.as_deref())?;
+                plan.take_provider(mpi.kind, &directory);
+            }
+        }
+        if let Some(warning) = transport.warning(mpi) {
+            eprintln!("portolan: warning: {warning}");
+        }
+        Ok(())
     }
 
     /// Says in one line what was set and what runs.

@@ -2,6 +2,7 @@
 //! Portolan's own options among those of an MPI's launcher: they may stand anywhere before the program.
 
 use super::Args;
+use super::component::Via;
 use crate::error::{UserError, user_error};
 use crate::program;
 use anyhow::Result;
@@ -10,7 +11,7 @@ use anyhow::Result;
 const PROGRAM_FILES: [&str; 4] = ["--app", "-app", "-configfile", "--configfile"];
 
 /// Options of Portolan's that take a value.
-const VALUED: [&str; 3] = ["--mpi", "--provider-dir", "--hosts"];
+const VALUED: [&str; 4] = ["--mpi", "--provider-dir", "--hosts", "--via"];
 
 impl Args {
     /// Takes Portolan's options out of the arguments, which are otherwise the launcher's.
@@ -65,6 +66,11 @@ impl Args {
                 self.choice.mpi = Some(wanted.map_err(explain)?);
             }
             "--provider-dir" => self.choice.provider_dir = Some(value.into()),
+            "--via" => {
+                let explain = |_| UserError::new(format!("--via {value}: write btl or ofi"));
+                let via = <Via as clap::ValueEnum>::from_str(&value, false);
+                self.choice.via = Some(via.map_err(explain)?);
+            }
             _ => self.hosts = Some(value.into()),
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use super::exports::{LIST, Way};
 use super::find::{Kind, Mpi};
+use super::provider;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use portolan_profile::VARIABLE;
 use std::fmt;
@@ -16,7 +17,7 @@ use std::process::Command;
 pub(crate) const PROVIDER: &str = "portolan";
 
 /// Variable with the directory of the provider.
-pub(super) const PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
+const PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 
 /// A word of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     args: Vec<Word>,
     /// Open MPI only: how variables reach processes on other hosts.
     way: Way,
+    /// Library that every host needs.
+    library: Option<PathBuf>,
 }
 
 /// The hosts of a lab, and how their launchers' helpers get there.
@@ -98,6 +101,7 @@ impl Plan {
             options: Vec::new(),
             args,
             way,
+            library: None,
         }
     }
 
@@ -105,12 +109,13 @@ impl Plan {
     pub(super) fn take_provider(&mut self, kind: Kind, directory: &Path) {
         self.set("FI_PROVIDER", PROVIDER);
         self.set(PROVIDER_PATH, directory.display());
+        self.need_library(directory.join(provider::FILE));
         match kind {
             Kind::OpenMpi => {
                 // cm takes all messages to one transport; ob1, the default, splits them over btls.
                 self.set("OMPI_MCA_pml", "cm");
                 self.set("OMPI_MCA_mtl", "ofi");
-                self.forward_own();
+                self.forward_provider();
             }
             // Its own variable for the provider is gone since MPICH 4; libfabric's is enough.
             Kind::Mpich => self.set("MPIR_CVAR_CH4_NETMOD", "ofi"),
@@ -197,10 +202,19 @@ impl Plan {
         &self.environment
     }
 
-    /// What the variable `name` is set to.
+    /// Value that the variable `name` is set to.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         let set = self.environment.iter().find(|(set, _)| *set == name);
         set.map(|(_, value)| value.as_str())
+    }
+
+    /// Library that every host needs, if any.
+    pub(super) fn needed_library(&self) -> Option<&Path> {
+        self.library.as_deref()
+    }
+
+    pub(super) fn need_library(&mut self, library: PathBuf) {
+        self.library = Some(library);
     }
 
     /// The command that does it.
@@ -228,7 +242,7 @@ impl Plan {
         Ok(())
     }
 
-    fn set(&mut self, name: &'static str, value: impl fmt::Display) {
+    pub(super) fn set(&mut self, name: &'static str, value: impl fmt::Display) {
         self.environment.push((name, value.to_string()));
     }
 
@@ -238,14 +252,19 @@ impl Plan {
     }
 
     /// Open MPI hands a variable on to other hosts only if it is its own or is named.
-    fn forward_own(&mut self) {
+    fn forward_provider(&mut self) {
+        for name in ["FI_PROVIDER", PROVIDER_PATH] {
+            self.export(name);
+        }
+        self.forward_settings();
+    }
+
+    /// Hands Portolan's settings on to other hosts.
+    pub(super) fn forward_settings(&mut self) {
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let is_own = |name: &String| name.starts_with("PORTOLAN_") && name != VARIABLE;
         let mut own: Vec<String> = own.filter(is_own).collect();
         own.sort();
-        for name in ["FI_PROVIDER", PROVIDER_PATH] {
-            self.export(name);
-        }
         for name in own {
             self.export(&name);
         }
