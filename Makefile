@@ -22,7 +22,7 @@ setup: ## install what is missing on this machine
 	@scripts/setup.sh
 
 build: setup ## build target/release/portolan, portolan-sim, heat and the C libraries
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace --exclude portolan-openmpi
 	@scripts/build-libraries.sh
 	@scripts/build-openmpi.sh
 
