@@ -348,6 +348,9 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
         "{error}"
     );
 
+    let error = refused(&[&args[..], &["--via", "btl", "-n", "2", "x"]].concat());
+    assert!(error.contains("--provider-dir"), "{error}");
+
     std::fs::write(dir.path().join("libportolan-fi.so"), "").unwrap();
     let ended = run(&[&args[..], &["--dry-run", "-n", "2", "x", "--mpi", "y"]].concat());
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{}", ended.err);

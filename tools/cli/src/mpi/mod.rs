@@ -15,7 +15,7 @@ pub(crate) mod plan;
 pub(crate) mod provider;
 pub(crate) mod report;
 
-use crate::error::UserError;
+use crate::error::{UserError, user_error};
 use crate::run::hosts::of_file;
 use anyhow::Result;
 use component::{Transport, Via};
@@ -108,6 +108,11 @@ impl Choice {
 
     /// Makes the MPI use Portolan by the component or the provider.
     fn take_transport(&self, mpi: &Mpi, plan: &mut Plan) -> Result<()> {
+        if self.via == Some(Via::Btl) && self.provider_dir.is_some() {
+            user_error!(
+                "--provider-dir is for the libfabric provider, which --via btl does not use: leave one of them out"
+            );
+        }
         let transport = Transport::choose(mpi, self.via)?;
         match &transport {
             Transport::Component(directory) => plan.take_component(directory),
