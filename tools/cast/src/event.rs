@@ -55,15 +55,19 @@ pub struct Checked {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The source knows how much there is, in bytes.
+    /// The source knows how much there is.
     Size {
         /// Bytes.
         bytes: u64,
+        /// Files, directories and the like.
+        entries: u64,
     },
     /// How far a process is.
     Progress {
         /// Bytes of content that it has stored; at the source, read.
         bytes: u64,
+        /// Entries that it has begun to store; 0 at the source.
+        entries: u64,
         /// Bytes that came over the network, or left the source for it.
         wire_bytes: u64,
         /// What it waits for most.

@@ -115,6 +115,7 @@ struct Report {
     begin: Instant,
     last: Instant,
     bytes: u64,
+    entries: u64,
     wire_bytes: u64,
     busy: Arc<Busy>,
     before: (u64, u64),
@@ -206,6 +207,7 @@ impl Member {
                 begin: now,
                 last: now,
                 bytes: 0,
+                entries: 0,
                 wire_bytes: 0,
                 busy,
                 before: (0, 0),
@@ -256,6 +258,7 @@ impl Member {
                 News::Stored(seq, totals) => {
                     self.relay.on_stored(seq, &mut self.spare);
                     self.report.bytes = totals.bytes;
+                    self.report.entries = totals.entries;
                     if self.relay.has_stored_all() {
                         self.report.tell_done(&totals);
                     }
@@ -566,6 +569,7 @@ impl Report {
         };
         Event::Progress {
             bytes: self.bytes,
+            entries: self.entries,
             wire_bytes: self.wire_bytes,
             bound,
         }

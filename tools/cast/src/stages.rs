@@ -285,7 +285,8 @@ impl Reading {
             // Of a source that cannot be read, the reader says why.
             std::thread::spawn(move || {
                 if let Ok(Some(size)) = source::measure(&source) {
-                    teller.tell(News::Told(Event::Size { bytes: size.bytes }));
+                    let source::Size { bytes, entries } = size;
+                    teller.tell(News::Told(Event::Size { bytes, entries }));
                 }
             });
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far a cast is, on standard error: one line that changes on a terminal, else a line now and then.
 
-use portolan_cast::Bound;
+use portolan_cast::{Bound, Size};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -11,27 +11,31 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Return to the beginning of the line, and clear it (ECMA-48, EL).
 const CLEAR: &str = "\r\x1b[K";
 
+/// Done share below which no time is estimated: the first files say little about the rest.
+const ESTIMATE_SHARE_MIN: f64 = 0.01;
+
 /// A host that is not done.
 pub(super) struct Row<'a> {
     pub(super) host: &'a str,
-    pub(super) bytes: u64,
+    pub(super) stored: Size,
     pub(super) bound: Option<Bound>,
 }
 
 /// What is shown.
 pub(super) struct Progress {
-    begin: Instant,
+    /// Time of the first report of something stored. Starting the hosts is not part of the rate.
+    begin: Option<Instant>,
     last: Instant,
     is_terminal: bool,
     is_silent: bool,
-    size: Option<u64>,
+    size: Option<Size>,
     is_shown: bool,
 }
 
 impl Progress {
     pub(super) fn new(now: Instant, is_silent: bool) -> Progress {
         Progress {
-            begin: now,
+            begin: None,
             last: now,
             is_terminal: io::stderr().is_terminal(),
             is_silent,
@@ -40,9 +44,14 @@ impl Progress {
         }
     }
 
-    /// Bytes that there are.
-    pub(super) fn set_size(&mut self, bytes: u64) {
-        self.size = Some(bytes);
+    /// Sets how much there is in all.
+    pub(super) fn set_size(&mut self, size: Size) {
+        self.size = Some(size);
+    }
+
+    /// Notes that a host has stored something.
+    pub(super) fn note_begin(&mut self, now: Instant) {
+        self.begin.get_or_insert(now);
     }
 
     /// Shows how far the hosts are, if it is time.
@@ -53,7 +62,8 @@ impl Progress {
         }
         self.last = now;
         let rows: Vec<Row<'_>> = rows.collect();
-        let Some(line) = line(&rows, self.size, now.duration_since(self.begin)) else {
+        let passed = self.begin.map_or(Duration::ZERO, |begin| now - begin);
+        let Some(line) = line(&rows, self.size, passed) else {
             return;
         };
         self.is_shown = self.is_terminal;
@@ -72,58 +82,149 @@ impl Progress {
     }
 }
 
-/// The host that is farthest behind speaks for all; `None` when nothing is known.
-fn line(rows: &[Row<'_>], size: Option<u64>, passed: Duration) -> Option<String> {
-    let slowest = rows.iter().min_by_key(|row| row.bytes)?;
-    let rate = slowest.bytes as f64 / passed.as_secs_f64().max(1e-9);
+/// Formats a number of bytes for people.
+pub(super) fn amount(bytes: f64) -> String {
+    match bytes {
+        bytes if bytes >= 1e9 => format!("{:.2} GB", bytes / 1e9),
+        bytes if bytes >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{:.1} kB", bytes / 1e3),
+    }
+}
+
+/// Returns the share of `all` that is stored: of the entries or of the bytes, whichever is less far.
+fn share(stored: Size, all: Size) -> f64 {
+    let of = |part: u64, whole: u64| match whole {
+        0 => 1.0,
+        whole => (part as f64 / whole as f64).min(1.0),
+    };
+    of(stored.bytes, all.bytes).min(of(stored.entries, all.entries))
+}
+
+/// Describes the host that is farthest behind; `None` when nothing is known.
+fn line(rows: &[Row<'_>], all: Option<Size>, passed: Duration) -> Option<String> {
+    let farness = |row: &Row<'_>| match all {
+        Some(all) => share(row.stored, all),
+        None => row.stored.bytes as f64,
+    };
+    let slowest = rows
+        .iter()
+        .min_by(|a, b| farness(a).total_cmp(&farness(b)))?;
     let bound = match slowest.bound? {
         Bound::Disk => "its disk",
         Bound::Network => "the network",
         Bound::Processor => "its processor",
     };
-    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
-    let share = match size.filter(|size| *size > 0) {
-        Some(size) => {
-            let left = size.saturating_sub(slowest.bytes) as f64 / rate.max(1.0);
-            format!(
-                " of {:.2} GB ({:.0} %), {left:.0} s left",
-                gigabytes(size),
-                100.0 * slowest.bytes as f64 / size as f64
-            )
-        }
-        None => " GB".to_owned(),
-    };
     Some(format!(
-        "{} host{} under way, {} behind all with {:.2}{share}, {:.0} MB/s, waits for {bound}",
+        "{} host{} under way, {} behind all with {}, {}, waits for {bound}",
         rows.len(),
         if rows.len() == 1 { "" } else { "s" },
         slowest.host,
-        gigabytes(slowest.bytes),
-        rate / 1e6,
+        reached(slowest.stored, all, passed),
+        rates(slowest.stored, all, passed),
     ))
+}
+
+/// How much is stored, of how much, and how long the rest takes.
+fn reached(stored: Size, all: Option<Size>, passed: Duration) -> String {
+    let bytes = amount(stored.bytes as f64);
+    let Some(all) = all else {
+        return bytes;
+    };
+    let done = share(stored, all);
+    let entries = match has_entries(all) {
+        true => format!("{} of {} entries, ", stored.entries, all.entries),
+        false => String::new(),
+    };
+    let left = match done >= ESTIMATE_SHARE_MIN {
+        true => format!(", {:.0} s left", passed.as_secs_f64() * (1.0 / done - 1.0)),
+        false => String::new(),
+    };
+    let of = amount(all.bytes as f64);
+    format!("{entries}{bytes} of {of} ({:.0} %){left}", 100.0 * done)
+}
+
+fn rates(stored: Size, all: Option<Size>, passed: Duration) -> String {
+    let per_second = |count: u64| count as f64 / passed.as_secs_f64().max(1e-3);
+    let bytes = format!("{}/s", amount(per_second(stored.bytes)));
+    match all.is_some_and(has_entries) {
+        true => format!("{:.0} entries/s, {bytes}", per_second(stored.entries)),
+        false => bytes,
+    }
+}
+
+/// Returns true for a directory, whose entries are counted.
+fn has_entries(all: Size) -> bool {
+    all.entries > 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(host: &str, entries: u64, bytes: u64) -> Row<'_> {
+        Row {
+            host,
+            stored: Size { entries, bytes },
+            bound: Some(Bound::Disk),
+        }
+    }
+
     #[test]
     fn the_slowest_host_speaks_for_all() {
-        let row = |host, bytes| Row {
-            host,
-            bytes,
-            bound: Some(Bound::Disk),
+        let rows = [row("n1", 1, 800_000_000), row("n2", 1, 500_000_000)];
+        let all = Size {
+            entries: 1,
+            bytes: 1_000_000_000,
         };
-        let rows = [row("n1", 800_000_000), row("n2", 500_000_000)];
         assert_eq!(
-            line(&rows, Some(1_000_000_000), Duration::from_secs(5)).unwrap(),
-            "2 hosts under way, n2 behind all with 0.50 of 1.00 GB (50 %), 5 s left, 100 MB/s, waits for its disk"
+            line(&rows, Some(all), Duration::from_secs(5)).unwrap(),
+            "2 hosts under way, n2 behind all with 500.0 MB of 1.00 GB (50 %), 5 s left, 100.0 MB/s, \
+             waits for its disk"
         );
         assert!(
             line(&rows[..1], None, Duration::from_secs(1))
                 .unwrap()
-                .contains("0.80 GB, 800 MB/s")
+                .contains("with 800.0 MB, 800.0 MB/s")
         );
         assert_eq!(line(&[], None, Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn small_files_are_counted() {
+        let all = Size {
+            entries: 20_000,
+            bytes: 20_000,
+        };
+        let text = line(
+            &[row("n1", 5_000, 5_100)],
+            Some(all),
+            Duration::from_secs(5),
+        )
+        .unwrap();
+        assert!(
+            text.contains(
+                "5000 of 20000 entries, 5.1 kB of 20.0 kB (25 %), 15 s left, 1000 entries/s"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn no_time_is_estimated_before_anything_is_stored() {
+        let all = Size {
+            entries: 1,
+            bytes: 40_000_000,
+        };
+        let text = line(&[row("n1", 0, 0)], Some(all), Duration::ZERO).unwrap();
+        assert!(
+            text.contains("40.0 MB (0 %), ") && !text.contains("left"),
+            "{text}"
+        );
+        let empty = Size {
+            entries: 3,
+            bytes: 0,
+        };
+        let text = line(&[row("n1", 1, 0)], Some(empty), Duration::from_secs(1)).unwrap();
+        assert!(text.contains("1 of 3 entries"), "{text}");
     }
 }

@@ -2,10 +2,10 @@
 //! What the hosts of a cast say, gathered for people and for programs.
 
 use super::choice;
-use super::progress::{Progress, Row};
+use super::progress::{Progress, Row, amount};
 use crate::run::{Failure, Observer, Stream};
 use anyhow::Result;
-use portolan_cast::{Bound, Done, Event, Prediction, Spec, Target};
+use portolan_cast::{Bound, Done, Event, Prediction, Size, Spec, Target};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::time::Instant;
 /// How a host stands.
 #[derive(Debug, Default)]
 struct State {
-    bytes: u64,
+    stored: Size,
     bound: Option<Bound>,
     done: Option<Done>,
     /// Why it gets no copy, in its own words.
@@ -158,9 +158,18 @@ impl Watch {
             return Ok(());
         };
         match event {
-            Event::Size { bytes } => self.progress.set_size(bytes),
-            Event::Progress { bytes, bound, .. } => {
-                (state.bytes, state.bound) = (bytes, Some(bound));
+            Event::Size { bytes, entries } => self.progress.set_size(Size { entries, bytes }),
+            Event::Progress {
+                bytes,
+                entries,
+                bound,
+                ..
+            } => {
+                state.stored = Size { entries, bytes };
+                state.bound = Some(bound);
+                if entries > 0 && rank > 0 {
+                    self.progress.note_begin(Instant::now());
+                }
             }
             Event::Done(done) => state.done = Some(done),
             Event::Failed { why } => state.failed = Some(why),
@@ -229,7 +238,7 @@ impl Observer for Watch {
         });
         let rows = waited_for.map(|(host, state)| Row {
             host,
-            bytes: state.bytes,
+            stored: state.stored,
             bound: state.bound,
         });
         self.progress.show(now, rows);
@@ -259,8 +268,8 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 }
 
 fn sentence(done: &Done) -> String {
-    let rate = done.bytes as f64 / done.seconds.max(1e-9) / 1e6;
-    let megabytes = done.bytes as f64 / 1e6;
+    let rate = amount(done.bytes as f64 / done.seconds.max(1e-9));
+    let bytes = amount(done.bytes as f64);
     let entries = match (done.checked, done.entries) {
         (Some(checked), entries) if checked.differing > 0 => format!(
             "DIFFERS in {} of {}, {} of {}; ",
@@ -275,15 +284,12 @@ fn sentence(done: &Done) -> String {
     };
     let fewer = match done.checked {
         None if done.wire_bytes < done.bytes - done.bytes / 20 => format!(
-            ", of which {:.1} MB came over the network",
-            done.wire_bytes as f64 / 1e6
+            ", of which {} came over the network",
+            amount(done.wire_bytes as f64)
         ),
         _ => String::new(),
     };
-    format!(
-        "{entries}{megabytes:.1} MB in {:.2} s, {rate:.0} MB/s{fewer}",
-        done.seconds
-    )
+    format!("{entries}{bytes} in {:.2} s, {rate}/s{fewer}", done.seconds)
 }
 
 /// Where nobody hears of it, the exit status still says it.
