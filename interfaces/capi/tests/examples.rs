@@ -129,7 +129,8 @@ fn a_parameter_server_outlives_its_worker() {
     assert_eq!(out, "100 steps, parameter 328350, 0 lost, 4 survivors\n");
     for path in ["shm", "udp"] {
         let ways = [&continues[..], &["--path", path]].concat();
-        let out = run_job(4, &ways, &program, &["100", "2", "5"]);
+        // Worker 2 dies at its first step: on a busy machine the others may leave it no second one.
+        let out = run_job(4, &ways, &program, &["100", "2", "0"]);
         assert_eq!(
             out, "100 steps, parameter 328350, 1 lost, 3 survivors\n",
             "{path}"
