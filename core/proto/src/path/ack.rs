@@ -13,11 +13,14 @@ use portolan_wire::{ACK_FIXED_LEN, Ack, CHECK_LEN, FRAME_HEADER_LEN, MARKS_LEN, 
 /// Words of bitmap in one acknowledgement. With all of them it fits the shortest frames (`P6.2`).
 pub(super) const WORDS_MAX: usize = ACK_NUMBERS_MAX as usize / 64;
 
-/// Bytes of the longest acknowledgement.
-const ACK_LEN_MAX: usize = ACK_FIXED_LEN + WORDS_MAX * 8;
-/// Bytes around one in a frame of its own, at most.
-const AROUND_LEN: usize = FRAME_HEADER_LEN + CHECK_LEN + SEAL_LEN;
-const _: () = assert!(ACK_LEN_MAX + AROUND_LEN <= FRAME_LEN_LEAST);
+const _: () = {
+    let longest = ACK_FIXED_LEN + WORDS_MAX * 8;
+    let around = FRAME_HEADER_LEN + CHECK_LEN + SEAL_LEN;
+    assert!(
+        longest + around <= FRAME_LEN_LEAST,
+        "a frame holds the longest acknowledgement"
+    );
+};
 
 /// Bytes that are kept free for one behind a message: with up to 16 words, 1024 numbers behind a gap, for each
 /// frame's buffer pays for it. A longer one leaves by itself.
@@ -356,7 +359,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn acked(window: &mut RxWindow) -> (u32, Vec<u32>) {
-        let mut out = [0xa5; ACK_LEN_MAX];
+        let mut out = [0xa5; ACK_FIXED_LEN + WORDS_MAX * 8];
         let len = window.emit(Instant::default(), &PollGap::default(), 1, &mut out);
         let base = u32::from_le_bytes(out[8..12].try_into().unwrap());
         let mut set = Vec::new();
