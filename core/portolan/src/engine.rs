@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine: stands between the protocol core and the links, and moves user memory for both.
+//! The engine connects the protocol core with the links, and moves user memory for both.
 //!
 //! A turn of [`Engine::progress`] receives from the links, acts on the core's events while the
-//! frame is still at hand, and sends what the core has ready. Everything happens on the thread that
-//! calls, or, while that makes no call, on its helper's ([`carry`]); the thread of [`crate::liveness`] does
-//! not touch the engine.
+//! frame is still in memory, and sends what the core has ready. All work runs on the calling
+//! thread. While the program makes no call, the helper thread ([`carry`]) runs it instead. The
+//! thread of [`crate::liveness`] does not touch the engine.
 
 mod blocking;
 mod carry;
@@ -78,124 +78,127 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session that does not open within this fails its operations. Peers have been told of by the
-/// launcher, so they exist; a loaded host takes a second to schedule them. With the start of the job, a
-/// person has the error within 10 s. `P9.5`
+/// Time within which a session must open; after it, the session's operations fail. The launcher has
+/// announced the peers, so they exist, but a loaded host takes a second to schedule them. Together
+/// with the start of the job, the user sees the error within 10 s. `P9.5`
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Everything but the links and the handlers, so that both can be borrowed beside it.
+/// State of the engine without the links and the handlers, so that both can be borrowed beside it.
 pub(crate) struct Inner {
     pub(crate) core: Core,
     pub(crate) ops: Ops,
     clock: Clock,
-    /// Looks at it.
+    /// Counts clock reads (tests only).
     #[cfg(test)]
     clock_count: u64,
-    /// Time of the last look at the clock.
+    /// Time of the last clock read.
     now: Instant,
     job: Job,
-    /// Whom an endpoint knows.
+    /// Address book of an endpoint's peers; `None` in a job.
     directory: Option<Arc<Directory>>,
     table: Table,
     peers: Vec<PeerInfo>,
-    /// Those that are waited for, suspected or doubted, and some that were until now.
+    /// Peers that are awaited, suspected or doubted. Some may no longer be.
     watched: Vec<PeerId>,
     pending: Pending,
-    /// By port number, as far as ports were opened.
+    /// Use of each opened port, by port number.
     port_uses: Vec<PortUse>,
     turn: u32,
-    /// Turn by which what came in a gap between polls has been received, after one.
+    /// Turn by which all frames that queued during a poll gap have been received; `None` without a
+    /// gap.
     poll_gap_end: Option<u32>,
-    /// Short messages that have passed one after another, and the turn of the last.
+    /// Length of the current run of short messages, and the turn of the last one.
     shorts: u32,
     short_turn: u32,
-    /// A queued frame should leave at the end of this call.
+    /// Set when a queued frame must be flushed before the call returns.
     flush_wanted: bool,
-    /// Messages to fetch from peers' memory, after the link has been left.
+    /// Messages to pull from peers' memory once the link is no longer borrowed.
     pulls: Vec<events::Pull>,
     /// Long messages that peers on this host may pull.
     lent: help::Lent,
-    /// What is to be done about streams, after the link has been left.
+    /// Stream operations to perform once the link is no longer borrowed.
     stream_calls: Vec<stream::StreamCall>,
-    /// Peers whose links must be told before their frames can leave.
+    /// Peers to which a link must connect before their frames can leave.
     unreached: Vec<PeerId>,
     /// Peers that UDP has not reached yet.
     scouts: Vec<scout::Scout>,
-    /// Copies of messages for handlers, where the message does not lie in one piece.
+    /// Copies of messages for handlers, if the message is not contiguous.
     scratch: Vec<u8>,
-    /// Memory of long messages for handlers, and of copies that are sent.
+    /// Pool for long messages to handlers and for copies that are sent.
     spare: Spare,
-    /// What links dropped, by their names for it.
+    /// Frames that links dropped, by the links' names for the reasons.
     link_drops: BTreeMap<&'static str, u64>,
-    /// What remote memory needs beside the core; apart, as it is not used by every program.
+    /// State of remote memory outside the core. Boxed, because few programs use it.
     remote: Box<RemoteState>,
-    /// How bulk payload is received; apart, to keep what every message touches together.
+    /// Placement of bulk payload. Boxed, to keep the fields that every message uses close together.
     placement: Box<Placement>,
-    /// Where the launcher is told of peers that this process has lost.
+    /// Channel on which this process reports lost peers to the launcher.
     losses: Option<LossReporter>,
-    /// Ends of operations that an endpoint's caller is to be told of.
+    /// Completions for the caller of an endpoint.
     completions: Completions,
-    /// For jobs whose frames are sealed on networks.
+    /// Keys of a job that seals its frames on networks.
     seals: Option<Box<Seals>>,
-    /// How long silent peers are waited for.
+    /// Time limits for silent peers.
     patience: Patience,
-    /// How late answers come, and this process's own waking.
+    /// Delays of answers, and of this process's own wake-ups.
     delays: Delays,
-    /// Peers that may live and may miss what they were promised.
+    /// Live peers with undelivered messages.
     undelivered: Vec<close::Undelivered>,
-    /// Bytes of copies that this process has sent to itself and not received.
+    /// Bytes of copies that this process has sent to itself and not yet received.
     self_unread: usize,
-    /// Nothing was there when this wait went to sleep, and nothing has come since.
+    /// Set when a wait went to sleep without an event and none has arrived since.
     is_idle: bool,
-    /// The program waits in a call for longer than some turns: for what, and since when.
+    /// Object of the current blocking call and the time at which it began, once it lasts longer
+    /// than a few turns.
     awaited: Option<(Awaited, Instant)>,
-    /// A question to a peer is not answered yet.
+    /// Set while a liveness probe is unanswered.
     is_asking: bool,
-    /// The program makes no call, and its helper has the engine: nobody waits for peers.
+    /// Set while the helper runs the engine. No call waits for a peer meanwhile.
     is_away: bool,
-    /// Messages that came meanwhile and whose handlers have not run.
+    /// Messages that arrived meanwhile and whose handlers have not run yet.
     deferred: VecDeque<Deferred>,
-    /// Turns that the helper has made.
+    /// Number of turns made by the helper.
     carried_turns: u32,
-    /// Processes of the job that have ended, as the launcher tells.
+    /// Number of processes of the job that have ended, according to the launcher.
     ended_count: u32,
-    /// The process whose session this is.
+    /// Process that owns the session.
     owner: Owner,
-    /// Messages that wait at ports which the program may have forgotten to open.
+    /// Messages that wait at ports that the program may have forgotten to open.
     unopened: Vec<Unopened>,
-    /// What is known of groups' operations; apart, as it is not used by every program.
+    /// State of collective operations. Boxed, because few programs use it.
     collectives: Box<Collectives>,
     /// Broadcasts by multicast.
     multicasts: Box<Multicasts>,
-    /// What has happened to peers, for the program.
+    /// Events of peers, until the program takes them.
     peer_events: PeerEvents,
 }
 
-/// See the module documentation.
+/// Engine of one process; see the module documentation.
 pub(crate) struct Engine {
     pub(crate) inner: Inner,
     links: Links,
     handlers: Vec<Option<Handler>>,
-    /// All handlers get their messages in buffers that were posted: they may run later.
+    /// Set when every handler receives into posted buffers, so that handlers may run later.
     defers: bool,
     launch: Option<Launch>,
     liveness: Option<Liveness>,
     slow_at: Instant,
     pace: Pace,
-    /// Links that had no room for a frame, a bit each.
+    /// Links that had no room for a frame, one bit each.
     full_mask: u8,
-    /// The last flush has left something for the next turn, for short messages to be looked for before.
+    /// Set when the last flush left frames for the next turn, which polls for short messages first.
     has_more: bool,
-    /// What the helper sleeps on while the program computes, if it serves what comes then.
+    /// Descriptor on which the helper sleeps while the program computes; `None` unless
+    /// `progress=thread`.
     guard: Option<Box<Descriptor>>,
-    /// The program is about to sleep, or sleeps, on a descriptor of its own.
+    /// Set while the program sleeps, or is about to sleep, on a descriptor of its own.
     is_armed: bool,
     #[cfg(test)]
     flush_count: u64,
 }
 
 impl Inner {
-    /// What the engine of `job` keeps beside its links; no peer is known yet.
+    /// Creates the engine's state for `job`. No peer is known yet.
     ///
     /// # Errors
     /// [`Error::Setting`].
@@ -256,7 +259,7 @@ impl Inner {
         })
     }
 
-    /// Knows the processes of a job from the start, and tells its launcher whom it loses.
+    /// Enters all processes of the job. Lost peers are reported to the launcher through `losses`.
     pub(crate) fn join(&mut self, losses: Option<LossReporter>) {
         self.peers
             .resize_with(self.job.size as usize, PeerInfo::default);
@@ -264,18 +267,18 @@ impl Inner {
         self.losses = losses;
     }
 
-    /// Meets the peers of `directory`. Their sessions must open within `opening`.
+    /// Serves the peers of `directory`. Their sessions must open within `opening`.
     pub(crate) fn stand_alone(&mut self, directory: &Arc<Directory>, opening: Duration) {
         self.directory = Some(Arc::clone(directory));
         self.patience.opening = opening;
     }
 
-    /// Turns in calls of the program.
+    /// Returns the number of turns made in the program's calls.
     pub(crate) fn turn_count(&self) -> u32 {
         self.turn.wrapping_sub(self.carried_turns)
     }
 
-    /// Time of the last look at the clock.
+    /// Returns the time of the last clock read.
     #[inline]
     pub(crate) fn last_look(&self) -> Instant {
         self.now
@@ -289,7 +292,7 @@ impl Inner {
         self.job.size
     }
 
-    /// Whether every other process of the job has ended, as far as the launcher tells.
+    /// Tests whether all other processes of the job have ended, according to the launcher.
     #[inline]
     pub(crate) fn is_last(&self) -> bool {
         self.ended_count + 1 >= self.job.size
@@ -303,15 +306,15 @@ impl Inner {
         Ok(PeerId(rank))
     }
 
-    /// Name of a peer's host, for errors.
+    /// Returns the name of the peer's host, for errors.
     pub(crate) fn host_of(&self, peer: PeerId) -> String {
         self.table
             .of(peer)
             .map_or_else(String::new, |at| at.host_name.clone())
     }
 
-    /// What a program is told whose group has lost `rank`, for a reason that is not this process's own
-    /// connection; the launcher hears it first.
+    /// Reports the loss of `rank` to the launcher and returns the error. The cause is not this
+    /// process's own connection but the report of another group member.
     pub(crate) fn lost(&self, rank: u32, cause: Cause, report: String) -> Error {
         let reason = Reason {
             cause,
@@ -325,7 +328,7 @@ impl Inner {
         }
     }
 
-    /// A process never reports its own loss.
+    /// Reports a lost process to the launcher. A process never reports its own loss.
     fn tell_lost(&self, rank: u32, reason: &Reason) {
         if let Some(losses) = &self.losses
             && rank != self.rank()
@@ -334,7 +337,7 @@ impl Inner {
         }
     }
 
-    /// What a program is told that needs a peer which is gone; the launcher hears it first.
+    /// Reports the loss of `peer` to the launcher and returns the error for the program.
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
         let report = self.peers[peer.0 as usize].report_text();
         let reason = Reason { cause, report };
@@ -361,7 +364,7 @@ impl Inner {
         }
     }
 
-    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    /// Returns the number of drops by reason, of the protocol and of the links.
     pub(crate) fn drops(&self) -> BTreeMap<&'static str, u64> {
         let mut drops = self.link_drops.clone();
         let counted = self.core.counters().iter_drops();
@@ -399,12 +402,12 @@ impl Engine {
         }
     }
 
-    /// As [`Links::raw_by`].
+    /// Returns the result of [`Links::raw_by`].
     pub(crate) fn raw_by(&self) -> Option<RawBy> {
         self.links.raw_by()
     }
 
-    /// Tells the launcher that the links are open and that questions are answered.
+    /// Notifies the launcher that the links are open and that liveness probes are answered.
     pub(crate) fn announced(mut self) -> Self {
         if let Some(launch) = &mut self.launch {
             launch.ready();
@@ -412,7 +415,7 @@ impl Engine {
         self
     }
 
-    /// Has the launcher end the job.
+    /// Asks the launcher to end the job.
     pub(crate) fn abort(&mut self, status: i32, reason: &str) {
         if let Some(launch) = &mut self.launch
             && !self.inner.owner.is_another()
@@ -421,21 +424,21 @@ impl Engine {
         }
     }
 
-    /// Tells the launcher that this process leaves the job well.
+    /// Notifies the launcher that this process leaves the job in order.
     pub(crate) fn say_bye(&mut self) {
         if let Some(launch) = &mut self.launch {
             launch.bye();
         }
     }
 
-    /// Acts on events that a call, not a frame, has caused.
+    /// Handles events that a call, not a frame, has caused.
     #[inline]
     pub(crate) fn drain(&mut self) {
         self.inner.drain(&mut self.handlers, None);
     }
 }
 
-/// What tests count.
+/// Counters for tests.
 #[cfg(test)]
 impl Engine {
     pub(crate) fn flush_count(&self) -> u64 {

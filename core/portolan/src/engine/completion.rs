@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the operations of an endpoint end: each by one completion, which gathers here until the caller
-//! takes it.
+//! Completions of an endpoint's operations. Each operation has one completion, which is kept here
+//! until the caller polls for it.
 #![allow(
     unsafe_code,
     reason = "what was received is handed out to pieces of memory that the caller names by address"
@@ -17,20 +17,21 @@ use portolan_sys::memory::copy_raw;
 use std::ops::Range;
 use std::ptr;
 
-/// Sends, puts, gets and atomic operations that have not ended, injected ones included: a program
-/// that does not wait for its peers would otherwise fill memory with what it injects.
+/// Maximum number of sends, puts, gets and atomic operations in flight, injected ones included.
+/// Without it, a program that does not wait for its peers would fill memory with injected messages.
 const ASKED_MAX: usize = 32_768;
 
-/// See the module documentation. Of a node it is empty.
+/// Completions that the caller has not taken. Empty in a node.
 #[derive(Default)]
 pub(crate) struct Completions {
     done: Vec<RawCompletion>,
     next_number: u64,
-    /// Operations that are no receives.
+    /// Number of incomplete operations other than receives.
     asked_count: usize,
 }
 
-// SAFETY: the pointers in it are the caller's, who gets them back; nobody follows them.
+// SAFETY: the pointers in it belong to the caller and are returned to it; they are never
+// dereferenced.
 unsafe impl Send for Completions {}
 
 impl Completions {
@@ -39,13 +40,13 @@ impl Completions {
         self.done.is_empty()
     }
 
-    /// Takes those that are there now.
+    /// Takes all completions that are queued now.
     #[inline]
     pub(crate) fn drain(&mut self) -> impl ExactSizeIterator<Item = RawCompletion> + '_ {
         self.done.drain(..)
     }
 
-    /// No more can be asked of peers before something has ended.
+    /// Tests whether an operation must complete before another one may be submitted.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.asked_count >= ASKED_MAX
@@ -73,7 +74,7 @@ impl Inner {
         self.ops.enter(kind, memory, Owner::Caller(raw))
     }
 
-    /// Takes an operation that has ended out of the table.
+    /// Removes a completed operation from the table.
     #[inline]
     fn take_raw(&mut self, op: OpId) -> Option<Ended> {
         let ended = self.ops.take_raw(op)?;
@@ -82,7 +83,7 @@ impl Inner {
         Some(ended)
     }
 
-    /// An operation has ended that only this peer could end.
+    /// Records that an operation which only this peer could complete has completed.
     #[inline]
     fn await_less(&mut self, awaited_peer: Option<PeerId>) {
         if let Some(peer) = awaited_peer {
@@ -94,19 +95,19 @@ impl Inner {
         }
     }
 
-    /// Forgets an operation that was not accepted.
+    /// Removes an operation that was not accepted.
     pub(crate) fn forget_raw(&mut self, op: OpId) {
         self.take_raw(op);
     }
 
-    /// Has `completion` handed out by the next poll.
+    /// Queues `completion` for the next poll.
     #[inline]
     pub(crate) fn complete_raw(&mut self, completion: RawCompletion) {
         self.completions.done.push(completion);
     }
 
-    /// Whether a message that is short enough to leave at once must be announced all the same, so
-    /// that its sender hears of its arrival.
+    /// Tests whether a message that is short enough for eager must use rendezvous, because its
+    /// sender requires confirmation that it arrived.
     #[inline]
     pub(super) fn must_ask(&self, op: OpId) -> bool {
         let raw = self.ops.raw(op);
@@ -114,7 +115,7 @@ impl Inner {
             && !self.ops.bytes(op).is_empty()
     }
 
-    /// The `wanted` receives that are posted, or were until now, the oldest first.
+    /// Returns the posted receives that match `wanted`, oldest first. Some may have just completed.
     pub(crate) fn posted_where(&self, wanted: impl Fn(&Cookie) -> bool) -> Vec<OpId> {
         let is_posted = |raw: &RawOp| {
             wanted(&raw.cookie)
@@ -127,7 +128,7 @@ impl Inner {
         found.into_iter().map(|(_, op)| op).collect()
     }
 
-    /// What an endpoint has sent, or asked of a peer's memory, has ended.
+    /// Completes a send, or an operation on a peer's memory.
     pub(super) fn end_raw_send(&mut self, op: OpId, peer: PeerId, result: Result<(), OpError>) {
         let Some(ended) = self.take_raw(op) else {
             return;
@@ -146,8 +147,9 @@ impl Inner {
         });
     }
 
-    /// A receive of an endpoint has its message, of which as much as fits lies in its memory, or is
-    /// `payload`. `false`, and nothing has happened, if `op` is no endpoint's.
+    /// Completes a receive of an endpoint. The message is in the receive's memory as far as it
+    /// fits, or in `payload`. Returns `false` without effect if `op` does not belong to an
+    /// endpoint.
     #[inline]
     pub(super) fn end_raw_recv(
         &mut self,
@@ -163,8 +165,9 @@ impl Inner {
         self.await_less(recv.awaited_peer);
         let len = message_len.min(recv.buf_len as u64);
         if let Some(payload) = payload.filter(|payload| payload.len() <= recv.buf_len) {
-            // SAFETY: the caller of `recv` has lent the buffer until the completion, which is below;
-            // nobody else has the bytes that the frame was copied to.
+            // SAFETY: the caller of `recv` has exposed the buffer until the completion, which is
+            // queued below. No other code has a reference to the bytes into which the frame is
+            // copied.
             unsafe { copy_raw(payload.as_ptr(), recv.buf, payload.len()) };
         }
         self.complete_raw(RawCompletion {
@@ -181,7 +184,7 @@ impl Inner {
         true
     }
 
-    /// The same for a receive into several pieces, or for many messages.
+    /// Completes a receive into several pieces, or for many messages.
     #[cold]
     fn end_other_recv(
         &mut self,
@@ -227,12 +230,12 @@ impl Inner {
         true
     }
 
-    /// A receive of an endpoint has ended without a message.
+    /// Completes a receive that got no message, with an error.
     pub(crate) fn end_raw_recv_failed(&mut self, op: OpId, error: OpError) {
         if let Some(many) = self.many_mut(op)
             && !many.close(error.into())
         {
-            // The last of its messages releases it.
+            // The completion of its last message releases the buffer.
             return;
         }
         let Some(ended) = self.take_raw(op) else {
@@ -256,7 +259,8 @@ impl Inner {
         }
     }
 
-    /// A buffer for many messages has taken one, for the bytes `range` of it.
+    /// Enters an operation for a message that a buffer for many messages has accepted in its bytes
+    /// `range`.
     pub(super) fn begin_raw_part(
         &mut self,
         op: OpId,
@@ -275,15 +279,15 @@ impl Inner {
             what: RawWhat::Part(op),
             ..*whole
         };
-        // SAFETY: `recv_multi`'s caller lends the buffer until its last completion, and no other
-        // part has these bytes.
+        // SAFETY: the caller of `recv_multi` exposes the buffer until its last completion, and no
+        // other part covers these bytes.
         let memory = unsafe { Memory::of_piece(piece) };
         let kind = OpKind::RecvTagged { source: None };
         let id = self.ops.enter(kind, memory, Owner::Caller(raw));
         self.ops.name_part(part, id);
     }
 
-    /// A message in a buffer for many has ended; the last one gives the buffer back.
+    /// Completes one message in a buffer for many. The last one releases the buffer.
     fn end_part(&mut self, whole: OpId, mut completion: RawCompletion) {
         let mut error = None;
         completion.released = false;
@@ -294,7 +298,7 @@ impl Inner {
             return self.complete_raw(completion);
         }
         let ended = self.take_raw(whole);
-        // What was withdrawn is told of by a completion of its own, the last.
+        // A withdrawn buffer is reported by a completion of its own, which is the last.
         completion.released = error.is_none();
         self.complete_raw(completion);
         if let (Some(_), Some(ended)) = (error, ended) {
@@ -306,7 +310,7 @@ impl Inner {
     }
 }
 
-/// Hands `bytes` out to `pieces`.
+/// Copies `bytes` to `pieces`, in order.
 fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
     for piece in pieces {
         let len = piece.len.min(bytes.len());
@@ -314,7 +318,7 @@ fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
         if len > 0 {
             effort::copies();
             // SAFETY: the caller of `recv` has promised that the piece may be written until the
-            // completion is handed out, which is later; `bytes` is memory of the library.
+            // completion is handed out, which happens later. `bytes` is memory of the library.
             unsafe { copy_raw(now.as_ptr(), piece.ptr, len) };
         }
         bytes = rest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that has come goes to its buffer, and to the handler of its port.
+//! Delivers a received message to its buffer and to the handler of its port.
 
 use super::{Context, Engine, Handler, Inner, PortUse};
 use crate::buffer::Buffer;
@@ -14,22 +14,22 @@ use portolan_sys::effort;
 use portolan_sys::memory::append;
 use std::ops::Range;
 
-/// Longest message for which a handler's port gets a buffer of the library's own accord.
+/// Longest message for which the library itself allocates a buffer for a handler's port.
 const BUFFER_LEN_MAX: u64 = 1 << 30;
 
-/// A blocking receive in its first turns: it takes its message straight from a frame, and is posted
-/// only when none comes soon.
+/// Blocking receive in its first turns. It takes its message directly from a frame, and is posted
+/// only if none arrives soon.
 pub(crate) struct Inbox<'a> {
     pub(super) want: Want,
     pub(super) bytes: &'a mut [u8],
     pub(super) got: Option<Taken>,
 }
 
-/// What such a receive has taken.
+/// Message taken by an [`Inbox`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) received: Received,
-    /// Of a message that has them.
+    /// Match bits of a tagged message.
     pub(crate) match_bits: Option<MatchBits>,
 }
 
@@ -49,7 +49,7 @@ impl Inbox<'_> {
     }
 }
 
-/// A delivered message.
+/// Delivered message.
 pub(super) struct Arrival {
     pub(super) peer: PeerId,
     pub(super) port: PortId,
@@ -61,7 +61,7 @@ pub(super) struct Arrival {
 
 pub(super) type Handlers = Vec<Option<Handler>>;
 
-/// A message in a posted buffer, whose handler runs when the program is back.
+/// Message in a posted buffer. Its handler runs in the program's next call.
 pub(super) struct Deferred {
     peer: PeerId,
     port: PortId,
@@ -75,7 +75,8 @@ impl Engine {
         !self.inner.deferred.is_empty()
     }
 
-    /// Runs the handlers of messages that came while the program computed; how many did.
+    /// Runs the handlers of messages that arrived while the program computed. Returns the number of
+    /// handlers run.
     #[inline]
     pub(crate) fn run_deferred(&mut self) -> usize {
         match self.has_deferred() {
@@ -99,14 +100,14 @@ impl Engine {
             self.inner
                 .run_handler(handlers, peer, port, message_len, &[], Some(buffer));
         }
-        // They may have posted buffers for what waited.
+        // Handlers may have posted buffers for waiting messages.
         self.drain();
         count
     }
 }
 
 impl Inner {
-    /// A message that came the short way.
+    /// Delivers a message that bypassed the queues.
     #[inline]
     pub(super) fn deliver_whole(
         &mut self,
@@ -117,18 +118,18 @@ impl Inner {
     ) {
         let WholeDest::Posted(op) = whole.dest else {
             self.handle(handlers, peer, whole.port, whole.len as u64, bytes, None);
-            // The handler may have posted a buffer, or opened a port, for what waited.
+            // The handler may have posted a buffer, or opened a port, for a waiting message.
             self.drain(handlers, None);
             return;
         };
         if self.ops.fill(op, bytes, peer.0, None) {
             self.tell_handler(handlers, peer, whole.port, op, whole.len as u64);
-            // As above. Never within `drain`: its frame would be missing here.
+            // As above. Never runs within `drain`, because the frame would not be available here.
             self.drain(handlers, None);
         }
     }
 
-    /// Hands a filled buffer to its port's handler.
+    /// Passes a filled buffer to the handler of its port.
     fn tell_handler(
         &mut self,
         handlers: &mut Handlers,
@@ -169,7 +170,7 @@ impl Inner {
                 }
                 self.ops.fail(op, error);
             }
-            // A handler sees by the length that its buffer was too short.
+            // A handler detects by the length that its buffer was too short.
             _ => {
                 let received = Received {
                     len: usize::try_from(len).unwrap_or(usize::MAX),
@@ -182,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// Copies a delivered message into its buffer, as far as that reaches.
+    /// Copies a delivered message into its buffer, as far as it fits.
     #[inline]
     pub(super) fn place_whole(&mut self, frame: Option<&RxFrame<'_>>, op: OpId, data: Data) {
         match data {
@@ -241,7 +242,7 @@ impl Inner {
         }
     }
 
-    /// Hands a message to the handler of its port: now, or when the program is back.
+    /// Passes a message to the handler of its port, now or in the program's next call.
     #[inline]
     fn handle(
         &mut self,
@@ -255,7 +256,7 @@ impl Inner {
         if port.system {
             return self.on_system(peer, port, bytes);
         }
-        // Behind those that wait, whose turn is before.
+        // Deferred messages run first, so this one is queued behind them.
         if (self.is_away || !self.deferred.is_empty())
             && let Some(buffer) = buffer
         {
@@ -293,7 +294,8 @@ impl Inner {
         }
     }
 
-    /// A port whose handler takes messages in place was sent one that does not travel in a frame.
+    /// Allocates a buffer for a message that does not fit a frame and whose handler takes messages
+    /// in place.
     pub(super) fn lend_buffer(
         &mut self,
         handlers: &Handlers,
@@ -329,7 +331,7 @@ impl Inner {
         self.core.post_recv(port, op, len as u64, Some(peer));
     }
 
-    /// Posts a buffer that the library owns meanwhile.
+    /// Posts a buffer. The library owns it until the receive completes.
     pub(crate) fn post_recv(
         &mut self,
         port: PortId,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an endpoint asks of its engine: peers by their numbers, operations with cookies, and what of
-//! them has ended.
+//! The engine's services for an endpoint: peers by number, operations with cookies, and
+//! completions.
 
 use super::{Call, Engine, Inner, PeerInfo};
 use crate::directory::{EndpointAddress, Fresh};
@@ -21,7 +21,7 @@ impl Engine {
         }
     }
 
-    /// The peer, if it can be sent to.
+    /// Returns the peer if messages can be sent to it.
     #[inline]
     pub(crate) fn check_index(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
         self.check_forked()?;
@@ -31,8 +31,9 @@ impl Engine {
         }
     }
 
-    /// Only `peer` can end the operation that was just submitted: its silence counts, from the last
-    /// look at the clock, since one costs as much as the rest of a receive.
+    /// Records that only `peer` can complete the operation just submitted, so its silence counts
+    /// from now. Uses the last clock read, because a new one costs as much as the rest of a
+    /// receive.
     #[inline]
     fn wait_for(&mut self, peer: PeerId) {
         let inner = &mut self.inner;
@@ -44,14 +45,15 @@ impl Engine {
         }
     }
 
-    /// The peer, if it can be asked for something now.
+    /// Returns the peer if a new operation may be submitted to it now.
     pub(crate) fn check_ask(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
         let peer = self.check_index(peer)?;
         self.inner.check_room()?;
         Ok(peer)
     }
 
-    /// Sends what goes into a frame at once; `false` if it must wait, or ask.
+    /// Sends a message that fits a frame at once. Returns `false` if it must wait or needs a
+    /// rendezvous.
     #[inline(always)]
     pub(crate) fn submit_now(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let turn = self.inner.turn;
@@ -75,7 +77,8 @@ impl Engine {
         accepted
     }
 
-    /// The same for a message of two pieces that is too long to share a frame.
+    /// Sends a message of two pieces that is too long to share a frame, as [`Engine::submit_now`]
+    /// does.
     pub(crate) fn submit_two_now(
         &mut self,
         peer: PeerId,
@@ -94,14 +97,14 @@ impl Engine {
         true
     }
 
-    /// Queues or announces a message; its operation ends later.
+    /// Queues or announces a message. Its operation completes later.
     pub(crate) fn submit_later(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         self.inner.submit_raw(peer, spec, op);
         self.drain();
         self.flush();
     }
 
-    /// Acts on what a call has caused.
+    /// Handles the events that a call has caused, and flushes if necessary.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.drain();
@@ -110,7 +113,8 @@ impl Engine {
         }
     }
 
-    /// Enters an operation; the silence of who alone can end it counts from now.
+    /// Enters an operation. If a single peer can complete it, the silence of that peer counts from
+    /// now.
     #[inline]
     pub(crate) fn enter_op(
         &mut self,
@@ -137,7 +141,7 @@ impl Engine {
         self.ask(peer, op, spec, Call::Put);
     }
 
-    /// Submits what `op` asks of `peer`.
+    /// Submits the request of `op` to `peer`.
     pub(crate) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
         let inner = &mut self.inner;
         let gone = match inner.core.peer_status(peer) {
@@ -153,7 +157,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Tells core, links and liveness of peers that the directory has made known.
+    /// Passes peers that the directory has added to the core, the links and the liveness thread.
     pub(crate) fn meet_fresh(&mut self) {
         let Some(directory) = &self.inner.directory else {
             return;
@@ -187,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// What is left between this endpoint and a peer that was removed ends, and it is forgotten.
+    /// Gives up everything pending with a removed peer, and forgets the peer.
     pub(crate) fn dismiss(&mut self, peer: PeerId) {
         self.inner.core.dismiss(peer);
         self.give_up(peer, Cause::Closed);
@@ -197,7 +201,8 @@ impl Engine {
         self.flush();
     }
 
-    /// The process lives on: its peers should not hear that it has ended.
+    /// Disconnects from all peers. Their rings must not report that this process has ended, because
+    /// it lives on.
     pub(crate) fn disconnect_all(&mut self) {
         for peer in 0..self.inner.size() {
             self.links.disconnect(PeerId(peer), LinkId::SHM);
@@ -206,7 +211,7 @@ impl Engine {
 }
 
 impl Inner {
-    /// Completions or notices wait to be handed out.
+    /// Tests whether completions or notices are ready to be handed out.
     #[inline]
     pub(crate) fn has_done(&self) -> bool {
         !self.completions.is_empty() || self.has_notices()
@@ -224,8 +229,8 @@ impl Inner {
         count
     }
 
-    /// A process that knows this endpoint's address has said hello over a network. It will be
-    /// introduced, and greeted, in the next turn.
+    /// Registers a process that knows this endpoint's address and has sent a hello over a network.
+    /// The next turn introduces it to the links and answers it.
     #[cold]
     pub(crate) fn meet_unsolicited(&mut self, endpoint_id: &EndpointId) {
         match EndpointAddress::from_bytes(endpoint_id) {
@@ -243,7 +248,7 @@ impl Inner {
         }
     }
 
-    /// Whether more may be asked of peers now.
+    /// Checks that another operation may be submitted now.
     #[inline]
     pub(crate) fn check_room(&self) -> Result<(), SubmitError> {
         match self.completions.is_full() {
@@ -252,7 +257,7 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::submit_op`], and opens a session where there is none.
+    /// Submits like [`Inner::submit_op`], and opens a session first if there is none.
     fn submit_raw(&mut self, peer: PeerId, spec: SendSpec, op: OpId) {
         let has_session = matches!(
             self.core.peer_status(peer),
@@ -298,7 +303,7 @@ impl Inner {
         self.peers[peer.0 as usize].is_removed = is_removed;
     }
 
-    /// Whether only `peer` can end something that has not ended.
+    /// Tests whether an incomplete operation can be completed by `peer` alone.
     pub(crate) fn is_awaited(&self, peer: PeerId) -> bool {
         self.peers[peer.0 as usize].awaited_count > 0
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports that are open, their handlers, and what handlers may do.
+//! Open ports, their handlers, and the operations available to handlers.
 
 use super::{Engine, Inner};
 use crate::buffer::Buffer;
@@ -8,19 +8,19 @@ use crate::ops::Request;
 use crate::port::{Message, Target};
 use portolan_proto::PortId;
 
-/// What a port is open for.
+/// Use of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PortUse {
     #[default]
     Closed,
-    /// Receives that are waited for.
+    /// Open for receives.
     Open,
-    /// A handler.
+    /// Open with a handler.
     Handled,
 }
 
 impl Inner {
-    /// What `port` is open for; the library's own ports always are.
+    /// Returns the use of `port`. The library's own ports are always open.
     pub(crate) fn port_use(&self, port: PortId) -> PortUse {
         if port.system {
             return PortUse::Open;
@@ -31,7 +31,7 @@ impl Inner {
             .unwrap_or_default()
     }
 
-    /// Takes a port of the program's for `claimed`.
+    /// Reserves a port of the program for `claimed`.
     pub(crate) fn take_port(&mut self, port: u16, claimed: PortUse) -> Result<(), Error> {
         let uses = &mut self.port_uses;
         let index = usize::from(port);
@@ -45,7 +45,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether a port of the program's has a handler.
+    /// Tests whether a port of the program has a handler.
     pub(crate) fn has_handler(&self, port: u16) -> Result<bool, Error> {
         match self.port_use(PortId::user(port)) {
             PortUse::Closed => Err(Error::PortClosed { port }),
@@ -56,7 +56,7 @@ impl Inner {
 }
 
 impl Engine {
-    /// From now on `handler` runs for what comes to `port`: where it lies, or into posted buffers.
+    /// Sets the handler for messages to `port`. They are passed in place or in posted buffers.
     pub(crate) fn set_handler(&mut self, port: u16, in_place: bool, handler: Handler) {
         self.defers &= !in_place;
         let index = usize::from(port);
@@ -67,8 +67,8 @@ impl Engine {
     }
 }
 
-/// What a handler may do. Everything here returns at once; what is sent leaves when the handler
-/// has returned.
+/// Operations available to a handler. All return at once; messages leave after the handler has
+/// returned.
 pub struct Context<'a> {
     inner: &'a mut Inner,
 }
@@ -82,19 +82,19 @@ impl<'a> Context<'a> {
         self.inner
     }
 
-    /// Rank of this process.
+    /// Returns the rank of this process.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.inner.rank()
     }
 
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.inner.size()
     }
 
-    /// Whether `port` has a handler, which gets the buffers that are posted there.
+    /// Returns `true` if `port` has a handler, which receives the buffers posted there.
     ///
     /// # Errors
     /// [`Error::PortClosed`].
@@ -110,7 +110,7 @@ impl<'a> Context<'a> {
         self.inner.send_copy(&to, bytes)
     }
 
-    /// Sends `buffer`; wait for it outside of the handler.
+    /// Sends `buffer`. Wait for the request outside of the handler.
     ///
     /// # Errors
     /// As [`Context::send`].
@@ -118,8 +118,8 @@ impl<'a> Context<'a> {
         self.inner.isend(&to, buffer.into())
     }
 
-    /// Sends two buffers as one message, as [`crate::Node::isend_two`]; wait for the request, if there is
-    /// one, outside.
+    /// Sends two buffers as one message, as [`crate::Node::isend_two`]. If a request is returned,
+    /// wait for it outside of the handler.
     ///
     /// # Errors
     /// As [`crate::Node::isend_two`].
@@ -132,8 +132,8 @@ impl<'a> Context<'a> {
         self.inner.isend_two(&to, [first.into(), second.into()])
     }
 
-    /// Posts `buffer` for the next message to `port`. If the port has a handler, the handler gets
-    /// it back; else wait for the request.
+    /// Posts `buffer` for the next message to `port`. If the port has a handler, the buffer is
+    /// passed to it; otherwise wait for the request.
     ///
     /// # Errors
     /// [`Error::PortClosed`], [`Error::BufferShared`].
@@ -143,5 +143,5 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A receiver handler.
+/// Handler for received messages.
 pub(crate) type Handler = Box<dyn FnMut(&mut Context<'_>, Message<'_>) + Send>;

@@ -1,62 +1,62 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine knows of a peer beside the core.
+//! State of a peer outside the core.
 
 use portolan_proto::Instant;
 use portolan_proto::liveness::Watch;
 
-/// What the engine knows of a peer beside the core.
+/// State of a peer outside the core.
 #[derive(Debug, Default)]
 pub(crate) struct PeerInfo {
-    /// What the launcher said of its end, or it has said itself; what this process lacks for it.
+    /// Reason for the peer's failure: reported by the launcher or the peer, or a shortage of this
+    /// process.
     pub(super) report: Option<Box<str>>,
-    /// What it has said that it lacks.
+    /// Resource that the peer has reported as exhausted.
     pub(super) lacks: Option<&'static str>,
-    /// The launcher has told that its process has ended.
+    /// Set when the launcher has reported that the peer's process has ended.
     pub(super) has_ended: bool,
-    /// It had left the job before it ended.
+    /// Set when the process had left the job before it ended.
     pub(super) has_left: bool,
-    /// The event of its loss was queued.
+    /// Set when the event of the peer's loss was queued.
     pub(super) is_event_noted: bool,
-    /// A session was asked for and has not opened yet.
+    /// Set while a session has been requested and is not open.
     pub(super) is_opening: bool,
-    /// Turn in which something was last sent without waiting for company.
+    /// Turn in which a message was last sent to this peer.
     pub(super) sent_turn: u32,
-    /// Messages in that turn of which waiting might be asked, and whether those of the turn before
-    /// came in a burst.
+    /// Messages sent in that turn, and a flag that is set when the turn before had a burst.
     sent_count: u32,
     sends_bursts: bool,
-    /// Since when it is waited for, or suspected by the core.
+    /// Time from which the peer is awaited, or suspected by the core.
     pub(super) watched_since: Option<Instant>,
-    /// It is watched only because a program looks for something of it, the last time then.
+    /// Time of the program's last poll for this peer, if polling is the only reason to watch it.
     pub(super) looked_for_at: Option<Instant>,
-    /// Operations of an endpoint's caller that it alone can end.
+    /// Number of an endpoint's operations that this peer alone can complete.
     pub(super) awaited_count: u32,
-    /// How long it has been silent, and what its agent says about that. Only peers that are watched
-    /// have it, since a job can have many thousand others.
+    /// Record of the peer's silence and of its agent's reports. Boxed and only for watched peers,
+    /// since a job can have many thousand peers.
     pub(super) watch: Option<Box<Watch>>,
-    /// It runs on this host, once that was looked up.
+    /// Set when the peer runs on this host; `None` until it is determined.
     pub(super) is_near: Option<bool>,
-    /// The network has said that it is gone, and it has not answered since.
+    /// Set when the network has reported the peer unreachable and it has not answered since.
     pub(super) is_doubted: bool,
-    /// Stands in the list of those that are watched or doubted.
+    /// Set when the peer is in the list of watched peers.
     pub(super) is_listed: bool,
-    /// Of an endpoint: its program has removed it.
+    /// Set when the program has removed this peer (endpoints only).
     pub(super) is_removed: bool,
 }
 
-/// Messages of an endpoint, or of several frames, to one peer that leave one by one, although no
-/// progress is made between them: a program that sends a few and then computes does not come back to
-/// send what would wait.
-/// Those behind them travel together, and so do all but the first of a turn that follows a burst.
+/// Number of messages to one peer that leave one by one in a turn. They are messages of an endpoint
+/// or of several frames. A program that sends a few messages and then computes makes no further
+/// call that would send them. Later messages of the turn travel together. After a burst, so do all
+/// but the first message of the next turn.
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {
-    /// What is known of its end, for an error.
+    /// Returns the reason for the peer's failure, for an error.
     pub(super) fn report_text(&self) -> Option<String> {
         self.report.as_deref().map(str::to_owned)
     }
 
-    /// A session with it is open.
+    /// Records that a session with the peer is open.
     pub(super) fn on_up(&mut self) {
         (self.is_opening, self.is_event_noted) = (false, false);
         if !self.has_ended && self.lacks.is_none() {
@@ -65,7 +65,8 @@ impl PeerInfo {
         }
     }
 
-    /// Notes that a message is sent; `true` if it may wait for others to share a frame or a call with.
+    /// Records a message. Returns `true` if it may wait to share a frame or a system call with
+    /// later ones.
     #[inline]
     pub(crate) fn note_send(&mut self, turn: u32) -> bool {
         if self.sent_turn == turn {
@@ -77,13 +78,13 @@ impl PeerInfo {
         self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
     }
 
-    /// Whether nothing was sent in this turn.
+    /// Tests whether no message was sent to this peer in this turn.
     #[inline]
     pub(crate) fn is_first(&self, turn: u32) -> bool {
         self.sent_turn != turn
     }
 
-    /// Whether the message that was noted last is the first of its turn.
+    /// Tests whether the last recorded message is the first of its turn.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         self.sent_count == 1

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events of peers, for programs that go on after a death.
+//! Events of peers, for programs that continue after a process fails.
 //!
-//! Invariant: each loss is queued once. Only peers of a job have events; endpoints report losses by themselves.
+//! Invariant: each loss is queued once. Only peers of a job have events; endpoints report losses by
+//! themselves.
 
 use super::{Engine, Inner};
 use crate::error::Reason;
 use portolan_proto::{Cause, PeerId, PeerStatus};
 use std::collections::VecDeque;
 
-/// Event of a peer, whether an operation needed the peer or not.
+/// Event of a peer. It is reported even if no operation needed the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerEvent {
@@ -18,7 +19,7 @@ pub struct PeerEvent {
     pub host: String,
     /// Kind of the event.
     pub kind: PeerEventKind,
-    /// How the event is known.
+    /// Evidence for the event.
     pub reason: Reason,
 }
 
@@ -26,9 +27,9 @@ pub struct PeerEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PeerEventKind {
-    /// It has left the job well, or has ended its session with this process.
+    /// The peer has left the job in order, or has closed its session with this process.
     Left,
-    /// It has failed, or cannot be reached any more.
+    /// The peer has failed or has become unreachable.
     Lost,
 }
 
@@ -36,7 +37,8 @@ pub enum PeerEventKind {
 #[derive(Debug, Default)]
 pub(crate) struct PeerEvents {
     queue: VecDeque<(PeerId, Cause)>,
-    /// The program has asked for events. Others must be able to sleep although nobody takes them.
+    /// Set once the program takes events. Other programs must be able to sleep with events in the
+    /// queue.
     is_used: bool,
 }
 
@@ -52,7 +54,7 @@ impl Inner {
         }
     }
 
-    /// Tests whether the program takes events, and has one to take.
+    /// Tests whether the program takes events and one is queued.
     pub(crate) fn has_peer_events(&self) -> bool {
         self.peer_events.is_used && !self.peer_events.queue.is_empty()
     }
@@ -60,7 +62,7 @@ impl Inner {
     fn next_event(&mut self) -> Option<PeerEvent> {
         let (peer, noted) = self.peer_events.queue.pop_front()?;
         let cause = match self.core.peer_status(peer) {
-            // The launcher may have said more since.
+            // The launcher may have reported a more exact cause since.
             PeerStatus::Failed(cause) => cause,
             _ => noted,
         };
@@ -81,7 +83,7 @@ impl Inner {
 }
 
 impl Engine {
-    /// Returns the next event of a peer, after a look at the links and the launcher.
+    /// Returns the next event of a peer. Polls the links and the launcher if the queue is empty.
     pub(crate) fn next_peer_event(&mut self) -> Option<PeerEvent> {
         self.inner.peer_events.is_used = true;
         if !self.inner.has_peer_events() {

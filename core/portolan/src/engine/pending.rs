@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Submissions that the core has refused for now, in the order of their peer and lane.
 //!
-//! They are tried again when the core says that their peer takes messages; until then they cost
-//! nobody anything, and close no way but that of their own lane.
+//! They are retried when the core reports that their peer accepts messages. Until then they cost
+//! nothing and block only their own lane.
 
 use super::Inner;
 use portolan_proto::{Instant, LaneId, OpId, PeerId, SendSpec};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Between tries of all: the tables of transfers and requests are shared by all peers, and do not say
-/// whom they have kept waiting. They hold tens of thousands, so that is rare.
+/// Interval between retries for all peers. The tables of transfers and requests are shared by all
+/// peers, and record no peer to wake. They hold tens of thousands of entries, so a full table is
+/// rare.
 const RETRY_ALL: Duration = Duration::from_millis(10);
 
-/// See the module documentation.
+/// Queue of refused submissions; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     peers: BTreeMap<PeerId, Waiting>,
-    /// Those that are to be tried again, each once.
+    /// Peers to retry, each once.
     woken: VecDeque<PeerId>,
     retry_all_at: Instant,
-    /// Tries so far.
+    /// Number of retries so far.
     #[cfg(test)]
     tried_count: u64,
 }
 
-/// What waits for one peer. There is something in one lane at least.
+/// Submissions that wait for one peer. At least one lane is not empty.
 #[derive(Debug, Default)]
 struct Waiting {
     lanes: [VecDeque<(OpId, SendSpec)>; LaneId::ALL.len()],
@@ -38,7 +39,7 @@ impl Pending {
         self.peers.is_empty()
     }
 
-    /// Whether something waits for the same peer and lane.
+    /// Tests whether a submission to the same peer and lane is waiting.
     #[inline]
     pub(crate) fn has(&self, peer: PeerId, spec: &SendSpec) -> bool {
         !self.peers.is_empty() && self.front(peer, spec.lane).is_some()
@@ -54,13 +55,13 @@ impl Pending {
         all.flat_map(|(&peer, waiting)| waiting.ops().map(move |op| (peer, op)))
     }
 
-    /// Whether `op` waits to be sent to `peer`.
+    /// Tests whether `op` waits to be sent to `peer`.
     pub(crate) fn holds(&self, peer: PeerId, op: OpId) -> bool {
         let waiting = self.peers.get(&peer);
         waiting.is_some_and(|waiting| waiting.ops().any(|other| other == op))
     }
 
-    /// Takes back everything that waits for `peer`.
+    /// Removes and returns all operations that wait for `peer`.
     pub(crate) fn take_peer(&mut self, peer: PeerId) -> Vec<OpId> {
         let waiting = self.peers.remove(&peer);
         waiting.map_or_else(Vec::new, |waiting| waiting.ops().collect())
@@ -71,7 +72,7 @@ impl Pending {
         self.tried_count
     }
 
-    /// `peer` takes messages again.
+    /// Schedules a retry for `peer`, which accepts messages again.
     pub(super) fn wake(&mut self, peer: PeerId) {
         if let Some(waiting) = self.peers.get_mut(&peer)
             && !waiting.is_woken
@@ -81,7 +82,7 @@ impl Pending {
         }
     }
 
-    /// From time to time any peer may take messages again.
+    /// Schedules a retry for all peers once per [`RETRY_ALL`].
     pub(super) fn on_time(&mut self, now: Instant) {
         if now >= self.retry_all_at {
             self.retry_all_at = now + RETRY_ALL;
@@ -96,7 +97,7 @@ impl Pending {
     fn next_woken(&mut self) -> Option<PeerId> {
         loop {
             let peer = self.woken.pop_front()?;
-            // Else it was given up meanwhile.
+            // A missing entry was given up meanwhile.
             if let Some(waiting) = self.peers.get_mut(&peer) {
                 waiting.is_woken = false;
                 return Some(peer);
@@ -125,7 +126,7 @@ impl Waiting {
 }
 
 impl Inner {
-    /// Tries again what waits for peers that take messages again.
+    /// Retries what waits for peers that accept messages again.
     pub(super) fn retry_pending(&mut self) {
         while let Some(peer) = self.pending.next_woken() {
             for lane in LaneId::ALL {

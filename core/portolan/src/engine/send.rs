@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Submitting messages: at once where the core accepts them, else queued here in order.
+//! Submits messages: at once if the core accepts them, otherwise they are queued here in order.
 
 use super::{Engine, Inner};
 use crate::buffer::Buffer;
@@ -11,27 +11,28 @@ use portolan_proto::{
 };
 use portolan_sys::effort;
 
-/// Longest message whose blocking send does not wait for its receiver to ask: what networks send
-/// without asking (`P4.5`). Shared memory lets the receiver read a longer one where it lies; up to this
-/// length it reads a copy, so that a program that ends on one path ends on all.
+/// Longest message whose blocking send does not wait for its receiver. Networks send such a message
+/// without a request (`P4.5`). On shared memory the receiver reads a longer message in place, and a
+/// shorter one from a copy. A program therefore completes on every path if it completes on one.
 pub(crate) const BUFFERED_LEN_MAX: usize = 64 * 1024;
 
-/// Bytes that a process may have sent to itself and not received, beside what credit lets it: room for
-/// a long message or thousands of short ones, and an end for a program that never receives them.
+/// Maximum number of bytes that a process may have sent to itself and not received, in addition to
+/// credit. Leaves room for a long message or thousands of short ones, and stops a program that
+/// never receives them.
 const SELF_UNREAD_MAX: usize = 64 << 20;
 
-/// How far a submission got.
+/// Result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// Copied; its memory is free.
+    /// The message was copied; its memory is free.
     Accepted,
-    /// It must wait, or ask; its memory stays in use.
+    /// The message must wait or needs a rendezvous; its memory stays in use.
     Wait,
 }
 
 impl Engine {
-    /// Sends a copy of `bytes`, with nothing to wait for: the first of a turn by the short way, if that is
-    /// open, as it would leave at once by any.
+    /// Sends a copy of `bytes`; the caller has nothing to wait for. The first message of a turn
+    /// bypasses the queues if possible, because it would leave at once anyway.
     #[inline]
     pub(crate) fn send_copy(
         &mut self,
@@ -63,8 +64,8 @@ impl Inner {
         let Some(hint) = self.stage(peer, spec, pieces)? else {
             return Ok(Submitted::Wait);
         };
-        // Alone in this turn, or in full frames that no call takes more of: it leaves at once. In a
-        // burst: with the next turn, together with what has gathered by then.
+        // A message that is alone in this turn, or fills frames that fit no further message, leaves
+        // at once. A message of a burst leaves with the next turn, together with the ones after it.
         let info = &mut self.peers[peer.0 as usize];
         let waits = info.note_send(self.turn);
         let leaves = match hint {
@@ -101,7 +102,7 @@ impl Inner {
         }
     }
 
-    /// A refusal that has to do with the session.
+    /// Handles a refusal that concerns the session.
     #[cold]
     pub(super) fn on_refused(
         &mut self,
@@ -120,15 +121,15 @@ impl Inner {
         }
     }
 
-    /// Whether a blocking send of `len` bytes goes by a copy, since its receiver may ask for it late,
-    /// or never: this process itself cannot meanwhile.
+    /// Tests whether a blocking send of `len` bytes must send a copy. The receiver may request the
+    /// message late or never, and this process cannot receive from itself while it waits.
     pub(crate) fn must_buffer(&self, peer: PeerId, len: usize) -> bool {
         let shm = self.core.path_status(peer, LinkId::SHM);
         peer.0 == self.rank() || len <= BUFFERED_LEN_MAX && shm.is_some_and(|path| path.up)
     }
 
-    /// Submits a copy of `bytes` that nobody waits for: at once in parts, if it may go so, else as an
-    /// operation, which is returned.
+    /// Submits a copy of `bytes` that no caller waits for. It is sent at once in parts if possible.
+    /// Otherwise its operation is returned.
     pub(crate) fn submit_copy(
         &mut self,
         peer: PeerId,
@@ -145,7 +146,7 @@ impl Inner {
         Ok(Some(op))
     }
 
-    /// An operation that sends a copy of `bytes`, and that nobody waits for.
+    /// Enters an operation that sends a copy of `bytes` and that no caller waits for.
     fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
         let copy = Buffer::from(self.spare.copy("a copy of a message", bytes)?);
         if peer.0 == self.rank() {
@@ -163,12 +164,12 @@ impl Inner {
         Ok(self.ops.enter(OpKind::Send(peer), memory, Owner::Nobody))
     }
 
-    /// Returns whether `peer` was given up.
+    /// Tests whether `peer` was given up.
     pub(crate) fn is_gone(&self, peer: PeerId) -> bool {
         matches!(self.core.peer_status(peer), PeerStatus::Failed(_))
     }
 
-    /// The error of a peer that was given up.
+    /// Returns an error if `peer` was given up.
     pub(crate) fn check_gone(&self, peer: PeerId) -> Result<(), Error> {
         match self.core.peer_status(peer) {
             PeerStatus::Failed(cause) => Err(self.gone_error(peer, cause)),
@@ -176,7 +177,7 @@ impl Inner {
         }
     }
 
-    /// Opens a session with `peer`, if none is open or being opened.
+    /// Opens a session with `peer`, unless one is open or being opened.
     pub(crate) fn connect(&mut self, peer: PeerId) -> Result<(), Error> {
         if self.table.links_to(peer).is_empty() {
             return Err(Error::NoPath {
@@ -206,7 +207,7 @@ impl Inner {
         }
     }
 
-    /// Hands the message of `op` to the core; `false` if it must wait on.
+    /// Submits the message of `op` to the core. Returns `false` if it must keep waiting.
     pub(super) fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
         if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
             return self.try_queued_remote(peer, op);
@@ -240,8 +241,8 @@ impl Inner {
         }
     }
 
-    /// Submits the message of `op` whole, or, if nobody waits for it, in parts: it has left then,
-    /// although its receiver may never ask for it. Refused as too long if its receiver must ask.
+    /// Submits the message of `op` whole, or in parts if no caller waits for it. It has then left,
+    /// even if its receiver never posts a receive. Refuses it as too long if it needs a rendezvous.
     fn try_unasked(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> Result<(), Refused> {
         if self.must_ask(op) {
             return Err(Refused::TooLong);
@@ -255,14 +256,15 @@ impl Inner {
                 staging.push(more);
                 Ok(())
             }
-            // A copy is in one piece.
+            // A copy has a single piece.
             Err(Refused::TooLong) if goes_in_parts => self.core.eager_in_parts(peer, spec, bytes),
             Err(refused) => Err(refused),
         }
     }
 
-    /// Address of byte `off` of the memory of `op`, where `peer` may be able to read it; else 0. What lies
-    /// in two pieces it may not: there is one address.
+    /// Returns the address of byte `off` of the memory of `op` if `peer` may be able to read it,
+    /// otherwise 0. Also returns 0 for memory in two pieces, which a single address cannot
+    /// describe.
     pub(super) fn pull_addr(&self, peer: PeerId, op: OpId, off: usize) -> u64 {
         let path = self.core.path_status(peer, LinkId::SHM);
         let [bytes, more] = self.ops.pieces(op);
@@ -296,13 +298,13 @@ impl Inner {
         }
     }
 
-    /// Non-blocking send of a buffer that the library owns meanwhile.
+    /// Sends a buffer without blocking. The library owns the buffer until the send completes.
     pub(crate) fn isend(&mut self, to: &Target, buffer: Buffer) -> Result<Request, Error> {
         let peer = self.check_rank(to.rank())?;
         self.isend_spec(peer, to.spec(), buffer)
     }
 
-    /// The same, wherever it goes.
+    /// Sends a buffer like [`Inner::isend`], to any address.
     pub(crate) fn isend_spec(
         &mut self,
         peer: PeerId,
@@ -327,7 +329,8 @@ impl Inner {
         Ok(Request(op))
     }
 
-    /// Appends a message to a frame that is being filled, if there is one with room.
+    /// Appends a message to a frame that is being filled and has room. Returns `false` if there is
+    /// none.
     #[inline]
     fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let appended =
@@ -338,13 +341,13 @@ impl Inner {
         appended
     }
 
-    /// Sends a copy of `bytes`, with nothing to wait for.
+    /// Sends a copy of `bytes`; the caller has nothing to wait for.
     pub(crate) fn send_copy(&mut self, to: &Target, bytes: &[u8]) -> Result<(), Error> {
         let peer = self.check_rank(to.rank())?;
         self.send_copy_spec(peer, to.spec(), bytes)
     }
 
-    /// The same, wherever it goes.
+    /// Sends a copy like [`Inner::send_copy`], to any address.
     pub(crate) fn send_copy_spec(
         &mut self,
         peer: PeerId,

@@ -8,7 +8,7 @@ use portolan_proto::{Admitted, MatchBits, OpId, PeerId, WholeDest};
 use portolan_sys::effort;
 
 impl Inner {
-    /// Takes the next message of a frame the short way, if it has match bits and finds its receive.
+    /// Takes the next message of a frame directly, if it has match bits and its receive is posted.
     #[inline]
     pub(super) fn take_tagged(
         &mut self,
@@ -40,7 +40,7 @@ impl Inner {
         true
     }
 
-    /// A tagged receive has its message.
+    /// Completes a tagged receive with its message.
     pub(super) fn complete_tagged(
         &mut self,
         op: OpId,
@@ -75,7 +75,8 @@ impl Inner {
         self.ops.complete_ok(op, received, Some(match_bits));
     }
 
-    /// Withdraws a posted receive; `false` if it is none, or has matched a message.
+    /// Withdraws a posted receive. Returns `false` if `op` is not a receive or has matched a
+    /// message.
     pub(crate) fn withdraw(&mut self, op: OpId) -> bool {
         match self.ops.kind(op) {
             Some(OpKind::Recv { port, .. }) => self.core.cancel_recv(port, op),

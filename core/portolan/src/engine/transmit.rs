@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sending: what the core transmits goes to the link it names, with payload from user memory; and the
-//! short way, past the core's frames.
+//! Sending: passes what the core transmits to its link, with payload from user memory. Single
+//! messages can bypass the core's frame queues.
 
 use super::gather::{pieces_of, two_pieces_of};
 use super::{Engine, Inner};
@@ -15,7 +15,8 @@ use portolan_sys::effort;
 use std::io::IoSlice;
 
 impl Engine {
-    /// Sends a message by the short way, if it is open.
+    /// Sends a message directly, if no earlier frame is queued. Returns `false` if the bypass does
+    /// not apply.
     #[inline]
     pub(crate) fn send_direct(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         match spec.to {
@@ -27,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// The same for a message whose header has `N` bytes.
+    /// Sends directly a message whose header has `N` bytes.
     #[inline(always)]
     fn send_direct_as<const N: usize>(
         &mut self,
@@ -61,7 +62,7 @@ impl Engine {
         true
     }
 
-    /// The same by a network: in a frame of its own, if nothing waits before it.
+    /// Sends a message over a network in a frame of its own, if nothing is queued before it.
     #[inline]
     fn send_lone(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> bool {
         let Some(lone) = self.inner.core.lone(peer, spec, bytes) else {
@@ -98,7 +99,7 @@ impl Engine {
         true
     }
 
-    /// Sends what has gathered if it should leave before the next call.
+    /// Flushes if a queued frame must leave before the call returns.
     #[inline]
     pub(crate) fn flush_if_wanted(&mut self) {
         if self.inner.flush_wanted {
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Sends everything that the core has ready; returns how many frames or runs left.
+    /// Sends everything that the core has ready. Returns the number of frames or runs sent.
     pub(crate) fn flush(&mut self) -> usize {
         #[cfg(test)]
         {
@@ -135,7 +136,7 @@ impl Engine {
         let is_hurried = self.inner.is_hurried();
         self.inner.core.set_hurried(is_hurried);
         self.has_more = false;
-        // Who was the first to let others go before.
+        // First peer that yielded to other peers in this flush.
         let mut yielded = None;
         let mut count = 0;
         loop {
@@ -160,7 +161,8 @@ impl Engine {
                 Ok(()) => count += 1,
                 Err(error) => self.on_unsent(now, (peer, link), error),
             }
-            // Short messages are looked for between runs and parts of transfers: one to each peer.
+            // Short messages are polled for between runs and parts of transfers, so each peer gets
+            // one per flush.
             if is_hurried && is_bulk && link != LinkId::SHM {
                 self.inner.core.yield_peer();
                 yielded = yielded.or(Some(peer));
@@ -169,7 +171,7 @@ impl Engine {
         count
     }
 
-    /// The link would not have what the core transmitted last.
+    /// Handles the link's refusal of the frame that the core transmitted last.
     #[cold]
     fn on_unsent(&mut self, now: Instant, (peer, link): (PeerId, LinkId), error: TxError) {
         let Inner {
@@ -180,14 +182,15 @@ impl Engine {
                 core.transmit_refused();
                 self.full_mask |= 1 << link.as_u8();
             }
-            // What it carried goes by a path.
+            // The stream's content is sent on a path instead.
             _ if link == LinkId::STREAM => core.stream_refused(now, peer),
             TxError::NotConnected(_) if !self.links.is_connected(peer, link) => {
                 core.transmit_refused();
                 core.link_ready(link);
                 self.inner.unreached.push(peer);
             }
-            // Like a lost frame: the core repairs it, or finds out that the path is dead.
+            // Treated like a lost frame: the core retransmits it or detects that the path has
+            // failed.
             error => {
                 *link_drops.entry("transmit_failed").or_default() += 1;
                 log::debug!("{link} to {peer}: {error}");
@@ -195,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Tells the links the addresses of peers that were never sent to.
+    /// Connects the links to peers to which they have never sent.
     #[cold]
     fn reach(&mut self) {
         for peer in std::mem::take(&mut self.inner.unreached) {
@@ -223,9 +226,9 @@ impl Engine {
             return self.on_lacking(peer, &lack, what);
         }
         if has_left {
-            // Nobody listens there any more, or the link has just seen the peer leave, and knows
-            // how. What it sent before still counts, also by a connection of its own that is younger
-            // than the last look. `P8.11`
+            // No process listens there any more, or the link has just seen the peer leave and knows
+            // the reason. Messages that the peer sent before still count. They may have come on a
+            // connection of its own that is newer than the last poll. `P8.11`
             self.take_in();
             self.await_report(peer);
             self.inner.core.fail_peer(peer, Cause::ProcessGone);
@@ -254,7 +257,7 @@ impl Engine {
 }
 
 impl Links {
-    /// Sends one transmit of the core by the link it names: sealed, if there are seals.
+    /// Sends one transmit of the core on its link, sealed if the job uses seals.
     #[inline]
     fn hand_over(
         &mut self,
@@ -275,8 +278,8 @@ impl Links {
         }
     }
 
-    /// The same, each part by itself, since an operation was forgotten: what of the others leaves with
-    /// it must leave.
+    /// Sends each part of a transmit separately after an operation was forgotten, since the parts
+    /// of the other operations must still leave.
     #[cold]
     fn hand_over_parts(
         &mut self,
@@ -295,7 +298,7 @@ impl Links {
         (peer, link, Ok(()))
     }
 
-    /// As [`Links::transmit`], sealed where the link is a network.
+    /// Sends as [`Links::transmit`] does, sealed if the link is a network.
     pub(super) fn transmit_sealed(
         &mut self,
         turn: u32,
@@ -318,7 +321,7 @@ impl Links {
         (peer, link, result)
     }
 
-    /// Sends one transmit of the core by the link it names.
+    /// Sends one transmit of the core on its link.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -379,8 +382,9 @@ impl Links {
     }
 }
 
-/// What of an operation's buffer leaves with a transmit; `None` if that lies in several pieces
-/// (`gather`), or the operation was forgotten, when its transfer fails at the peer's end.
+/// Returns the part of an operation's buffer that leaves with a transmit. Returns `None` if it lies
+/// in several pieces (`gather`), or if the operation was forgotten. Its transfer then fails at the
+/// peer.
 #[inline]
 pub(super) fn payload_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<&'a [u8]> {
     match *transmit.payload() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A turn: receives from the links, acts on what has come, and sends what is ready; now and then it
-//! looks at the clock.
+//! One turn of the engine: receives from the links, handles the events, and sends what is ready.
+//! Some turns also read the clock.
 
 use super::pace::is_reached;
 use super::place::Intake;
@@ -10,48 +10,52 @@ use portolan_proto::Instant;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Frames taken from one link per turn: a burst is worked off, and other links wait microseconds.
+/// Maximum number of frames taken from one link per turn. A burst is received in few turns, while
+/// other links wait only microseconds.
 const RECEIVE_BUDGET: usize = 64;
 
-/// The same from a network: fewer than a call of segmentation offload brings, so that what is to be
-/// said of one leaves before the next is looked at. A sender's window is a few calls.
+/// Maximum number of frames taken from a network per turn. It is less than one call of segmentation
+/// offload brings, so that acknowledgements leave between two batches. A sender's window is a few
+/// calls.
 const NETWORK_BUDGET: usize = 32;
 
-/// Fewest turns between looks at the clock: 25 ns in some 32 × 20 ns.
+/// Minimum number of turns between clock reads: 25 ns in about 32 × 20 ns.
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
-/// One in so many turns of filled receives polls all links. The system calls on silent links are then few,
-/// and a frame that arrives by one waits for at most 16 messages.
+/// Interval, in turns that fill a receive, between polls of all links. System calls on silent links
+/// are then rare, and a frame that arrives on one waits for at most 16 messages.
 const ALL_LINKS_TURNS: u32 = 16;
 
-/// Time without a look at the clock after which frames may have waited here: what is shorter does not
-/// shrink a window (the delay target of P3.13).
+/// Time between clock reads after which frames may have queued here. A shorter time does not reduce
+/// a window (the delay target of P3.13).
 const POLL_GAP: Duration = Duration::from_micros(150);
 
-/// Turns after which what waited has been received: each takes a budget's worth from each link.
+/// Turns after which all queued frames have been received. Each turn takes one budget from each
+/// link.
 const POLL_GAP_TURNS: u32 = 2 * CLOCK_TURNS;
 
-/// Between looks at notices, new connections and the launcher: three system calls or so.
+/// Interval between polls for notices, new connections and launcher messages. They take about three
+/// system calls.
 const SLOW_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Interval at which a program that only sends, and only over networks, checks for ended peers. It is
-/// longer than a burst of sends, which the check would interrupt.
+/// Interval at which a program that only sends, and only over networks, checks for ended peers. It
+/// is longer than a burst of sends, which the check would interrupt.
 const SENDING_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// One turn; returns how many frames moved.
+    /// Makes one turn. Returns the number of frames that moved.
     #[inline]
     pub(crate) fn progress(&mut self) -> usize {
         self.progress_into(None)
     }
 
-    /// One turn, with a receive that waits for its message.
+    /// Makes one turn with a receive that waits for its message.
     #[inline]
     pub(crate) fn progress_into(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
         self.work(inbox) + self.leave()
     }
 
-    /// The first half of a turn: receives, and acts on what has come.
+    /// Runs the first half of a turn: receives frames and handles the events.
     #[inline]
     pub(crate) fn work(&mut self, inbox: Option<&mut Inbox<'_>>) -> usize {
         if self.inner.owner.is_another() {
@@ -79,14 +83,14 @@ impl Engine {
             moved += self.help();
         }
         if !self.inner.pending.is_empty() {
-            // Says for whom.
+            // The events name the peers to retry.
             self.drain();
             self.inner.retry_pending();
         }
         moved
     }
 
-    /// The second half of a turn: sends what is ready.
+    /// Runs the second half of a turn: sends what is ready.
     #[inline]
     pub(crate) fn leave(&mut self) -> usize {
         if self.inner.core.wants_transmit() || self.full_mask != 0 {
@@ -95,9 +99,9 @@ impl Engine {
         0
     }
 
-    /// Instead of the second half where a wait has ended: leaves acknowledgements of short messages to
-    /// the program's next call. Most programs answer now, and an acknowledgement
-    /// that rides on the answer saves its own system calls at both ends.
+    /// Ends a turn in which a wait has completed; replaces [`Engine::leave`]. Acknowledgements of
+    /// short messages are left to the program's next call. Most programs answer now, and an
+    /// acknowledgement piggybacked on the answer saves a system call at both ends.
     #[inline]
     pub(crate) fn leave_to_caller(&mut self) {
         if self.inner.core.wants_transmit() && self.inner.core.has_urgent_tx() {
@@ -105,8 +109,8 @@ impl Engine {
         }
     }
 
-    /// Receives from each link. Once a receive is filled, the other links are left out, except now and
-    /// then.
+    /// Receives from each link. Once a receive is filled, the other links are skipped, except in
+    /// one of [`ALL_LINKS_TURNS`] turns.
     #[inline]
     pub(super) fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
         let mut moved = 0;
@@ -121,14 +125,14 @@ impl Engine {
             let count = if open.is_lossless() {
                 open.link_mut().receive(RECEIVE_BUDGET, |frame| {
                     inner.on_frame(handlers, id, true, &frame, inbox.as_deref_mut());
-                    // A frame that stays in its ring costs less than a copy in held memory.
+                    // A frame left in its ring costs less than a copy in held memory.
                     match &inbox {
                         Some(inbox) if inbox.got.is_some() => ControlFlow::Break(()),
                         _ => ControlFlow::Continue(()),
                     }
                 })
             } else {
-                // A receive that another link has filled must not stop this one.
+                // A receive that another link has filled must not stop this link.
                 let open_inbox = inbox.as_deref_mut().filter(|inbox| inbox.got.is_none());
                 let mut intake = Intake::new(inner, handlers, id, open_inbox);
                 let count = open.link_mut().receive_placed(NETWORK_BUDGET, &mut intake);
@@ -179,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// What needs system calls and seldom has news.
+    /// Runs the checks that need system calls and seldom find anything.
     pub(crate) fn look_around(&mut self) {
         self.hear();
         self.scout();
@@ -198,8 +202,8 @@ impl Engine {
         self.inner.drain(&mut self.handlers, None);
     }
 
-    /// Makes progress if [`SENDING_INTERVAL`] has passed. A send that has room returns without a turn, so
-    /// a program that only sends would not detect that the peer has ended.
+    /// Makes progress if [`SENDING_INTERVAL`] has passed. A send that has room returns without a
+    /// turn, so a program that only sends would not detect that the peer has ended.
     #[inline]
     pub(crate) fn look_between_sends(&mut self) {
         if self.inner.now >= self.slow_at + SENDING_INTERVAL {
@@ -214,7 +218,7 @@ impl Engine {
         self.look_around();
     }
 
-    /// Does what the core's timers ask for.
+    /// Handles the core's timers that have expired.
     pub(crate) fn on_timeout(&mut self) {
         let now = self.inner.now;
         if now >= self.inner.core.poll_timeout() {
@@ -241,15 +245,16 @@ impl Inner {
         self.now
     }
 
-    /// Frames that are received now may have waited, since the links were not looked at.
+    /// Begins a poll gap: the links were not polled for a while, so frames received now may have
+    /// waited.
     #[cold]
     fn begin_poll_gap(&mut self) {
         self.poll_gap_end = Some(self.turn.wrapping_add(POLL_GAP_TURNS));
         self.core.begin_poll_gap(self.now);
     }
 
-    /// A turn has left frames at a link because its receive was filled: it does not count among the turns
-    /// after which the links are empty.
+    /// Extends a poll gap by one turn. The turn has left frames on a link because its receive was
+    /// filled, so it does not count towards emptying the links.
     #[inline]
     fn extend_poll_gap(&mut self) {
         if let Some(end) = &mut self.poll_gap_end {
@@ -257,7 +262,7 @@ impl Inner {
         }
     }
 
-    /// By now the links have been emptied.
+    /// Ends the poll gap, since the links have been emptied.
     #[cold]
     fn end_poll_gap(&mut self) {
         self.poll_gap_end = None;
