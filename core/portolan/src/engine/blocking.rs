@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that return when their message has been sent or received: they lend their caller's memory
-//! to an operation and wait for its end.
+//! Calls that return when their message has been sent or received. They expose their caller's
+//! memory to an operation and wait until it completes.
 
 use super::wait::FIRST_TURNS;
 use super::{Awaited, Engine, Inbox, Inner, Taken, Waiter};
@@ -10,8 +10,8 @@ use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted};
 use portolan_sys::effort;
 
 impl Engine {
-    /// Sends a copy, which waits for its receiver when this has returned; the sender waits for credit
-    /// alone.
+    /// Sends a copy, which may wait for its receiver after the return. The call itself waits only
+    /// for credit.
     pub(crate) fn send_buffered(
         &mut self,
         waiter: &mut Waiter,
@@ -21,7 +21,8 @@ impl Engine {
     ) -> Result<(), Error> {
         let is_self = peer.0 == self.inner.rank();
         if is_self {
-            // What was received is known to have ended when its end has gone round.
+            // A completed receive is known only after its acknowledgement has made its way through
+            // the engine.
             (0..FIRST_TURNS).any(|_| self.progress() == 0);
         }
         let op = self.inner.submit_copy(peer, spec, bytes)?;
@@ -31,13 +32,13 @@ impl Engine {
                 !inner.pending.holds(peer, op)
             });
         }
-        // One that was announced has no end that anybody waits for.
+        // No caller waits for the completion of an announced copy.
         self.inner.check_gone(peer)
     }
 
-    /// Takes a message that comes within the first turns straight from its frame. `None`, and
-    /// `bytes` as they were, when none comes before `stop`, or one that does not fit or is not the
-    /// wanted one.
+    /// Takes a message that arrives within the first turns directly from its frame. Returns `None`,
+    /// with `bytes` unchanged, if no message arrives before `stop`. Does the same for one that does
+    /// not fit or is not wanted.
     #[inline]
     pub(crate) fn recv_at_once(
         &mut self,
@@ -67,7 +68,7 @@ impl Engine {
         inbox.got
     }
 
-    /// Waits for an operation whose memory is lent.
+    /// Waits for an operation on borrowed memory and returns its result.
     #[inline]
     pub(crate) fn finish_lent(
         &mut self,
@@ -80,7 +81,7 @@ impl Engine {
         done.unwrap_or_else(|| Err(self.inner.stale()))
     }
 
-    /// The same, and leaves its result where it is.
+    /// Waits for an operation on borrowed memory, and leaves its result in the table.
     #[inline]
     pub(crate) fn await_lent(&mut self, waiter: &mut Waiter, op: OpId, about: &[PeerId]) {
         if !self.inner.ops.is_done(op) {
@@ -89,14 +90,14 @@ impl Engine {
             waiter.until(engine, about, Awaited::Op(op), |inner| inner.has_ended(op));
             engine.inner.end_orphan(op);
             if engine.inner.ops.is_done(op) {
-                // Nothing is lent any more.
+                // The memory is no longer exposed.
                 std::mem::forget(guard);
             }
         }
     }
 }
 
-/// Takes lent memory back if the wait for its operation ends early.
+/// Guard that takes exposed memory back if the wait for its operation ends early.
 struct LentGuard<'a> {
     engine: &'a mut Engine,
     op: OpId,
@@ -116,14 +117,14 @@ impl Inner {
         self.core.release_into(held, bytes)
     }
 
-    /// Takes the memory of an operation back, if that has not ended.
+    /// Takes the memory of an operation back, if the operation is incomplete.
     pub(crate) fn take_back(&mut self, op: OpId) {
         if self.ops.exists(op) {
             self.give_up_op(op);
         }
     }
 
-    /// Ends an operation whose end nobody waits for any more.
+    /// Ends an operation whose completion is no longer awaited.
     pub(crate) fn give_up_op(&mut self, op: OpId) {
         match self.withdraw(op) {
             true => self.ops.forget(op),

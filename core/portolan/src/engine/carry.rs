@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node or an endpoint has left when its program computes: a thread that sleeps otherwise
-//! carries it on, so that what was sent arrives without another call.
+//! Helper thread that continues the work of a node or endpoint while its program computes. Messages
+//! then arrive without another call. The thread sleeps most of the time.
 //!
-//! It runs no handler: those are the program's, on the program's thread. Where there are any, it
-//! sends, and sends again, but receives nothing, unless all of them get posted buffers and
-//! `progress=thread` is set: then they run when the program is back. Nor does it lose patience with silent peers: nobody
-//! waits for them.
+//! It runs no handlers, because they belong to the program's thread. If there are handlers, it
+//! sends and retransmits but receives nothing. The exception is `progress=thread` with posted
+//! buffers for all handlers; these handlers run in the program's next call. The helper gives up no
+//! silent peers, because no call waits for them.
 //!
-//! With the setting `progress=thread` it does more: it sleeps on the links while the program computes,
-//! and serves what comes, until the next call.
+//! With the setting `progress=thread` it also sleeps on the links while the program computes, and
+//! serves arriving frames until the next call.
 
 use super::{Descriptor, Engine};
 use crate::error::Error;
@@ -18,18 +18,18 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// The helper's thread, as tools show it.
+/// Name of the helper's thread, as shown by tools.
 const HELPER_NAME: &str = "portolan-carry";
 
-/// Turns in one go, so that the owner, when it comes back, waits microseconds.
+/// Turns in one go: a returning owner waits only microseconds.
 const CARRY_TURNS: u32 = 64;
 
-/// Longest sleep on the links, whose timer rings earlier when something is due.
+/// Longest sleep on the links. Their timer expires earlier if something is due.
 const GUARD_MAX: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Puts the engine behind a gate. Its helper also serves what comes while the program computes, if the
-    /// job's settings say so.
+    /// Puts the engine behind a gate. The helper also serves arriving frames while the program
+    /// computes, if the job's settings request it.
     ///
     /// # Errors
     /// [`Error::Setting`]; [`Error::System`] for want of descriptors.
@@ -52,15 +52,15 @@ impl Engine {
         })
     }
 
-    /// The helper is there for what comes: where handlers must run at once nobody may take off the links what
-    /// would ring.
+    /// Tests whether the helper serves arriving frames. If handlers must run at once, it may not
+    /// take frames from the links, because they would have woken the program.
     #[inline]
     fn is_on_guard(&self) -> bool {
         self.guard.is_some() && !self.is_armed && self.may_hear()
     }
 
-    /// Whether what comes may be received without the program: there are no handlers, or the job wants it and
-    /// they can run later.
+    /// Tests whether frames may be received without the program. Either there are no handlers, or
+    /// the job requests it and the handlers can run later.
     fn may_hear(&self) -> bool {
         self.handlers.is_empty() || self.guard.is_some() && self.defers
     }
@@ -96,22 +96,23 @@ impl Carry for Engine {
         let fd = descriptor.as_fd().as_raw_fd();
         self.guard = Some(descriptor);
         match armed {
-            // The descriptor's own timer rings first.
+            // The descriptor's own timer expires first.
             true => Guard::Asleep(fd, GUARD_MAX),
             false => Guard::Awake,
         }
     }
 
-    /// Timers and notices are left to whoever is back.
+    /// Ends the guard. The returning owner handles timers and notices.
     fn end_guard(&mut self) {
         self.links.disarm();
         self.links.rouse(self.inner.turn);
-        // Whom a link took in when it was disarmed.
+        // Peers that a link accepted when it was disarmed.
         self.meet_fresh();
     }
 
-    /// What gathered, or what credit, a window or a full link held back, soon; frames under way, which
-    /// may be lost, and acknowledgements, when the program stays away for longer.
+    /// Returns the urgency of the remaining work. Messages held back by batching, credit, a window
+    /// or a full link are urgent. Frames in flight, which may be lost, and acknowledgements can
+    /// wait.
     #[inline]
     fn left(&self) -> Left {
         if self.has_more || self.full_mask != 0 || !self.inner.pending.is_empty() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Closing: what was sent arrives first (`P2.9`).
+//! Closing: delivers everything that was sent before this process ends (`P2.9`).
 //!
-//! The one invariant: a message whose send has ended is acknowledged, or committed to a ring that its
-//! receiver reads on, before this process ends; or its peer is named in the result.
+//! Invariant: a message whose send has completed is acknowledged, or committed to a ring that its
+//! receiver continues to read, before this process ends. Otherwise its peer is named in the result.
 
 use super::{Awaited, Engine, Inner, Waiter};
 use crate::error::{Error, Reason};
@@ -11,22 +11,22 @@ use crate::raw::RawWhat;
 use portolan_proto::{Cause, Instant, OpId, PeerId, PeerStatus};
 use std::time::Duration;
 
-/// How long a closing process waits for receivers to ask for what was begun to be sent and nobody
-/// has waited for: such a send has not ended, and nothing was promised of it.
+/// Time for which a closing process waits for the receivers of sends that are incomplete and that
+/// no caller waited for. Such sends carry no guarantee.
 const BEGUN_LINGER: Duration = Duration::from_secs(1);
 
-/// The same for what peers in this very process have not received: its program cannot let them work
-/// meanwhile, unless it has threads for them.
+/// Time for which it waits for messages to peers in this same process. The program cannot let them
+/// run meanwhile, unless it has threads for them.
 const SELF_LINGER: Duration = Duration::from_secs(1);
 
-/// How long a peer that no session was opened with is asked whether it lives: twenty questions.
+/// Time for which a peer without a session is probed: twenty probes.
 const STRANGER_LINGER: Duration = Duration::from_secs(1);
 
-/// Between looks at links that have not told a peer of this process yet, for want of room in its
-/// backlog.
+/// Interval between polls of links that have not announced this process to a peer, because the
+/// peer's backlog is full.
 const CONNECT_PAUSE: Duration = Duration::from_millis(1);
 
-/// A peer that may not have got all that was sent to it.
+/// Peer that may not have received everything sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Undelivered {
     peer: PeerId,
@@ -34,12 +34,13 @@ pub(crate) struct Undelivered {
 }
 
 impl Engine {
-    /// Waits until everything that was sent has arrived at the peers that live, however long they
-    /// take; what nobody here will receive any more is thrown away meanwhile, so that peers which
-    /// close as well can end.
+    /// Waits until everything sent has arrived at the live peers, without a time limit. Meanwhile
+    /// it discards messages that no receive here will take, so that peers that also close can
+    /// finish.
     ///
     /// # Errors
-    /// [`Error::Undelivered`] for a peer that may live and may not have got what was promised.
+    /// [`Error::Undelivered`] for a peer that may live and may not have received a guaranteed
+    /// message.
     pub(crate) fn close(&mut self, waiter: &mut Waiter) -> Result<(), Error> {
         let begin = self.inner.read_clock();
         self.inner.core.discard_unread();
@@ -72,10 +73,10 @@ impl Engine {
 }
 
 impl Engine {
-    /// Gives up peers that no session was opened with, and that have not answered since `begin`
-    /// whether they live: nobody may ever have been there.
+    /// Gives up peers that have no session and have not answered a probe since `begin`: there may
+    /// never have been a process.
     fn give_up_the_unheard(&mut self, begin: Instant) {
-        // Their agents tell of their ends, and they may be starved until then.
+        // Their agents report their ends, and they may be starved until then.
         if self.inner.patience.has_agents {
             return;
         }
@@ -92,8 +93,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// Sends that have not ended and that a process that closes waits for since `begin`: the peer and the
-    /// operation. Among the operations are regions that peers read.
+    /// Returns the incomplete sends for which a process waits that closes since `begin`: peer and
+    /// operation. Regions that peers read are among the operations.
     fn owed_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
         let begun = self.now.since(begin) < BEGUN_LINGER;
         let is_owed = move |op: OpId| begun || self.is_promised(op);
@@ -112,7 +113,8 @@ impl Inner {
             && !peers.any(|peer| self.core.owes_messages(peer))
     }
 
-    /// Peers that have not got everything yet for which a process that closes waits since `begin`.
+    /// Returns the peers with undelivered messages for which a process waits that closes since
+    /// `begin`.
     pub(super) fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
         let own = self.now.since(begin) < SELF_LINGER;
         let mut peers: Vec<PeerId> = self
@@ -130,8 +132,8 @@ impl Inner {
         !self.owed_peers(begin).is_empty()
     }
 
-    /// Whether a send that has not ended was promised all the same, since nobody can wait for it: a
-    /// copy that the library has made.
+    /// Tests whether delivery of an incomplete send is guaranteed, because no caller can wait for
+    /// it: the library has made a copy.
     fn is_promised(&self, op: OpId) -> bool {
         match self.ops.owner(op) {
             Some(Owner::Caller(raw)) => matches!(raw.what, RawWhat::Silent),
@@ -140,17 +142,17 @@ impl Inner {
         }
     }
 
-    /// Notes that `peer` was given up although it may live, and may miss what it was promised.
+    /// Records that `peer` was given up although it may live and may miss guaranteed messages.
     pub(crate) fn note_undelivered(&mut self, peer: PeerId, cause: Cause) {
         let is_known = self.undelivered.iter().any(|known| known.peer == peer);
-        // Nobody is left there to ask for it.
+        // No process is left there to receive them.
         let is_over = matches!(cause, Cause::ProcessGone | Cause::Closed);
         if !is_known && !is_over {
             self.undelivered.push(Undelivered { peer, cause });
         }
     }
 
-    /// What became of the promise.
+    /// Returns an error if guaranteed messages were not delivered.
     fn promise_kept(&self) -> Result<(), Error> {
         let Some(&Undelivered { peer, cause }) = self.undelivered.first() else {
             return Ok(());

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process knows of its groups' operations, and what it tells other members of failures.
+//! State of collective operations, and the exchange of failures with other group members.
 //!
-//! News are taken in where they come (`P14.8`), in whatever call that is: a member that has done its part of an
-//! operation and left it answers those that still wait in it. The one invariant: a group that is broken
-//! here was told to be so to all its members, by this process or by the one that told it.
+//! News is handled when it arrives (`P14.8`), in any call. A member that has finished its part of
+//! an operation therefore still answers members that wait in it. Invariant: a group that is broken
+//! here was reported as broken to all its members, by this process or by the process that reported
+//! it here.
 
 use super::Inner;
 use super::multicast::WORD_PORT;
@@ -12,13 +13,13 @@ use crate::error::Error;
 use portolan_proto::{Cause, LaneId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
 use std::collections::BTreeMap;
 
-/// The system port that news of all groups come to. Groups have the lower ones.
+/// System port for news of all groups. The groups' own ports have lower numbers.
 const NEWS_PORT: PortId = PortId::system(u16::MAX);
 
-/// A message of this library, which is for nobody in this version, is counted under this name.
+/// Name of the counter for messages of the library that this version cannot parse.
 const MALFORMED: &str = "collective_malformed";
 
-/// What a process knows of its groups' operations, by their numbers.
+/// State of the groups' operations, by group number.
 #[derive(Debug, Default)]
 pub(crate) struct Collectives {
     groups: BTreeMap<u16, Entry>,
@@ -26,14 +27,14 @@ pub(crate) struct Collectives {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Once this process has called an operation of it.
+    /// Set once this process has called an operation of the group.
     members: Option<Members>,
     state: State,
-    /// The program has been told that it is broken.
+    /// Set when the program has received the error.
     is_told: bool,
 }
 
-/// How messages of this library to its ports go.
+/// Returns the address and lane of the library's own messages.
 pub(crate) fn system_spec(port: PortId) -> SendSpec {
     SendSpec {
         to: port.into(),
@@ -43,13 +44,13 @@ pub(crate) fn system_spec(port: PortId) -> SendSpec {
 }
 
 impl Inner {
-    /// Takes in news of groups from now on.
+    /// Opens the ports for news of groups.
     pub(crate) fn open_news(&mut self) {
         self.core.open_port(NEWS_PORT, PortMode::InPlace);
         self.core.open_port(WORD_PORT, PortMode::InPlace);
     }
 
-    /// A message to a port of this library's that takes them where they lie has come.
+    /// Handles a message to one of the library's own ports that take messages in place.
     pub(super) fn on_system(&mut self, source: PeerId, port: PortId, bytes: &[u8]) {
         match port == WORD_PORT {
             true => self.on_multicast_word(source, bytes),
@@ -61,7 +62,8 @@ impl Inner {
         self.collectives.groups.entry(group).or_default()
     }
 
-    /// Begins an operation of `group`: `call` says which. It has its number when this returns.
+    /// Begins an operation of `group`, described by `call`. Returns the head with the operation's
+    /// number.
     pub(crate) fn begin_collective(&mut self, group: &Members, call: &Head) -> Result<Head, Error> {
         self.check_whole(group.id())?;
         let (me, id) = (self.rank(), group.id());
@@ -82,19 +84,19 @@ impl Inner {
         Ok(head)
     }
 
-    /// The operation has ended, well or not.
+    /// Ends the operation, successful or not.
     pub(crate) fn end_collective(&mut self, group: &Members, head: &Head) {
         self.group_entry(group.id()).state.end(head);
     }
 
-    /// Whether the group is broken.
+    /// Tests whether the group is broken.
     #[inline]
     pub(crate) fn is_broken(&self, group: u16) -> bool {
         let entry = self.collectives.groups.get(&group);
         entry.is_some_and(|entry| entry.state.broken().is_some())
     }
 
-    /// An error if the group is broken.
+    /// Returns an error if the group is broken.
     #[inline]
     pub(crate) fn check_whole(&mut self, group: u16) -> Result<(), Error> {
         match self.is_broken(group) {
@@ -103,7 +105,8 @@ impl Inner {
         }
     }
 
-    /// Why a broken group is broken, for the program.
+    /// Returns the reason for which a group is broken, and records that the program has received
+    /// it.
     #[cold]
     fn tell_program(&mut self, group: u16) -> Error {
         let entry = self.group_entry(group);
@@ -115,8 +118,8 @@ impl Inner {
         }
     }
 
-    /// The error of a group that is broken since `rank` is lost, as `by` says. A process that is told of
-    /// its own loss has lost the one that gave it up.
+    /// Returns the error of a group that is broken by the loss of `rank`, as reported by `by`. If
+    /// `rank` is this process, the lost member is the one that gave it up.
     fn lost_error(&self, rank: u32, by: Option<u32>, why: String) -> Error {
         if let (Some(by), true) = (by, rank == self.rank()) {
             let report = format!("it has given up this process: {why}");
@@ -129,8 +132,8 @@ impl Inner {
         }
     }
 
-    /// Looks at what lies at the group's ports: data that this process has not asked for, though it was
-    /// in their operation, are of another one. `P14.9`
+    /// Checks the unread messages at the group's ports. Data of an operation that this process did
+    /// not request, although it took part, belongs to a different operation. `P14.9`
     #[inline]
     pub(crate) fn check_unread(&mut self, group: &Members) -> Result<(), Error> {
         match self.find_unread(group) {
@@ -147,7 +150,7 @@ impl Inner {
         let state = &collectives.groups.get(&group.id())?.state;
         (0..AT_ONCE).find_map(|slot| {
             let port = PortId::system(group.port(slot));
-            // The sender whose long data come next, without a head of their own.
+            // Sender whose long data comes next, without a head of its own.
             let mut is_next_data_of = None;
             core.waiting_at(port).find_map(|(peer, bytes)| {
                 if is_next_data_of.take() == Some(peer) {
@@ -163,7 +166,7 @@ impl Inner {
         })
     }
 
-    /// The same of all groups.
+    /// Checks the unread messages of all groups.
     pub(crate) fn check_groups(&mut self) {
         let entries = self.collectives.groups.values();
         let whole = entries.filter(|entry| entry.state.broken().is_none());
@@ -175,7 +178,8 @@ impl Inner {
         }
     }
 
-    /// An error if members have called different operations and the program does not know yet.
+    /// Returns an error if members have called different operations and the program has not been
+    /// notified.
     pub(crate) fn check_told(&mut self) -> Result<(), Error> {
         let entries = self.collectives.groups.iter();
         let mut untold = entries.filter(|(_, entry)| {
@@ -187,7 +191,8 @@ impl Inner {
         }
     }
 
-    /// Whether data with the head `theirs` from `peer` are those of `own`, which this process is in.
+    /// Checks that data with the head `theirs` from `peer` belongs to `own`, this process's
+    /// operation.
     pub(crate) fn check_data(
         &mut self,
         group: u16,
@@ -201,14 +206,14 @@ impl Inner {
         checked.map_err(|pair| self.differ(group, &pair))
     }
 
-    /// Two members are in different operations.
+    /// Breaks the group because two members are in different operations.
     #[cold]
     fn differ(&mut self, group: u16, pair: &Pair) -> Error {
         self.break_by(group, pair.fault(group), &pair.news(group));
         self.tell_program(group)
     }
 
-    /// An operation has failed because `rank` is gone.
+    /// Breaks the group because `rank` has failed during an operation.
     #[cold]
     pub(crate) fn break_group(&mut self, group: u16, rank: u32, why: String) {
         let fault = Fault::Gone {
@@ -220,8 +225,8 @@ impl Inner {
         self.group_entry(group).is_told = true;
     }
 
-    /// Notes, the first time, why the group is broken, and tells all other members, and whoever takes
-    /// itself for one.
+    /// Records the first reason for which the group is broken, and notifies all other members.
+    /// Processes that take themselves for members are notified, too.
     fn break_by(&mut self, group: u16, fault: Fault, news: &News) {
         let me = self.rank();
         let entry = self.group_entry(group);
@@ -240,7 +245,7 @@ impl Inner {
         }
     }
 
-    /// Sends news. A member that cannot be reached hears of it from its own links.
+    /// Sends news. A member that cannot be reached learns of the failure from its own links.
     pub(crate) fn tell(&mut self, peer: PeerId, news: &News) {
         let spec = system_spec(NEWS_PORT);
         if let Err(error) = self.send_copy_spec(peer, spec, &news.to_bytes()) {
@@ -249,7 +254,7 @@ impl Inner {
         self.flush_wanted = true;
     }
 
-    /// News have come.
+    /// Handles news from another member.
     #[cold]
     fn on_news(&mut self, source: PeerId, bytes: &[u8]) {
         let (me, size) = (self.rank(), self.size());
@@ -282,7 +287,7 @@ impl Inner {
             Fault::Gone { .. } => true,
         };
         match (News::parse(bytes), has_same_members) {
-            // Who told it may not know all whom this process takes for members.
+            // The sender may not know all processes that this process takes for members.
             (Some(news), false) => self.break_by(group, fault, &news),
             _ => _ = self.group_entry(group).state.break_by(fault),
         }

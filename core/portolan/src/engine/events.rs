@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Acting on the core's events while the frame they speak of is still at hand.
+//! Handles the core's events while the frame that they refer to is still in memory.
 
 use super::Inner;
 use super::delivery::{Arrival, Handlers, Inbox, copy_part};
@@ -11,7 +11,7 @@ use portolan_link::RxFrame;
 use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, PeerStatus, WholeDest, copy};
 use portolan_sys::effort;
 
-/// A message to fetch from a peer's memory.
+/// Message to pull from a peer's memory.
 pub(crate) struct Pull {
     pub(super) transfer: u32,
     pub(super) peer: PeerId,
@@ -22,7 +22,7 @@ pub(crate) struct Pull {
 }
 
 impl Inner {
-    /// A frame has arrived.
+    /// Handles an arrived frame.
     #[inline]
     pub(super) fn on_frame(
         &mut self,
@@ -33,7 +33,7 @@ impl Inner {
         mut inbox: Option<&mut Inbox<'_>>,
     ) {
         let admitted = if lossless {
-            // Out of the ring.
+            // Copy out of the ring.
             effort::copies();
             let body_len = frame.body.map_or(0, |body| body.len());
             let from = PeerId(frame.from.unwrap_or(u32::MAX));
@@ -79,8 +79,8 @@ impl Inner {
         self.drain(handlers, Some(frame));
     }
 
-    /// Frames of `frame_len` bytes each have arrived, end to end, the last perhaps shorter; returns how
-    /// many of the first ones were fragments of one message, which are at their place now.
+    /// Handles a run of frames of `frame_len` bytes each; the last may be shorter. Returns how many
+    /// leading frames were fragments of one message and are now in place.
     pub(super) fn on_run(
         &mut self,
         handlers: &mut Handlers,
@@ -89,7 +89,7 @@ impl Inner {
         frame_len: usize,
     ) -> usize {
         let datagrams = || frames.chunks(frame_len);
-        // Looked at one by one, as far as they are wanted.
+        // Opened one by one, as far as they are needed.
         let opened = datagrams().map_while(|datagram| checksum::open(datagram).ok());
         let Some(run) = self.core.handle_run(self.now, link, opened) else {
             return 0;
@@ -111,7 +111,7 @@ impl Inner {
         run.count
     }
 
-    /// A frame from a network has arrived, in a job whose frames are sealed. `P10.3`
+    /// Handles a frame from a network in a job that seals its frames. `P10.3`
     pub(super) fn on_sealed(
         &mut self,
         handlers: &mut Handlers,
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// Acts on all events.
+    /// Handles all events of the core.
     #[inline]
     pub(crate) fn drain(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>) {
         if self.core.has_event() {
@@ -242,14 +242,14 @@ impl Inner {
         }
     }
 
-    /// Events that are about a peer rather than about an operation.
+    /// Handles events about a peer rather than about an operation.
     fn on_peer_event(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::Writable(peer) => self.pending.wake(peer),
             Event::StreamWanted(peer) => self.call_streams(StreamCall::Open(peer)),
             Event::PeerUp(peer) => {
                 self.pending.wake(peer);
-                // It may have been given up since this event was queued.
+                // The peer may have been given up since this event was queued.
                 if self.core.peer_status(peer) == PeerStatus::Up {
                     self.peers[peer.0 as usize].on_up();
                 }
@@ -283,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// A receive has ended without a message.
+    /// Completes a receive without a message.
     fn fail_recv(&mut self, op: OpId, error: OpError) {
         match self.ops.owner(op) {
             None => {}

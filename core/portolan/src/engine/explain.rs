@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Describes what this process waits for, for people whose job hangs.
+//! Describes what this process waits for, for users whose job hangs.
 //!
-//! The launcher asks; nothing is computed before.
+//! Everything is computed when the launcher requests it, nothing before.
 
 use super::{Engine, Inner};
 use crate::collective::CollectiveCall;
@@ -9,23 +9,23 @@ use crate::launch::wire::Waits;
 use crate::ops::OpKind;
 use portolan_proto::{Instant, OpId, PeerId, PeerStatus};
 
-/// Operations that are described: a line for a person holds no more.
+/// Maximum number of operations that are described, so that the line stays readable.
 const DESCRIBED_MAX: usize = 4;
 
-/// What a blocking call waits for.
+/// Object of a blocking call's wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Awaited {
-    /// The end of an operation.
+    /// Completion of an operation.
     Op(OpId),
-    /// A copy may leave, which is bounded by the credit that its receiver has granted.
+    /// Departure of a copy, which is limited by the credit granted by its receiver.
     Credit(OpId),
-    /// Peers have received everything that was sent.
+    /// Delivery to the peers of everything that was sent.
     Close,
     /// A notice of a put.
     Notice,
     /// A condition of the program.
     Condition,
-    /// A member of a group in operation `seq` of that group.
+    /// Member of a group in operation `seq` of that group.
     Member {
         /// Number of the group; 0 is the job.
         group: u16,
@@ -37,7 +37,7 @@ pub(crate) enum Awaited {
 }
 
 impl Engine {
-    /// Answers the launcher if it has asked what this process waits for.
+    /// Answers the launcher if it has requested what this process waits for.
     pub(super) fn explain_if_asked(&mut self) {
         if let Some(launch) = &mut self.launch
             && launch.poll_explain()
@@ -60,7 +60,7 @@ impl Inner {
         }
     }
 
-    /// What a process waits for that is in no call which waits: it polls.
+    /// Describes the pending operations of a process that is in no blocking call and may poll.
     fn waits_of_a_poll(&self) -> Waits {
         let pending: Vec<OpId> = self.ops.pending().collect();
         if pending.is_empty() {
@@ -114,7 +114,7 @@ impl Inner {
         }
     }
 
-    /// Describes an operation, and the peer that alone can end it.
+    /// Describes an operation, and the peer that alone can complete it.
     fn describe_op(&self, op: OpId) -> (String, Option<PeerId>) {
         let len = self.ops.len(op);
         let Some(kind) = self.ops.kind(op) else {

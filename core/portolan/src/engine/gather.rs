@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages in two pieces that are sent from where they lie where they must ask or wait. What fits a frame is copied there, as any
-//! message is; of a longer one each call gathers its part of both pieces. And calls that take fragments
-//! which were lost, wherever they lie. Apart from the way of messages in one piece, which pays nothing for this.
+//! Messages in two pieces. One that fits a frame is copied there, like any other message. A longer
+//! one that must be announced or queued is sent from where its pieces are; each call gathers its
+//! part of both. This module also sends calls that retransmit lost fragments from anywhere in a
+//! message. It is separate from the path of messages in one piece, which pays nothing for it.
 
 use super::Inner;
 use super::send::Submitted;
@@ -15,8 +16,8 @@ use portolan_proto::{LinkId, Payload, PeerId, Transmit};
 use std::io::IoSlice;
 
 impl Inner {
-    /// Non-blocking send of two buffers as one message, which the library owns meanwhile: nothing to wait
-    /// for when they were put into frames.
+    /// Sends two buffers as one message without blocking. The library owns them until the send
+    /// completes. Returns `None` if they were copied into frames and there is nothing to wait for.
     pub(crate) fn isend_two(
         &mut self,
         to: &Target,
@@ -36,7 +37,7 @@ impl Inner {
 }
 
 impl Links {
-    /// Sends a transmit whose payload is not in one piece by the link it names.
+    /// Sends a transmit whose payload is not contiguous on its link.
     #[cold]
     pub(super) fn transmit_pieces(
         &mut self,
@@ -66,7 +67,7 @@ impl Links {
             };
             self.send(turn, peer, link, &frame)
         };
-        // Of an operation that was forgotten nothing leaves.
+        // Nothing is sent for a forgotten operation.
         let sent = match transmit.payload() {
             [part] => two_pieces_of(ops, part).map(|two| send(filled(&two.map(IoSlice::new)))),
             _ => pieces_of(ops, transmit).map(|pieces| {
@@ -78,8 +79,8 @@ impl Links {
     }
 }
 
-/// The pieces of operations' memory that leave with a transmit; `None` if one of the operations was
-/// forgotten.
+/// Returns the pieces of operations' memory that leave with a transmit, or `None` if one of the
+/// operations was forgotten.
 pub(super) fn pieces_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<Vec<&'a [u8]>> {
     let mut pieces = Vec::with_capacity(2 * transmit.payload().len());
     for part in transmit.payload() {
@@ -89,15 +90,15 @@ pub(super) fn pieces_of<'a>(ops: &'a Ops, transmit: &Transmit<'_>) -> Option<Vec
     Some(pieces)
 }
 
-/// The pieces of an operation's memory that a part of it lies in; the second is empty if that is one.
-/// `None` if the operation was forgotten.
+/// Returns the pieces of an operation's memory that hold `part`; the second is empty if there is
+/// only one. Returns `None` if the operation was forgotten.
 pub(super) fn two_pieces_of<'a>(ops: &'a Ops, part: &Payload) -> Option<[&'a [u8]; 2]> {
     let off = usize::try_from(part.off).ok()?;
     part_of(ops.pieces(part.op), off, part.len).filter(|[first, _]| !first.is_empty())
 }
 
-/// `len` bytes from `off` on of `first` and `second` behind one another, those that there are in the first
-/// place.
+/// Returns `len` bytes from `off` on of the concatenation of `first` and `second`, as slices of the
+/// originals.
 fn part_of([first, second]: [&[u8]; 2], off: usize, len: usize) -> Option<[&[u8]; 2]> {
     let Some(behind) = off.checked_sub(first.len()) else {
         let front = &first[off..];
@@ -107,7 +108,7 @@ fn part_of([first, second]: [&[u8]; 2], off: usize, len: usize) -> Option<[&[u8]
     Some([second.get(behind..)?.get(..len)?, &[]])
 }
 
-/// The slices of a message that hold something.
+/// Returns the slices of a message that are not empty.
 pub(super) fn filled<'a, 'b>(payload: &'b [IoSlice<'a>; 2]) -> &'b [IoSlice<'a>] {
     &payload[..if payload[1].is_empty() { 1 } else { 2 }]
 }
@@ -126,7 +127,7 @@ mod tests {
                     let part = part_of(pieces, off, len).unwrap();
                     assert_eq!(part.concat(), whole[off..off + len]);
                     assert!(!part[0].is_empty(), "{border}: {off}, {len}");
-                    // Where it lies, not a copy.
+                    // Each slice is part of the original, not a copy.
                     let lies = |piece: &&[u8]| whole.as_ptr_range().contains(&piece.as_ptr());
                     assert!(part.iter().filter(|piece| !piece.is_empty()).all(lies));
                 }

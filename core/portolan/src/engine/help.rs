@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copying a part of a long message to a receiver on the same host, which reads the rest: both work then,
-//! instead of one that works and one that waits.
+//! Sender-side copying: copies a part of a long message to a receiver on the same host, which pulls
+//! the rest. Both processes then work, instead of one working and one waiting.
 //!
-//! The one invariant: only memory of operations that have not ended is written from.
+//! Invariant: only memory of incomplete operations is copied.
 
 use super::{Engine, Inner};
 use portolan_proto::{OpId, PeerId};
 use portolan_sys::ring::OFFER_LEN_MIN;
 
-/// Messages that their receivers may pull. What ends a message takes it out in constant time, however
-/// many there are, and costs a comparison while there are none.
+/// Messages that their receivers may pull. Removing one takes constant time for any number of
+/// messages, and a single comparison if there are none.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     count: usize,
-    /// By peer: the operations, and where their messages lie.
+    /// Operations and addresses of their messages, by peer.
     by_peer: Vec<Vec<(OpId, u64)>>,
-    /// Peers that have some, and perhaps some that have none any more.
+    /// Peers that have messages here; some may have none any more.
     peers: Vec<PeerId>,
-    /// By an operation's place in its table: whose list it is in, and where in that.
+    /// Peer and position in its list, by the operation's index in the table of operations.
     places: Vec<Option<(PeerId, usize)>>,
 }
 
@@ -57,7 +57,7 @@ impl Lent {
             return;
         };
         let list = &mut self.by_peer[peer.0 as usize];
-        // Another operation may have had this place in the table.
+        // A later operation may have reused this index of the table.
         if list[at].0 != op {
             return;
         }
@@ -69,7 +69,8 @@ impl Lent {
         self.count -= 1;
     }
 
-    /// The first message that `offered` says its receiver wants help with: asked once of each peer.
+    /// Returns the first message for which `offered` reports that its receiver wants help. Calls it
+    /// once per peer.
     fn find(&mut self, offered: impl Fn(PeerId) -> Option<u64>) -> Option<(PeerId, OpId)> {
         let by_peer = &self.by_peer;
         self.peers
@@ -83,21 +84,22 @@ impl Lent {
     }
 }
 
-/// Its place in the table of operations.
+/// Returns the operation's index in the table of operations.
 #[inline]
 fn op_index(op: OpId) -> usize {
     usize::try_from(op.0 & u64::from(u32::MAX)).unwrap_or(usize::MAX)
 }
 
 impl Inner {
-    /// `peer` may pull the message of `op`, of `len` bytes at `addr`; 0 if it may not.
+    /// Registers the message of `op` of `len` bytes at `addr`, which `peer` may pull. An `addr` of
+    /// 0 forbids it.
     pub(super) fn note_lent(&mut self, peer: PeerId, op: OpId, (addr, len): (u64, u64)) {
         if addr != 0 && len >= OFFER_LEN_MIN as u64 {
             self.lent.add(peer, op, addr);
         }
     }
 
-    /// `op` has ended.
+    /// Removes `op`, which has completed.
     #[inline]
     pub(super) fn forget_lent(&mut self, op: OpId) {
         self.lent.remove(op);
@@ -105,13 +107,13 @@ impl Inner {
 }
 
 impl Engine {
-    /// Copies a part of one message that is being pulled; returns how many parts it were. One a turn, so
-    /// that what comes meanwhile waits for no more than that.
+    /// Copies a part of one message that is being pulled. Returns the number of parts copied.
+    /// Copies at most one part per turn, so that arriving frames wait no longer than that.
     pub(super) fn help(&mut self) -> usize {
         let links = &self.links;
         let found = self.inner.lent.find(|peer| links.offered(peer));
         let Some((peer, op)) = found else { return 0 };
-        // Of an operation that was forgotten nothing is left, and nothing is written.
+        // A forgotten operation has no memory left, so nothing is copied.
         let [memory, _] = self.inner.ops.pieces(op);
         usize::from(self.links.help(peer, memory))
     }
@@ -156,7 +158,7 @@ mod tests {
         let mut lent = Lent::default();
         lent.remove(op(1, 7));
         lent.add(A, op(1, 0), 64);
-        // An earlier one of the same place, one behind all, and the same twice.
+        // An earlier operation with the same index, one past the end, and the same one twice.
         for other in [op(0, 0), op(1, 1), op(2, 1 << 20)] {
             lent.remove(other);
         }

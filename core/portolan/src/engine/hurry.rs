@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether short messages pass one after another by a network: long ones then leave and come in short parts, one
-//! in a turn, so that those are looked for in between ([`super::Engine::flush`], `stream`).
+//! Detects a sequence of short messages over a network. During one, long messages are sent and
+//! received in short parts, one per turn, and short messages are polled for in between
+//! ([`super::Engine::flush`], `stream`).
 //!
-//! The one invariant: it decides how much a turn does, never whether it is done.
+//! Invariant: it affects how much a turn does, never the final result.
 
 use super::Inner;
 
-/// Turns from a short message on in which another is expected: beside a stream half a millisecond, more than
-/// a program takes between question and answer.
+/// Turns after a short message in which another is expected. Beside a stream they take half a
+/// millisecond, which is more than a program takes between request and answer.
 const HURRIED_TURNS: u32 = 64;
 
-/// Short messages, each expected from the one before, after which those to come are hurried for. Fewer end a
-/// window of long ones, as those of a bandwidth test, which had better not be slowed down.
+/// Number of short messages in sequence from which on long ones are split. Fewer also end a window
+/// of long messages, as in a bandwidth test, which should not be slowed down.
 const HURRIED_STREAK: u32 = 4;
 
 impl Inner {
-    /// A short message has passed.
+    /// Records a short message.
     #[inline]
     pub(super) fn note_short(&mut self) {
         self.shorts = match self.expects_short() {
@@ -30,8 +31,8 @@ impl Inner {
         self.turn.wrapping_sub(self.short_turn) <= HURRIED_TURNS
     }
 
-    /// Whether short messages pass one after another, and are to be looked for between short parts of long
-    /// ones.
+    /// Tests whether a sequence of short messages is under way, so that they must be polled for
+    /// between short parts of long ones.
     #[inline]
     pub(super) fn is_hurried(&self) -> bool {
         self.shorts >= HURRIED_STREAK && self.expects_short()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broadcasts by multicast (P17) in the engine's turns: words go as messages of the library's own, and who is
-//! waited for is watched as ever.
+//! Broadcasts by multicast (P17) in the engine's turns. Control messages ("words") are sent as
+//! messages of the library, and awaited peers are watched as in any other wait.
 
 use super::Inner;
 use super::collective::system_spec;
@@ -14,19 +14,19 @@ use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// The system port that words of multicast come to: below that for news, above those of groups.
+/// System port for multicast words: below the port for news, above those of groups.
 pub(super) const WORD_PORT: PortId = PortId::system(u16::MAX - 1);
 
-/// What is no word is counted under this name.
+/// Name of the counter for malformed words.
 const MALFORMED: &str = "multicast_malformed";
 
 impl Inner {
-    /// Whether a broadcast of `len` bytes may go by multicast.
+    /// Tests whether a broadcast of `len` bytes may use multicast.
     pub(crate) fn may_multicast(&mut self, members: &Members, len: usize) -> bool {
         self.multicasts.is_allowed() && self.may_be_announced(members, len)
     }
 
-    /// The same by whatever settings: what all members know alike.
+    /// Tests the same independently of local settings, from what all members know.
     pub(crate) fn may_be_announced(&mut self, members: &Members, len: usize) -> bool {
         let Inner {
             multicasts, table, ..
@@ -55,10 +55,10 @@ impl Inner {
         })
     }
 
-    /// Begins a broadcast by multicast, as its root.
+    /// Begins a broadcast by multicast as its root.
     ///
     /// # Errors
-    /// The buffer, if the data is to go by the tree.
+    /// The buffer, if the data must be sent along the tree.
     pub(crate) fn begin_multicast(
         &mut self,
         members: &Members,
@@ -71,10 +71,10 @@ impl Inner {
         }
     }
 
-    /// Begins to hear what the root has announced.
+    /// Begins to receive the broadcast that the root has announced.
     ///
     /// # Errors
-    /// The buffer, if the data comes by a message from the root.
+    /// The buffer, if the data comes as a message from the root.
     pub(crate) fn begin_hearing(
         &mut self,
         members: &Members,
@@ -94,12 +94,14 @@ impl Inner {
         }
     }
 
-    /// Whether nothing is to be waited for any more by multicast: it is over, or somebody is gone.
+    /// Tests whether the wait is over: the multicast has ended, or a process that it needs has
+    /// failed.
     pub(crate) fn is_multicast_settled(&self, id: Id) -> bool {
         self.multicasts.is_settled(id)
     }
 
-    /// For whom a broadcast by multicast waits. A process that was gone before it began is, too.
+    /// Returns the peers that a broadcast by multicast waits for. Includes processes that had
+    /// failed before it began.
     pub(crate) fn multicast_awaits(&mut self, id: Id) -> Vec<PeerId> {
         let awaited: Vec<PeerId> = self
             .multicasts
@@ -115,7 +117,7 @@ impl Inner {
         awaited
     }
 
-    /// An error when somebody is gone for whom it waits.
+    /// Returns an error if a process that the broadcast needs has failed.
     pub(crate) fn check_multicast(&mut self, id: Id) -> Result<(), Error> {
         let Some(rank) = self.multicasts.gone(id) else {
             return Ok(());
@@ -132,7 +134,7 @@ impl Inner {
         self.multicasts.end(id)
     }
 
-    /// Broadcasts that this process, as the root, has begun by multicast.
+    /// Returns the number of multicast broadcasts that this process has begun as the root.
     pub(crate) fn multicast_count(&self) -> u64 {
         self.multicasts.root_count()
     }
@@ -144,13 +146,13 @@ impl Inner {
         }
     }
 
-    /// A turn's part of them; how many runs of datagrams moved.
+    /// Makes a turn of all multicast broadcasts. Returns the number of runs of datagrams moved.
     #[cold]
     pub(crate) fn work_on_multicasts(&mut self) -> usize {
         let moved = self.multicasts.turn(self.now);
         for (rank, word) in self.multicasts.take_words() {
             let spec = system_spec(WORD_PORT);
-            // Of who is gone its own link tells.
+            // The failure of a peer is reported by its own link.
             if let Err(error) = self.send_copy_spec(PeerId(rank), spec, &word) {
                 log::debug!("a word about a broadcast to rank {rank}: {error}");
             }
@@ -158,7 +160,8 @@ impl Inner {
         moved
     }
 
-    /// Adds what to sleep on for them; how long at most, where nothing else wakes.
+    /// Adds the descriptors of multicasts to `wake`. Returns the longest sleep without another
+    /// event.
     pub(super) fn arm_multicasts(
         &self,
         wake: &mut WakeSet,
@@ -175,7 +178,7 @@ impl Inner {
     }
 }
 
-/// What a broadcast is called among those by multicast.
+/// Returns the identifier of a broadcast among those by multicast.
 pub(crate) fn multicast_id(members: &Members, head: &Head) -> Id {
     Id {
         group: members.id(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What links and the launcher tell: who is gone, what is lacking, what has changed.
+//! Notices of links and of the launcher: failed peers, missing resources, changes of links.
 
 use super::Engine;
 use crate::launch::Launch;
@@ -8,18 +8,18 @@ use portolan_proto::{Cause, LinkId, PeerId};
 use portolan_wire::SEAL_LEN;
 use std::net::IpAddr;
 
-/// Turns in which what a process had sent before it ended is received: a ring of the shortest frames
-/// takes 256, and sockets hold less.
+/// Turns in which all frames are received that a process sent before it ended: a ring of the
+/// shortest frames takes 256, and sockets hold less.
 const TAKE_IN_TURNS: u32 = 1024;
 
 impl Engine {
-    /// Address of the interface that network traffic takes, as the launcher was told.
+    /// Returns the address of the interface for network traffic, as reported to the launcher.
     pub(crate) fn network_addr(&self) -> Option<IpAddr> {
         let (addr, _) = self.inner.table.own().network?;
         Some(addr)
     }
 
-    /// What links and the launcher tell.
+    /// Handles the notices of links and of the launcher.
     pub(super) fn hear(&mut self) {
         self.hear_notices();
         self.hear_launcher();
@@ -31,7 +31,7 @@ impl Engine {
                 continue;
             };
             let peer = PeerId(gone.rank);
-            // What it lacked says more than how it then ended.
+            // A missing resource explains more than the way in which the process then ended.
             if info.report.is_none() {
                 info.report = Some(format!("its host's agent says: {}", gone.cause).into());
             }
@@ -44,9 +44,10 @@ impl Engine {
         self.explain_if_asked();
     }
 
-    /// Receives what has come so far: what a process sent before it ended still counts.
+    /// Receives everything that has arrived so far, because messages sent before a process ended
+    /// still count.
     pub(super) fn take_in(&mut self) {
-        // Its connection may not even have been accepted.
+        // The connection may not even have been accepted yet.
         self.hear_notices();
         for _ in 0..TAKE_IN_TURNS {
             self.links.heat(self.inner.turn);
@@ -56,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// A link that is asked for notices also takes in who wants to connect; who that is must be known
-    /// before anything is received.
+    /// Handles the notices of the links. A link that is polled for notices also accepts connecting
+    /// peers, which must be registered before anything is received from them.
     pub(super) fn hear_notices(&mut self) {
         while let Some((link, notice)) = self.links.poll_notice() {
             self.meet_fresh();

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many turns pass between looks that cost something: at the clock, and at links of which nothing
-//! is expected and whose look is a system call.
+//! Number of turns between two operations that cost time: clock reads, and polls of cold links. A
+//! cold link is one from which no frame is expected and whose poll is a system call.
 //!
-//! A turn takes 15 ns where all looks are at memory, and microseconds where frames come. So the time
-//! of turns is measured where the clock is read anyway, and turns are counted.
+//! A turn takes 15 ns if all polls are memory reads, and microseconds if frames arrive. So the
+//! length of turns is measured when the clock is read anyway, and turns are counted.
 
 use super::turn::CLOCK_TURNS;
 use portolan_proto::Instant;
 
-/// Time that a frame waits at most on a link of which nothing is expected, while turns are as short as
-/// lately: about a half round trip by raw Ethernet, so such looks take less than a tenth of the time.
+/// Longest wait of a frame on a cold link while turns are as short as measured, in nanoseconds. It
+/// is about half a round trip on raw Ethernet, so these polls take less than a tenth of the time.
 const COLD_WAIT_NS: u64 = 2_000;
 
-/// The same where frames come: what is done with them makes turns long, and nobody spins.
+/// The same limit while frames arrive: their handling makes turns long, and no process spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
-/// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by two turns,
-/// however long the turns are.
+/// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by
+/// two turns, however long the turns are.
 const COLD_TURNS_MIN_BUSY: u32 = 2;
 
-/// A link of which nothing is expected is looked at after so many times that wait at the latest, however
-/// soon after one another frames come by others.
+/// Largest multiple of that wait before a cold link is polled, even if frames arrive continuously
+/// on other links.
 const COLD_WAITS_MAX: u32 = 16;
 
-/// Most turns between looks, for programs whose calls are turns and become rarer: 2 µs of turns that
-/// wait for raw Ethernet, 12 to 20 ns each.
+/// Most turns between polls, for programs whose calls are turns and become rarer. Equals 2 µs of
+/// turns that wait for raw Ethernet, at 12 to 20 ns each.
 const TURNS_MAX: u32 = 160;
 
-/// See the module documentation.
+/// Schedule of clock reads and cold polls; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Turns of the next looks.
+    /// Turn of the next clock read; then turn of the next poll of cold links.
     clock_at: u32,
     cold_at: u32,
-    /// The latest turn that the next look at cold links is put off to.
+    /// Latest turn to which the next poll of cold links can be postponed.
     cold_by: u32,
-    /// Turns between looks at cold links.
+    /// Turns between polls of cold links.
     cold_turns: u32,
-    /// Turn and time of the last look at the clock.
+    /// Turn and time of the last clock read.
     looked_turn: u32,
     looked_at: Instant,
-    /// Frames have moved since.
+    /// Set when frames have moved since then.
     is_busy: bool,
 }
 
 impl Pace {
-    /// For an engine whose last turn is `turn`.
+    /// Creates the schedule for an engine whose last turn is `turn`.
     pub(super) fn new(turn: u32) -> Pace {
         Pace {
             clock_at: turn.wrapping_add(CLOCK_TURNS),
@@ -58,7 +58,7 @@ impl Pace {
         }
     }
 
-    /// Whether the clock is to be read in this turn, in which so many frames have moved.
+    /// Tests whether the clock must be read in this turn, in which `moved` frames have moved.
     #[inline]
     pub(super) fn clock_is_due(&mut self, turn: u32, moved: usize) -> bool {
         if moved > 0 {
@@ -68,8 +68,8 @@ impl Pace {
         is_reached(turn, self.clock_at)
     }
 
-    /// A frame has come: whoever answers it promptly is not held up by looks in vain until it waits
-    /// again, and then not before it has waited in vain.
+    /// Postpones the poll of cold links because a frame has arrived. A process that answers it
+    /// promptly pays for no useless poll until it waits again and has received nothing for a while.
     #[inline]
     fn put_cold_off(&mut self, turn: u32) {
         let at = turn.wrapping_add(self.cold_turns);
@@ -79,7 +79,7 @@ impl Pace {
         };
     }
 
-    /// Whether this is a turn to look at cold links in.
+    /// Tests whether cold links must be polled in this turn.
     #[inline]
     pub(super) fn cold_is_due(&mut self, turn: u32) -> bool {
         let is_due = is_reached(turn, self.cold_at);
@@ -90,7 +90,7 @@ impl Pace {
         is_due
     }
 
-    /// The clock was due, and was read.
+    /// Adapts the schedule after a clock read that was due.
     #[inline]
     pub(super) fn adapt(&mut self, turn: u32, now: Instant) {
         let passed_ns = now.as_nanos().wrapping_sub(self.looked_at.as_nanos());
@@ -109,7 +109,7 @@ impl Pace {
     }
 }
 
-/// Whether it is turn `at` or a later one.
+/// Tests whether `turn` is `at` or later.
 #[inline]
 pub(super) fn is_reached(turn: u32, at: u32) -> bool {
     turn.wrapping_sub(at) < 1 << 31
@@ -119,8 +119,8 @@ pub(super) fn is_reached(turn: u32, at: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// Looks at the clock and at cold links in 1024 turns of so many nanoseconds, once adapted; with
-    /// a frame in each turn or in none. Turns wrap around meanwhile.
+    /// Counts clock reads and cold polls in 1024 turns of `turn_ns` each, after adaptation, with a
+    /// frame in each turn or in none. The turn counter wraps meanwhile.
     fn looks(turn_ns: u64, moved: usize) -> (usize, usize) {
         let begin = u32::MAX - 2048;
         let mut pace = Pace::new(begin);
@@ -156,8 +156,8 @@ mod tests {
         assert_eq!((clocks, colds), (32, 1024 / 8 / COLD_WAITS_MAX as usize));
     }
 
-    /// Frames come before the wait is over: looks at cold links are rare; a frame after it finds that
-    /// they were looked at.
+    /// While frames arrive within the wait, cold links are polled rarely. A frame that comes later
+    /// finds them polled already.
     #[test]
     fn cold_links_are_looked_at_once_nothing_has_come_for_two_microseconds() {
         let count = |frame_every: u32| {
@@ -173,7 +173,7 @@ mod tests {
             }
             colds
         };
-        // 160 turns take some 2 µs; 16 times as many pass between looks where frames come sooner.
+        // 160 turns take about 2 µs; polls are 16 times as far apart if frames come sooner.
         assert!((24..=25).contains(&count(40)), "{}", count(40));
         assert!((314..=315).contains(&count(200)), "{}", count(200));
     }

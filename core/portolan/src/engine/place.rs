@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving from a network link, with bulk payload straight at its place where that pays.
+//! Receives from a network link, with bulk payload directly into user memory where that pays.
 //!
-//! [`Intake`] stands between a link and the core for one receive call: before each batch it asks
-//! the core what is expected next, and lends the link that part of the operation's buffer. Whether
-//! it does is decided by [`Placement`].
+//! [`Intake`] connects a link with the core for one receive call. Before each batch it asks the
+//! core for the expected fragments, and passes that part of the operation's buffer to the link.
+//! [`Placement`] decides whether to do so.
 
 mod auto;
 
@@ -16,7 +16,7 @@ use portolan_link::{Expected, Plan, Receiver, RxFrame};
 use portolan_proto::{ExpectedRun, LinkId};
 use portolan_wire::CHECK_LEN;
 
-/// What the core expects, in the link's terms.
+/// Fragments that the core expects, as the link checks them.
 struct Run(ExpectedRun);
 
 impl Expected for Run {
@@ -29,15 +29,15 @@ impl Expected for Run {
     }
 }
 
-/// See the module documentation.
+/// Receiver of one receive call; see the module documentation.
 pub(super) struct Intake<'a, 'b> {
     inner: &'a mut Inner,
     handlers: &'a mut Handlers,
     link: LinkId,
     inbox: Option<&'a mut Inbox<'b>>,
-    /// The clock was read for this call.
+    /// Set when the clock was read for this call.
     is_fresh: bool,
-    /// Of the last plan.
+    /// Expected fragments of the last plan.
     run: Option<Run>,
 }
 
@@ -58,7 +58,7 @@ impl<'a, 'b> Intake<'a, 'b> {
         }
     }
 
-    /// The receive that waited has its message.
+    /// Tests whether the waiting receive has its message.
     #[inline]
     pub(super) fn is_filled(&self) -> bool {
         (self.inbox.as_ref()).is_some_and(|inbox| inbox.got.is_some())
@@ -72,8 +72,8 @@ impl<'a, 'b> Intake<'a, 'b> {
         }
     }
 
-    /// Has `take` take frames of which the first has this `header`. If the network has marked them,
-    /// those that the core accepts are counted. `P3.14`
+    /// Takes frames with `take`; the first one has this `header`. If the network has marked them,
+    /// counts those that the core accepts. `P3.14`
     #[inline]
     fn noting<T>(&mut self, marked: bool, header: &[u8], take: impl FnOnce(&mut Self) -> T) -> T {
         if !marked {
@@ -111,7 +111,7 @@ impl Receiver for Intake<'_, '_> {
     #[inline]
     fn plan(&mut self) -> Option<Plan<'_>> {
         self.inner.placement.end_batch();
-        // What is sealed must be opened before it has a place.
+        // Sealed payload must be opened before it can be placed.
         if !self.inner.placement.may_speculate() || self.inner.seals.is_some() {
             return None;
         }
@@ -142,7 +142,7 @@ impl Receiver for Intake<'_, '_> {
         self.noting(frame.marked, frame.head, |intake| intake.take_frame(&frame));
     }
 
-    /// A frame that stays with the kernel costs less than a copy in held memory.
+    /// A frame left with the kernel costs less than a copy in held memory.
     #[inline]
     fn has_enough(&self) -> bool {
         self.is_filled()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remote memory in the engine: submits requests in the order of their lane, moves bytes between
-//! frames and regions, and keeps what the program is to be told.
+//! frames and regions, and keeps notices for the program.
 
 use super::Inner;
 use super::delivery::copy_part;
@@ -15,12 +15,12 @@ use portolan_proto::{
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is asked for. The bytes of a put, or the place for what comes back, are the operation's.
+/// Kind of a request. The bytes of a put, or the memory for the result, belong to the operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Call<'a> {
     Put,
     Get,
-    /// With its operands.
+    /// Atomic operation with its operands.
     Atomic(AtomicSpec, Cow<'a, [u8]>),
 }
 
@@ -34,14 +34,14 @@ impl Call<'_> {
     }
 }
 
-/// See the module documentation.
+/// State of remote memory; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteState {
     /// Requests that wait behind others of their lane.
     queued: BTreeMap<OpId, (RemoteSpec, Call<'static>)>,
-    /// Puts that the program has not been told of. Their credit bounds them.
+    /// Puts for which the program has not taken a notice. Credit limits their number.
     notices: VecDeque<PutNotice>,
-    /// Room for the operands of an atomic operation, and for what it returns; used again and again.
+    /// Reusable memory for the operands of an atomic operation, and for its result.
     operands: Vec<u8>,
     before: Vec<u8>,
 }
@@ -52,7 +52,7 @@ impl Inner {
         !self.remote.notices.is_empty()
     }
 
-    /// The next put that the program is to be told of.
+    /// Returns the next notice of a put for the program.
     #[inline]
     pub(crate) fn take_notice(&mut self) -> Option<PutNotice> {
         let notice = self.remote.notices.pop_front()?;
@@ -60,7 +60,8 @@ impl Inner {
         Some(notice)
     }
 
-    /// Room for the operands of an atomic operation; comes back by [`Inner::keep_operands`].
+    /// Returns reusable memory for the operands of an atomic operation. Give it back with
+    /// [`Inner::keep_operands`].
     pub(crate) fn lend_operands(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.remote.operands)
     }
@@ -69,7 +70,8 @@ impl Inner {
         self.remote.operands = operands;
     }
 
-    /// Room for what an atomic operation returns; comes back by [`Inner::keep_before`].
+    /// Returns reusable memory for the result of an atomic operation. Give it back with
+    /// [`Inner::keep_before`].
     pub(crate) fn lend_before(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.remote.before)
     }
@@ -78,7 +80,7 @@ impl Inner {
         self.remote.before = before;
     }
 
-    /// Submits a request of `op`, or queues it behind what its lane waits with.
+    /// Submits the request of `op`, or queues it behind earlier submissions of its lane.
     pub(crate) fn submit_remote(
         &mut self,
         peer: PeerId,
@@ -108,7 +110,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A queued request's turn; `false` if it must wait on.
+    /// Retries a queued request. Returns `false` if it must keep waiting.
     pub(super) fn try_queued_remote(&mut self, peer: PeerId, op: OpId) -> bool {
         let Some((spec, call)) = self.remote.queued.remove(&op) else {
             return true;
@@ -160,7 +162,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Acts on the events of remote memory; there are no others left.
+    /// Handles the events of remote memory, which are the only ones left.
     pub(super) fn on_remote(&mut self, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::RemoteDone { op, result } => {
@@ -244,12 +246,12 @@ impl Inner {
     }
 }
 
-/// `len` bytes from `off` on, if there are as many.
+/// Returns `len` bytes at `off`, or `None` if they exceed `bytes`.
 fn part_mut(bytes: &mut [u8], off: u64, len: usize) -> Option<&mut [u8]> {
     bytes.get_mut(usize::try_from(off).ok()?..)?.get_mut(..len)
 }
 
-/// What to ask for, if that can be asked for.
+/// Returns the request of an atomic operation, or an error for invalid arguments.
 pub(crate) fn atomic_spec(
     op: AtomicOp,
     datatype: Datatype,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfers by streams: parts leave from user memory and land in it; streams are opened when the core
-//! asks for them, and closed when nobody uses them (`P15`).
+//! Transfers over streams: parts are sent from user memory and received into it. Streams are opened
+//! when the core requests them, and closed when no transfer uses them (`P15`).
 //!
-//! The one invariant: whatever ends a stream, the core is told, and what it carried goes by a path.
+//! Invariant: the core is notified of every stream that ends, and sends its content on a path.
 
 use super::delivery::Handlers;
 use super::gather::{filled, two_pieces_of};
@@ -17,16 +17,16 @@ use portolan_proto::{DropReason, LinkId, PART_LEN_HURRIED, PartPlace, PeerId, Tr
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
-/// Calls by which one connection is received from in a turn, and the bytes of each: what takes as long as
-/// messages may wait, and as short ones may.
+/// Receive calls per connection and turn, and the bytes of each: as much time as messages may wait,
+/// normally and during a sequence of short messages.
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
 const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
 
-/// Timeouts of TCP in a row after which what was sent goes by a path: one may be a lost tail, two are
-/// half a second without progress.
+/// Consecutive TCP timeouts after which the content is sent on a path. One may be a lost tail; two
+/// are half a second without progress.
 const TIMEOUTS_MAX: u8 = 2;
 
-/// What is to be done when the links are at hand.
+/// Stream operation to perform once the links are available.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamCall {
     Open(PeerId),
@@ -34,7 +34,7 @@ pub(crate) enum StreamCall {
 }
 
 impl Inner {
-    /// Notes a call for when the links are at hand; who has no streams makes none.
+    /// Queues an operation until the links are available. Does nothing if streams are not in use.
     pub(super) fn call_streams(&mut self, call: StreamCall) {
         if self.core.uses_streams() {
             self.stream_calls.push(call);
@@ -43,7 +43,7 @@ impl Inner {
 }
 
 impl Engine {
-    /// Receives parts, and sends on what had no room.
+    /// Receives parts, and continues sends that had no room.
     #[inline]
     pub(super) fn work_on_streams(&mut self, turn: u32) -> usize {
         if !self.inner.stream_calls.is_empty() {
@@ -55,7 +55,8 @@ impl Engine {
         if streams.link_mut().counts().0 == 0 {
             return 0;
         }
-        // A look in vain takes the lock of a socket that acknowledgements of what is sent come by.
+        // A useless poll would take the lock of a socket on which acknowledgements of sent data
+        // arrive.
         if !self.inner.core.expects_parts() && !streams.is_roused(turn) {
             if streams.link_mut().has_unsent() {
                 streams.link_mut().push();
@@ -106,8 +107,8 @@ impl Engine {
         self.look_after_streams();
     }
 
-    /// What needs system calls and seldom has news: new connections, and those that are idle or get
-    /// nothing through.
+    /// Runs the checks that need system calls and seldom find anything: new connections, idle ones
+    /// and stalled ones.
     #[cold]
     pub(super) fn look_after_streams(&mut self) {
         let Engine { inner, links, .. } = self;
@@ -143,7 +144,7 @@ impl Engine {
                 Notice::StreamDown { peer, is_idle } => {
                     inner.core.stream_closed(inner.now, PeerId(peer), !is_idle);
                     if streams.link_mut().is_open(peer) {
-                        // There were two, opened by both at the same time.
+                        // Both sides had opened a stream at the same time.
                         inner.core.stream_opened(PeerId(peer));
                     }
                 }
@@ -155,7 +156,7 @@ impl Engine {
 }
 
 impl Links {
-    /// Sends a part of a transfer by the stream to its peer.
+    /// Sends a part of a transfer on the stream to its peer.
     pub(super) fn transmit_part(
         &mut self,
         ops: &Ops,
@@ -168,8 +169,8 @@ impl Links {
         let Some(streams) = self.streams() else {
             return (peer, link, Err(TxError::NotConnected(peer.0)));
         };
-        // Of an operation that is forgotten, something must leave that its place in the stream is
-        // for: the transfer fails at the peer's end.
+        // A forgotten operation must still fill its place in the stream; the transfer fails at the
+        // peer.
         let one = payload_of(ops, transmit).map(|bytes| [bytes, &[]]);
         let two = || two_pieces_of(ops, transmit.payload().first()?);
         let pieces = one.or_else(two).unwrap_or_default();
@@ -194,16 +195,16 @@ impl Links {
     }
 }
 
-/// Stands between the streams and the core for one call.
+/// Connects the streams with the core for one receive call.
 struct PartIntake<'a> {
     inner: &'a mut Inner,
     handlers: &'a mut Handlers,
     wants_sums: bool,
-    /// The clock was read for this call.
+    /// Set when the clock was read for this call.
     is_fresh: bool,
 }
 
-/// The head of a part: which part of which transfer, and its sum.
+/// Parses the head of a part: its place in the transfer, and its checksum.
 fn parse(part: &Part) -> Option<(Chunk, Option<Sum>)> {
     let (bytes, sum) = match CheckedFrame::split_front(part.head()) {
         Some((bytes, sum)) => (bytes, Some(sum)),
@@ -218,7 +219,8 @@ fn parse(part: &Part) -> Option<(Chunk, Option<Sum>)> {
 }
 
 impl PartIntake<'_> {
-    /// The memory that `len` bytes of a part belong into, from `off` behind its begin on.
+    /// Returns the memory for `len` bytes of a part, starting after the bytes that have already
+    /// landed.
     fn memory(&mut self, part: &Part, chunk: &Chunk, len: usize) -> Result<Option<&mut [u8]>, ()> {
         let (off, from) = (part.landed as u64, PeerId(part.from));
         match self.inner.core.place_part(from, chunk, off, len as u64) {
@@ -235,7 +237,7 @@ impl PartIntake<'_> {
         }
     }
 
-    /// Tells the core of bytes that have landed.
+    /// Notifies the core of bytes that have landed.
     fn tell(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
         if !std::mem::replace(&mut self.is_fresh, true) {
             self.inner.read_clock();
@@ -275,7 +277,7 @@ impl PartReceiver for PartIntake<'_> {
             self.tell(part, &chunk, part.landed, len);
             return true;
         };
-        // Counted when all of it is here and right. `P15.5`
+        // Counted only once all of the part has arrived and its checksum is right. `P15.5`
         let hash = part.hash.take();
         let mut hash = hash.unwrap_or_else(|| part_hasher(&part.head()[CHECK_LEN..]));
         match landing {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong around a process rather than on a wire: it, or a peer, runs out of something; it
-//! is a forked child; it has forgotten to open a port.
+//! Problems around a process rather than on a wire: a process runs out of a resource, is a forked
+//! child, or has not opened a port.
 //!
-//! The one invariant: each is said where people look, with the thing, the cause and the remedy.
+//! Invariant: each problem is reported where users read, with the object, the cause and the remedy.
 
 use super::{Engine, Inner, PortUse};
 use crate::error::Error;
@@ -14,11 +14,11 @@ use portolan_sys::lack::Lack;
 use portolan_sys::wait::wait_readable;
 use std::time::Duration;
 
-/// How long the reason for a peer's end is waited for: the launcher hears of it within milliseconds,
-/// on a busy host later.
+/// Time to wait for the reason of a peer's end. The launcher gets it within milliseconds, or later
+/// on a busy host.
 const REPORT_WAIT: Duration = Duration::from_millis(100);
 
-/// The first message at a port that was not opened.
+/// First message at a port that was not opened.
 #[derive(Debug)]
 pub(crate) struct Unopened {
     pub(super) port: PortId,
@@ -26,11 +26,12 @@ pub(crate) struct Unopened {
     pub(super) since: Instant,
 }
 
-/// After so long a message at a port that was not opened is told of: programs that open their ports
-/// when they have joined do it sooner. `P9.9`
+/// Time after which a message at an unopened port is reported. Programs that open their ports after
+/// joining do so sooner. `P9.9`
 const UNOPENED_TOLD: Duration = Duration::from_secs(1);
 
-/// So many of them are kept in mind: who forgets one hears of it, who is flooded of some.
+/// Maximum number of such messages that are recorded. One is enough to report a forgotten port; a
+/// flood is reported in part.
 const UNOPENED_MAX: usize = 64;
 
 impl Inner {
@@ -43,7 +44,7 @@ impl Inner {
         }
     }
 
-    /// Whether this process is the one that has joined.
+    /// Returns an error in a forked child of the process that has joined.
     #[inline]
     pub(crate) fn check_owner(&self) -> Result<(), Error> {
         match self.owner.is_another() {
@@ -52,14 +53,14 @@ impl Inner {
         }
     }
 
-    /// Why a request is not known, or its wait has ended without it.
+    /// Returns the error for an unknown request, or for a wait that ended before its request.
     #[cold]
     pub(crate) fn stale(&self) -> Error {
         self.check_owner().err().unwrap_or(Error::StaleRequest)
     }
 
-    /// Whether there is nothing to wait for any more: the operation is done, or it is a receive from
-    /// anybody and nobody is left.
+    /// Tests whether the wait for `op` has ended. Either `op` is done, or it is a receive from any
+    /// source and no other process is left.
     #[inline]
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
         self.ops.is_done(op) || self.is_deserted() && self.is_from_anybody(op)
@@ -101,15 +102,15 @@ impl Inner {
         }
     }
 
-    /// Whether nothing is under way that this process has sent to itself. What waits for a receive to
-    /// ask for it does not move.
+    /// Tests whether no message that this process has sent to itself is still in flight. A message
+    /// that waits for a receive does not count as in flight.
     fn has_all_of_itself(&self) -> bool {
         let mut transfers = self.core.unfinished_transfers();
         let moves = transfers.any(|(.., has_begun)| has_begun);
         !moves && self.core.unfinished_peers().next().is_none() && self.pending.is_empty()
     }
 
-    /// The peer that alone can end `op`.
+    /// Returns the peer that alone can complete `op`.
     #[inline]
     pub(crate) fn awaited_peer(&self, op: OpId) -> Option<PeerId> {
         self.ops.kind(op)?.awaited_peer()
@@ -122,7 +123,7 @@ impl Inner {
         )
     }
 
-    /// Ends a receive that nobody is left to send to.
+    /// Fails a receive if no process is left that could send to it.
     pub(crate) fn end_orphan(&mut self, op: OpId) {
         let is_over = self.is_last() && self.is_from_anybody(op) && self.check_owner().is_ok();
         if is_over && !self.ops.is_done(op) && self.withdraw(op) {
@@ -131,7 +132,7 @@ impl Inner {
         }
     }
 
-    /// A message of `peer` waits at a port that was not opened.
+    /// Records that a message of `peer` waits at a port that was not opened.
     #[cold]
     pub(crate) fn note_unopened(&mut self, port: PortId, peer: PeerId) {
         if self.unopened.len() < UNOPENED_MAX {
@@ -140,7 +141,7 @@ impl Inner {
         }
     }
 
-    /// Tells of messages that have waited long at ports that are not open.
+    /// Reports messages that have waited long at ports that are not open.
     pub(super) fn tell_unopened(&mut self) {
         let now = self.now;
         let unopened = std::mem::take(&mut self.unopened);
@@ -161,7 +162,7 @@ impl Inner {
         }
     }
 
-    /// The error of an operation, as a program sees it.
+    /// Returns the error of an operation for the program.
     pub(crate) fn op_error(&self, op: OpId, error: OpError) -> Error {
         match error {
             OpError::PeerGone(peer, cause) => self.gone_error(peer, cause),
@@ -221,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// In a child of the process that has joined: lets go of what the two share, rings and sockets
-    /// above all, without a word to anybody. Closing them properly is the parent's.
+    /// Drops what a forked child shares with its parent, above all rings and sockets, without
+    /// notifying any peer. Only the parent may close them properly.
     #[cold]
     pub(crate) fn abandon(&mut self) -> usize {
         std::mem::forget(std::mem::replace(&mut self.links, Links::none()));
@@ -231,8 +232,8 @@ impl Engine {
         0
     }
 
-    /// Gives the launcher a moment to say why the process of `peer`, which something waits for, has
-    /// ended: the end of its sockets is seen first.
+    /// Waits briefly for the launcher to report why the process of an awaited `peer` has ended. The
+    /// end of the process's sockets is detected first.
     #[cold]
     pub(super) fn await_report(&mut self, peer: PeerId) {
         let end = self.inner.read_clock() + REPORT_WAIT;
@@ -250,7 +251,8 @@ impl Engine {
         }
     }
 
-    /// The other end of a connection has gone. What its process lacks is why, if it has said so.
+    /// Gives up a peer whose end of a connection was closed. If the peer has reported a resource
+    /// that it lacks, that is the cause.
     pub(super) fn on_departure(&mut self, peer: PeerId, link: LinkId, cause: Cause) {
         self.links.disconnect(peer, link);
         let info = self.inner.peers.get_mut(peer.0 as usize);
@@ -265,8 +267,8 @@ impl Engine {
             .give_up(peer, lacks.map_or(cause, Cause::Starved));
     }
 
-    /// This process has run out of something that its connection with `peer` needs: it says so
-    /// wherever somebody may look for the reason.
+    /// Reports that this process lacks a resource that its connection with `peer` needs: in the
+    /// log, to the launcher, and in the peer's error.
     #[cold]
     pub(super) fn on_lacking(&mut self, peer: PeerId, lack: &Lack, what: String) {
         log::error!("{peer}: {what}");

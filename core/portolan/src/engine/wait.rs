@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting: spin for a short time, then yield, then sleep on descriptors.
 //!
-//! A [`Waiter`] is told what each turn has brought and decides what comes after it, for calls that
-//! wait here ([`Waiter::until`]) and for callers that poll in a loop of their own.
+//! A [`Waiter`] receives the result of each turn and decides what follows. It serves calls that
+//! wait here ([`Waiter::until`]) and callers that poll in a loop of their own.
 //!
-//! How long to spin adapts: a wait that ended soon after going to sleep should have spun on; one
-//! that slept long should have spun no longer than falling asleep and waking cost.
+//! The spin time adapts. A wait that ended soon after going to sleep should have spun longer. A
+//! long sleep should have been preceded by a spin no longer than falling asleep and waking up cost.
 
 mod descriptor;
 mod share;
@@ -22,73 +22,73 @@ use portolan_sys::wait::{wait_readable, yield_now};
 use share::Share;
 use std::time::Duration;
 
-/// Never spins shorter, while each process has a core: about what a sleep costs, with the wake-up of
-/// a halted core. Whoever spins shorter than that makes two processes that answer one another
-/// promptly sleep in turns.
+/// Minimum spin time while each process has a core: about the cost of a sleep, including the
+/// wake-up of a halted core. With a shorter time, two processes that answer one another promptly
+/// would take turns sleeping.
 const SPIN_MIN: Duration = Duration::from_micros(60);
-/// Never spins longer: an idle process must not be seen in `top`.
+/// Maximum spin time: an idle process must not show up in `top`.
 const SPIN_MAX: Duration = Duration::from_millis(1);
-/// Where others want the core, spinning takes it from the one that is waited for. Counted, as all
-/// of these, from the first look.
+/// Spin time if other processes need the core, because spinning takes the core from the awaited
+/// process. Like all spin times here, it counts from the first check.
 const SPIN_CROWDED: Duration = Duration::from_micros(1);
 
-/// Turns of a wait before it counts as one: most end within them, and do not pay for the set-up of a
-/// long one.
+/// Turns that a wait makes before it is set up as a long one. Most waits end within them and need
+/// no set-up.
 pub(crate) const FIRST_TURNS: u32 = 64;
 
-/// Empty turns between looks at how long this has lasted, and at who else wants the core: 1 µs on
-/// shared memory.
+/// Empty turns between checks of the elapsed time and of the core's other users: 1 µs on shared
+/// memory.
 const LOOK_TURNS: u32 = 32;
 
-/// Empty turns are not counted beyond this, so that they never stop being a multiple of something.
+/// Limit of the count of empty turns; the count stays a multiple of the intervals.
 const EMPTY_TURNS_MAX: u32 = 1 << 31;
 
-/// Yields before going to sleep: each lets the others of a crowded host have a turn.
+/// Yields before going to sleep. Each gives other processes of a crowded host a turn.
 const YIELDS: u32 = 16;
 
-/// Longest sleep while a link had no room and might not ring.
+/// Longest sleep while a link is full, because it might not signal when it has room again.
 pub(crate) const SLEEP_FULL: Duration = Duration::from_millis(1);
 
-/// How a process waits.
+/// State of a process's waiting.
 pub(crate) struct Waiter {
-    /// How long to spin where nobody else wants the core.
+    /// Spin time while no other process needs the core.
     spin: Duration,
     crowd: Crowd,
     phase: Phase,
-    /// Turns since something has come.
+    /// Turns since the last event.
     empty_turns: u32,
-    /// Nothing has come since; time that others had the core for is not counted.
+    /// Start of the time without events, not counting time in which other processes had the core.
     empty_since: Instant,
-    /// Neither has anything come since, nor was the core yielded.
+    /// Start of the time without events and without yields.
     kept_since: Instant,
     wake: WakeSet,
 }
 
-/// Whether others want the core.
+/// Demand for the core by other processes.
 enum Crowd {
     /// Known by counting processes and cores.
     Counted(bool),
-    /// Found out by yielding; known to be so with more neighbours than `cores`.
+    /// Measured by yielding. Always crowded with more neighbours than `cores`.
     Felt { share: Share, cores: usize },
 }
 
-/// What turns in vain are followed by.
+/// Action after an empty turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Spin,
-    /// Since that many turns in vain.
+    /// Yield, since this number of empty turns.
     Yield(u32),
-    /// The last sleep was long, and nothing has come since.
+    /// Sleep: the last sleep was long, and nothing has arrived since.
     Drowsy,
 }
 
 impl Waiter {
-    /// For a process that is one of `process_count` of its job that have `core_count` cores.
+    /// Creates the waiter for one of `process_count` processes of a job on `core_count` cores.
     pub(crate) fn of_job(process_count: u32, core_count: usize) -> Self {
         Self::new(Crowd::Counted(process_count as usize > core_count))
     }
 
-    /// For an endpoint, whose neighbours cannot be counted.
+    /// Creates the waiter for an endpoint, whose neighbours cannot be counted.
     pub(crate) fn of_endpoint(cores: usize) -> Self {
         let share = Share::default();
         Self::new(Crowd::Felt { share, cores })
@@ -106,8 +106,8 @@ impl Waiter {
         }
     }
 
-    /// Drives `engine` until `done`, which `awaited` describes. `about` are the peers that the wait depends
-    /// on: they are asked whether they live when they stay silent.
+    /// Drives `engine` until `done`; `awaited` describes that condition. Silent peers of `about`,
+    /// on which the wait depends, are sent liveness probes.
     #[inline]
     pub(crate) fn until(
         &mut self,
@@ -123,8 +123,8 @@ impl Waiter {
                 return;
             }
             engine.leave();
-            // No `pause` here: it takes as long as a cache line does between cores (140 cycles since
-            // Skylake), and a turn is long enough to leave a sibling hyperthread its share.
+            // No `pause` here: it takes as long as a cache line between cores (140 cycles since
+            // Skylake). A turn is long enough to leave a sibling hyperthread its share.
         }
         self.long(engine, about, awaited, &done);
     }
@@ -146,13 +146,14 @@ impl Waiter {
         loop {
             let received = engine.work(None);
             engine.inner.is_idle &= received == 0;
-            // In a child of the process that has joined nothing ever comes.
+            // A forked child of the process that has joined never receives an event.
             if done(&engine.inner) || engine.inner.owner.is_another() {
                 engine.leave_to_caller();
                 break;
             }
             let sent = engine.leave();
-            // Questions that are sent at a waking do not keep awake; their answers will wake.
+            // Probes that are sent after a wake-up do not prevent the next sleep; their answers
+            // wake the process.
             let is_drowsy = self.phase == Phase::Drowsy;
             self.note(if is_drowsy { received } else { received + sent }, engine);
             match self.idle() {
@@ -167,15 +168,15 @@ impl Waiter {
         }
     }
 
-    /// Something has come, or a wait begins.
+    /// Restarts the spin: an event has arrived, or a wait begins.
     #[inline]
     fn begin(&mut self) {
         self.phase = Phase::Spin;
         self.empty_turns = 0;
     }
 
-    /// Notes what a turn has brought; lets others have the core when it is nothing again and again
-    /// and somebody is felt to have a use for it.
+    /// Records the result of a turn. After many empty turns it yields the core if other processes
+    /// seem to need it.
     #[inline]
     pub(crate) fn note(&mut self, count: usize, engine: &mut Engine) {
         if count > 0 {
@@ -205,7 +206,8 @@ impl Waiter {
         }
     }
 
-    /// Nothing has come until `now`. Whether others should have the core before more turns are made.
+    /// Records that nothing arrived until `now`. Returns `true` if the core should be yielded
+    /// before the next turn.
     fn wants_to_share(&mut self, now: Instant) -> bool {
         if self.empty_turns == EMPTY_TURNS_MAX {
             self.empty_turns /= 2;
@@ -225,7 +227,7 @@ impl Waiter {
         }
     }
 
-    /// Others had the core for that time.
+    /// Records that other processes had the core from `begin` to `end`.
     fn on_shared(&mut self, begin: Instant, end: Instant) {
         let took = end.since(begin);
         self.kept_since = end;
@@ -243,7 +245,7 @@ impl Waiter {
         }
     }
 
-    /// What to do after a turn that has brought nothing.
+    /// Returns the action after a turn without events.
     pub(crate) fn idle(&self) -> Idle {
         match self.phase {
             Phase::Spin => Idle::Spin,
@@ -252,8 +254,8 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until something may have happened, or for `most`; returns whether there was nothing
-    /// before.
+    /// Sleeps until an event is possible, at most for `most`. Returns `false` if an event had
+    /// already occurred before the sleep.
     pub(crate) fn sleep(&mut self, engine: &mut Engine, most: Option<Duration>) -> bool {
         let begin = engine.inner.read_clock();
         let timeout = engine.arm(&mut self.wake, begin);
@@ -270,8 +272,8 @@ impl Waiter {
         timeout.is_some()
     }
 
-    /// A sleep has lasted so long. A short one right after a long one was the answer to a question
-    /// whether the peer lives: it says nothing of how soon messages come.
+    /// Adapts the spin time after a sleep of length `slept`. A short sleep right after a long one
+    /// was ended by the answer to a liveness probe, so it is not evidence of prompt messages.
     pub(crate) fn on_slept(&mut self, slept: Duration) {
         let was_drowsy = self.phase == Phase::Drowsy;
         self.begin();
@@ -285,15 +287,15 @@ impl Waiter {
 }
 
 impl Engine {
-    /// Has all that may happen ring the descriptors that `wake` names then; says how long to sleep on
-    /// them at most. `None`: something has happened.
+    /// Arms all sources of events to signal the descriptors in `wake`. Returns the longest allowed
+    /// sleep, or `None` if an event has already occurred.
     pub(crate) fn arm(&mut self, wake: &mut WakeSet, now: Instant) -> Option<Duration> {
         wake.fds.clear();
         if self.has_more || !self.links.arm(wake) {
             return None;
         }
         let launcher = self.launch.as_ref().map(Launch::fd);
-        // One that has nothing to say has none.
+        // A launcher that can send nothing more has no descriptor.
         wake.fds.extend(launcher.filter(|fd| *fd >= 0));
         let most = match self.full_mask {
             0 => self.inner.sleep_max(),
@@ -303,7 +305,8 @@ impl Engine {
         Some(self.inner.core.poll_timeout().since(now).min(most))
     }
 
-    /// Ends what [`Engine::arm`] began, and does what has become due: timers, news of peers.
+    /// Ends what [`Engine::arm`] began, and handles what has become due: timers and notices of
+    /// peers.
     pub(crate) fn disarm(&mut self) {
         self.is_armed = false;
         self.links.disarm();
@@ -313,23 +316,23 @@ impl Engine {
         self.on_timeout();
     }
 
-    /// As [`Engine::arm_descriptor`], for the program, which is about to sleep on it: its helper would take
-    /// what it sleeps for.
+    /// Arms like [`Engine::arm_descriptor`], for a program that is about to sleep. The helper
+    /// thread stays off the links meanwhile, because it would consume the awaited events.
     pub(crate) fn arm_for_program(&mut self, descriptor: &mut Descriptor) -> Result<bool, Error> {
         let armed = self.arm_descriptor(descriptor)?;
         self.is_armed = armed;
         Ok(armed)
     }
 
-    /// Has `descriptor` ring when something may happen, or a timer is due. `false`, and nothing is
-    /// armed: something has happened.
+    /// Arms `descriptor` to signal when an event is possible or a timer expires. Returns `false`,
+    /// with nothing armed, if an event has already occurred.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses; nothing is armed then.
     pub(crate) fn arm_descriptor(&mut self, descriptor: &mut Descriptor) -> Result<bool, Error> {
         let now = self.inner.read_clock();
         let after = self.arm(&mut descriptor.wake, now);
-        // A link may sleep on other descriptors than before: UDP opens one for a busy peer.
+        // The set of descriptors may have changed: UDP opens one for a busy peer.
         let armed = match after {
             Some(_) => descriptor
                 .watch()
@@ -349,7 +352,8 @@ mod tests {
 
     const TURN: Duration = Duration::from_nanos(30);
 
-    /// Turns in vain of `TURN` each from `now` until the answer is another than `from`, and how many.
+    /// Makes empty turns of `TURN` each from `now` until the action differs from `from`; returns
+    /// their number.
     fn pass(waiter: &mut Waiter, now: &mut Instant, from: Idle) -> u32 {
         for turns in 0..1_000_000 {
             if waiter.idle() != from {
@@ -364,7 +368,7 @@ mod tests {
         panic!("{from:?} for ever");
     }
 
-    /// How many turns are spun and yielded before a sleep.
+    /// Returns the number of turns that are spun and yielded before a sleep.
     fn turns(waiter: &mut Waiter) -> (u32, u32) {
         waiter.begin();
         let mut now = Instant::from_nanos(1_000_000);
@@ -374,7 +378,7 @@ mod tests {
         (spun, yielded)
     }
 
-    /// Turns that last so long, in whole looks, behind the first.
+    /// Returns the turns of a spin of `time`, rounded up to whole checks, after the first check.
     fn spun(time: Duration) -> u32 {
         let looks = time
             .as_nanos()
@@ -395,7 +399,7 @@ mod tests {
     fn an_endpoint_spins_long_once_it_finds_itself_alone() {
         let mut waiter = Waiter::of_endpoint(2);
         assert_eq!(turns(&mut waiter).0, spun(SPIN_CROWDED), "nothing is known");
-        // Yields that take no time let nobody run.
+        // Yields that take no time let no other process run.
         assert_eq!(turns(&mut waiter).0, spun(SPIN_MIN));
     }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finding out whether peers live that are waited for, or that the network says are gone (`P9`).
+//! Detects peers that have failed, among those that are awaited or that the network reports
+//! unreachable (`P9`).
 //!
-//! [`portolan_proto::liveness`] decides; this module collects the evidence and acts on the decision.
-//! Invariant: a peer is given up on evidence, or for silence while this process listened.
+//! [`portolan_proto::liveness`] decides; this module collects the evidence and acts on the
+//! decision. Invariant: a peer is given up on evidence, or for silence while this process was
+//! listening.
 
 use super::{Engine, Inner};
 use crate::error::Error;
@@ -12,27 +14,28 @@ use portolan_proto::liveness::{Loss, PLAIN_PERIOD, Rhythm, Signs, Watch, Word};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
 
-/// Longest sleep of a process that waits for a peer, which is asked then if it was silent for most of it.
-/// The question wakes this process, and the answer: some 10 times a second. `P9.3`
+/// Longest sleep of a process that waits for a peer. A peer that was silent for most of the sleep
+/// is probed after it. The probe and its answer wake the process about 10 times a second. `P9.3`
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 
-/// Pause between questions to a doubted peer, and the longest sleep meanwhile. `P9.4`
+/// Interval between probes of a doubted peer, and the longest sleep meanwhile. `P9.4`
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A program that has not looked for so long does not wait any more. Less than a peer may be silent,
-/// so that none is given up when its message has been taken. `P9.3`
+/// Time without polls after which a program no longer waits for a peer. It is shorter than the
+/// allowed silence of a peer, so that no peer is given up after its message was taken. `P9.3`
 const LOOKS_APART: Duration = Duration::from_millis(500);
 
-/// Time between looks at an operation from which on each look is at all links: it costs a hundredth.
+/// Time between polls of an operation from which each poll covers all links. Such a poll costs a
+/// hundredth of that time.
 const SLOW: Duration = Duration::from_micros(10);
 
-/// Time between two looks of a program that does more than look: far longer than a turn, far shorter
-/// than anybody's patience.
+/// Time between polls of a program that also does other work. It is much longer than a turn and
+/// much shorter than any peer's allowed silence.
 const SELDOM: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// What turns do seldom, for a program that sleeps between its looks at an operation: few turns are
-    /// then a long time. `P9.3`
+    /// Does the work that turns do seldom, for a program that sleeps between polls of an operation.
+    /// For such a program, few turns take a long time. `P9.3`
     pub(crate) fn catch_up(&mut self) {
         let before = self.inner.now;
         let passed = self.inner.read_clock().since(before);
@@ -45,12 +48,12 @@ impl Engine {
         }
     }
 
-    /// Questions whether a peer lives, and answers, that were sent so far.
+    /// Returns the number of liveness probes and answers sent so far.
     pub(crate) fn question_count(&self) -> u64 {
         self.liveness.as_ref().map_or(0, Liveness::sent)
     }
 
-    /// From now on, silence of `peer` counts.
+    /// Starts to count the silence of `peer`.
     pub(crate) fn watch(&mut self, peer: PeerId, now: Instant) {
         self.inner.watch_since(peer, now);
         if peer.0 == self.inner.job.rank || self.inner.core.peer_status(peer) != PeerStatus::Unknown
@@ -71,7 +74,7 @@ impl Engine {
         self.inner.peers[peer.0 as usize].watched_since = None;
     }
 
-    /// As [`Engine::watch`], for as long as the program goes on looking.
+    /// Watches `peer` as [`Engine::watch`] does, but only while the program continues to poll.
     #[inline]
     pub(super) fn watch_from_look(&mut self, peer: PeerId) {
         let now = self.inner.now;
@@ -85,8 +88,8 @@ impl Engine {
         info.looked_for_at = info.watched_since.map(|_| now);
     }
 
-    /// The network says that nobody listens at an address of `peer`. Anybody can say so; the peer
-    /// itself is asked. `P9.4`
+    /// Records that the network reports no listener at an address of `peer`. Any host can forge
+    /// this report, so the peer itself is probed. `P9.4`
     pub(super) fn doubt(&mut self, peer: PeerId) {
         if let Some(liveness) = &self.liveness {
             liveness.doubt(peer);
@@ -95,8 +98,8 @@ impl Engine {
         }
     }
 
-    /// Asks peers that are waited for, and have been silent, whether they live; gives up those that
-    /// stay silent, and those that are doubted with reason.
+    /// Probes the awaited peers that are silent. Gives up those that stay silent, and doubted peers
+    /// whose failure is confirmed.
     pub(super) fn check_watched(&mut self) {
         if let Some(liveness) = &self.liveness {
             liveness.note_look(self.inner.now);
@@ -126,7 +129,8 @@ impl Engine {
         }
     }
 
-    /// `asks`: another peer is asked in this look. Returns whether this one is.
+    /// Checks one peer. `asks` is set if another peer is probed in this round. Returns `true` if
+    /// this one is probed.
     fn check_one(&mut self, peer: PeerId, asks: bool) -> bool {
         let now = self.inner.now;
         if self.check_standing(peer, now) == Standing::Gone {
@@ -149,7 +153,8 @@ impl Engine {
         self.check_peer(peer, now, heard.max(since), asks)
     }
 
-    /// Whether `peer` is gone, as the network says and its kernel confirms. `P9.4`
+    /// Returns the standing of `peer`: it is gone if the network reports so and its kernel confirms
+    /// it. `P9.4`
     fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
         let Some(liveness) = &self.liveness else {
             return Standing::Trusted;
@@ -158,7 +163,7 @@ impl Engine {
         let info = &mut self.inner.peers[peer.0 as usize];
         info.is_doubted = standing == Standing::Doubted;
         self.inner.is_asking |= info.is_doubted;
-        // The question that doubt has asked, or its answer, may have been lost.
+        // The first probe of the doubted peer, or its answer, may have been lost.
         if info.is_doubted {
             let watch = info.watch.get_or_insert_default();
             if now.since(watch.asked_at()) >= ASK_AGAIN {
@@ -169,7 +174,8 @@ impl Engine {
         standing
     }
 
-    /// `P9.3`, and `P9.5` for a session that does not open. As [`Engine::check_one`].
+    /// Checks the silence of a peer (`P9.3`), or a session that does not open (`P9.5`). Parameters
+    /// and result are as in [`Engine::check_one`].
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
         // The other side may have connected shared memory.
         self.tell_ways(peer);
@@ -196,7 +202,8 @@ impl Engine {
         let opening_for = watch.opening_for();
         if look.ask {
             liveness.ask(peer);
-            // Also by the protocol: a peer that has given this session up says so.
+            // Also send a request of the protocol: a peer that has given up this session answers
+            // so.
             self.inner.core.ask(peer);
         }
         if let Some(launch) = &mut self.launch
@@ -204,7 +211,7 @@ impl Engine {
         {
             launch.inquire(peer.0, now.as_nanos());
         }
-        // Silence of a peer that was never heard means that the addresses are wrong. `P9.11`
+        // Silence of a peer that was never heard from means that the addresses are wrong. `P9.11`
         let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up
             || answer.asked > Instant::default();
         match look.loss {
@@ -225,7 +232,7 @@ impl Engine {
         self.give_up(peer, cause);
     }
 
-    /// Takes the answers of agents about silent peers.
+    /// Handles the answers of agents about silent peers.
     pub(super) fn hear_words(&mut self) {
         while let Some(word) = self.launch.as_mut().and_then(Launch::poll_word) {
             let Some(info) = self.inner.peers.get_mut(word.rank as usize) else {
@@ -239,14 +246,15 @@ impl Engine {
         }
     }
 
-    /// As [`Inner::give_up`], and hangs up its ring, by which it learns that it was given up. `P8.8`
+    /// Gives up `peer` as [`Inner::give_up`] does, and closes its ring, which notifies the peer.
+    /// `P8.8`
     pub(crate) fn give_up(&mut self, peer: PeerId, cause: Cause) {
         self.inner.give_up(peer, cause);
         self.links.disconnect(peer, LinkId::SHM);
     }
 
-    /// The same, also for a peer that nothing was asked of yet: what is asked of it from now on ends like
-    /// what was asked before.
+    /// Gives up `peer` as [`Engine::give_up`] does, even if no operation has used it yet. Later
+    /// operations then fail in the same way as earlier ones.
     pub(super) fn give_up_for_good(&mut self, peer: PeerId, cause: Cause) {
         if self.inner.core.peer_status(peer) == PeerStatus::Unknown {
             self.inner.core.connect(self.inner.now, peer);
@@ -256,13 +264,13 @@ impl Engine {
 }
 
 impl Inner {
-    /// Gives `peer` up: what only it could have ended ends with `cause`. `P9.6`
+    /// Gives up `peer`. Operations that only it could complete fail with `cause`. `P9.6`
     pub(super) fn give_up(&mut self, peer: PeerId, cause: Cause) {
         self.core.fail_peer(peer, cause);
         self.note_gone(peer);
     }
 
-    /// A peer was given up: what waits for it ends.
+    /// Fails the operations that wait for `peer`, which was given up.
     pub(crate) fn note_gone(&mut self, peer: PeerId) {
         let PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
             return;
@@ -278,7 +286,7 @@ impl Inner {
         }
     }
 
-    /// From `since` on, silence of `peer` counts.
+    /// Counts the silence of `peer` from `since` on.
     pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
         let info = &mut self.peers[peer.0 as usize];
         info.looked_for_at = None;
@@ -294,13 +302,13 @@ impl Inner {
         }
     }
 
-    /// Longest sleep while no peer is doubted.
+    /// Returns the longest sleep while no peer is doubted.
     fn calm_sleep(&self) -> Duration {
-        // Three more questions fit in before the peer is given up.
+        // Leaves time for three more probes before the peer is given up.
         SLEEP_MAX.min(self.patience.fixed.unwrap_or(PLAIN_PERIOD) / 4)
     }
 
-    /// Longest sleep after which a peer that is waited for is asked in time.
+    /// Returns the longest sleep that still allows awaited peers to be probed in time.
     pub(crate) fn sleep_max(&self) -> Duration {
         match self.is_asking {
             true => ASK_AGAIN.min(self.calm_sleep()),
@@ -308,20 +316,22 @@ impl Inner {
         }
     }
 
-    /// `asks`: another peer is asked in this look.
+    /// Returns the intervals for a check. `asks` is set if another peer is probed in this round.
     fn rhythm(&self, asks: bool) -> Rhythm {
         let sleep = self.calm_sleep();
-        // Less than a sleep, at whose end the answer to the question before is that old.
+        // Less than a sleep, after which the answer to the previous probe is that old.
         let ask_after = sleep * 3 / 4;
         Rhythm {
             // Longer than the longest sleep of a wait.
             step: sleep * 5 / 4,
-            // Early beside another, so that several peers wake this process no more often than one.
+            // Earlier if another peer is probed now, so that several peers wake this process no
+            // more often than one.
             ask_after: if asks { ask_after / 2 } else { ask_after },
         }
     }
 
-    /// Records that a sleep of at most `timeout` lasted `slept`: for the rest, this process waited for a core.
+    /// Records that a sleep of at most `timeout` lasted `slept`. For the excess, this process
+    /// waited for a core.
     pub(super) fn note_slept(&mut self, slept: Duration, timeout: Option<Duration>) {
         if let Some(late) = timeout.and_then(|timeout| slept.checked_sub(timeout)) {
             self.delays.note(late);
@@ -338,7 +348,8 @@ impl Inner {
         })
     }
 
-    /// Writes the report of a silent peer: how long it was silent, what its agent says, and the remedy.
+    /// Writes the report of a silent peer: the length of the silence, the report of its agent, and
+    /// the remedy.
     fn report_silence(&mut self, peer: PeerId, cause: Cause) {
         let now = self.now;
         let info = &mut self.peers[peer.0 as usize];

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether bulk payload is received at its place, or in a bounce buffer and copied: as the setting
-//! says, or as costs less here.
+//! Selects how bulk payload is received: directly in user memory, or in a bounce buffer and copied.
+//! The setting decides, or the measured cost.
 //!
-//! What costs less depends on the machine, the frame length and what else arrives, so it is
-//! measured with the traffic itself. From time to time batches are received in both ways in turn,
-//! each is timed (the system call, the core's work and the copies), and the way with the lower
-//! median cost per byte is taken until the next such probe.
+//! The cost depends on the machine, the frame length and the other traffic, so it is measured with
+//! the traffic itself. At intervals, a probe receives batches in both ways alternately and times
+//! each: the system call, the core's work and the copies. The way with the lower median cost per
+//! byte is used until the next probe.
 
 use crate::clock::Clock;
 use crate::error::Error;
 use portolan_proto::Instant;
 
-/// Batches of each way in a probe: enough for a median that a few interrupts do not move; both
-/// ways together are 2 MB of full batches.
+/// Batches of each way in a probe. They are enough for a median that a few interrupts do not move.
+/// Both ways together are 2 MB of full batches.
 const SAMPLES: usize = 16;
 
-/// Batches between probes. The dearer way then takes one batch in 64, which costs less than half a
-/// per cent even where it is a quarter dearer.
+/// Batches between probes. The more expensive way then takes one batch in 64. This costs less than
+/// 0.5 % even if that way is 25 % more expensive.
 const BETWEEN_PROBES: u32 = 1024;
 
-/// Bytes below which a batch says little: the price of the call hides that of the copy.
+/// Length in bytes below which a batch is not measured: the cost of the call hides that of the
+/// copy.
 const BATCH_LEN_MIN: usize = 16 << 10;
 
-/// The other way must be cheaper by this part (5 %) to be taken: medians of two equal ways differ
-/// by some per cent, and changing for nothing only makes measurements hard to repeat.
+/// Inverse of the saving that justifies a switch (1/20, 5 %). Medians of two equal ways differ by a
+/// few per cent, and needless switches make measurements hard to repeat.
 const MARGIN: u64 = 20;
 
-/// How bulk payload is received.
+/// Way to receive bulk payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Speculative,
@@ -34,13 +35,13 @@ enum Mode {
     Auto,
 }
 
-/// See the module documentation.
+/// Measured choice between the ways; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Placement {
     mode: Mode,
-    /// Of the two ways, the one in use.
+    /// Way that is in use: speculative or bounced.
     speculates: bool,
-    /// Batches until the next probe; 0 while one goes on.
+    /// Batches until the next probe; 0 during a probe.
     batches_left: u32,
     /// Cost of bounced and of speculative batches, in picoseconds per byte.
     costs: [Costs; 2],
@@ -48,12 +49,12 @@ pub(crate) struct Placement {
     clock: Clock,
 }
 
-/// A batch that is being received.
+/// Batch that is being received.
 #[derive(Debug)]
 struct Batch {
     speculates: bool,
     len: usize,
-    /// In probes only.
+    /// Start time, in probes only.
     started: Option<Instant>,
 }
 
@@ -83,7 +84,7 @@ impl Costs {
 }
 
 impl Placement {
-    /// By the value of the setting, if there is one.
+    /// Creates the selection for the value of the setting, if there is one.
     pub(crate) fn new(value: Option<String>, clock: Clock) -> Result<Placement, Error> {
         let mode = match value.as_deref() {
             None | Some("auto") => Mode::Auto,
@@ -99,7 +100,7 @@ impl Placement {
         };
         Ok(Placement {
             mode,
-            // Until something was measured, what no wrong guess can make dearer.
+            // Until a measurement is made, use the way whose cost does not depend on predictions.
             speculates: mode == Mode::Speculative,
             batches_left: 0,
             costs: Default::default(),
@@ -108,21 +109,21 @@ impl Placement {
         })
     }
 
-    /// Whether anything is ever received at its place.
+    /// Tests whether payload is ever received directly in user memory.
     #[inline]
     pub(crate) fn may_speculate(&self) -> bool {
         self.mode != Mode::Bounce
     }
 
-    /// A batch is about to be received of which bulk payload is expected; whether it is to be
-    /// received at its place.
+    /// Begins a batch in which bulk payload is expected. Returns `true` if it must be received
+    /// directly in user memory.
     #[inline]
     pub(crate) fn begin_batch(&mut self) -> bool {
         if self.mode != Mode::Auto {
             return self.speculates;
         }
         let probes = self.batches_left == 0;
-        // In turn, so that both ways see the same traffic.
+        // Alternate, so that both ways see the same traffic.
         let speculates = match probes {
             true => self.costs[1].count <= self.costs[0].count && !self.costs[1].is_full(),
             false => self.speculates,
@@ -135,7 +136,7 @@ impl Placement {
         speculates
     }
 
-    /// A frame of the batch was handed over.
+    /// Counts a frame of the batch.
     #[inline]
     pub(crate) fn count(&mut self, len: usize) {
         if let Some(batch) = &mut self.batch {
@@ -143,7 +144,7 @@ impl Placement {
         }
     }
 
-    /// The batch has been received and acted upon, if there was one.
+    /// Ends the batch, if there is one, after it was received and handled.
     #[inline]
     pub(crate) fn end_batch(&mut self) {
         if let Some(batch) = self.batch.take()
@@ -188,7 +189,7 @@ mod tests {
         Placement::new(Some(value.to_owned()), Clock::new()).unwrap()
     }
 
-    /// Goes through a probe in which batches cost so much.
+    /// Runs a probe in which batches have the given costs.
     fn probe(placement: &mut Placement, bounced: u64, speculative: u64) {
         for _ in 0..SAMPLES {
             placement.costs[0].push(bounced);
@@ -197,7 +198,7 @@ mod tests {
         placement.decide();
     }
 
-    /// Receives a batch; whether it was speculative.
+    /// Receives a batch. Returns `true` if it was speculative.
     fn receive(placement: &mut Placement, len: usize) -> bool {
         let speculates = placement.begin_batch();
         placement.count(len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One descriptor for everything that may happen here: what the engine would sleep on, and a timer.
+//! A single descriptor for all events: contains the descriptors of the engine and a timer.
 
 use crate::error::Error;
 use crate::links::Links;
@@ -13,15 +13,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// See the module documentation.
+/// Descriptor that becomes readable when an event is possible; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     epoll: Epoll,
-    /// Rings when the protocol or the search for silent peers wants a turn.
+    /// Expires when the protocol or the liveness checks need a turn.
     timer: OwnedFd,
-    /// What the engine would sleep on, as [`super::Engine::arm`] names it.
+    /// Descriptors on which the engine would sleep, as set by [`super::Engine::arm`].
     pub(super) wake: WakeSet,
-    /// Of these, what is in the set.
+    /// Descriptors of these that are in the epoll set.
     watched: Vec<RawFd>,
 }
 
@@ -42,7 +42,7 @@ impl Descriptor {
         })
     }
 
-    /// The same, which rings for what `links` bring.
+    /// Creates a descriptor that is signalled by events of `links`.
     ///
     /// # Errors
     /// As [`Descriptor::new`].
@@ -54,13 +54,13 @@ impl Descriptor {
         Ok(descriptor)
     }
 
-    /// What to sleep on, until it is readable.
+    /// Returns the descriptor to sleep on until it is readable.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Watches exactly what `wake` names. A number may since stand for another descriptor, so all are added each
-    /// time; those that are there already stay.
+    /// Watches exactly the descriptors in `wake`. A number may refer to another descriptor than
+    /// before, so all are added each time. Those that are already in the set stay.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
@@ -78,14 +78,14 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Rings after that time; `None`: not by itself.
+    /// Sets the timer to expire after `after`; `None` stops it.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
     pub(crate) fn set_timer(&self, after: Option<Duration>) -> Result<(), Error> {
         let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
         let it_value = after.map_or(time(0, 0), |after| {
-            // Zero would stop the timer; a nanosecond rings at once.
+            // Zero would stop the timer; one nanosecond expires at once.
             let after = after.max(Duration::from_nanos(1));
             let seconds = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
             time(seconds, i64::from(after.subsec_nanos()))

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sharing a core with others: after how long in vain who polls yields it.
+//! Sharing a core: the polling time after which a process yields it.
 //!
-//! Who wants the core cannot be counted: peers in other namespaces, threads of this process and
-//! programs of others all may. So yields are tried, and each is judged by how long it took and by
-//! what was there afterwards. One that brings what is waited for is made early; one that lets nobody
-//! run, or somebody who computes for long, is made rarely.
+//! Users of the core cannot be counted: peers in other namespaces, threads of this process and
+//! unrelated programs. So yields are tried, and each is judged by its duration and by what had
+//! arrived after it. A yield that brings the awaited event is made early. A yield that lets no
+//! process run, or one that computes for long, is made rarely.
 
 use std::time::Duration;
 
-/// How long one polls in vain before a yield that pays: longer than an answer takes in shared memory.
+/// Polling time before a yield that pays: longer than an answer takes in shared memory.
 const PATIENCE_MIN: Duration = Duration::from_micros(1);
-/// The same before one that does not: a slice of the scheduler, after which the core would be lost
-/// anyway.
+/// Polling time before a yield that does not pay: one slice of the scheduler, after which the core
+/// would be lost anyway.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
-/// A yield that is over sooner has let nobody run: two switches between processes take longer.
+/// Duration below which a yield has let no process run: two switches between processes take longer.
 const ALONE: Duration = Duration::from_nanos(800);
-/// A yield that takes longer went to somebody who computes; processes that poll and yield as well
-/// are through sooner, several of them, too.
+/// Duration above which a yield went to a process that computes. Even several processes that poll
+/// and yield take less time.
 const LONG: Duration = Duration::from_micros(200);
 
-/// See the module documentation.
+/// Adaptive yield interval; see the module documentation.
 pub(super) struct Share {
     patience: Duration,
-    /// How long the last yield took, until it is known what it brought.
+    /// Duration of the last yield, until its effect is known.
     yielded: Option<Duration>,
 }
 
@@ -37,22 +37,22 @@ impl Default for Share {
 }
 
 impl Share {
-    /// How long to poll in vain before a yield.
+    /// Returns the time to poll without an event before a yield.
     pub(super) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Whether others use the core, as far as is known.
+    /// Returns `true` if other processes seem to use the core.
     pub(super) fn is_crowded(&self) -> bool {
         self.patience == PATIENCE_MIN
     }
 
-    /// A yield is over, and took so long.
+    /// Records a yield of length `took`.
     pub(super) fn on_yield(&mut self, took: Duration) {
         self.yielded = Some(took);
     }
 
-    /// A turn has brought something.
+    /// Records a turn that brought an event.
     #[inline]
     pub(super) fn on_found(&mut self) {
         if let Some(took) = self.yielded.take() {
@@ -60,14 +60,15 @@ impl Share {
         }
     }
 
-    /// Some turns have brought nothing.
+    /// Records that several turns brought nothing.
     pub(super) fn on_nothing(&mut self) {
         if let Some(took) = self.yielded.take() {
             self.judge(took, false);
         }
     }
 
-    /// More endpoints than cores are known to be here: whoever polls keeps another from its turn.
+    /// Records that more endpoints than cores are here, so polling keeps another endpoint from its
+    /// turn.
     pub(super) fn on_crowd(&mut self) {
         self.patience = PATIENCE_MIN;
     }
@@ -87,7 +88,8 @@ mod tests {
 
     const SHORT: Duration = Duration::from_micros(5);
 
-    /// `times` yields of this length, each with or without something behind it.
+    /// Makes `times` yields of length `took`, each followed by an event or by none. Returns the
+    /// patience.
     fn yields(share: &mut Share, times: u32, took: Duration, has_found: bool) -> Duration {
         for _ in 0..times {
             share.on_yield(took);
