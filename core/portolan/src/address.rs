@@ -17,9 +17,9 @@ pub(crate) const ENDPOINT_IPV4_MAX: usize = 4;
 /// Addresses of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Name of its host, for messages to people.
+    /// Name of its host, for messages to users.
     pub host_name: String,
-    /// Its host. Processes of one host can share memory.
+    /// Host of the process. Processes of one host can share memory.
     pub host: HostId,
     /// One entry per open link.
     pub links: Vec<LinkAddr>,
@@ -31,15 +31,15 @@ pub struct Address {
     /// them, to keep the table of a large job short.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub addresses: Box<[HostAddress]>,
-    /// Reason why its host has none, with the remedy.
+    /// Reason why its host has no address, with the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusable: Option<Box<str>>,
 }
 
-/// An address of a host.
+/// Address of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostAddress {
-    /// The address.
+    /// IP address.
     pub addr: IpAddr,
     /// Leading bits that all hosts of its subnet share.
     pub prefix_len: u8,
@@ -127,7 +127,7 @@ impl Address {
         }
     }
 
-    /// Returns whether both are on the same network.
+    /// Tests whether both are on the same network.
     pub(crate) fn same_network(&self, other: &Address) -> bool {
         let (Some((a, prefix_len)), Some((b, other_len))) = (self.network, other.network) else {
             return false;

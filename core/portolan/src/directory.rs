@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whom an endpoint knows: numbers for addresses, those that its program has inserted and those of
-//! unsolicited peers that have said hello.
+//! Address book of an endpoint: numbers for the addresses of peers. Peers are inserted by the
+//! program or are unsolicited, after they have sent a hello.
 //!
-//! Shared with the link of shared memory, which meets unsolicited peers by itself; the lock is taken on
-//! the control path only.
+//! It is shared with the link of shared memory, which accepts unsolicited peers by itself. Only the
+//! control path takes the lock.
 
 mod address;
 
@@ -16,11 +16,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Peers at most: what session tokens can name.
+/// Maximum number of peers: the range of session tokens.
 const PEERS_MAX: usize = 1 << 20;
 
-/// Unsolicited peers at most. All of them know this endpoint's address; the bound keeps one of them from
-/// filling the table with addresses that it makes up.
+/// Maximum number of unsolicited peers. All of them have this endpoint's address. The limit keeps
+/// one of them from filling the table with invented addresses.
 const UNSOLICITED_MAX: usize = 1 << 16;
 
 /// Addresses of the endpoints that are open in this process.
@@ -30,20 +30,20 @@ fn here() -> MutexGuard<'static, Vec<EndpointAddress>> {
     HERE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// See the module documentation.
+/// Address book of one endpoint; see the module documentation.
 pub(crate) struct Directory {
     key: [u8; 32],
-    /// Somebody is new since [`Directory::take_fresh`].
+    /// Set when peers were added since [`Directory::take_fresh`].
     has_fresh: AtomicBool,
     known: Mutex<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Set once, when all links are open.
+    /// Own address. Set once, when all links are open.
     own: Option<EndpointAddress>,
     by_address: HashMap<EndpointAddress, PeerId>,
-    /// By number. Numbers are not used again.
+    /// Peers by number. Numbers are not reused.
     entries: Vec<Entry>,
     fresh: Vec<PeerId>,
     unsolicited_count: usize,
@@ -59,16 +59,16 @@ struct Entry {
 enum State {
     Unsolicited,
     Inserted,
-    /// The program has removed it, and something is under way.
+    /// Removed by the program, with operations still in flight.
     Removed,
     Forgotten,
 }
 
-/// A peer that the engine has not been told of.
+/// Peer that the engine has not registered yet.
 pub(crate) struct Fresh {
     pub(crate) peer: PeerId,
     pub(crate) address: EndpointAddress,
-    /// It has said hello, and waits for an answer.
+    /// Set for a peer that has sent a hello and waits for an answer.
     pub(crate) is_unsolicited: bool,
 }
 
@@ -86,7 +86,7 @@ impl Directory {
         here().push(address);
     }
 
-    /// Whether `peer` is an endpoint of this very process.
+    /// Tests whether `peer` is an endpoint of this process.
     pub(crate) fn is_here(&self, peer: PeerId) -> bool {
         let Some(address) = self.address_of(peer) else {
             return false;
@@ -94,7 +94,8 @@ impl Directory {
         here().iter().any(|own| own.is_of_process_of(&address))
     }
 
-    /// The number of `address`, which the program has inserted; `None` when there are too many.
+    /// Returns the number of `address`, which the program inserts. Returns `None` if the table is
+    /// full.
     pub(crate) fn insert(&self, address: &EndpointAddress) -> Option<PeerId> {
         let mut known = self.known();
         if let Some(&peer) = known.by_address.get(address) {
@@ -107,7 +108,7 @@ impl Directory {
         self.add(&mut known, *address, State::Inserted)
     }
 
-    /// The number of a process that has said hello with `address`.
+    /// Returns the number of a process that has sent a hello with `address`.
     pub(crate) fn meet(&self, address: &EndpointAddress) -> Option<PeerId> {
         let mut known = self.known();
         if let Some(&peer) = known.by_address.get(address) {
@@ -133,7 +134,7 @@ impl Directory {
         Some(peer)
     }
 
-    /// Notes that the program has removed a peer; `false` for one that is none.
+    /// Records that the program has removed a peer. Returns `false` if there is no such peer.
     pub(crate) fn remove(&self, peer: PeerId) -> bool {
         let mut known = self.known();
         let Some(entry) = known.entries.get_mut(peer.0 as usize) else {
@@ -150,7 +151,7 @@ impl Directory {
         true
     }
 
-    /// Forgets a peer that was removed; its address may be inserted again, under another number.
+    /// Forgets a removed peer. Its address may be inserted again, with a new number.
     pub(crate) fn forget(&self, peer: PeerId) {
         let mut known = self.known();
         if let Some(entry) = known.entries.get_mut(peer.0 as usize)
@@ -162,7 +163,7 @@ impl Directory {
         }
     }
 
-    /// `None` for a number that was never given out, and for a peer that is forgotten.
+    /// Returns the peer's address; `None` for an unused number or a forgotten peer.
     pub(crate) fn address_of(&self, peer: PeerId) -> Option<EndpointAddress> {
         let known = self.known();
         let entry = known.entries.get(peer.0 as usize)?;
@@ -180,7 +181,7 @@ impl Directory {
         self.has_fresh.load(Ordering::Relaxed)
     }
 
-    /// The peers that the engine has not been told of.
+    /// Returns the peers that the engine has not registered yet.
     pub(crate) fn take_fresh(&self) -> Vec<Fresh> {
         let mut known = self.known();
         self.has_fresh.store(false, Ordering::Relaxed);
@@ -196,7 +197,8 @@ impl Directory {
         told.collect()
     }
 
-    /// Every update is whole before the lock is given back.
+    /// Locks the table. Every update is complete before the lock is released, so poisoning is
+    /// ignored.
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

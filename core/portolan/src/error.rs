@@ -19,7 +19,7 @@ use thiserror::Error;
 pub struct Reason {
     /// Cause that this process detected.
     pub cause: Cause,
-    /// How the loss is known, such as "its host's agent says: killed by signal 9 (SIGKILL)".
+    /// Evidence for the loss, such as "its host's agent says: killed by signal 9 (SIGKILL)".
     pub report: Option<String>,
 }
 
@@ -52,10 +52,10 @@ pub enum Error {
     System {
         /// Attempted action.
         what: &'static str,
-        /// The errno.
+        /// Error code of the system.
         errno: io::Error,
     },
-    /// A rank outside the job.
+    /// Rank outside the job.
     #[error("rank {rank} does not exist: this job has {}, numbered from 0", processes(*.size))]
     NoSuchRank {
         /// Requested rank.
@@ -63,7 +63,7 @@ pub enum Error {
         /// Processes in the job.
         size: u32,
     },
-    /// A member outside the group.
+    /// Member outside the group.
     #[error("member {member} does not exist: this group has {}, numbered from 0", members(*.size))]
     NoSuchMember {
         /// Requested member.
@@ -71,7 +71,7 @@ pub enum Error {
         /// Members of the group.
         size: u32,
     },
-    /// The peer is dead. Its operations fail.
+    /// The peer has failed, and so do its operations.
     #[error("rank {rank} on {host} is gone: {reason}")]
     PeerGone {
         /// Rank of the peer.
@@ -97,7 +97,7 @@ pub enum Error {
         /// Number of further processes that may have missed messages.
         others: usize,
     },
-    /// A wait for any source, in a job whose other processes have all ended.
+    /// Wait for a message from any source in a job whose other processes have all ended.
     #[error("no matching message is left, and none can arrive: {}", all_ended(*.others))]
     NobodyLeft {
         /// Number of the other processes.
@@ -225,7 +225,7 @@ pub enum Error {
         /// Reason.
         fault: RemoteFault,
     },
-    /// An invalid atomic operation.
+    /// Invalid atomic operation.
     #[error("atomic operation {op:?} on {datatype:?}: {why}")]
     Atomic {
         /// Operation.
@@ -247,7 +247,7 @@ pub enum Error {
         /// Port.
         port: u16,
     },
-    /// A receive at a port whose messages go to a handler.
+    /// Receive at a port whose messages go to a handler.
     #[error(
         "port {port} has a handler, which gets its messages; receive on a port that was opened with \
          `open`"
@@ -290,7 +290,7 @@ pub enum Error {
         /// The key.
         key: u64,
     },
-    /// A region longer than any program can have.
+    /// Region longer than any program can have.
     #[error(
         "a region of {len} bytes exceeds half the address space; register only the memory in use"
     )]
@@ -343,14 +343,14 @@ fn and_others(count: usize) -> String {
     }
 }
 
-/// Formats like `Display`: a program that returns the error from `main` prints it in this form.
+/// Formats like `Display`, because a program that returns the error from `main` prints this form.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Describes the memory that is full, the amount, and the remedy.
+/// Returns the error text for full memory of unexpected messages, with the amount and the remedy.
 pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
     if held_len < limit {
         return format!(

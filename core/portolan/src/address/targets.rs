@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order in which the addresses of another host are tried (RFC 8305 is the model): those of a subnet
-//! that this host has as well, then those that only a route leads to, then those of one link.
+//! Order in which the addresses of another host are tried, modelled on RFC 8305: first addresses on
+//! a subnet of this host, then routed ones, then those valid on one link only.
 
 use super::HostAddress;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Most addresses of a peer to try: the lowest 4 bits of a probe's nonce are the index of the address.
+/// Maximum number of a peer's addresses to try: the lowest 4 bits of a probe's nonce are the index
+/// of the address.
 pub(crate) const TARGETS_MAX: usize = 16;
 
 /// Likely way to an address. Earlier variants are tried first.
@@ -36,7 +37,7 @@ impl Target {
         self.reach == Reach::SameSubnet
     }
 
-    /// The address with a port.
+    /// Returns the address with a port.
     pub(crate) fn socket(&self, port: u16) -> SocketAddr {
         match self.ip {
             IpAddr::V4(ip) => (ip, port).into(),

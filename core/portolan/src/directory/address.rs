@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where an endpoint can be reached, in 64 bytes that programs pass on as they are.
+//! Address of an endpoint, in 64 bytes that programs pass on unchanged.
 //!
 //! ```text
 //!  0  version u8 = 3        1  flags u8: 1 shm, 2 packet
-//!  2  UDP port u16          4  port that answers whether it lives u16
+//!  2  UDP port u16          4  liveness port u16
 //!  6  prefix length u8      7  count of IPv4 addresses u8, 0 to 4
-//!  8  token, 16 bytes: random; who knows it may open a session
+//!  8  token, 16 bytes: random; its holders may open a session
 //! 24  host, 8 bytes: hash of the boot and the network namespace
-//! 32  so many IPv4 addresses of 4 bytes each, zero behind; or with 0 one of IPv6, 16 bytes
+//! 32  IPv4 addresses of 4 bytes each, then zeros; if their count is 0, one IPv6 address
 //! 48  MAC, 6 bytes         54  user u32         58  process u32
-//! 62  raw Ethernet's endpoint u16, 0 without
+//! 62  raw Ethernet endpoint u16, 0 if none
 //! ```
-//! Integers are little-endian. The prefix length belongs to the first address. The endpoint of raw Ethernet
-//! is the UDP port, or what a broker has given.
+//! Integers are little-endian. The prefix length belongs to the first address. The endpoint of raw
+//! Ethernet is the UDP port or a number assigned by a broker.
 
 use crate::address::{Address, ENDPOINT_IPV4_MAX as IPV4_MAX, HostAddress};
 use crate::error::Error;
@@ -25,19 +25,19 @@ const VERSION: u8 = 3;
 const FLAG_SHM: u8 = 1;
 const FLAG_PACKET: u8 = 2;
 
-/// The address of an endpoint. Keep it to those who may send to the endpoint: it has a token in it
-/// that lets them.
+/// Address of an endpoint. It contains a token that permits sending to the endpoint, so pass it
+/// only to processes that may send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointAddress([u8; ENDPOINT_ID_LEN]);
 
 impl EndpointAddress {
-    /// Bytes of an address.
+    /// Length of an address in bytes.
     pub const LEN: usize = ENDPOINT_ID_LEN;
 
-    /// Reads an address that another endpoint has given out.
+    /// Parses an address that another endpoint has published.
     ///
     /// # Errors
-    /// [`Error::BadAddress`] when the bytes are not such an address, or one of another version.
+    /// [`Error::BadAddress`] if the bytes are not an address, or are one of another version.
     pub fn from_bytes(bytes: &[u8; ENDPOINT_ID_LEN]) -> Result<EndpointAddress, Error> {
         let bad = |why| Err(Error::BadAddress { why });
         if bytes[0] != VERSION {
@@ -60,13 +60,13 @@ impl EndpointAddress {
         Ok(address)
     }
 
-    /// The bytes to pass on.
+    /// Returns the bytes to pass on.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; ENDPOINT_ID_LEN] {
         &self.0
     }
 
-    /// Puts the address of this process together. `own` has a UDP address and a network.
+    /// Composes the address of this process. `own` has a UDP address and a network.
     pub(crate) fn of(own: &Address, token: [u8; 16]) -> EndpointAddress {
         let mut bytes = [0; ENDPOINT_ID_LEN];
         bytes[0] = VERSION;
@@ -100,7 +100,7 @@ impl EndpointAddress {
         EndpointAddress(bytes)
     }
 
-    /// The owner's process, as its host numbers it: for messages to people.
+    /// Returns the process id of the owner on its host, for messages to users.
     #[must_use]
     pub fn pid(&self) -> u32 {
         u32::from_le_bytes(field(&self.0, 58))
@@ -127,12 +127,12 @@ impl EndpointAddress {
         std::iter::once(self.ip()).chain(v4)
     }
 
-    /// Whether one process answers for both that it lives: no two have such a port in common.
+    /// Tests whether both addresses belong to one process. No two processes share a liveness port.
     pub(crate) fn is_of_process_of(&self, other: &EndpointAddress) -> bool {
         (self.ip(), self.port(4)) == (other.ip(), other.port(4))
     }
 
-    /// The same in full, as `own` can use it.
+    /// Returns the full form of the address, as `own` can use it.
     pub(crate) fn write_out(&self, own: &Address) -> Address {
         let ip = self.ip();
         let host = if self.0[24..32] == host_hash(&own.host) {
@@ -149,7 +149,7 @@ impl EndpointAddress {
             links.push(LinkAddr::Shm {
                 host: host.clone(),
                 uid: u32::from_le_bytes(field(&self.0, 54)),
-                // The kernel tells it when the two connect.
+                // The kernel reports it when the two connect.
                 pid: 0,
                 name: shm_name(&self.token()),
             });
@@ -190,7 +190,7 @@ impl EndpointAddress {
         }
     }
 
-    /// The key of handshakes with the endpoint: nobody has it who does not have the address.
+    /// Returns the key of handshakes with the endpoint. Only holders of its address have the key.
     pub(crate) fn key(&self) -> [u8; 32] {
         endpoint_key(&self.token())
     }
@@ -204,20 +204,20 @@ impl EndpointAddress {
     }
 }
 
-/// The key of handshakes with an endpoint whose address has `token` in it.
+/// Derives the key of handshakes from the token in an endpoint's address.
 pub(crate) fn endpoint_key(token: &[u8; 16]) -> [u8; 32] {
     blake3::derive_key("portolan endpoint handshake, version 1", token)
 }
 
-/// The name of an endpoint's socket of shared memory: everybody can list names, so the token must
-/// not follow from it.
+/// Derives the name of an endpoint's shared-memory socket. Names are visible to all users, so the
+/// token must not follow from the name.
 pub(crate) fn shm_name(token: &[u8; 16]) -> String {
     let hash = blake3::derive_key("portolan endpoint socket, version 1", token);
     format!("portolan/endpoint/{}", hex::encode(&hash[..16]))
 }
 
 impl fmt::Display for EndpointAddress {
-    /// Leaves the token out: this ends in logs.
+    /// Formats the address without the token, because the text appears in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let socket = SocketAddr::new(self.ip(), self.port(2));
         write!(f, "portolan://{socket}")
@@ -287,7 +287,7 @@ mod tests {
                 },
                 LinkAddr::Packet {
                     mac: [2; 6],
-                    // A broker's.
+                    // Assigned by a broker.
                     endpoint: 7,
                 },
             ],

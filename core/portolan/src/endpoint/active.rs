@@ -17,15 +17,15 @@ use portolan_proto::{LaneId, PortId, PortMode, SendSpec};
 /// send path. The pieces of a longer message are copied into its frames separately.
 const JOINED_LEN_MAX: usize = 1400;
 
-/// An active message, as passed to the hook.
+/// Active message, as passed to the hook.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ActiveMessage<'a> {
-    /// The sender, which need not have been inserted.
+    /// Sender, which need not have been inserted.
     pub source: PeerIndex,
-    /// The tag that the sender chose.
+    /// Tag chosen by the sender.
     pub tag: u8,
-    /// The contents, valid only while the hook runs.
+    /// Contents, valid only while the hook runs.
     pub bytes: &'a [u8],
 }
 
@@ -60,7 +60,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Longest active message that [`Endpoint::inject_active`] takes.
+    /// Returns the length of the longest active message that [`Endpoint::inject_active`] accepts.
     #[must_use]
     pub fn active_inject_len_max(&self) -> usize {
         BUFFERED_LEN_MAX

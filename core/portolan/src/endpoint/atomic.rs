@@ -10,19 +10,19 @@ use crate::ops::{Memory, OpKind};
 use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawRemote, RawWhat, SubmitError};
 use portolan_proto::AtomicSpec;
 
-/// What is done to the numbers of a peer. The numbers are little-endian, and are copied at once.
+/// Atomic operation on numbers of a peer. The numbers are little-endian, and are copied at once.
 #[derive(Clone, Copy, Debug)]
 pub struct RawAtomic<'a> {
-    /// What.
+    /// Operation.
     pub op: AtomicOp,
-    /// The kind of number.
+    /// Kind of number.
     pub datatype: Datatype,
-    /// The operands, and behind them as many numbers to compare, if the operation compares.
+    /// Operands, followed by as many numbers to compare with if the operation compares.
     pub operands: &'a [u8],
 }
 
 impl RawAtomic<'_> {
-    /// What to ask for, with a place of `back_len` bytes for the numbers before; 0 for none.
+    /// Returns the request, with `back_len` bytes for the previous numbers; 0 to discard them.
     fn spec(&self, back_len: usize) -> Result<AtomicSpec, SubmitError> {
         let span = match self.op {
             AtomicOp::Read => back_len,
@@ -36,13 +36,14 @@ impl RawAtomic<'_> {
 }
 
 impl Endpoint {
-    /// Changes numbers in the memory of `to`; ends with a completion when it is done. The pieces
-    /// of `before` get the numbers as they were, as many as are changed; none for not at all.
+    /// Changes numbers in the memory of `to`. A completion follows when it is done. The pieces of
+    /// `before` receive the previous numbers. Their length must match the changed numbers; without
+    /// pieces the previous numbers are discarded.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then. [`SubmitError::Unsupported`] where the
-    /// operation does not exist for the kind of number, or lengths do not fit one another or
-    /// exceed [`crate::EndpointLimits::atomic_len_max`].
+    /// [`SubmitError`]; there is no completion then. [`SubmitError::Unsupported`] if the operation
+    /// does not exist for the kind of number, or if lengths do not match or exceed
+    /// [`crate::EndpointLimits::atomic_len_max`].
     ///
     /// # Safety
     /// As of [`Endpoint::recv`], for the pieces.
@@ -69,7 +70,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The same without a completion, and without the numbers before.
+    /// Changes numbers like [`Endpoint::atomic`], without a completion and without the previous
+    /// numbers.
     ///
     /// # Errors
     /// As [`Endpoint::atomic`]; nothing was sent then.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of an endpoint: sending, receiving, withdrawing.
+//! Messages of an endpoint: send, receive, cancel.
 
 use super::Endpoint;
 use crate::engine::Engine;
@@ -15,17 +15,17 @@ use portolan_proto::{
 use portolan_sys::memory::copy_raw;
 use portolan_sys::{effort, memory};
 
-/// Longest message that is copied at once: four pages; a longer one is better waited for.
+/// Longest message that is copied at once: four pages. It is better to wait for a longer one.
 pub(super) const INJECT_LEN_MAX: usize = 16 * 1024;
 
-/// Pieces of an operation; what MPI libraries ask for is at most 4.
+/// Maximum number of pieces of an operation. MPI libraries need at most 4.
 const PIECES_MAX: usize = 8;
 
-/// What a message may be long: the protocol counts in 64 bits, programs in gigabytes.
+/// Maximum length of a message. The protocol counts in 64 bits, programs in gigabytes.
 const MESSAGE_LEN_MAX: u64 = 1 << 40;
 
 impl Endpoint {
-    /// What this endpoint takes.
+    /// Returns the limits of this endpoint.
     #[must_use]
     pub fn limits(&self) -> EndpointLimits {
         EndpointLimits {
@@ -36,15 +36,15 @@ impl Endpoint {
         }
     }
 
-    /// Sends the pieces as one message. What goes into a frame has ended when this returns; the rest
-    /// ends with a completion.
+    /// Sends the pieces as one message. A message that fits a frame is complete when this returns;
+    /// otherwise a completion follows.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
     ///
     /// # Safety
-    /// Each piece must be readable. If this returns [`Sent::Pending`], it must stay so and as it is
-    /// until the completion was handed out.
+    /// Each piece must be readable. If this returns [`Sent::Pending`], it must stay readable and
+    /// unchanged until the completion was handed out.
     #[inline(always)]
     pub unsafe fn send(
         &mut self,
@@ -113,13 +113,14 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Posts the pieces for the next message that `spec` takes; ends with a completion.
+    /// Posts the pieces for the next message that matches `spec`. A completion follows.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
     ///
     /// # Safety
-    /// Each piece must be writable, and not be used by others until the completion was handed out.
+    /// Each piece must be writable, and must not be used by other code until the completion was
+    /// handed out.
     #[inline]
     pub unsafe fn recv(
         &mut self,
@@ -142,15 +143,15 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Posts `buffer` for many messages that `spec` takes, one behind another. Each has a
-    /// completion with `cookie`. The buffer stays posted until less than `min_free` bytes of it
-    /// are left; the completion that is `released` is the last.
+    /// Posts `buffer` for many messages that match `spec`, stored one after another. Each has a
+    /// completion with `cookie`. The buffer stays posted until less than `min_free` bytes of it are
+    /// left. The completion with `released` set is the last.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
     ///
-    /// # Safety
-    /// The buffer must be writable until the last completion was handed out; what a completion
+    /// The buffer must be writable until the last completion was handed out. The bytes named by a
+    /// completion belong to the caller from then on.
     /// names is the caller's from then on.
     pub unsafe fn recv_multi(
         &mut self,
@@ -173,15 +174,16 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Why a message that [`Endpoint::peek`] and [`Endpoint::claim`] look for in vain cannot come: what
-    /// waits before it fills the memory for that, and none of it is received. `None` while it may come.
+    /// Returns the reason why a message for which [`Endpoint::peek`] and [`Endpoint::claim`] find
+    /// nothing cannot arrive. Unexpected messages before it fill the memory, and none of them is
+    /// being received. `None` while it can arrive.
     #[must_use]
     pub fn shortage(&self) -> Option<RawError> {
         self.engine.look().inner.core.shortage().map(RawError::from)
     }
 
-    /// The first message that waits and that `spec` takes; it goes on waiting. Only what earlier
-    /// polls have brought is looked at.
+    /// Returns the first unexpected message that matches `spec`, which stays queued. Considers only
+    /// messages that earlier polls have received.
     ///
     /// # Errors
     /// [`SubmitError::NoSuchPeer`].
@@ -192,8 +194,8 @@ impl Endpoint {
         Ok(found.map(RawEnvelope::from))
     }
 
-    /// The same, and takes the message from all receives but [`Endpoint::recv_claimed`]. `None`
-    /// also when 65,536 messages are claimed.
+    /// Finds a message as [`Endpoint::peek`] does, and reserves it for [`Endpoint::recv_claimed`].
+    /// Also returns `None` when 65,536 messages are claimed.
     ///
     /// # Errors
     /// As [`Endpoint::peek`].
@@ -214,7 +216,7 @@ impl Endpoint {
         }))
     }
 
-    /// Posts the pieces for a message that was claimed; ends with a completion.
+    /// Posts the pieces for a claimed message. A completion follows.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
@@ -242,7 +244,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Throws a message away that was claimed.
+    /// Discards a claimed message.
     pub fn discard(&mut self, claim: RawClaim) {
         let source = Some(claim.source);
         let engine = &mut *self.engine.enter();
@@ -255,8 +257,8 @@ impl Endpoint {
         engine.settle();
     }
 
-    /// Withdraws the oldest posted receive with this context. `true`: it ends with a completion
-    /// that says so; `false`: it has a message already, or does not exist.
+    /// Cancels the oldest posted receive with this context. Returns `true` if it was cancelled; its
+    /// completion reports this. Returns `false` if it has a message already, or does not exist.
     pub fn cancel(&mut self, context: u64) -> bool {
         let inner = &mut self.engine.enter().inner;
         let mut posted = inner
@@ -269,8 +271,7 @@ impl Endpoint {
         withdrawn.is_some()
     }
 
-    /// Withdraws all posted receives that no message has taken. Each ends with a completion that says
-    /// so.
+    /// Cancels all posted receives that have no message. Their completions report this.
     pub fn cancel_all(&mut self) {
         let inner = &mut self.engine.enter().inner;
         for op in inner.posted_where(|_| true) {
@@ -282,7 +283,7 @@ impl Endpoint {
 }
 
 impl Engine {
-    /// Makes an operation that receives into `pieces`; returns it, and how many bytes they have.
+    /// Enters an operation that receives into `pieces`. Returns it with the length of the pieces.
     ///
     /// # Safety
     /// As of [`Endpoint::recv`].
@@ -317,8 +318,8 @@ impl Engine {
         };
         effort::copies();
         let bytes = core.held(held);
-        // SAFETY: the caller guarantees that the piece is writable, `take_held_tagged` that the message fits.
-        // The piece does not overlap the core's memory, which is never handed out.
+        // SAFETY: the caller guarantees that the piece is writable, `take_held_tagged` that the
+        // message fits. The piece does not overlap the core's memory, which is never handed out.
         unsafe { copy_raw(bytes.as_ptr(), piece.ptr, bytes.len()) };
         core.release(held);
         self.inner.complete_raw(RawCompletion {
@@ -357,7 +358,8 @@ impl Engine {
     }
 }
 
-/// Memory whose bytes go to `pieces` in the end, and its length.
+/// Returns memory whose bytes are finally copied to `pieces`, the kind of operation, and the
+/// length.
 ///
 /// # Safety
 /// As of [`Endpoint::recv`].
@@ -422,7 +424,7 @@ pub(super) fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
     Ok(())
 }
 
-/// A copy of the pieces in one.
+/// Copies the pieces into one vector.
 ///
 /// # Errors
 /// [`SubmitError::NoMemory`].

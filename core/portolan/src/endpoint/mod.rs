@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine without a job: for libraries that bring processes together in ways of their own.
+//! The engine without a job, for libraries that connect processes in ways of their own.
 //!
-//! An [`Endpoint`] has an address of 64 bytes, which its program passes on; peers are inserted and
-//! removed at run time, and a process that knows the address may be the first to send. Operations
-//! work on memory by address, carry a cookie of the caller's, and end in [`RawCompletion`]s that
-//! [`Endpoint::poll`] hands out. There are no ranks. Messages are matched by tags, or are active messages,
-//! which run a hook of the receiver's.
+//! An [`Endpoint`] has an address of 64 bytes, which its program distributes. Peers are inserted
+//! and removed at run time, and a process that has the address may send first. Operations use
+//! memory by address, carry a cookie of the caller, and complete with a [`RawCompletion`] that
+//! [`Endpoint::poll`] hands out. There are no ranks. Messages are matched by tag, or are active
+//! messages, which run a hook of the receiver.
 //!
-//! The one invariant: each operation that was accepted and has not ended at once gets exactly one completion, and
-//! its memory is not touched after that was handed out.
+//! Invariant: each accepted operation that does not complete at once gets exactly one completion.
+//! Its memory is not accessed after that completion was handed out.
 #![allow(
     unsafe_code,
     reason = "operations on memory that the caller names by address; see `RawPiece`"
@@ -39,36 +39,38 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-/// A process, or a part of one, that others reach by its address. See the module documentation.
+/// Process, or part of one, that other processes reach by its address. See the module
+/// documentation.
 ///
-/// Belongs to one thread at a time. Dropping it sees to it that what was sent arrives, however long
-/// the receivers take, while they live, and logs what may not have arrived. For peers in the same
-/// process it waits a second at most.
+/// Belongs to one thread at a time. Dropping it waits until everything sent has arrived at live
+/// receivers, without a time limit, and logs what may not have arrived. It waits at most one second
+/// for peers in the same process.
 pub struct Endpoint {
     engine: Gate<Engine>,
     directory: Arc<Directory>,
     address: EndpointAddress,
     waiter: Waiter,
-    /// What its caller sleeps on, and since when that is armed.
+    /// Descriptor on which the caller sleeps, and the time since which it is armed.
     descriptor: Descriptor,
     armed_at: Option<Instant>,
-    /// Registration memory, by key.
+    /// Operations that keep the registered memory, by key.
     regions: HashMap<u64, OpId>,
-    /// Peers that were removed and are not forgotten yet.
+    /// Removed peers that are not forgotten yet.
     leavers: Vec<Leaver>,
     /// Buffer that joins the two pieces of a short active message.
     joined: Vec<u8>,
 }
 
 impl Endpoint {
-    /// What others need to reach this endpoint.
+    /// Returns the address by which other processes reach this endpoint.
     #[must_use]
     pub fn address(&self) -> EndpointAddress {
         self.address
     }
 
-    /// Makes the owner of `address` a peer; nothing is sent to it yet. The address of a peer gives
-    /// the same number again, and that of this endpoint one that it reaches itself by.
+    /// Makes the owner of `address` a peer; nothing is sent to it yet. The address of an existing
+    /// peer returns its number again. The address of this endpoint returns a number by which it
+    /// reaches itself.
     ///
     /// # Errors
     /// [`Error::TooManyPeers`].
@@ -82,14 +84,15 @@ impl Endpoint {
         Ok(PeerIndex(peer.0))
     }
 
-    /// Whether this process is a child, forked after the endpoint was opened: it can do nothing with it.
+    /// Returns `true` in a child that was forked after the endpoint was opened. The child cannot
+    /// use it.
     #[inline]
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.engine.is_forked()
     }
 
-    /// The address of a peer; `None` for one that was removed or never was.
+    /// Returns the address of a peer; `None` if it was removed or never existed.
     #[must_use]
     pub fn address_of(&self, peer: PeerIndex) -> Option<EndpointAddress> {
         let peer = PeerId(peer.0);
@@ -98,25 +101,26 @@ impl Endpoint {
             .filter(|_| !self.is_removed(peer))
     }
 
-    /// Whether the program has inserted `peer`; an unsolicited peer has come by itself.
+    /// Returns `true` if the program has inserted `peer`. An unsolicited peer has connected by
+    /// itself.
     #[must_use]
     pub fn is_inserted(&self, peer: PeerIndex) -> bool {
         self.directory.is_inserted(PeerId(peer.0))
     }
 
-    /// What the protocol has done so far.
+    /// Returns the counters of the protocol.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.engine.look().inner.core.counters().clone()
     }
 
-    /// Everything that was dropped here, by reason, by the protocol and by the links.
+    /// Returns the number of drops by reason, of the protocol and of the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
         self.engine.look().inner.drops()
     }
 
-    /// The links that lead to `peer` now, by name; none before the first message.
+    /// Returns the names of the links that are connected to `peer`; none before the first message.
     #[must_use]
     pub fn links_to(&self, peer: PeerIndex) -> Vec<String> {
         let engine = self.engine.look();
@@ -127,10 +131,10 @@ impl Endpoint {
             .collect()
     }
 
-    /// Hands what has ended to `sink`, after a turn that receives and sends. Returns how many
-    /// completions and frames there were.
+    /// Makes a turn that receives and sends, and passes completions to `sink`. Returns the number
+    /// of completions and frames.
     ///
-    /// After many turns without any it lets others have the core, where there are any that use it.
+    /// After many turns without any, it yields the core if other processes use it.
     #[inline]
     pub fn poll(&mut self, sink: &mut (impl FnMut(RawCompletion) + ?Sized)) -> usize {
         if self.is_forked() {

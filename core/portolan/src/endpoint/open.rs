@@ -20,20 +20,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session with a peer that lives, as its answers to questions show, and that may have begun with a
-/// long computation: long enough for most, and still an end where a firewall lets nothing but
-/// questions pass.
+/// Time within which a session must open with a peer that answers liveness probes. The peer may
+/// have begun with a long computation. The limit still ends the wait if a firewall passes only
+/// probes.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How to open an [`Endpoint`].
+/// Configuration of an [`Endpoint`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct EndpointConfig {
     /// Links to use. By default shared memory within a host, UDP and raw frames between hosts.
     pub path: PathChoice,
-    /// Network interface, instead of the one that `PORTOLAN_INTERFACE` names or that is found.
+    /// Network interface. By default the one in `PORTOLAN_INTERFACE`, or a detected one.
     pub interface: Option<String>,
-    /// Has a thread serve what comes while the program computes, whatever `PORTOLAN_PROGRESS` says.
+    /// Set to have a thread serve arriving frames while the program computes, independent of
+    /// `PORTOLAN_PROGRESS`.
     pub progress_thread: bool,
 }
 
@@ -41,8 +42,8 @@ impl Endpoint {
     /// Opens an endpoint under a new address.
     ///
     /// # Errors
-    /// [`Error::Link`] when a link that was asked for cannot be opened, [`Error::Setting`] for a
-    /// setting that cannot be, [`Error::Launch`] for a variable that is none.
+    /// [`Error::Link`] if a requested link cannot be opened, [`Error::Setting`] for an invalid
+    /// setting, [`Error::Launch`] for an unknown variable.
     pub fn open(config: &EndpointConfig) -> Result<Endpoint, Error> {
         check_env()?;
         let token = random()?;
@@ -82,7 +83,7 @@ impl Endpoint {
     }
 }
 
-/// A job of nobody, which has a place for settings. Its size grows with the peers.
+/// Returns a job without processes, which holds the settings. Its size grows with the peers.
 fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     if config.path == PathChoice::Shm {
         return Err(Error::Setting {
@@ -94,7 +95,7 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
         });
     }
     let mut job = Job::alone([0; 16], random()?);
-    // Peers may be anywhere, and ranks do not matter: none may equal a peer's number.
+    // Peers may be on any host. Ranks are not used, and none may equal a peer's number.
     job.host_count = 2;
     (job.rank, job.size) = (u32::MAX, 0);
     job.path = config.path;
@@ -109,7 +110,8 @@ fn standalone(config: &EndpointConfig) -> Result<Job, Error> {
     Ok(job)
 }
 
-/// Frames between endpoints are not sealed in this version; nobody should believe that they are.
+/// Refuses settings for sealing, because this version does not seal frames between endpoints. Users
+/// must not assume that it does.
 fn refuse_sealing(job: &Job) -> Result<(), Error> {
     match settings::AUTH.of(job) {
         Some(value) if value != "token" => Err(Error::Setting {

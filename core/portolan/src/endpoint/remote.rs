@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory of an endpoint: regions under keys of the caller's, put and get.
+//! Remote memory of an endpoint: regions with keys chosen by the caller, put and get.
 
 use super::Endpoint;
 use super::message::{INJECT_LEN_MAX, check_pieces, gathered, place, slice_of};
@@ -12,15 +12,15 @@ use crate::raw::{
 use portolan_proto::{Access, LaneId, RegionSpec, RemoteSpec};
 
 impl Endpoint {
-    /// Opens `memory` to all who know `key`. Addresses in it count from `base_addr`: 0 for offsets,
-    /// the address of the memory for addresses.
+    /// Registers `memory` for all peers that have `key`. Addresses in it start at `base_addr`. Use
+    /// 0 to address by offset, and the address of the memory to address by pointer.
     ///
     /// # Errors
     /// [`Error::KeyInUse`]; [`Error::RegionTooLong`] beyond half the address space.
     ///
     /// # Safety
-    /// The memory must be readable, and writable if it is open for writing, until
-    /// [`Endpoint::deregister`]; peers change it within calls of this endpoint.
+    /// The memory must be readable until [`Endpoint::deregister`], and writable if it is open for
+    /// writing. Peers change it within calls of this endpoint.
     pub unsafe fn register(
         &mut self,
         memory: RawPiece,
@@ -52,7 +52,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Closes a region: on return nobody touches its memory any more. `false` if there is none.
+    /// Deregisters a region. On return its memory is no longer accessed. Returns `false` if there
+    /// is none with this key.
     pub fn deregister(&mut self, key: u64) -> bool {
         let Some(op) = self.regions.remove(&key) else {
             return false;
@@ -64,8 +65,8 @@ impl Endpoint {
         true
     }
 
-    /// Puts the pieces behind one another into the memory of `to`; ends with a completion when they
-    /// are there. With `imm`, the program there gets a [`RawKind::RemotePut`].
+    /// Writes the pieces one after another into the memory of `to`. A completion follows when they
+    /// are there. With `imm`, the target's program gets a [`RawKind::RemotePut`].
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
@@ -94,7 +95,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Puts `bytes`, which the endpoint keeps; ends with a completion when they are there.
+    /// Writes `bytes` into the memory of `to`; the endpoint owns them. A completion follows when
+    /// they are there.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.
@@ -113,7 +115,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Puts a copy of `bytes`; there is no completion.
+    /// Writes a copy of `bytes` into the memory of `to`. There is no completion.
     ///
     /// # Errors
     /// [`SubmitError`]; nothing was sent then.
@@ -135,7 +137,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Fills the pieces from the memory of `from`; ends with a completion.
+    /// Reads the memory of `from` into the pieces. A completion follows.
     ///
     /// # Errors
     /// [`SubmitError`]; there is no completion then.

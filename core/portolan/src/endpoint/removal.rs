@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Removing peers: nothing more is sent to one from then on, and what was sent before arrives.
+//! Removing peers: nothing more is sent to a removed peer, and what was sent before still arrives.
 //!
-//! The one invariant: a peer is forgotten only when nothing of it is under way, or it is gone.
+//! Invariant: a peer is forgotten only when nothing from or to it is in flight, or after it has
+//! failed.
 
 use super::Endpoint;
 use crate::raw::PeerIndex;
 use portolan_proto::{Cause, Instant, PeerId, PeerStatus};
 use std::time::Duration;
 
-/// The session with a removed peer stays for so long at least: what the peer was told is sent may be
-/// on its way, and a loaded host takes as long to send it.
+/// Minimum time for which the session with a removed peer stays open. The peer's last messages may
+/// be in flight, and a loaded host takes as long to send them.
 const STAY: Duration = Duration::from_secs(1);
 
-/// A peer that was removed and is not forgotten yet.
+/// Removed peer that is not forgotten yet.
 pub(super) struct Leaver {
     peer: PeerId,
-    /// Not before: what it has sent may be on its way.
+    /// Time before which it is not forgotten, because its messages may be in flight.
     earliest: Instant,
 }
 
 impl Endpoint {
-    /// Ends what this endpoint has to do with `peer`, but for what is under way. Nothing more can be
-    /// sent to it, and receives that name it end; what was sent still arrives, injected messages
-    /// included, and operations that were accepted end as they would have. When all that is over,
-    /// after a second at the earliest, or when the peer is gone, its session ends. Messages that
-    /// have come from it stay.
+    /// Removes `peer`. Nothing more can be sent to it, and receives that name it fail. Messages
+    /// that were sent still arrive, injected ones included, and accepted operations complete as
+    /// usual. The session ends when all of them have completed, after one second at the earliest,
+    /// or when the peer fails. Messages that have arrived from it stay.
     ///
-    /// Inserting its address again before that takes the removal back, and gives the same number.
+    /// Inserting its address again before then undoes the removal and returns the same number.
     pub fn remove(&mut self, peer: PeerIndex) {
         self.engine.enter().meet_fresh();
         let peer = PeerId(peer.0);
@@ -44,7 +44,7 @@ impl Endpoint {
                 engine.drain();
                 engine.flush();
             }
-            // Nothing was ever said to it, or it is gone.
+            // Nothing was ever sent to it, or it has failed.
             _ => {
                 drop(engine);
                 self.see_off();
@@ -52,22 +52,24 @@ impl Endpoint {
         }
     }
 
-    /// Whether nothing is under way that only `peer` can end: what was sent to it, asked of its memory, or
-    /// is to be received from it by name. What its receiver will find in shared memory has arrived.
+    /// Tests whether no operation is pending that `peer` alone can complete: a send to it, an
+    /// access to its memory, or a receive from it by name. A message in shared memory counts as
+    /// arrived once its receiver can find it.
     #[must_use]
     pub fn is_settled(&self, peer: PeerIndex) -> bool {
         self.has_settled(PeerId(peer.0))
     }
 
-    /// Whether the session with `peer` has ended, by either side: nothing more comes from it.
+    /// Returns `true` if either side has ended the session with `peer`. No further message arrives
+    /// from it.
     #[must_use]
     pub fn is_gone(&self, peer: PeerIndex) -> bool {
         let status = self.engine.look().inner.core.peer_status(PeerId(peer.0));
         matches!(status, PeerStatus::Failed(_))
     }
 
-    /// Ends the session with `peer` at once: what only it could have ended, ends as with a peer that
-    /// has closed, and nothing more can be sent to it. Messages that have come whole stay.
+    /// Ends the session with `peer` at once. Operations that only it could complete fail as for a
+    /// peer that has closed, and nothing more can be sent to it. Complete messages from it stay.
     pub fn sever(&mut self, peer: PeerIndex) {
         self.engine.enter().meet_fresh();
         let peer = PeerId(peer.0);
@@ -77,7 +79,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes the removal of `peer` back; `false` if its session has ended: it is forgotten then.
+    /// Undoes the removal of `peer`. Returns `false` if its session has ended; it is then
+    /// forgotten.
     pub(super) fn take_back(&mut self, peer: PeerId) -> bool {
         let status = self.engine.look().inner.core.peer_status(peer);
         if let PeerStatus::Failed(_) = status {
@@ -90,7 +93,7 @@ impl Endpoint {
         true
     }
 
-    /// Forgets the removed peers with which nothing is under way any more.
+    /// Forgets the removed peers that have no pending operations any more.
     #[cold]
     pub(super) fn see_off(&mut self) {
         let mut index = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one peer needs costs the others nothing: counted, not timed.
+//! Tests that waiting for one peer costs operations with other peers nothing. They count work
+//! instead of time.
 
 use super::*;
 use crate::engine::CLOCK_TURNS;
@@ -23,7 +24,8 @@ const ANY: RawRecv = RawRecv {
 
 const TURNS: u32 = 10_000;
 
-/// Turns that look at the clock, and so may find something due, with one more for where they begin.
+/// Maximum number of clock reads in [`TURNS`]: one per interval, and one more for the start of the
+/// interval.
 const CLOCK_LOOKS: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
 
 fn open(path: PathChoice) -> Endpoint {
@@ -35,7 +37,7 @@ fn open(path: PathChoice) -> Endpoint {
     .unwrap()
 }
 
-/// Two that have heard from one another, and what the first calls the second.
+/// Opens two endpoints that have exchanged messages. Returns the first one's number for the second.
 fn acquainted() -> (Endpoint, Endpoint, PeerIndex) {
     let (mut a, mut b) = (open(PathChoice::Auto), open(PathChoice::Auto));
     let to_b = a.insert(&b.address()).unwrap();
@@ -47,7 +49,7 @@ fn acquainted() -> (Endpoint, Endpoint, PeerIndex) {
     (a, b, to_b)
 }
 
-/// Lets the next message to `to` arrive.
+/// Delivers the next message to `to`.
 fn pass(from: &mut Endpoint, to: &mut Endpoint) {
     let mut got = [0; 4];
     let piece = RawPiece {
@@ -63,7 +65,7 @@ fn pass(from: &mut Endpoint, to: &mut Endpoint) {
     }
 }
 
-/// What the receives of `of` ended with, by their contexts, when all of `count` have.
+/// Returns the results of `count` receives of `of` with their contexts, once all have completed.
 fn ended(of: &mut Endpoint, count: usize) -> Vec<(u64, Option<RawError>)> {
     let mut all = Vec::new();
     while all.len() < count {
@@ -104,7 +106,7 @@ fn a_severed_session_ends_what_waits_for_it_and_nothing_else() {
 
 #[test]
 fn a_peer_that_is_being_connected_costs_a_turn_nothing() {
-    // The other is there, and makes no call that would answer.
+    // The other endpoint is open, but makes no call that would answer.
     let (mut a, absent) = (open(PathChoice::Udp), open(PathChoice::Udp));
     let to = a.insert(&absent.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();

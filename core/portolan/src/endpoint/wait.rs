@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for what an endpoint has begun: what its caller may ask for, and in what order. How long
-//! to spin, yield and sleep is the waiter's.
+//! Waiting for an endpoint's operations: the calls, and their order. The waiter decides how long to
+//! spin, yield and sleep.
 
 use super::Endpoint;
 use crate::raw::{Idle, RawCompletion};
@@ -9,15 +9,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 impl Endpoint {
-    /// A descriptor that is readable when [`Endpoint::poll`] may have something, after
-    /// [`Endpoint::arm`] has said that it has nothing now.
+    /// Returns a descriptor that becomes readable when [`Endpoint::poll`] may have something. It is
+    /// valid after [`Endpoint::arm`] has returned `true`.
     #[must_use]
     pub fn wait_fd(&self) -> RawFd {
         self.descriptor.as_fd().as_raw_fd()
     }
 
-    /// Prepares for sleep on [`Endpoint::wait_fd`]; `false` if there is something to poll for. The
-    /// next poll undoes it.
+    /// Prepares for sleep on [`Endpoint::wait_fd`]. Returns `false` if there is something to poll
+    /// for. The next poll undoes it.
     pub fn arm(&mut self) -> bool {
         if !self.has_nothing() {
             return false;
@@ -32,13 +32,13 @@ impl Endpoint {
         is_armed
     }
 
-    /// Whether there is nothing to poll for, after everything that can has left.
+    /// Flushes, and tests whether there is nothing to poll for.
     fn has_nothing(&mut self) -> bool {
         if self.is_forked() {
             return false;
         }
         self.wake();
-        // What the helper received while the program sleeps would not wake it.
+        // An event that the helper received while the program sleeps would not wake it.
         let engine = self.engine.hold_mut();
         engine.flush();
         !engine.inner.has_done() && !self.directory.has_fresh()
@@ -65,14 +65,14 @@ impl Endpoint {
         }
     }
 
-    /// What to do after a poll that brought nothing.
+    /// Returns the action to take after a poll without events.
     #[must_use]
     pub fn idle(&self) -> Idle {
         self.waiter.idle()
     }
 
-    /// Polls until something has ended, or `timeout` is over; spins, yields and sleeps between.
-    /// Returns how many completions `sink` was handed.
+    /// Polls until an operation completes or `timeout` expires; spins, yields and sleeps in
+    /// between. Returns the number of completions passed to `sink`.
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
