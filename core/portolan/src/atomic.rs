@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomic operations on numbers in a region: what they do to them.
+//! Atomic operations on numbers in a region.
 //!
-//! The target's engine performs them one after another, so they are atomic among one another. To the
-//! program there, which touches its memory between calls of this library, they happen within calls.
-//! Numbers are little-endian and lie at any address.
+//! The target's engine performs them one after another, so they are atomic with respect to one
+//! another. The target's program uses its memory between calls of this library; the operations
+//! happen within calls. Numbers are little-endian and may be at any address.
 
 use portolan_proto::RemoteFault;
 
-/// What an atomic operation does with each number at the target, *t*, and each operand, *o*.
+/// Atomic operation, applied to each number at the target, *t*, and its operand, *o*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// *t* + *o*; whole numbers wrap around.
     Sum,
     /// *t* × *o*; whole numbers wrap around.
     Product,
-    /// The lesser.
+    /// Lesser of *t* and *o*.
     Min,
-    /// The greater.
+    /// Greater of *t* and *o*.
     Max,
-    /// Bits that both have. Whole numbers only, as the next two.
+    /// Bitwise *t* and *o*. Whole numbers only, like the next two.
     BitAnd,
-    /// Bits that either has.
+    /// Bitwise *t* or *o*.
     BitOr,
-    /// Bits that one has.
+    /// Bitwise exclusive or of *t* and *o*.
     BitXor,
-    /// 1 if neither is 0, else 0.
+    /// 1 if neither is 0, otherwise 0.
     LogicalAnd,
-    /// 1 if one is not 0, else 0.
+    /// 1 if at least one is not 0, otherwise 0.
     LogicalOr,
-    /// 1 if exactly one is not 0, else 0.
+    /// 1 if exactly one is not 0, otherwise 0.
     LogicalXor,
     /// *o*.
     Write,
-    /// *t*: for what is returned. Has no operands.
+    /// *t*: only returns the number. Has no operands.
     Read,
-    /// *o* if *t* is equal to the compared number *c*, else *t*.
+    /// *o* if *t* is equal to the compared number *c*, otherwise *t*.
     SwapIfEqual,
-    /// *o* if *c* ≠ *t*, else *t*.
+    /// *o* if *c* ≠ *t*, otherwise *t*.
     SwapIfNotEqual,
-    /// *o* if *c* < *t*, else *t*.
+    /// *o* if *c* < *t*, otherwise *t*.
     SwapIfLess,
-    /// *o* if *c* ≤ *t*, else *t*.
+    /// *o* if *c* ≤ *t*, otherwise *t*.
     SwapIfNotGreater,
-    /// *o* if *c* > *t*, else *t*.
+    /// *o* if *c* > *t*, otherwise *t*.
     SwapIfGreater,
-    /// *o* if *c* ≥ *t*, else *t*.
+    /// *o* if *c* ≥ *t*, otherwise *t*.
     SwapIfNotLess,
-    /// The bits of *o* that *c* has, and those of *t* that it has not. Whole numbers only.
+    /// The bits of *o* that are set in *c*, and the other bits of *t*. Whole numbers only.
     SwapMasked,
 }
 
 impl AtomicOp {
-    /// All of them, in the order of their codes, from 1.
+    /// All operations, in the order of their codes, from 1.
     pub const ALL: [AtomicOp; 19] = [
         AtomicOp::Sum,
         AtomicOp::Product,
@@ -74,7 +74,7 @@ impl AtomicOp {
         AtomicOp::SwapMasked,
     ];
 
-    /// As it travels; table in `docs/protocol.md`.
+    /// Returns the code on the wire; see the table in `docs/protocol.md`.
     pub(crate) fn code(self) -> u8 {
         let index = Self::ALL.iter().position(|&op| op == self);
         index
@@ -86,7 +86,7 @@ impl AtomicOp {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
 
-    /// Whether it compares: a second array then stands behind the operands.
+    /// Returns `true` if the operation compares. A second array then follows the operands.
     #[must_use]
     pub fn compares(self) -> bool {
         matches!(
@@ -101,7 +101,7 @@ impl AtomicOp {
         )
     }
 
-    /// Whether it exists for numbers of a kind.
+    /// Returns `true` if the operation exists for this kind of number.
     #[must_use]
     pub fn supports(self, datatype: Datatype) -> bool {
         let on_bits = matches!(
@@ -111,7 +111,7 @@ impl AtomicOp {
         !(on_bits && matches!(datatype, Datatype::F32 | Datatype::F64))
     }
 
-    /// Bytes of operands, compared numbers included, for numbers of `span` bytes together.
+    /// Returns the length of the operands, compared numbers included, for `span` bytes of numbers.
     #[must_use]
     pub fn operands_len(self, span: usize) -> usize {
         match self {
@@ -122,7 +122,7 @@ impl AtomicOp {
     }
 }
 
-/// Kinds of numbers.
+/// Kind of number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "named as the types are")]
 pub enum Datatype {
@@ -139,7 +139,7 @@ pub enum Datatype {
 }
 
 impl Datatype {
-    /// All of them, in the order of their codes, from 0.
+    /// All kinds, in the order of their codes, from 0.
     pub const ALL: [Datatype; 10] = [
         Datatype::I8,
         Datatype::U8,
@@ -164,7 +164,7 @@ impl Datatype {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// Bytes of one number.
+    /// Returns the length of one number in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no number is empty")]
     pub fn len(self) -> usize {
@@ -177,33 +177,33 @@ impl Datatype {
     }
 }
 
-/// A number that atomic operations are for: `i8` to `u64`, `f32`, `f64`.
+/// Number type of atomic operations: `i8` to `u64`, `f32`, `f64`.
 pub trait Number: Copy + PartialOrd + sealed::Sealed {
-    /// Its kind.
+    /// Kind of the number.
     const DATATYPE: Datatype;
     /// Zero.
     const ZERO: Self;
 
-    /// The number in the first bytes of `bytes`, little-endian.
+    /// Returns the number in the first bytes of `bytes`, little-endian.
     ///
     /// # Panics
-    /// When there are too few.
+    /// If `bytes` is too short.
     fn load(bytes: &[u8]) -> Self;
 
     /// Writes the number into the first bytes of `bytes`, little-endian.
     ///
     /// # Panics
-    /// When there are too few.
+    /// If `bytes` is too short.
     fn store(self, bytes: &mut [u8]);
 }
 
 mod sealed {
-    /// What the operations need of a number.
+    /// Arithmetic that the operations require of a number.
     pub trait Sealed: Sized {
         fn sum(self, other: Self) -> Self;
         fn product(self, other: Self) -> Self;
         fn truth(is_true: bool) -> Self;
-        /// Applies `f` to the bits; numbers with a fraction stay what they are.
+        /// Applies `f` to the bits of whole numbers; leaves floating-point numbers unchanged.
         fn on_bits(self, other: Self, f: &dyn Fn(u64, u64) -> u64) -> Self;
     }
 }
@@ -288,14 +288,14 @@ whole_number!(u64, U64);
 fraction!(f32, F32);
 fraction!(f64, F64);
 
-/// An operation that was found possible on `span` bytes.
+/// Operation that was validated for its number of bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Checked {
     op: AtomicOp,
     datatype: Datatype,
 }
 
-/// Finds out whether an operation exists and has as many operands as it needs.
+/// Checks that an operation exists and has the right number of operands.
 pub(crate) fn check(
     code: u8,
     datatype: u8,
@@ -312,7 +312,8 @@ pub(crate) fn check(
 }
 
 impl Checked {
-    /// Changes the numbers in `place`. The operands are as many as [`check`] was told.
+    /// Applies the operation to the numbers in `place`. The operands have the length that [`check`]
+    /// has validated.
     pub(crate) fn apply(&self, place: &mut [u8], operands: &[u8]) {
         let op = self.op;
         match self.datatype {
@@ -347,7 +348,7 @@ fn apply_to<T: Number>(op: AtomicOp, place: &mut [u8], operands: &[u8]) {
     }
 }
 
-/// The number that takes the place of `t`.
+/// Returns the new value of `t`.
 fn combine<T: Number>(op: AtomicOp, t: T, o: T, c: T) -> T {
     let is_true = |number: T| number != T::ZERO;
     let swap = |wanted: bool| if wanted { o } else { t };

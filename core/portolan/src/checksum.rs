@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checksums of frames, for networks that let broken ones through (`P13`).
+//! Checksums of frames, for networks that deliver corrupted frames (`P13`).
 //!
-//! Stands between the core and the network links, where user memory is at hand. The core marks the
-//! frames of a path whose two sides have agreed on checksums; each leaves with the XXH3 of its bytes
-//! in front, and what comes is believed when the sum is right. In front, and not behind, since the
-//! system then cuts a run of segments as it does without: each has a header that is longer, and
+//! This module is between the core and the network links, where user memory is available. The core
+//! marks the frames of a path whose two sides have agreed on checksums. Each is sent with the XXH3
+//! of its bytes in front, and a received frame is accepted if its checksum is right. The checksum
+//! is in front so that the system still segments a run as before: each header is longer, and the
 //! payload stays where it is.
 
 mod choice;
@@ -18,24 +18,24 @@ use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// Puts sums in front of what leaves by one link.
+/// Adds checksums to the frames that are sent on one link.
 #[derive(Default)]
 pub(crate) struct Sums {
-    /// Sums, and the headers behind them, of what left last.
+    /// Checksums and headers of the last frame or run that was sent.
     heads: Vec<u8>,
 }
 
 impl Sums {
-    /// Hands `frame` to `send`, with sums if the core has marked it. `P13.2`
+    /// Passes `frame` to `send`, with checksums if the core has marked it. `P13.2`
     ///
     /// # Errors
-    /// That of `send`.
+    /// The error of `send`.
     pub(crate) fn transmit<E>(
         &mut self,
         frame: &TxFrame<'_>,
         send: impl FnOnce(&TxFrame<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        // A run that the core has put sums in has no head.
+        // A run to which the core has added checksums has no head.
         if !CheckedFrame::wants_sum(frame.head) {
             return send(frame);
         }
@@ -58,7 +58,7 @@ impl Sums {
         })
     }
 
-    /// Sum and header of each datagram.
+    /// Writes the checksum and header of each datagram to `heads`.
     fn put_heads(&mut self, frame: &TxFrame<'_>) {
         let (header_len, payload_len) = match frame.segments {
             Some(cut) => (cut.header_len, cut.payload_len),
@@ -85,10 +85,10 @@ impl Sums {
     }
 }
 
-/// The frame in `datagram`: all of it, or what stands behind a right sum. `P13.3`
+/// Returns the frame in `datagram`: all of it, or the bytes after a right checksum. `P13.3`
 ///
 /// # Errors
-/// [`DropReason::BadChecksum`] for a wrong sum, and for a frame that has lost its sum.
+/// [`DropReason::BadChecksum`] for a wrong checksum, and for a frame that has lost its checksum.
 #[inline]
 pub(crate) fn open(datagram: &[u8]) -> Result<&[u8], DropReason> {
     if !CheckedFrame::has_sum(datagram) {
@@ -104,17 +104,18 @@ pub(crate) fn open(datagram: &[u8]) -> Result<&[u8], DropReason> {
     }
 }
 
-/// The same of a frame whose payload lies elsewhere: its header.
+/// Checks a frame whose payload is in separate memory, as [`open`] does. Returns its header.
 #[inline]
 pub(crate) fn open_apart<'a>(head: &'a [u8], payload: &[u8]) -> Option<&'a [u8]> {
     let (frame, sum) = CheckedFrame::split_front(head)?;
     is_right(sum, frame, payload).then_some(frame)
 }
 
-/// Whether `sum` is that of a frame whose first bytes are `head`, and whose others are `body`.
+/// Tests whether `sum` is the checksum of a frame that consists of `head` and `body`.
 #[inline]
 fn is_right(sum: Sum, head: &[u8], body: &[u8]) -> bool {
-    // Nearly every frame that was sent in one piece: one call, and nothing to keep for a next piece.
+    // Covers nearly every frame that was sent in one piece, in one call and without state for
+    // further pieces.
     if sum.head_len == 0 && body.is_empty() {
         return sum_of_frame(head) == sum;
     }
@@ -124,7 +125,7 @@ fn is_right(sum: Sum, head: &[u8], body: &[u8]) -> bool {
     Summing::of(first).with(rest).with(body).value() == sum
 }
 
-/// `datagram` without the sum in front of it, if there is one, right or wrong.
+/// Returns `datagram` without the checksum in front of it, if there is one, right or wrong.
 #[inline]
 pub(crate) fn behind_sum(datagram: &[u8]) -> &[u8] {
     match CheckedFrame::has_sum(datagram) {
@@ -133,8 +134,8 @@ pub(crate) fn behind_sum(datagram: &[u8]) -> &[u8] {
     }
 }
 
-/// Turns a bit of `datagram` as a wire may. Without a check of its own it would be dropped by that of
-/// the wire, so it becomes one with a wrong sum, which the receiver drops and counts. `P13.5`
+/// Flips a bit of `datagram` as a wire may. Without a checksum of its own, the wire's checksum
+/// would drop it. So it gets a wrong checksum, and the receiver drops and counts it. `P13.5`
 pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     let header = FrameHeader::parse_head(datagram, datagram.len());
     let is_handshake =
@@ -149,22 +150,23 @@ pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
     }
 }
 
-/// A sum that is being taken. `P13.2`
+/// Checksum under construction. `P13.2`
 struct Summing<'a> {
     head_len: u8,
     seed: u64,
-    /// The body so far, while it is one piece: that is summed faster.
+    /// Body so far while it is one piece, which is summed faster.
     piece: &'a [u8],
-    /// All of it, once it is several; apart, since it is half a kilobyte that each step would move.
+    /// State once the body has several pieces. Boxed, because it is half a kilobyte that each step
+    /// would move.
     pieces: Option<Box<twox_hash::xxhash3_64::Hasher>>,
 }
 
 impl<'a> Summing<'a> {
-    /// That of a frame which begins with `head`, which is not summed together with what follows; of one
-    /// that lies in one piece, nothing.
+    /// Starts the checksum of a frame that begins with `head`, which is hashed separately from the
+    /// body. For a frame in one piece, `head` is empty.
     ///
     /// # Panics
-    /// When `head` is longer than headers are, 255 bytes.
+    /// If `head` is longer than 255 bytes, which no header is.
     #[inline]
     fn of(head: &[u8]) -> Self {
         Summing {
@@ -212,7 +214,7 @@ fn seed_of(head: &[u8]) -> u64 {
     }
 }
 
-/// The sum of a frame that lies in one piece.
+/// Returns the checksum of a frame in one piece.
 #[inline]
 pub(crate) fn sum_of_frame(frame: &[u8]) -> Sum {
     Sum {
@@ -221,22 +223,23 @@ pub(crate) fn sum_of_frame(frame: &[u8]) -> Sum {
     }
 }
 
-/// The sum of a part of a transfer: its head's, and its bytes' behind.
+/// Returns the checksum of a part of a transfer: of its head, followed by its bytes.
 ///
 /// # Panics
-/// When `head` is longer than 255 bytes.
+/// If `head` is longer than 255 bytes.
 pub(crate) fn sum_of_part(head: &[u8], [bytes, more]: [&[u8]; 2]) -> Sum {
     let sum = Summing::of(head).with(bytes);
     let sum = if more.is_empty() { sum } else { sum.with(more) };
     sum.value()
 }
 
-/// The same, of a part with this head that comes in pieces.
+/// Returns a hasher for the checksum of a part with this head that is received in pieces.
 pub(crate) fn part_hasher(head: &[u8]) -> Box<dyn Hasher + Send> {
     Box::new(twox_hash::xxhash3_64::Hasher::with_seed(seed_of(head)))
 }
 
-/// Whether `sum` is that of a part with `head`, all of whose bytes were written to `hash`.
+/// Tests whether `sum` is the checksum of a part with `head`, whose bytes were all written to
+/// `hash`.
 pub(crate) fn is_right_of_part(sum: Sum, head: &[u8], hash: &dyn Hasher) -> bool {
     usize::from(sum.head_len) == head.len() && sum.value == hash.finish() & Sum::MASK
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine's clock, as the protocol core wants it.
+//! Clock of the engine, in the form that the protocol core uses.
 
 use portolan_proto::Instant;
 
-/// Monotonic nanoseconds since the system started. Read without the arithmetic of
-/// [`std::time::Instant`], since it is read for each frame.
+/// Monotonic clock in nanoseconds since the system started. It avoids the arithmetic of
+/// [`std::time::Instant`], because it is read for each frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What members of a group tell one another of their collective operations (chapter P14 of
-//! docs/protocol.md): heads in front of data, and news of waits and failures.
+//! Records that members of a group exchange about collective operations: heads before the data, and
+//! news of waits and failures (chapter P14 of docs/protocol.md).
 //!
-//! Records and bookkeeping only; `node/collective.rs` sends and receives. The one invariant: a
-//! group in which two members were in different operations is broken at all members, for good, and
-//! every call on it says why.
+//! This module has records and bookkeeping only; `node/collective.rs` sends and receives.
+//! Invariant: a group in which two members were in different operations is permanently broken at
+//! all members, and every call on it reports the reason.
 
 mod record;
 
@@ -30,17 +30,17 @@ pub enum CollectiveKind {
     Cast,
 }
 
-/// A collective operation as one member called it.
+/// Collective operation as one member called it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectiveCall {
-    /// What it is.
+    /// Kind of the operation.
     pub kind: CollectiveKind,
-    /// The root, as a member of the group; 0 where there is none.
+    /// Root, as a member of the group; 0 if there is none.
     pub root: u32,
-    /// Bytes that the member gave.
+    /// Length of the member's data in bytes.
     pub len: u64,
-    /// Of reductions: what is done with the values, and their type, such as "Sum of f64".
+    /// Operation and type of a reduction, such as "Sum of f64".
     pub values: Option<&'static str>,
 }
 
@@ -67,24 +67,24 @@ impl fmt::Display for CollectiveCall {
     }
 }
 
-/// Two members of a group that did not call the same operation.
+/// Report of two members of a group that did not call the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CollectiveMismatch {
     /// Number of the group; 0 is the job.
     pub group: u16,
-    /// Rank of the one, and what it called.
+    /// Rank of the first member, and its call.
     pub first: (u32, CollectiveCall),
-    /// Rank of the other, and what it called.
+    /// Rank of the second member, and its call.
     pub second: (u32, CollectiveCall),
-    /// Which operations of the group these were, counted from 1 by each of the two.
+    /// Numbers of the two operations in the group, counted from 1 by each member.
     pub numbers: (u64, u64),
-    /// Whether the group has the same members, in the same order, for both.
+    /// Set when both members see the same group members in the same order.
     pub has_same_members: bool,
 }
 
 impl CollectiveMismatch {
-    /// Whether they differ in nothing but the length.
+    /// Returns `true` if the two calls differ in nothing but the length.
     #[must_use]
     pub fn is_of_length(&self) -> bool {
         let (_, first) = self.first;
@@ -123,24 +123,24 @@ impl fmt::Display for CollectiveMismatch {
     }
 }
 
-/// Why a group cannot be used any more.
+/// Reason why a group can no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Members were in different operations.
     Mismatch(CollectiveMismatch),
-    /// An operation needed a member that is gone; the text says why.
+    /// An operation needed a member that has failed; the text contains the reason.
     Gone {
         rank: u32,
-        /// The member that has told it; `None`: this process has found out.
+        /// Member that has reported it; `None` if this process has detected it.
         by: Option<u32>,
         why: String,
     },
 }
 
-/// Operations of a group that may be under way at once in a process: each has one of two ports.
+/// Maximum number of pending operations of a group in a process. Each uses one of two ports.
 pub(crate) const AT_ONCE: usize = 2;
 
-/// Who is in a group, in their order, and its number.
+/// Members of a group in their order, and the group's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     id: u16,
@@ -149,13 +149,13 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Ports per group: one for each operation that may be under way.
+    /// Ports per group: one for each pending operation.
     #[allow(clippy::cast_possible_truncation, reason = "it is 2")]
     pub(crate) const PORTS: u16 = AT_ONCE as u16;
 
     pub(crate) fn new(id: u16, ranks: Arc<[u32]>) -> Members {
         let bytes = ranks.iter().flat_map(|rank| rank.to_le_bytes());
-        // FNV-1a of 64 bits (Fowler, Noll, Vo): what differs by mistake shows, which is all it is for.
+        // FNV-1a of 64 bits (Fowler, Noll, Vo), which only has to detect accidental differences.
         let digest = bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -170,49 +170,49 @@ impl Members {
         &self.ranks
     }
 
-    /// By which it is seen when the program has dropped the group.
+    /// Returns a handle that expires when the program has dropped the group.
     pub(crate) fn handles(&self) -> Weak<[u32]> {
         Arc::downgrade(&self.ranks)
     }
 
-    /// Of the ranks, in their order. `P14`
+    /// Returns the digest of the ranks in their order. `P14`
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The system port of the operations whose numbers end with `slot`.
+    /// Returns the system port of the operations whose numbers end with `slot`.
     pub(crate) fn port(&self, slot: usize) -> u16 {
         self.id * Self::PORTS + u16::from(slot != 0)
     }
 }
 
-/// Operations that are remembered, to be compared with those that others say they are in. One that
-/// is further behind hears of a difference when its data comes.
+/// Number of recent operations that are kept for comparison with those reported by other members. A
+/// difference to an older one is detected when its data arrives.
 const HISTORY_LEN: usize = 16;
 
-/// The operations of one group, as this process has called them.
+/// Operations of one group, as this process has called them.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// The latest last.
+    /// Recent operations, newest last.
     history: VecDeque<Head>,
-    /// The numbers of those that are under way, by their lowest bits.
+    /// Numbers of the pending operations, by their lowest bits.
     under_way: [Option<u64>; AT_ONCE],
-    /// What others wait in that this process has not come to, by rank.
+    /// Operations in which other members wait and that this process has not reached, by rank.
     waiting: BTreeMap<u32, Head>,
     broken: Option<Fault>,
 }
 
-/// The group has as many operations under way as it can have.
+/// Error: the group has the maximum number of pending operations.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
 impl State {
-    /// Why the group is broken, if it is.
+    /// Returns the reason for which the group is broken, if it is.
     pub(crate) fn broken(&self) -> Option<&Fault> {
         self.broken.as_ref()
     }
 
-    /// The group is broken; the first cause counts. Whether this is the first.
+    /// Marks the group as broken, keeping the first reason. Returns `true` if this is the first.
     pub(crate) fn break_by(&mut self, fault: Fault) -> bool {
         let is_first = self.broken.is_none();
         self.broken.get_or_insert(fault);
@@ -223,7 +223,7 @@ impl State {
         self.history.back().map_or(0, |head| head.seq)
     }
 
-    /// Begins `call`: its head.
+    /// Begins `call` and returns its head.
     pub(crate) fn begin(&mut self, call: &Head) -> Result<Head, Busy> {
         let head = Head {
             seq: self.last_seq() + 1,
@@ -249,7 +249,7 @@ impl State {
         }
     }
 
-    /// Whether the head in front of data from `rank` is that of `own`, which this process, `me`, is in.
+    /// Checks that the head before data from `rank` is `own`, the operation of this process, `me`.
     pub(crate) fn check_data(
         &self,
         me: u32,
@@ -260,13 +260,13 @@ impl State {
         if theirs == own {
             return Ok(());
         }
-        // Data of another operation than its own of that number says more.
+        // A mismatch with this process's own operation of the same number is more informative.
         let same = self.history.iter().find(|head| head.seq == theirs.seq);
         let own = same.filter(|same| *same != theirs).unwrap_or(own);
         Err(Pair((rank, *theirs), (me, *own)))
     }
 
-    /// `rank` waits for this process, `me`, in `theirs`.
+    /// Records that `rank` waits for this process, `me`, in `theirs`.
     pub(crate) fn on_waiting(&mut self, me: u32, rank: u32, theirs: &Head) -> Result<(), Pair> {
         if theirs.seq > self.last_seq() {
             self.waiting.insert(rank, *theirs);
@@ -275,18 +275,19 @@ impl State {
         self.compare(me, rank, theirs).unwrap_or(Ok(()))
     }
 
-    /// Data of `rank` lie at a port of the group, and this process, `me`, has not asked for them.
+    /// Checks unread data of `rank` at a port of the group that this process, `me`, has not
+    /// requested.
     pub(crate) fn on_unread(&self, me: u32, rank: u32, theirs: &Head) -> Result<(), Pair> {
         match (self.compare(me, rank, theirs), self.history.back()) {
             (Some(compared), _) => compared,
-            // Whatever was to be taken then has been.
+            // Everything that belonged to that operation has been received.
             (None, Some(last)) if theirs.seq < last.seq => Err(Pair((rank, *theirs), (me, *last))),
-            // This process has not come to it yet.
+            // This process has not reached the operation yet.
             (None, _) => Ok(()),
         }
     }
 
-    /// Whether this process has called the same of that number, if that is remembered.
+    /// Compares `theirs` with this process's call of the same number, if that is still recorded.
     fn compare(&self, me: u32, rank: u32, theirs: &Head) -> Option<Result<(), Pair>> {
         let own = self.history.iter().find(|head| head.seq == theirs.seq)?;
         Some(match own == theirs {
@@ -295,7 +296,8 @@ impl State {
         })
     }
 
-    /// Whether others wait in other operations of the number of `own`, which has just begun.
+    /// Checks that no member waits in a different operation with the number of `own`, which has
+    /// just begun.
     pub(crate) fn check_waiting(&mut self, me: u32, own: &Head) -> Result<(), Pair> {
         let different = |(rank, theirs): (&u32, &Head)| {
             (theirs.seq == own.seq && theirs != own).then_some((*rank, *theirs))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every operation on every kind of number, against a table of what comes out.
+//! Tests every operation on every kind of number against a table of results.
 
 use super::*;
 
-/// Operation; numbers at the target, operands, compared; what is there afterwards. All fit a byte
-/// without a sign.
+/// Operation; numbers at the target, operands, compared numbers; results at the target. All fit a
+/// signed and an unsigned byte.
 type Row = (AtomicOp, [u8; 4], [u8; 4], [u8; 4], [u8; 4]);
 
 const C0: [u8; 4] = [0; 4];

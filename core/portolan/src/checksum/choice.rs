@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The setting `checksum`: whose frames get checksums.
+//! The setting `checksum`: selects the paths whose frames get checksums.
 
 use crate::error::Error;
 use crate::launch::Job;
@@ -7,16 +7,16 @@ use crate::settings;
 use portolan_link::{Interface, InterfaceKind, LinkKind};
 use portolan_sys::ethtool::Ethtool;
 
-/// Drivers of NICs that a hypervisor presents. They take a neighbour's datagrams without a UDP
-/// checksum, and say that it was right.
+/// Drivers of NICs emulated by a hypervisor. They accept a neighbour's datagrams without a UDP
+/// checksum and report the checksum as right.
 const PARAVIRTUAL: [&str; 4] = ["virtio_net", "vif", "hv_netvsc", "vmxnet3"];
 
-/// See the module documentation.
+/// Value of the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     On,
     Off,
-    /// Where nobody else checks.
+    /// On if no other layer verifies frames.
     Auto,
 }
 
@@ -34,32 +34,32 @@ impl Choice {
         }
     }
 
-    /// Whether this side wants checksums on a network link over `interface`, or over the loopback
-    /// where there is none. `P13.4`
+    /// Tests whether this side requests checksums on a network link over `interface`, or over the
+    /// loopback if there is none. `P13.4`
     pub(crate) fn wants(self, link: LinkKind, interface: Option<&Interface>) -> bool {
         match (self, link) {
             (Choice::On, _) => true,
             (Choice::Off, _) => false,
-            // An Ethernet's check is each hop's own; what happens between two, in a switch, nobody
-            // looks at.
+            // Ethernet's check covers a single hop. Corruption inside a switch between two hops is
+            // not detected.
             (Choice::Auto, LinkKind::Packet | LinkKind::Xdp) => true,
             (Choice::Auto, _) => interface.is_some_and(|interface| !verifies_udp(interface)),
         }
     }
 }
 
-/// Whether UDP's checksum is computed and verified on what passes `interface`.
+/// Tests whether UDP checksums are computed and verified on `interface`.
 fn verifies_udp(interface: &Interface) -> bool {
     match interface.kind {
-        // Memory of one host, as shared memory is: there is no wire.
+        // Memory of one host, like shared memory: there is no wire.
         InterfaceKind::Loopback => true,
         InterfaceKind::Device => {
             let driver = Ethtool::open(&interface.name).and_then(|tool| tool.driver());
             !driver.is_ok_and(|driver| PARAVIRTUAL.contains(&&*driver))
         }
         InterfaceKind::Bond => true,
-        // A veth hands checksums on that were never computed; of what software builds otherwise, nobody
-        // knows what is below.
+        // A veth forwards checksums that were never computed. For other virtual interfaces, the
+        // layers below are unknown.
         _ => false,
     }
 }
@@ -70,7 +70,7 @@ mod tests {
 
     fn interface(kind: InterfaceKind) -> Interface {
         Interface {
-            // Longer than a name can be: no driver is found by it.
+            // Longer than any interface name, so no driver is found.
             name: "an interface that is not there".to_owned(),
             index: 1,
             mac: None,

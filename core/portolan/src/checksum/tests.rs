@@ -28,7 +28,7 @@ use portolan_wire::{BULK_HEADER_LEN, FRAME_HEADER_LEN};
 use std::convert::Infallible;
 use std::io::IoSlice;
 
-/// A frame's header, with `extra` bytes behind it that count as header, too.
+/// Returns a frame header with `extra` bytes after it that count as header, too.
 fn head(kind: FrameKind, num: u32, checked: bool, (extra, body): (usize, usize)) -> Vec<u8> {
     let mut bytes = vec![0x5a; FRAME_HEADER_LEN + extra];
     FrameHeader {
@@ -53,7 +53,7 @@ fn filling(len: usize) -> Vec<u8> {
     (0..=250).cycle().take(len).collect()
 }
 
-/// What leaves for `frame`, datagram by datagram.
+/// Returns the datagrams that are sent for `frame`.
 fn sent(frame: &TxFrame<'_>) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     let send = |frame: &TxFrame<'_>| {
@@ -80,7 +80,7 @@ fn opened(datagrams: &[Vec<u8>]) -> Vec<&[u8]> {
     opened.collect()
 }
 
-/// By the reference implementation, xxHash 0.8: of nothing, and of a byte 0.
+/// Values of the reference implementation, xxHash 0.8: of no bytes, and of one byte 0.
 #[test]
 fn the_sum_is_xxh3() {
     let value = |bytes: &[u8]| sum_of_part(&[], [bytes, &[]]).value;
@@ -94,7 +94,8 @@ fn every_datagram_of_every_shape_has_its_own_sum() {
     let one = whole(FrameKind::Data, true, 40);
     assert_eq!(opened(&sent(&TxFrame::whole(&one))), [&one[..]]);
 
-    // Fragments in user memory, in two slices that end anywhere; the last is shorter.
+    // Fragments in user memory, in two slices with arbitrary boundaries; the last fragment is
+    // shorter.
     let payload = filling(250);
     let slices = [IoSlice::new(&payload[..130]), IoSlice::new(&payload[130..])];
     let bulk = |num, body| head(FrameKind::Bulk, num, true, (8, body));
@@ -114,13 +115,13 @@ fn every_datagram_of_every_shape_has_its_own_sum() {
         .collect();
     assert_eq!(opened(&sent(&run)), plain);
 
-    // One of them alone.
+    // A single one of them.
     run.head = &heads[..BULK_HEADER_LEN];
     let slices = [IoSlice::new(&payload[..100])];
     (run.payload, run.segments) = (&slices, None);
     assert_eq!(opened(&sent(&run)), plain[..1]);
 
-    // Frames that lie behind one another, in two buffers, with the sums that the core asked for.
+    // Consecutive frames in two buffers, with the checksums that the core requested.
     let mut last = one[..30].to_vec();
     last[2] = 30;
     let summed = |frame: &[u8]| [&CheckedFrame::front(sum_of_frame(frame)), frame].concat();
@@ -157,7 +158,7 @@ fn no_altered_bit_gets_through() {
         altered[bit / 8] ^= 1 << (bit % 8);
         match open(&altered) {
             Err(reason) => assert_eq!(reason, DropReason::BadChecksum),
-            // The first byte no longer says that there is a sum; the core finds no frame then.
+            // The first byte no longer marks a checksum; the core then finds no valid frame.
             Ok(rest) => {
                 assert!(bit < 8, "bit {bit}");
                 assert!(FrameHeader::parse(rest).is_err());
@@ -221,7 +222,8 @@ fn what_only_the_wire_protects_arrives_as_broken_whatever_bit_is_turned() {
     }
 }
 
-/// What a sum costs; for people: `cargo test --release -p portolan --lib -- --ignored --nocapture costs`.
+/// Prints the cost of a checksum. Run it with `cargo test --release -p portolan --lib -- --ignored
+/// --nocapture costs`.
 #[test]
 #[ignore = "a measurement"]
 fn costs_of_sums() {
@@ -265,7 +267,7 @@ fn costs_of_sums() {
     }
 }
 
-/// Shortest of many means, in nanoseconds.
+/// Returns the shortest of many means, in nanoseconds.
 fn least(mut work: impl FnMut()) -> f64 {
     let mut round = || {
         let start = std::time::Instant::now();

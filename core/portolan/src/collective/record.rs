@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The records of collective operations as bytes; little-endian, see P14 in docs/protocol.md.
+//! Records of collective operations as bytes, little-endian; see P14 in docs/protocol.md.
 
 use super::{AT_ONCE, CollectiveCall, CollectiveKind};
 
-/// Version of the records: in front of each, so that another one is told from garbage.
+/// Version of the records. Each begins with it, so that another version is recognised.
 const VERSION: u8 = 2;
 
-/// Bytes of a head.
+/// Length of a head in bytes.
 pub(crate) const HEAD_LEN: usize = 32;
 
-/// Bytes of the longest news: both heads, and a text that fits two lines of a terminal.
+/// Maximum length of news in bytes: both heads, and a text that fits two lines of a terminal.
 #[cfg(test)]
 pub(crate) const NEWS_LEN_MAX: usize = NEWS_LEN + TEXT_LEN_MAX;
 const NEWS_LEN: usize = SECOND_AT + HEAD_LEN;
-/// Where the first head is, behind four fields; then a rank, and the second head.
+/// Offset of the first head, after four fields. A rank and the second head follow.
 const FIRST_AT: usize = 8;
 const OTHER_AT: usize = FIRST_AT + HEAD_LEN;
 const SECOND_AT: usize = OTHER_AT + 8;
 const TEXT_LEN_MAX: usize = 192;
 
-/// One operation as a member has called it, in front of its data.
+/// Operation as a member has called it; sent before its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: CollectiveKind,
-    /// Of reductions: place in a row of [`VALUES`], from 1; 0 is none.
+    /// Operation of a reduction: position in a row of [`VALUES`], from 1; 0 for none.
     pub(crate) op: u8,
-    /// Of reductions: row of [`VALUES`], from 1; 0 is none.
+    /// Type of a reduction: row of [`VALUES`], from 1; 0 for none.
     pub(crate) datatype: u8,
     pub(crate) root: u32,
-    /// Which operation of the group this is, from 1.
+    /// Number of the operation in the group, from 1.
     pub(crate) seq: u64,
-    /// Bytes that the member gave.
+    /// Length of the member's data in bytes.
     pub(crate) len: u64,
-    /// Who the members are and in which order: a digest of it.
+    /// Digest of the members and their order.
     pub(crate) members: u64,
 }
 
-/// Operations of reductions.
+/// Number of reduction operations.
 const OP_COUNT: usize = 4;
 
 macro_rules! names {
@@ -50,11 +50,11 @@ macro_rules! names {
     };
 }
 
-/// What reductions do, and with which type: a row for each type.
+/// Names of reductions, one row per type.
 const VALUES: [[&str; OP_COUNT]; 6] = names!("i32", "i64", "u32", "u64", "f32", "f64");
 
 impl Head {
-    /// A call that has no number yet.
+    /// Creates the head of a call that has no number yet.
     pub(crate) fn new(kind: CollectiveKind, root: u32, len: usize) -> Head {
         Head {
             kind,
@@ -67,7 +67,7 @@ impl Head {
         }
     }
 
-    /// Which of the two ports of the group it has.
+    /// Returns the index of the group's port for this operation.
     pub(crate) fn slot(&self) -> usize {
         usize::from(!self.seq.is_multiple_of(AT_ONCE as u64))
     }
@@ -100,7 +100,7 @@ impl Head {
         bytes
     }
 
-    /// The head at the beginning of `bytes`, if there is one.
+    /// Parses the head at the beginning of `bytes`.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Head> {
         let (&[version, kind, op, datatype], rest) = bytes.split_first_chunk()?;
         let (root, rest) = rest.split_first_chunk()?;
@@ -132,7 +132,7 @@ fn put_head(place: &mut [u8], head: &Head) {
     place[..HEAD_LEN].copy_from_slice(&head.to_bytes());
 }
 
-/// What a member tells others beside its data.
+/// Message of a member to other members, separate from its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// The sender waits for the receiver in this operation.
@@ -143,7 +143,7 @@ pub(crate) enum News {
         first: (u32, Head),
         second: (u32, Head),
     },
-    /// An operation needed a member that is gone: the group is broken.
+    /// An operation needed a member that has failed: the group is broken.
     Gone { group: u16, rank: u32, why: String },
 }
 
@@ -177,7 +177,7 @@ impl News {
         bytes
     }
 
-    /// The news that `bytes` are, if they are any.
+    /// Parses `bytes` as news.
     pub(crate) fn parse(bytes: &[u8]) -> Option<News> {
         let (head, text) = bytes.split_at_checked(NEWS_LEN)?;
         let &[version, kind, ref rest @ ..] = head else {

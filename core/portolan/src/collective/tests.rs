@@ -79,7 +79,7 @@ fn two_operations_may_be_under_way_and_no_third() {
     assert_eq!(state.begin(&barrier), Err(Busy));
     state.end(&first);
     assert_eq!(state.begin(&barrier).unwrap().seq, 3);
-    // It has ended before, and the one that has its port now goes on.
+    // It has ended before, and the operation that now uses its port continues.
     state.end(&first);
     assert_eq!(state.begin(&barrier), Err(Busy));
 }
@@ -111,7 +111,7 @@ fn data_that_nobody_asked_for_are_of_another_operation() {
     let mut state = State::default();
     let from = |root| Head::new(CollectiveKind::Broadcast, root, 8);
     let theirs = Head { seq: 1, ..from(1) };
-    // This process may come to it.
+    // This process may still reach it.
     assert_eq!(state.on_unread(0, 1, &theirs), Ok(()));
     let own = state.begin(&from(1)).unwrap();
     assert_eq!(state.on_unread(0, 1, &theirs), Ok(()));
