@@ -11,7 +11,7 @@ use portolan_sys::net::{Network, is_of_one_link};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Most IPv4 addresses that fit into the address of an endpoint.
+/// Maximum number of IPv4 addresses in the address of an endpoint.
 pub(crate) const ENDPOINT_IPV4_MAX: usize = 4;
 
 /// Addresses of one process.

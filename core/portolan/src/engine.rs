@@ -148,8 +148,8 @@ pub(crate) struct Inner {
     self_unread: usize,
     /// Set when a wait went to sleep without an event and none has arrived since.
     is_idle: bool,
-    /// Object of the current blocking call and the time at which it began, once it lasts longer
-    /// than a few turns.
+    /// Condition that the current blocking call waits for, and the time at which its wait began.
+    /// Set only for waits of more than a few turns.
     awaited: Option<(Awaited, Instant)>,
     /// Set while a liveness probe is unanswered.
     is_asking: bool,

@@ -9,14 +9,14 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 /// of the address.
 pub(crate) const TARGETS_MAX: usize = 16;
 
-/// Likely way to an address. Earlier variants are tried first.
+/// Reachability of an address. Earlier variants are tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
-    /// This host is on the same subnet.
+    /// Address on a subnet of this host.
     SameSubnet,
-    /// A route is needed.
+    /// Address that needs a route.
     Routed,
-    /// The address is valid on one link, and this host may be on another.
+    /// Address that is valid on one link only, while this host may be on another.
     OneLink,
 }
 

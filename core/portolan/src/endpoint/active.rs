@@ -109,7 +109,7 @@ impl Endpoint {
     /// After a [`SubmitError`] there is no completion.
     ///
     /// # Safety
-    /// As of [`Endpoint::send`].
+    /// Same as [`Endpoint::send`].
     #[inline]
     pub unsafe fn send_active(
         &mut self,
@@ -121,13 +121,14 @@ impl Endpoint {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_index(to)?;
         let spec = spec_of(tag);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the piece is readable.
         let bytes = unsafe { slice_of(&piece) };
         if engine.submit_now(peer, &spec, bytes) {
             return Ok(Sent::Done);
         }
         engine.inner.check_room()?;
-        // SAFETY: the caller's promise: the memory outlives the operation.
+        // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
+        // completion.
         let memory = unsafe { Memory::lent(bytes) };
         let asked = (RawKind::Send, RawWhat::Send(false), cookie);
         let op = engine.enter_op(OpKind::Send(peer), memory, asked);

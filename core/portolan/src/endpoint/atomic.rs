@@ -41,12 +41,12 @@ impl Endpoint {
     /// pieces the previous numbers are discarded.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then. [`SubmitError::Unsupported`] if the operation
+    /// [`SubmitError`]; no completion follows. [`SubmitError::Unsupported`] if the operation
     /// does not exist for the kind of number, or if lengths do not match or exceed
     /// [`crate::EndpointLimits::atomic_len_max`].
     ///
     /// # Safety
-    /// As of [`Endpoint::recv`], for the pieces.
+    /// Same as [`Endpoint::recv`], for the pieces.
     pub unsafe fn atomic(
         &mut self,
         to: PeerIndex,
@@ -58,7 +58,7 @@ impl Endpoint {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(to)?;
         let spec = atomic.spec(before.iter().map(|piece| piece.len).sum())?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (memory, what, _) = unsafe { place(before) }?;
         let op = engine.enter_op(
             OpKind::Remote(peer),
@@ -74,7 +74,7 @@ impl Endpoint {
     /// numbers.
     ///
     /// # Errors
-    /// As [`Endpoint::atomic`]; nothing was sent then.
+    /// Same as [`Endpoint::atomic`]; nothing was sent.
     pub fn inject_atomic(
         &mut self,
         to: PeerIndex,

@@ -40,7 +40,7 @@ impl Endpoint {
     /// otherwise a completion follows.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
     /// # Safety
     /// Each piece must be readable. If this returns [`Sent::Pending`], it must stay readable and
@@ -58,15 +58,16 @@ impl Endpoint {
         check_pieces(pieces)?;
         let what = spec_of(spec);
         let memory = if let [piece] = pieces {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the piece is readable.
             let bytes = unsafe { slice_of(piece) };
             if !spec.delivered && engine.submit_now(peer, &what, bytes) {
                 return Ok(Sent::Done);
             }
-            // SAFETY: the caller's promise: the memory outlives the operation.
+            // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
+            // completion.
             unsafe { Memory::lent(bytes) }
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the pieces are readable.
             let whole = unsafe { gathered(pieces) }?;
             if !spec.delivered && engine.submit_now(peer, &what, &whole) {
                 return Ok(Sent::Done);
@@ -83,7 +84,7 @@ impl Endpoint {
     /// Sends a copy of `bytes`; there is no completion.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was sent then.
+    /// [`SubmitError`]; nothing was sent.
     #[inline]
     pub fn inject(
         &mut self,
@@ -116,7 +117,7 @@ impl Endpoint {
     /// Posts the pieces for the next message that matches `spec`. A completion follows.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
     /// # Safety
     /// Each piece must be writable, and must not be used by other code until the completion was
@@ -131,12 +132,12 @@ impl Endpoint {
         let engine = &mut *self.engine.enter();
         let selector = engine.selector(spec)?;
         if let [piece] = pieces
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the piece is writable.
             && unsafe { engine.recv_held(&selector, piece, (kind_of(spec), cookie)) }
         {
             return Ok(());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (op, len) = unsafe { engine.post(pieces, selector.source, kind_of(spec), cookie) }?;
         engine.inner.core.post_tagged(&selector, op, len);
         engine.settle();
@@ -148,11 +149,11 @@ impl Endpoint {
     /// left. The completion with `released` set is the last.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
+    /// # Safety
     /// The buffer must be writable until the last completion was handed out. The bytes named by a
     /// completion belong to the caller from then on.
-    /// names is the caller's from then on.
     pub unsafe fn recv_multi(
         &mut self,
         spec: &RawRecv,
@@ -162,7 +163,7 @@ impl Endpoint {
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let selector = engine.selector(spec)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the buffer is writable until the last completion.
         let memory = unsafe { Memory::of_piece(buffer) };
         let many = RawWhat::Many(Box::new(Many::new(buffer)));
         let asked = (kind_of(spec), many, cookie);
@@ -198,7 +199,7 @@ impl Endpoint {
     /// Also returns `None` when 65,536 messages are claimed.
     ///
     /// # Errors
-    /// As [`Endpoint::peek`].
+    /// Same as [`Endpoint::peek`].
     pub fn claim(
         &mut self,
         spec: &RawRecv,
@@ -219,10 +220,10 @@ impl Endpoint {
     /// Posts the pieces for a claimed message. A completion follows.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
     /// # Safety
-    /// As of [`Endpoint::recv`].
+    /// Same as [`Endpoint::recv`].
     pub unsafe fn recv_claimed(
         &mut self,
         claim: RawClaim,
@@ -234,7 +235,7 @@ impl Endpoint {
             false => RawKind::Recv,
         };
         let engine = &mut *self.engine.enter();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (op, len) = unsafe { engine.post(pieces, Some(claim.source), kind, cookie) }?;
         if !engine.inner.core.recv_claimed(claim.id, op, len) {
             engine.inner.forget_raw(op);
@@ -286,7 +287,7 @@ impl Engine {
     /// Enters an operation that receives into `pieces`. Returns it with the length of the pieces.
     ///
     /// # Safety
-    /// As of [`Endpoint::recv`].
+    /// Same as [`Endpoint::recv`].
     #[inline(always)]
     unsafe fn post(
         &mut self,
@@ -295,7 +296,7 @@ impl Engine {
         kind: RawKind,
         cookie: Cookie,
     ) -> Result<(OpId, u64), SubmitError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (memory, what, len) = unsafe { place(pieces) }?;
         let op = self.enter_op(recv_kind(source), memory, (kind, what, cookie));
         Ok((op, len))
@@ -304,7 +305,7 @@ impl Engine {
     /// Completes a receive into `piece` with a held message that fits. Returns `false` if there is none.
     ///
     /// # Safety
-    /// As of [`Endpoint::recv`].
+    /// Same as [`Endpoint::recv`].
     #[inline]
     unsafe fn recv_held(
         &mut self,
@@ -362,12 +363,12 @@ impl Engine {
 /// length.
 ///
 /// # Safety
-/// As of [`Endpoint::recv`].
+/// Same as [`Endpoint::recv`].
 #[inline]
 pub(super) unsafe fn place(pieces: &[RawPiece]) -> Result<(Memory, RawWhat, u64), SubmitError> {
     check_pieces(pieces)?;
     if let [piece] = pieces {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the piece is writable until the completion.
         let memory = unsafe { Memory::of_piece(*piece) };
         return Ok((memory, RawWhat::Recv, piece.len as u64));
     }
@@ -432,7 +433,7 @@ pub(super) fn check_pieces(pieces: &[RawPiece]) -> Result<(), SubmitError> {
 /// # Safety
 /// The pieces must be readable.
 pub(super) unsafe fn gathered(pieces: &[RawPiece]) -> Result<Vec<u8>, SubmitError> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the pieces are readable.
     let slices: Vec<_> = pieces
         .iter()
         .map(|piece| unsafe { slice_of(piece) })
@@ -445,7 +446,7 @@ pub(super) unsafe fn gathered(pieces: &[RawPiece]) -> Result<Vec<u8>, SubmitErro
 pub(super) unsafe fn slice_of<'a>(piece: &RawPiece) -> &'a [u8] {
     match piece.len {
         0 => &[],
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the piece is readable while the slice is used.
         len => unsafe { std::slice::from_raw_parts(piece.ptr, len) },
     }
 }

@@ -68,9 +68,9 @@ impl Endpoint {
         self.address
     }
 
-    /// Makes the owner of `address` a peer; nothing is sent to it yet. The address of an existing
-    /// peer returns its number again. The address of this endpoint returns a number by which it
-    /// reaches itself.
+    /// Inserts the owner of `address` as a peer and returns its number. Nothing is sent to it yet.
+    /// For the address of an existing peer, returns the same number. For the address of this
+    /// endpoint, returns a number for sending to itself.
     ///
     /// # Errors
     /// [`Error::TooManyPeers`].

@@ -32,7 +32,7 @@ impl Endpoint {
             return Err(Error::RegionTooLong { len: memory.len });
         }
         let inner = &mut self.engine.enter().inner;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory is valid for `access` until `deregister`.
         let lent = unsafe { Memory::of_piece(memory) };
         let op = inner.ops.enter(OpKind::Region, lent, Owner::Nobody);
         let spec = RegionSpec {
@@ -69,10 +69,10 @@ impl Endpoint {
     /// are there. With `imm`, the target's program gets a [`RawKind::RemotePut`].
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
     /// # Safety
-    /// As of [`Endpoint::send`].
+    /// Same as [`Endpoint::send`].
     pub unsafe fn put(
         &mut self,
         to: PeerIndex,
@@ -85,9 +85,10 @@ impl Endpoint {
         let peer = engine.check_ask(to)?;
         check_pieces(pieces)?;
         let memory = match pieces {
-            // SAFETY: the caller's promise: the memory outlives the operation.
+            // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
+            // completion.
             [piece] => unsafe { Memory::lent(slice_of(piece)) },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the pieces are readable.
             _ => Memory::Owned(unsafe { gathered(pieces) }?.into()),
         };
         let what = RawWhat::Send(false);
@@ -99,7 +100,7 @@ impl Endpoint {
     /// they are there.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     pub fn put_owned(
         &mut self,
         to: PeerIndex,
@@ -118,7 +119,7 @@ impl Endpoint {
     /// Writes a copy of `bytes` into the memory of `to`. There is no completion.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing was sent then.
+    /// [`SubmitError`]; nothing was sent.
     pub fn inject_put(
         &mut self,
         to: PeerIndex,
@@ -140,10 +141,10 @@ impl Endpoint {
     /// Reads the memory of `from` into the pieces. A completion follows.
     ///
     /// # Errors
-    /// [`SubmitError`]; there is no completion then.
+    /// [`SubmitError`]; no completion follows.
     ///
     /// # Safety
-    /// As of [`Endpoint::recv`].
+    /// Same as [`Endpoint::recv`].
     pub unsafe fn get(
         &mut self,
         from: PeerIndex,
@@ -153,7 +154,7 @@ impl Endpoint {
     ) -> Result<(), SubmitError> {
         let engine = &mut *self.engine.enter();
         let peer = engine.check_ask(from)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (memory, what, _) = unsafe { place(pieces) }?;
         let op = engine.enter_op(OpKind::Remote(peer), memory, (RawKind::Get, what, cookie));
         engine.ask(peer, op, spec_of(at, None), Call::Get);

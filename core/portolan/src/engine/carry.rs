@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Name of the helper's thread, as shown by tools.
 const HELPER_NAME: &str = "portolan-carry";
 
-/// Turns in one go: a returning owner waits only microseconds.
+/// Turns made in one go, so that a returning owner waits only microseconds.
 const CARRY_TURNS: u32 = 64;
 
 /// Longest sleep on the links. Their timer expires earlier if something is due.

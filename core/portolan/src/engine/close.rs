@@ -93,8 +93,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// Returns the incomplete sends for which a process waits that closes since `begin`: peer and
-    /// operation. Regions that peers read are among the operations.
+    /// Returns the peer and operation of each incomplete send that delays closing. The process
+    /// began to close at `begin`. Regions that peers read are among the operations.
     fn owed_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
         let begun = self.now.since(begin) < BEGUN_LINGER;
         let is_owed = move |op: OpId| begun || self.is_promised(op);
@@ -113,8 +113,8 @@ impl Inner {
             && !peers.any(|peer| self.core.owes_messages(peer))
     }
 
-    /// Returns the peers with undelivered messages for which a process waits that closes since
-    /// `begin`.
+    /// Returns the peers with undelivered messages that delay closing. The process began to close
+    /// at `begin`.
     pub(super) fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
         let own = self.now.since(begin) < SELF_LINGER;
         let mut peers: Vec<PeerId> = self

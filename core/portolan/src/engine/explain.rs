@@ -12,7 +12,7 @@ use portolan_proto::{Instant, OpId, PeerId, PeerStatus};
 /// Maximum number of operations that are described, so that the line stays readable.
 const DESCRIBED_MAX: usize = 4;
 
-/// Object of a blocking call's wait.
+/// Condition that a blocking call waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Awaited {
     /// Completion of an operation.

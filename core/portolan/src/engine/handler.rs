@@ -113,7 +113,7 @@ impl<'a> Context<'a> {
     /// Sends `buffer`. Wait for the request outside of the handler.
     ///
     /// # Errors
-    /// As [`Context::send`].
+    /// Same as [`Context::send`].
     pub fn isend(&mut self, to: Target, buffer: impl Into<Buffer>) -> Result<Request, Error> {
         self.inner.isend(&to, buffer.into())
     }
@@ -122,7 +122,7 @@ impl<'a> Context<'a> {
     /// wait for it outside of the handler.
     ///
     /// # Errors
-    /// As [`crate::Node::isend_two`].
+    /// Same as [`crate::Node::isend_two`].
     pub fn isend_two(
         &mut self,
         to: Target,

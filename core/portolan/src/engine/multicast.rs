@@ -26,7 +26,8 @@ impl Inner {
         self.multicasts.is_allowed() && self.may_be_announced(members, len)
     }
 
-    /// Tests the same independently of local settings, from what all members know.
+    /// Tests whether a broadcast could use multicast, ignoring local settings. All members come to
+    /// the same result.
     pub(crate) fn may_be_announced(&mut self, members: &Members, len: usize) -> bool {
         let Inner {
             multicasts, table, ..

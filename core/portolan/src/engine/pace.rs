@@ -12,15 +12,16 @@ use portolan_proto::Instant;
 /// is about half a round trip on raw Ethernet, so these polls take less than a tenth of the time.
 const COLD_WAIT_NS: u64 = 2_000;
 
-/// The same limit while frames arrive: their handling makes turns long, and no process spins.
+/// Longest wait while frames arrive, in nanoseconds: their handling makes turns long, and no process
+/// spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
 /// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by
 /// two turns, however long the turns are.
 const COLD_TURNS_MIN_BUSY: u32 = 2;
 
-/// Largest multiple of that wait before a cold link is polled, even if frames arrive continuously
-/// on other links.
+/// Maximum postponement of a cold poll, in multiples of the interval, while frames arrive
+/// continuously on other links.
 const COLD_WAITS_MAX: u32 = 16;
 
 /// Most turns between polls, for programs whose calls are turns and become rarer. Equals 2 µs of

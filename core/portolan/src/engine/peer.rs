@@ -44,10 +44,10 @@ pub(crate) struct PeerInfo {
     pub(super) is_removed: bool,
 }
 
-/// Number of messages to one peer that leave one by one in a turn. They are messages of an endpoint
-/// or of several frames. A program that sends a few messages and then computes makes no further
-/// call that would send them. Later messages of the turn travel together. After a burst, so do all
-/// but the first message of the next turn.
+/// Maximum number of messages to one peer that leave one by one in a turn. Applies to messages of
+/// an endpoint and to messages of several frames. A program that sends a few messages and then
+/// computes makes no further call that would send them. Later messages of the turn travel together.
+/// After a burst, so do all but the first message of the next turn.
 pub(crate) const ALONE_MAX: u32 = 8;
 
 impl PeerInfo {

@@ -126,7 +126,7 @@ impl Waiting {
 }
 
 impl Inner {
-    /// Retries what waits for peers that accept messages again.
+    /// Retries the submissions to peers that accept messages again.
     pub(super) fn retry_pending(&mut self) {
         while let Some(peer) = self.pending.next_woken() {
             for lane in LaneId::ALL {

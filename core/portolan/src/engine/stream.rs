@@ -17,8 +17,8 @@ use portolan_proto::{DropReason, LinkId, PART_LEN_HURRIED, PartPlace, PeerId, Tr
 use portolan_wire::{CHECK_LEN, CheckedFrame, Chunk, Record, Records, Sum};
 use std::io::IoSlice;
 
-/// Receive calls per connection and turn, and the bytes of each: as much time as messages may wait,
-/// normally and during a sequence of short messages.
+/// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
+/// wait. The second limit applies during a sequence of short messages.
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
 const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
 

@@ -2,7 +2,8 @@
 //! Problems around a process rather than on a wire: a process runs out of a resource, is a forked
 //! child, or has not opened a port.
 //!
-//! Invariant: each problem is reported where users read, with the object, the cause and the remedy.
+//! Invariant: each problem is reported where users see it, with the object, the cause and the
+//! remedy.
 
 use super::{Engine, Inner, PortUse};
 use crate::error::Error;
@@ -102,8 +103,8 @@ impl Inner {
         }
     }
 
-    /// Tests whether no message that this process has sent to itself is still in flight. A message
-    /// that waits for a receive does not count as in flight.
+    /// Tests whether no message that this process has sent to itself is in flight. A message that
+    /// waits for a receive does not count.
     fn has_all_of_itself(&self) -> bool {
         let mut transfers = self.core.unfinished_transfers();
         let moves = transfers.any(|(.., has_begun)| has_begun);
@@ -210,8 +211,8 @@ impl Engine {
         }
     }
 
-    /// Does for a program that polls what a wait does: it watches `source`, or if that is `None`, receives
-    /// the last messages of a job after all other processes have ended.
+    /// Does the work of a wait for a program that polls. Watches `source`. If that is `None`,
+    /// receives the last messages of a job after all other processes have ended.
     pub(crate) fn look_from(&mut self, source: Option<PeerId>) {
         self.catch_up();
         match source {

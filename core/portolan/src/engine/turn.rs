@@ -19,7 +19,7 @@ const RECEIVE_BUDGET: usize = 64;
 /// calls.
 const NETWORK_BUDGET: usize = 32;
 
-/// Minimum number of turns between clock reads: 25 ns in about 32 × 20 ns.
+/// Minimum number of turns between clock reads. A read takes 25 ns, and 32 turns about 32 × 20 ns.
 pub(crate) const CLOCK_TURNS: u32 = 32;
 
 /// Interval, in turns that fill a receive, between polls of all links. System calls on silent links

@@ -328,7 +328,7 @@ impl Engine {
     /// with nothing armed, if an event has already occurred.
     ///
     /// # Errors
-    /// [`Error::System`] when the system refuses; nothing is armed then.
+    /// [`Error::System`] if a system call fails; nothing is armed then.
     pub(crate) fn arm_descriptor(&mut self, descriptor: &mut Descriptor) -> Result<bool, Error> {
         let now = self.inner.read_clock();
         let after = self.arm(&mut descriptor.wake, now);

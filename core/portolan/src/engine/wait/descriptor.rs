@@ -45,7 +45,7 @@ impl Descriptor {
     /// Creates a descriptor that is signalled by events of `links`.
     ///
     /// # Errors
-    /// As [`Descriptor::new`].
+    /// Same as [`Descriptor::new`].
     pub(crate) fn watching(links: &mut Links) -> Result<Descriptor, Error> {
         let mut descriptor = Descriptor::new()?;
         links.arm(&mut descriptor.wake);
@@ -63,7 +63,7 @@ impl Descriptor {
     /// before, so all are added each time. Those that are already in the set stay.
     ///
     /// # Errors
-    /// [`Error::System`] when the system refuses.
+    /// [`Error::System`] if a system call fails.
     pub(super) fn watch(&mut self) -> Result<(), Error> {
         let fds = &self.wake.fds;
         for &fd in &self.watched {
@@ -81,7 +81,7 @@ impl Descriptor {
     /// Sets the timer to expire after `after`; `None` stops it.
     ///
     /// # Errors
-    /// [`Error::System`] when the system refuses.
+    /// [`Error::System`] if a system call fails.
     pub(crate) fn set_timer(&self, after: Option<Duration>) -> Result<(), Error> {
         let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
         let it_value = after.map_or(time(0, 0), |after| {
