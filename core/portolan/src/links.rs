@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The links of this process, and the table of peers that each has been told of.
+//! The links of this process, and the peers to which each is connected.
 
 mod network;
 mod plan;
@@ -19,14 +19,14 @@ use portolan_proto::{LinkId, LinkParams, PeerId};
 use portolan_sys::effort;
 use std::ops::ControlFlow;
 
-/// Turns between looks at a link that nobody is reached by: a system call in 5 µs of turns.
+/// Turns between polls of a link without a connected peer: one system call in 5 µs of turns.
 const DORMANT_INTERVAL: u32 = 256;
 
-/// Turns in which all links are looked at after a sleep: a burst on two links.
+/// Turns in which all links are polled after a sleep: enough for a burst on two links.
 const ROUSED_TURNS: u32 = 16;
 
-/// A link; shared memory by its own type, so that its few instructions are not lost among those of
-/// calls by pointer.
+/// A link. Shared memory has a variant of its own, because calls by pointer would cost more than
+/// its few instructions.
 pub(crate) enum AnyLink {
     Shm(Box<Shm>),
     Other(Box<dyn Link + Send>),
@@ -41,8 +41,8 @@ impl AnyLink {
         }
     }
 
-    /// Receives frames. When `sink` breaks off, shared memory keeps those behind; other links have
-    /// taken them already, and hand them over all the same.
+    /// Receives frames. When `sink` returns `Break`, shared memory keeps the remaining frames.
+    /// Other links have already received theirs, and pass them to `sink` all the same.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -77,8 +77,8 @@ impl AnyLink {
     }
 }
 
-/// Turns for which a link that moved a frame is looked at every time. A system call on a silent
-/// link costs as much as ten looks at shared memory.
+/// Turns in which a link that moved a frame is polled every time. A system call on a silent link
+/// costs as much as ten polls of shared memory.
 pub(crate) const HOT_TURNS: u32 = 4096;
 
 /// An open link.
@@ -86,14 +86,14 @@ pub(crate) struct OpenLink {
     id: LinkId,
     lossless: bool,
     link: AnyLink,
-    /// This side wants checksums here.
+    /// Set if this side requires checksums on the link.
     checksum: bool,
     sums: Sums,
-    /// A look costs no system call.
+    /// Set if polling the link needs no system call.
     looks_at_memory: bool,
-    /// Turn until which it is looked at every time.
+    /// Turn until which it is polled every time.
     hot_until: u32,
-    /// Nobody is reached by it so far; frames of unsolicited peers may come.
+    /// Set while no peer is connected by it. Frames of unsolicited peers may still arrive.
     dormant: bool,
     connected: Vec<bool>,
 }
@@ -119,8 +119,9 @@ impl OpenLink {
         self.hot_until.wrapping_sub(turn) < 1 << 31
     }
 
-    /// Whether it is looked at in a turn. `others_matter` are looked at every time; a link that is not
-    /// expected to bring anything, and whose look is a system call, is then looked at when `cold_due`.
+    /// Returns whether the link is polled in a turn. Hot links, and connected ones that are polled
+    /// without a system call, are polled every time. If `others_matter`, other connected links are
+    /// polled only when `cold_due`.
     #[inline]
     pub(crate) fn is_due(&self, turn: u32, others_matter: bool, cold_due: bool) -> bool {
         if self.is_hot(turn) {
@@ -141,26 +142,27 @@ impl OpenLink {
 /// See the module documentation.
 pub(crate) struct Links {
     open: Vec<OpenLink>,
-    /// Places in `open`, by the protocol's number of the link.
+    /// Indices in `open`, by the protocol's number of the link.
     places: [Option<usize>; LinkId::COUNT],
     has_lossy: bool,
-    /// No link of frames: parts of transfers go by it.
+    /// Transfers by stream, which is not a link of frames.
     streams: Option<Box<Streams>>,
-    /// Raw Ethernet frames, if they go otherwise than by a packet socket of this process's own.
+    /// Carrier of raw Ethernet frames, unless it is a packet socket that this process opened
+    /// itself.
     raw_by: Option<RawBy>,
 }
 
-/// By what raw Ethernet frames go.
+/// Carrier of raw Ethernet frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RawBy {
-    /// A socket that the broker has lent.
+    /// A packet socket that the broker opened.
     Broker,
     /// AF_XDP.
     Xdp(XdpMode),
 }
 
 impl Links {
-    /// Whether frames may be lost on one.
+    /// Returns whether any link may lose frames.
     #[inline]
     pub(crate) fn has_lossy(&self) -> bool {
         self.has_lossy
@@ -176,17 +178,18 @@ impl Links {
         self.streams.as_deref_mut()
     }
 
-    /// Bytes that a stream buffers, if there are streams.
+    /// Returns the number of bytes that a stream buffers, if there are streams.
     pub(crate) fn stream_buffer_len(&self) -> Option<usize> {
         self.streams.as_ref().map(|streams| streams.buffer_len())
     }
 
-    /// By what raw Ethernet frames go, if otherwise than by a packet socket of this process's own.
+    /// Returns the carrier of raw Ethernet frames, unless it is a packet socket that this process
+    /// opened itself.
     pub(crate) fn raw_by(&self) -> Option<RawBy> {
         self.raw_by
     }
 
-    /// No links, by which nobody is reached.
+    /// Creates the value without any link.
     pub(crate) fn none() -> Links {
         Links {
             open: Vec::new(),
@@ -226,7 +229,7 @@ impl Links {
         }
     }
 
-    /// What the core must know of each link.
+    /// Returns the core's parameters of each link.
     pub(crate) fn params(&self) -> impl Iterator<Item = (LinkId, LinkParams)> + '_ {
         self.open.iter().map(|open| {
             let caps = open.link.as_dyn().caps();
@@ -258,22 +261,21 @@ impl Links {
         self.has_lossy = false;
     }
 
-    /// Looks at all links in the next turns: one of them may have rung.
+    /// Polls all links in the next turns, because one of them may have received a wake-up.
     pub(crate) fn rouse(&mut self, turn: u32) {
         for open in self.open.iter_mut().filter(|open| !open.is_hot(turn)) {
             open.heat(turn, ROUSED_TURNS);
         }
     }
 
-    /// Looks at all links in the next turn.
+    /// Polls all links in the next turn.
     pub(crate) fn heat(&mut self, turn: u32) {
         for open in &mut self.open {
             open.heat(turn, 1);
         }
     }
 
-    /// Whether a link holds what would be lost if this process ended now, although it was
-    /// transmitted.
+    /// Returns whether a link holds transmitted data that would be lost if this process exited now.
     pub(crate) fn has_unsaid(&self) -> bool {
         let unsaid = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
         self.open.iter().any(unsaid)
@@ -285,15 +287,15 @@ impl Links {
         self.open.iter_mut()
     }
 
-    /// Whether a turn should not be held up by looks in vain: something is expected on a link, or
-    /// would be seen at once on one.
+    /// Returns whether polls that find nothing should be avoided: frames are expected on a link, or
+    /// one is polled without a system call.
     #[inline]
     pub(crate) fn are_hurried(&self, turn: u32) -> bool {
         let hurried = |open: &OpenLink| open.is_hot(turn) || open.looks_at_memory && !open.dormant;
         self.open.iter().any(hurried)
     }
 
-    /// How many peers are reached by `link`.
+    /// Returns the number of peers that are connected by `link`.
     pub(crate) fn connected_count(&self, link: LinkId) -> usize {
         let place = self.places[link.index()];
         place.map_or(0, |place| {
@@ -345,7 +347,8 @@ impl Links {
         open.link.as_dyn_mut().disconnect(peer.0);
     }
 
-    /// Always inlined: most of what a short message costs would else be the calls between the layers.
+    /// Always inlined: otherwise the calls between the layers would be most of the cost of a short
+    /// message.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -360,7 +363,7 @@ impl Links {
         let open = &mut self.open[place];
         let result = match open.lossless {
             true => {
-                // Into the ring.
+                // Copied into the ring.
                 effort::copies();
                 open.link.transmit(peer.0, frame)
             }
@@ -370,7 +373,7 @@ impl Links {
             }
         };
         if result.is_ok() {
-            // An answer is likely to come by the same link.
+            // An answer is likely to arrive by the same link.
             open.heat(turn, HOT_TURNS);
         }
         result
@@ -393,15 +396,16 @@ impl Links {
         }
     }
 
-    /// Where in this process's memory the message lies that `peer` is pulling, if this process may copy a
-    /// part of it.
+    /// Returns the address in this process of the message that `peer` is pulling, if this process
+    /// may copy a part of it.
     #[inline]
     pub(crate) fn offered(&self, peer: PeerId) -> Option<u64> {
         let place = self.places[LinkId::SHM.index()]?;
         self.open[place].link.as_dyn().offered(peer.0)
     }
 
-    /// Copies a part of the message `memory` to `peer`, which is pulling it; whether it did.
+    /// Copies a part of the message `memory` to `peer`, which is pulling it. Returns whether it
+    /// did.
     pub(crate) fn help(&mut self, peer: PeerId, memory: &[u8]) -> bool {
         let place = self.places[LinkId::SHM.index()];
         place.is_some_and(|place| self.open[place].link.as_dyn_mut().help(peer.0, memory))
@@ -413,7 +417,7 @@ impl Links {
             .find_map(|open| Some((open.id, open.link.as_dyn_mut().poll_notice()?)))
     }
 
-    /// Prepares all links for sleep; `false` if one has frames waiting.
+    /// Prepares all links for sleep. Returns `false` if one has frames waiting.
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {
         let mut quiet = true;
         for open in &mut self.open {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a peer's process lives, told apart from whether it is busy.
+//! Liveness of peers: distinguishes a process that has exited from one that is busy.
 //!
-//! A process that computes does not answer frames, and must not be taken for dead. So each process
-//! has a thread that sleeps on a socket of its own and answers questions by echo, whatever the
-//! program does. Where the process is gone, the kernel answers in its place ("port unreachable");
-//! where the host is cut off or the process is stopped, nobody does.
+//! A process that computes does not answer frames, and must not be declared dead. So each process
+//! has a thread that sleeps on its own socket and answers probes by echo, whatever the program
+//! does. If the process has exited, its kernel answers instead ("port unreachable"). If the host is
+//! disconnected or the process is stopped, no answer arrives.
 //!
-//! A question and its answer carry a keyed hash and the time of the question, so that nobody
-//! outside the job can keep a dead peer alive, with recorded answers neither. A "port unreachable"
-//! can be forged; so it makes the peer doubted, and asked at once, and what became of that question
+//! A probe and its answer carry a keyed hash and the time of the probe. No process outside the job
+//! can therefore fake answers of a dead peer, nor replay recorded ones. A "port unreachable" can be
+//! forged. It only makes the peer doubted and sends another probe at once; the result of that probe
 //! decides: [`life`].
 //!
-//! A peer can have several addresses, and some may lead to other hosts. Probes find the right one: [`ways`].
+//! A peer can have several addresses, and some may lead to other hosts. Probes find the right one:
+//! [`ways`].
 
 mod life;
 mod message;
@@ -47,15 +48,15 @@ struct Shared {
     socket: UdpSocket,
     /// IPv4 addresses are passed to the socket as IPv4-mapped IPv6 addresses.
     is_v6: bool,
-    /// What questions to this process are keyed with, and its answers.
+    /// Key of probes to this process, and of its answers.
     key: Key,
-    /// `None` for an endpoint: it has no number that others know.
+    /// `None` for an endpoint, which has no number that is known to peers.
     rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,
-    /// When the program last looked at its links.
+    /// Time at which the program last polled its links.
     looked_at: AtomicU64,
-    /// Questions and answers that were sent.
+    /// Number of probes and answers sent.
     sent: AtomicU64,
     members: RwLock<Members>,
 }
@@ -67,7 +68,7 @@ struct Members {
     lives: Vec<Life>,
     /// Addresses of the peers that this process has contacted: few in a large job.
     ways: HashMap<u32, Ways>,
-    /// Of an endpoint: what questions to each are keyed with, and its answers.
+    /// Endpoints only: the key of probes to each peer, and of its answers.
     keys: Vec<Option<Key>>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct Liveness {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The socket before the addresses of the others are known.
+/// The socket before the addresses of peers are known.
 #[derive(Debug)]
 pub(crate) struct Unstarted {
     socket: UdpSocket,
@@ -120,7 +121,7 @@ impl Unstarted {
         self.run(Some(rank), secret, clock, members)
     }
 
-    /// Starts without anybody to ask; [`Liveness::add`] tells of peers.
+    /// Starts without peers; [`Liveness::add`] adds them.
     pub(crate) fn start_open(self, secret: &[u8; 32], clock: Clock) -> Result<Liveness, Error> {
         self.run(None, secret, clock, Members::default())
     }
@@ -160,20 +161,20 @@ impl Unstarted {
 }
 
 impl Liveness {
-    /// Asks `peer`; the answer shows in [`Liveness::seen`] and [`Liveness::standing`].
+    /// Probes `peer`. [`Liveness::seen`] and [`Liveness::standing`] then report the answer.
     pub(crate) fn ask(&self, peer: PeerId) {
         if !self.shared.ask(peer.0) {
-            // The thread's wake-up may have been spent on the attempts.
+            // The failed attempts may have consumed the error that would wake the thread.
             self.shared.read_errors();
         }
     }
 
-    /// Questions and answers that this process has sent.
+    /// Returns the number of probes and answers that this process has sent.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Tells of a peer of an endpoint, and of the secret in its address.
+    /// Adds a peer of an endpoint, with the secret in its address.
     pub(crate) fn add(&self, peer: PeerId, secret: &[u8; 32]) {
         let mut members = self.shared.members_mut();
         let index = peer.0 as usize;
@@ -206,7 +207,8 @@ impl Liveness {
         }
     }
 
-    /// Records that a frame to the host of `addr` came back as not deliverable. This is no evidence of death.
+    /// Records that a frame to the host of `addr` was returned as undeliverable. This is no
+    /// evidence of death.
     pub(crate) fn note_refused(&self, peer: PeerId, addr: SocketAddr) {
         if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
             ways.note_refused(addr);
@@ -225,14 +227,15 @@ impl Liveness {
         ways.map_or_else(Vec::new, |ways| ways.outcomes().to_vec())
     }
 
-    /// When the newest question was asked that `peer` has answered.
+    /// Returns the time of the newest probe that `peer` has answered.
     pub(crate) fn seen(&self, peer: PeerId) -> Instant {
         let members = self.shared.members();
         let life = members.lives.get(peer.0 as usize);
         life.map_or(Instant::default(), Life::seen)
     }
 
-    /// Somebody says that the process of `peer` is gone: asks it, if that is news.
+    /// Records a report that the process of `peer` has exited, and probes the peer if the report is
+    /// new.
     pub(crate) fn doubt(&self, peer: PeerId) {
         self.shared.doubt(peer.0);
     }
@@ -243,14 +246,15 @@ impl Liveness {
         life.map_or(Standing::Trusted, Life::standing)
     }
 
-    /// The newest answer of `peer`.
+    /// Returns the newest answer of `peer`.
     pub(crate) fn answer(&self, peer: PeerId) -> Answer {
         let members = self.shared.members();
         let life = members.lives.get(peer.0 as usize);
         life.map_or(Answer::default(), Life::answer)
     }
 
-    /// The program looks at its links at `now`: answers tell how long ago that was.
+    /// Records that the program polls its links at `now`. Answers to probes contain the time since
+    /// then.
     pub(crate) fn note_look(&self, now: Instant) {
         self.shared
             .looked_at
@@ -261,8 +265,8 @@ impl Liveness {
 impl Drop for Liveness {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread, also where the host has lost the address by which a datagram would come.
-        // The kernel does so first and then says that the socket is not connected (inet_shutdown of
+        // Wakes the thread, even if the host has lost the address at which a datagram would arrive.
+        // The kernel wakes it first and then returns ENOTCONN (inet_shutdown of
         // net/ipv4/af_inet.c).
         let _ = shutdown(&self.shared.socket, Shutdown::Read);
         if let Some(thread) = self.thread.take() {
@@ -271,8 +275,8 @@ impl Drop for Liveness {
     }
 }
 
-/// Waits for a datagram. `None` is the end of a socket that was shut down: a reading without a sender, at
-/// which [`UdpSocket::recv_from`] panics.
+/// Waits for a datagram. Returns `None` if the socket was shut down. [`UdpSocket::recv_from`]
+/// panics in that case, because the result has no sender.
 fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> Result<Option<(usize, SocketAddr)>, Errno> {
     let (len, _, from) = recvfrom(socket, bytes, RecvFlags::empty())?;
     let from = from.and_then(|from| SocketAddr::try_from(from).ok());
@@ -281,11 +285,11 @@ fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> Result<Option<(usize, Socket
 
 impl Shared {
     fn run(&self) {
-        // Else every system call of the program would pay for this thread.
+        // A shared descriptor table would slow down every system call of the program.
         if let Err(error) = portolan_sys::descriptors::keep_only(self.socket.as_fd()) {
             log::debug!("a descriptor table for the liveness thread: {error}");
         }
-        // One byte more, to notice that a datagram is longer.
+        // One byte more than a message, to detect longer datagrams.
         let mut bytes = [0; LEN + 1];
         while !self.stop.load(Ordering::Relaxed) {
             match receive(&self.socket, &mut bytes) {
@@ -296,8 +300,8 @@ impl Shared {
         }
     }
 
-    /// `P9.2`: a question is answered and proves nothing, since it may be a recorded one; an answer
-    /// proves life at the time of its question.
+    /// Handles a probe or an answer. `P9.2`: a probe is answered, but proves nothing, because it
+    /// may be a recorded one. An answer proves that the peer was alive at the time of its probe.
     fn on_message(&self, bytes: &[u8], from: SocketAddr) {
         let Some(message) = self.read(bytes) else {
             return;
@@ -325,9 +329,9 @@ impl Shared {
         }
     }
 
-    /// A question to this process, or an answer from one that it may have asked. `P9.8`: between
-    /// endpoints both are keyed with the secret of the one that is asked, and both numbers are the
-    /// asker's for it.
+    /// Parses a probe to this process, or an answer from a process that it may have probed. `P9.8`:
+    /// between endpoints, both use the key of the probed endpoint, and both numbers are the
+    /// prober's number for it.
     fn read(&self, bytes: &[u8]) -> Option<Message> {
         if let Some(rank) = self.rank {
             return Message::decode(bytes, &self.key).filter(|message| message.to == rank);
@@ -342,13 +346,13 @@ impl Shared {
             .filter(|message| message.kind == Kind::Answer && message.from == message.to)
     }
 
-    /// For how long the program has not looked at its links.
+    /// Returns the time since the program last polled its links.
     fn idle(&self) -> Duration {
         let looked_at = Instant::from_nanos(self.looked_at.load(Ordering::Relaxed));
         self.clock.now().since(looked_at)
     }
 
-    /// What a question to `peer` is keyed with.
+    /// Returns the key of probes to `peer`.
     fn key_to<'a>(&'a self, members: &'a Members, peer: u32) -> &'a Key {
         let key = members.keys.get(peer as usize);
         key.and_then(Option::as_ref).unwrap_or(&self.key)
@@ -362,8 +366,8 @@ impl Shared {
         self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `P9.4`: a report that quotes a question of ours, hash and all, is about that question;
-    /// another one is somebody's word.
+    /// Handles ICMP errors. `P9.4`: an error that quotes a probe of this process, including its
+    /// hash, concerns that probe. Any other error is unverified.
     fn read_errors(&self) {
         let mut quoted = [0; LEN];
         while let Ok(Some((error, len))) = recv_error_quoting(self.socket.as_fd(), &mut quoted) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The measured cost model of this machine's paths: what `portolan tune` stores, and what a node
-//! decides by it.
+//! Measured cost model of this machine's paths, which `portolan tune` stores and a node takes its
+//! choices from.
 //!
 //! A path is a pipeline of three stages, as in GAMMA's papers: sender, wire, receiver. Each has a
 //! cost per system call, per datagram and per byte. [`PathModel`] predicts from them the time of a
-//! lone message and of one in a stream; [`Choices`] is what follows for the protocol.
+//! lone message and of one in a stream. [`Choices`] are the protocol settings that follow.
 //!
-//! It does not measure: that is the command's work. Its one invariant: a model decides on the
-//! machine, kernel and version that it was measured with, and nowhere else.
+//! The command `portolan tune` does the measuring. The one invariant: a model is used only on the
+//! machine, kernel and version that it was measured with.
 
 mod host;
 mod predict;
@@ -20,10 +20,10 @@ pub use store::{Status, StoreError, check_writable, default_file, load, save};
 use portolan_proto::{Choice, LONE_STEPS, LoneStep};
 use serde::{Deserialize, Serialize};
 
-/// Version of the stored form; another one is refused.
+/// Version of the stored form; any other version is refused.
 pub const SCHEMA: u32 = 1;
 
-/// What one stage of a path costs.
+/// Cost of one stage of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     /// Microseconds per system call, or per entry of a ring.
@@ -34,100 +34,100 @@ pub struct Stage {
     pub per_byte_ns: f64,
 }
 
-/// The stages of a path, for messages that go one way.
+/// Stages of a path, for one-way messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
     /// Work of the sending core.
     pub sender: Stage,
-    /// What neither core works on.
+    /// Time in which neither core works.
     pub wire: Stage,
     /// Work of the receiving core.
     pub receiver: Stage,
-    /// The part of the sender's work that the receiver does not wait for: it comes after the
-    /// message has left, and counts in a stream only.
+    /// Part of the sender's work that the receiver does not wait for. It follows the departure of
+    /// the message, and counts in a stream only.
     pub overlap: Stage,
-    /// What a message in a stream costs beyond the slowest stage: the question, where its answer is
-    /// waited for. Negative where cores that are kept busy work faster than when they are timed
-    /// on their own.
+    /// Cost of a message in a stream beyond the slowest stage: the request of a rendezvous, where
+    /// its answer is waited for. Negative if busy cores work faster than cores that are timed
+    /// alone.
     pub in_stream: Stage,
 }
 
-/// Memory makes long messages dearer: bytes beyond a length cost more each.
+/// Additional cost per byte of long messages, caused by memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Far {
-    /// Bytes from which on this holds.
+    /// Message length above which the cost applies, in bytes.
     pub from_len: u64,
-    /// Nanoseconds that each further byte costs in addition.
+    /// Additional nanoseconds for each further byte.
     pub per_byte_ns: f64,
 }
 
-/// A path, measured.
+/// Measured model of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathModel {
     /// `shm`, `udp` or `packet`.
     pub path: String,
-    /// Bytes of the longest message that fits a frame by itself.
+    /// Longest message that fits a frame by itself, in bytes.
     pub frame_len: u64,
-    /// Bytes of message in a datagram of a longer one; 0 where a call is not divided.
+    /// Message bytes in a datagram of a longer message; 0 if a call is not divided.
     pub datagram_len: u64,
-    /// Bytes of message that one call carries at most; 0 where it is not limited.
+    /// Maximum message bytes in one call; 0 if not limited.
     pub call_len: u64,
-    /// Longest message that may go without asking, whatever is measured.
+    /// Longest message that may be sent eagerly, whatever is measured.
     pub eager_len_bound: u64,
-    /// Messages that are copied and go without asking.
+    /// Eager messages, which are copied.
     pub eager: Stages,
-    /// Messages that ask first; absent where none was measured on this path.
+    /// Rendezvous messages; absent if none was measured on this path.
     pub asked: Option<Stages>,
-    /// Microseconds for the question and its answer.
+    /// Microseconds for the request of a rendezvous and its answer.
     pub ask_us: f64,
-    /// Microseconds that each call but the first costs beyond the slowest stage; may be negative,
+    /// Microseconds that each call but the first costs beyond the slowest stage. May be negative,
     /// for the same reason as [`Stages::in_stream`].
     pub further_call_us: f64,
-    /// What memory adds to long messages on their own, by ascending length.
+    /// Additional costs of long messages sent alone, by ascending length.
     pub far: Vec<Far>,
-    /// The same for messages in a stream.
+    /// Additional costs of long messages in a stream, by ascending length.
     pub far_streaming: Vec<Far>,
 }
 
-/// How long messages are cut when nothing waits behind them.
+/// Length of the pieces of lone messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LonePieces {
-    /// Last message length that this holds for.
+    /// Longest message that this entry applies to.
     pub message_len_max: u64,
-    /// Bytes of a call; 0 for whole messages.
+    /// Message bytes in a call; 0 for whole messages.
     pub call_len: usize,
 }
 
-/// What follows from a model for the protocol.
+/// Protocol settings that follow from a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
-    /// Longest message on a network that goes without asking; absent to leave it as it is.
+    /// Longest eager message on a network; absent for the default.
     pub eager_len_max: Option<usize>,
-    /// The same through shared memory.
+    /// Longest eager message through shared memory; absent for the default.
     pub eager_len_max_shm: Option<usize>,
     /// Longest message of several frames that takes `packet` rather than `udp`.
     pub packet_len_max: usize,
-    /// Pieces of lone messages, by ascending length.
+    /// Pieces of lone messages, by ascending message length.
     pub lone: Vec<LonePieces>,
 }
 
-/// A model of this machine's paths.
+/// Model of this machine's paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// [`SCHEMA`].
+    /// Version of the stored form, [`SCHEMA`].
     pub schema: u32,
-    /// Where it was measured, and with what.
+    /// Machine and software that were measured.
     pub host: Host,
-    /// MTU of the network that it was measured on.
+    /// MTU of the network on which it was measured.
     pub mtu: usize,
     /// The paths.
     pub paths: Vec<PathModel>,
-    /// What follows.
+    /// Protocol settings that follow.
     pub choices: Choices,
 }
 
 impl Model {
-    /// The path of this name.
+    /// Returns the path with this name.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<&PathModel> {
         self.paths.iter().find(|path| path.path == name)
@@ -135,7 +135,7 @@ impl Model {
 }
 
 impl Choices {
-    /// In the form that the protocol core takes. Steps beyond the core's table are left out.
+    /// Converts the choices for the protocol core. Steps beyond the core's table are omitted.
     pub(crate) fn to_core(&self) -> Choice {
         let default = Choice::default();
         let mut lone = [LoneStep::default(); LONE_STEPS];

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broadcasts by multicast (P17): the sockets of groups, and the broadcasts that are under way.
+//! Broadcasts by multicast (P17): the sockets of groups, and the pending broadcasts.
 //!
-//! What goes by an Ethernet to all at once is `portolan_multicast`'s; this says to whom and when. It knows no
-//! engine: words go out by a queue, and are handed in.
+//! `portolan_multicast` sends the datagrams that reach all hosts of an Ethernet at once. This
+//! module decides which members get them and when. It does not use the engine: outgoing words
+//! (control messages) are queued for it, and received ones are passed in.
 //!
-//! The one invariant: a broadcast that has begun here ends with every member having all bytes from its root, by
-//! whichever way, or with the name of a process that is gone.
+//! The one invariant: a broadcast that has begun here ends in one of two ways. Every member has all
+//! bytes from its root, by multicast or by messages; or the broadcast reports a process that has
+//! failed.
 
 mod hearing;
 mod root;
@@ -36,84 +38,88 @@ use std::sync::Weak;
 use std::time::Duration;
 use word::Word;
 
-/// Shortest broadcast that goes by multicast, in bytes: on a gigabit Ethernet its second copy takes 0.27 ms, and
-/// what members say to end it some microseconds each.
+/// Shortest broadcast that uses multicast, in bytes. On gigabit Ethernet a second copy of it takes
+/// 0.27 ms, and the words that end a multicast take some microseconds per member.
 pub(crate) const LEN_MIN: usize = 32 << 10;
 
-/// Members of a group that broadcasts so. Of two, a message reaches the other as well; each of many reports
-/// four times in a window, which is 90 datagrams with Linux' defaults.
+/// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger
+/// groups the reports are too many: each member sends four per window, and a window has 90
+/// datagrams with Linux defaults.
 const MEMBERS: RangeInclusive<usize> = 3..=64;
 
-/// Hosts of such a group: with fewer, the root sends once by the tree, too.
+/// Minimum number of hosts of such a group. With fewer, the root sends the data only once by the
+/// tree, too.
 const HOSTS_MIN: usize = 3;
 
-/// Groups that one process has sockets for at a time, to hear and to broadcast: 32 descriptors of the thousand that a
-/// process has. Others get the data by messages.
+/// Number of groups for which one process has sockets at a time, for sending and for receiving: 32
+/// of the 1000 descriptors of a process. Members of further groups get the data by messages.
 const GROUPS_MAX: usize = 16;
 
-/// So long the sockets of a group stay that the program has no handle of any more: one that makes its group anew for
-/// each broadcast joins once, as switches take some tens of milliseconds to learn who has joined.
+/// Time for which sockets of a group are kept after the program has dropped its last handle. A
+/// program that creates its group again for each broadcast then joins only once. Switches take some
+/// tens of milliseconds to learn of a new member.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Bytes of a block: those of `portolan cast`.
+/// Length of a block in bytes, as in `portolan cast`.
 const BLOCK_LEN: usize = 1 << 20;
 
-/// Blocks that a member holds, until those before are whole. Repair waits for three (`REPAIR_LAG` of
-/// `portolan_multicast`).
+/// Blocks that a member buffers while earlier ones are incomplete. Repair waits for three
+/// (`REPAIR_LAG` of `portolan_multicast`).
 const BLOCKS_AHEAD: u64 = 8;
 
-/// Runs that are sent, or received, in a turn of the engine: half of them in a window.
+/// Runs that are sent or received in a turn of the engine: half a window.
 const RUNS_IN_TURN: usize = 4;
 
-/// One operation of one group.
+/// Number of one operation of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) group: u16,
     pub(crate) seq: u64,
 }
 
-/// What a group has.
+/// Multicast state of a group.
 #[derive(Default)]
 struct Way {
     /// The program's handles of the group.
     handles: Option<Weak<[u32]>>,
-    /// Since when it has none.
+    /// Time at which the last handle was found dropped.
     gone_since: Option<Instant>,
-    /// Whether its members are on hosts enough, and one network, with the digest of whom that is known.
+    /// Set if the members are on enough hosts, all in one network; with the digest of the members
+    /// for which this holds.
     reach: Option<(u64, bool)>,
     casting: Option<Socket>,
     hearing: Option<Socket>,
-    /// Datagrams that each member buffers that has said so to this process as the root.
+    /// Windows in datagrams that members reported to this process as the root.
     windows: BTreeMap<u32, u32>,
-    /// This process broadcasts by the tree.
+    /// Set when this process, as the root, broadcasts by the tree.
     is_off: bool,
 }
 
 impl Way {
-    /// The program has no handle of the group any more.
+    /// Returns whether the program has dropped its last handle of the group.
     fn is_gone(&self) -> bool {
         let handles = self.handles.as_ref();
         handles.is_some_and(|handles| handles.strong_count() == 0)
     }
 }
 
-/// How a broadcast by multicast has ended.
+/// Result of a broadcast by multicast.
 pub(crate) struct Ended {
     pub(crate) buffer: Buffer,
-    /// At the root: who is to get the data by a message.
+    /// At the root: members that must get the data by a message.
     pub(crate) direct: Vec<u32>,
-    /// At a member: the data comes by a message from the root.
+    /// At a member: set if the data arrive by a message from the root.
     pub(crate) is_direct: bool,
 }
 
-/// Who takes part in a broadcast, for those that begin one.
+/// Description of a broadcast that begins.
 pub(crate) struct Call<'a> {
     pub(crate) id: Id,
     pub(crate) members: &'a Members,
-    /// Ranks.
+    /// Rank of this process.
     pub(crate) me: u32,
     pub(crate) root: u32,
-    /// The address of this host's interface.
+    /// Address of this host's interface.
     pub(crate) own: Ipv4Addr,
 }
 
@@ -126,20 +132,23 @@ pub(crate) struct Multicasts {
     ways: BTreeMap<u16, Way>,
     roots: BTreeMap<Id, Root>,
     hearings: BTreeMap<Id, Hearing>,
-    /// Bytes of the longest piece that the interface carries, once it is known.
+    /// Longest piece that the interface carries, in bytes, once it is known.
     piece_len: Option<usize>,
-    /// When groups are next looked at that may be gone.
+    /// Time of the next check for groups without handles.
     tidy_at: Instant,
-    /// To be sent.
+    /// Words to send, with the receivers' ranks.
     words: Vec<(u32, Vec<u8>)>,
-    /// Broadcasts that this process, as the root, has begun so.
+    /// Multicasts that this process has begun as the root.
     root_count: u64,
-    /// Datagrams that were no broadcast's under way here.
+    /// Datagrams that belong to no pending broadcast.
     unknown_count: u64,
 }
 
 impl Multicasts {
+    /// Creates the state of `job`.
+    ///
     /// # Errors
+    /// [`Error::Setting`].
     /// [`Error::Setting`].
     pub(crate) fn new(job: &Job) -> Result<Multicasts, Error> {
         Ok(Multicasts {
@@ -158,13 +167,13 @@ impl Multicasts {
         })
     }
 
-    /// Whether the job's settings allow it in this process.
+    /// Returns whether the job's settings allow multicast in this process.
     pub(crate) fn is_allowed(&self) -> bool {
         self.is_allowed
     }
 
-    /// Whether a broadcast of `len` bytes may go by multicast; `reaches` tells of a group whether its members are on
-    /// hosts enough, and one network.
+    /// Returns whether a broadcast of `len` bytes may use multicast. `reaches` returns whether the
+    /// members are on enough hosts, all in one network.
     pub(crate) fn may_carry(
         &mut self,
         members: &Members,
@@ -190,7 +199,7 @@ impl Multicasts {
     /// Begins a broadcast as its root.
     ///
     /// # Errors
-    /// The buffer, if the data is to go by the tree.
+    /// The buffer, if the data must use the tree.
     pub(crate) fn begin_root(
         &mut self,
         call: &Call<'_>,
@@ -248,10 +257,11 @@ impl Multicasts {
         Ok((announcement, codec))
     }
 
-    /// Begins to hear what the root has announced.
+    /// Begins to receive the broadcast that the root has announced.
     ///
     /// # Errors
-    /// The buffer, if that cannot be; the data comes by a message from the root then.
+    /// The buffer, if this member cannot receive it. The data then arrive by a message from the
+    /// root.
     pub(crate) fn begin_hearing(
         &mut self,
         call: &Call<'_>,
@@ -276,13 +286,14 @@ impl Multicasts {
         Ok(())
     }
 
-    /// Has the root send the data by a message.
+    /// Requests the data from the root by a message.
     pub(crate) fn refuse(&mut self, root: u32, id: Id) {
         let why = "it has no IPv4 address".to_owned();
         self.say(root, id, &Word::Refused { why });
     }
 
-    /// Datagrams that the socket of the group holds, and what opens them.
+    /// Opens the socket of the group. Returns its window in datagrams, and the codec of the
+    /// broadcast.
     fn listen(
         &mut self,
         call: &Call<'_>,
@@ -309,7 +320,8 @@ impl Multicasts {
         Ok((u32::try_from(window).unwrap_or(u32::MAX), codec))
     }
 
-    /// The group of `call`, if that may have another socket; `has` tells of a group whether it has such a one.
+    /// Returns the state of the group of `call` if it may have another socket. `has` tests whether
+    /// a group already has one of that kind.
     fn way_of(&mut self, call: &Call<'_>, has: impl Fn(&Way) -> bool) -> Result<&mut Way, String> {
         let group = call.id.group;
         let is_new = !self.ways.get(&group).is_some_and(&has);
@@ -325,8 +337,8 @@ impl Multicasts {
         Ok(way)
     }
 
-    /// Forgets groups that the program has no handle of, and that do nothing: those of which `wanted` says so, by
-    /// since when that is known.
+    /// Drops idle groups without handles, if `wanted` returns true for the time at which the last
+    /// handle was found dropped.
     fn close_gone(&mut self, wanted: impl Fn(Option<Instant>) -> bool) {
         let Multicasts {
             ways,
@@ -343,7 +355,8 @@ impl Multicasts {
         });
     }
 
-    /// Closes, after a while, the sockets of groups that are gone; to be called now and then.
+    /// Closes the sockets of groups that have had no handle for [`LINGER`]. The engine calls it
+    /// from time to time.
     pub(crate) fn tidy(&mut self, now: Instant) {
         self.tidy_at = now + LINGER / 4;
         for way in self.ways.values_mut().filter(|way| way.is_gone()) {
@@ -352,12 +365,13 @@ impl Multicasts {
         self.close_gone(|since| since.is_some_and(|since| now.since(since) >= LINGER));
     }
 
-    /// Whether [`Multicasts::tidy`] may have something to do.
+    /// Returns whether [`Multicasts::tidy`] is due.
     pub(crate) fn is_untidy(&self, now: Instant) -> bool {
         !self.ways.is_empty() && now >= self.tidy_at
     }
 
-    /// Bytes of the longest piece that the interface with this address carries.
+    /// Returns the length of the longest piece that the interface with this address carries, in
+    /// bytes.
     fn longest_piece(&mut self, own: Ipv4Addr) -> Result<usize, String> {
         if let Some(len) = self.piece_len {
             return Ok(len);
@@ -373,7 +387,7 @@ impl Multicasts {
         Ok(len)
     }
 
-    /// `P17.3`
+    /// Derives the codec of a broadcast. `P17.3`
     fn codec(&self, call: &Call<'_>, salt: [u8; 16]) -> Result<Codec, String> {
         let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 broadcast by multicast");
         hasher.update(&self.secret);
@@ -398,12 +412,12 @@ impl Multicasts {
         self.words.push((rank, word.to_bytes(id)));
     }
 
-    /// What is to be sent, and to whom.
+    /// Takes the words to send, with the receivers' ranks.
     pub(crate) fn take_words(&mut self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut self.words)
     }
 
-    /// A member has said something; whether that is a word.
+    /// Handles a member's message. Returns whether it is a word.
     pub(crate) fn on_word(&mut self, rank: u32, bytes: &[u8], now: Instant) -> bool {
         let Some((id, word)) = Word::parse(bytes) else {
             return false;
@@ -428,7 +442,7 @@ impl Multicasts {
             }
             return true;
         }
-        // Of an earlier broadcast, it is as true.
+        // The window of an earlier broadcast is equally valid.
         if let (Word::Ready { window }, Some(way)) = (&word, self.ways.get_mut(&id.group)) {
             way.windows.insert(rank, (*window).max(1));
         }
@@ -456,13 +470,13 @@ impl Multicasts {
         true
     }
 
-    /// Whether a turn has something to do.
+    /// Returns whether a turn has work to do.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         !(self.roots.is_empty() && self.hearings.is_empty() && self.words.is_empty())
     }
 
-    /// Sends and receives what there is; how many runs.
+    /// Sends and receives what is ready. Returns the number of runs.
     pub(crate) fn turn(&mut self, now: Instant) -> usize {
         let ids: Vec<Id> = self.roots.keys().copied().collect();
         let sent: usize = ids.into_iter().map(|id| self.cast(id, now)).sum();
@@ -481,7 +495,7 @@ impl Multicasts {
         moved
     }
 
-    /// Has `send` send what the root may send now; that says whether there was room for it.
+    /// Sends by `send` all that the root may send now. `send` returns whether the socket had room.
     fn cast_by(
         &mut self,
         id: Id,
@@ -543,7 +557,7 @@ impl Multicasts {
         moved
     }
 
-    /// Takes what `receive` hands over, run by run; that says whether there was one.
+    /// Handles the datagrams from `receive`, run by run. `receive` returns whether there was a run.
     fn hear_by(
         &mut self,
         group: u16,
@@ -572,7 +586,7 @@ impl Multicasts {
                 Ok(true) => moved += 1,
                 Ok(false) => is_drained = true,
                 Err(error) => {
-                    // Whoever hears nothing gets the data by a message.
+                    // A member that receives nothing gets the data by a message.
                     log::debug!("receiving by multicast: {error}");
                     is_drained = true;
                 }
@@ -586,7 +600,7 @@ impl Multicasts {
         moved
     }
 
-    /// Whether nothing is to be waited for any more by multicast.
+    /// Returns whether nothing is awaited by multicast any more.
     pub(crate) fn is_settled(&self, id: Id) -> bool {
         match (self.roots.get(&id), self.hearings.get(&id)) {
             (Some(root), _) => root.is_settled() || root.gone().is_some(),
@@ -595,7 +609,7 @@ impl Multicasts {
         }
     }
 
-    /// Ranks for which a broadcast waits.
+    /// Returns the ranks that a broadcast waits for.
     pub(crate) fn awaited(&self, id: Id) -> Vec<u32> {
         match (self.roots.get(&id), self.hearings.get(&id)) {
             (Some(root), _) => root.awaited().collect(),
@@ -604,13 +618,13 @@ impl Multicasts {
         }
     }
 
-    /// Who of those is gone.
+    /// Returns an awaited process that has failed.
     pub(crate) fn gone(&self, id: Id) -> Option<u32> {
         let root = self.roots.get(&id).and_then(Root::gone);
         root.or_else(|| self.hearings.get(&id).and_then(Hearing::gone))
     }
 
-    /// A process is gone.
+    /// Records that a process has failed.
     pub(crate) fn on_gone(&mut self, rank: u32) {
         self.roots.values_mut().for_each(|root| root.on_gone(rank));
         self.hearings
@@ -618,7 +632,7 @@ impl Multicasts {
             .for_each(|hearing| hearing.on_gone(rank));
     }
 
-    /// Ends a broadcast, settled or not.
+    /// Ends a broadcast in any state.
     pub(crate) fn end(&mut self, id: Id) -> Option<Ended> {
         if let Some(root) = self.roots.remove(&id) {
             let (buffer, direct) = root.into_parts();
@@ -636,7 +650,7 @@ impl Multicasts {
         })
     }
 
-    /// What to wait for while it is busy.
+    /// Adds the sockets of pending broadcasts to `wake`.
     pub(crate) fn arm(&self, wake: &mut WakeSet) {
         let waiting = self
             .hearings
@@ -647,28 +661,29 @@ impl Multicasts {
             .extend(sockets.map(|socket| socket.fd().as_raw_fd()));
     }
 
-    /// When a turn has something to do although nothing comes.
+    /// Returns the next time at which a turn has work without a received datagram.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.roots.values().filter_map(Root::timeout).min()
     }
 
-    /// A socket had no room.
+    /// Returns whether a socket had no room.
     pub(crate) fn is_blocked(&self) -> bool {
         self.roots.values().any(Root::is_blocked)
     }
 
-    /// Broadcasts that this process, as the root, has begun so.
+    /// Returns the number of multicasts that this process has begun as the root.
     pub(crate) fn root_count(&self) -> u64 {
         self.root_count
     }
 
-    /// Datagrams that were no broadcast's under way here.
+    /// Returns the number of datagrams that belong to no pending broadcast.
     pub(crate) fn unknown_count(&self) -> u64 {
         self.unknown_count
     }
 }
 
-/// Whether processes with `addresses` are on hosts enough, all in the IPv4 network of `own`.
+/// Returns whether processes with `addresses` are on enough hosts, all in the IPv4 network of
+/// `own`.
 pub(crate) fn reaches(own: &Address, addresses: &[Cow<'_, Address>]) -> bool {
     let is_v4 = matches!(own.network, Some((IpAddr::V4(_), _)));
     let hosts: HashSet<&HostId> = addresses.iter().map(|address| &address.host).collect();
@@ -676,7 +691,8 @@ pub(crate) fn reaches(own: &Address, addresses: &[Cow<'_, Address>]) -> bool {
     is_v4 && hosts.len() >= HOSTS_MIN && addresses.iter().all(is_near)
 }
 
-/// Whether the job's settings allow it. What is spoilt or recorded on purpose goes by links.
+/// Returns whether the job's settings allow multicast. Faults and recordings apply to links only,
+/// so either excludes it.
 ///
 /// # Errors
 /// [`Error::Setting`].
@@ -698,12 +714,12 @@ pub(crate) fn is_allowed(job: &Job) -> Result<bool, Error> {
     Ok(is_on && !is_excluded)
 }
 
-/// Blocks of `len` bytes.
+/// Returns the number of blocks in `len` bytes.
 fn block_count(len: usize) -> u64 {
     len.div_ceil(BLOCK_LEN) as u64
 }
 
-/// Where a block of `len` bytes lies; empty beyond the end.
+/// Returns the byte range of `block` in `len` bytes; empty beyond the end.
 fn block_range(block: u64, len: usize) -> Range<usize> {
     let begin = usize::try_from(block)
         .unwrap_or(usize::MAX)

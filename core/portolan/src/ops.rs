@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations under way, in one table: what each is, the user memory that it may touch, and whom its
-//! end is told.
+//! Table of pending operations: the kind of each, the user memory that it may access, and the owner
+//! that is notified of its end.
 //!
-//! This is the only place where the library reaches user memory by pointer: blocking calls lend
-//! their slices for the time of the call. A call that ends early (a handler panicked) takes its
-//! memory back with [`Ops::detach`] before the borrow ends.
+//! This is the only place where the library accesses user memory through pointers: blocking calls
+//! expose their slices for the time of the call. A call that ends early (a handler panicked) takes
+//! its memory back with [`Ops::detach`] before the borrow ends.
 #![allow(
     unsafe_code,
     reason = "blocking calls lend slices to operations that outlive a borrow"
@@ -18,7 +18,7 @@ use portolan_sys::effort;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-/// A message that was received.
+/// Length and sender of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes of the message.
@@ -33,41 +33,41 @@ pub struct Received {
 pub struct Request(pub(crate) OpId);
 
 impl Request {
-    /// The request as a number, never 0, for interfaces in other languages.
+    /// Returns the request as a number, never 0, for interfaces in other languages.
     #[must_use]
     pub fn to_raw(self) -> u64 {
         self.0.0
     }
 
-    /// The request of a number that [`Request::to_raw`] gave. Any other number is a request that
-    /// has been completed already.
+    /// Returns the request of a number from [`Request::to_raw`]. Any other number gives a request
+    /// that is already complete.
     pub fn from_raw(raw: u64) -> Request {
         Request(OpId(raw))
     }
 }
 
-/// How a non-blocking operation ended.
+/// Result of a non-blocking operation.
 #[derive(Debug)]
 pub struct Completion {
     /// Bytes of the message.
     pub len: usize,
-    /// Rank of the sender, or for a send of the receiver.
+    /// Rank of the sender; for a send, rank of the receiver.
     pub source: u32,
     /// The operation's buffer.
     pub buffer: Option<Buffer>,
-    /// Tag of a tagged message that was received; else 0.
+    /// Tag of a received tagged message; otherwise 0.
     pub tag: u64,
-    /// Its immediate data.
+    /// Immediate data of the message.
     pub imm: Option<u64>,
 }
 
-/// What a posted receive is for.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpKind {
     Send(PeerId),
-    /// On the memory of this peer.
+    /// Access to the memory of this peer.
     Remote(PeerId),
-    /// No operation: memory that is open to others.
+    /// Registered memory, which other processes may access. Not an operation.
     Region,
     Recv {
         port: PortId,
@@ -79,7 +79,7 @@ pub(crate) enum OpKind {
 }
 
 impl OpKind {
-    /// The peer that alone can end the operation.
+    /// Returns the only peer that can end the operation, if there is one.
     #[inline]
     pub(crate) fn awaited_peer(self) -> Option<PeerId> {
         match self {
@@ -90,11 +90,11 @@ impl OpKind {
     }
 }
 
-/// The bytes of an operation.
+/// Memory of an operation.
 #[derive(Debug)]
 pub(crate) enum Memory {
     Owned(Buffer),
-    /// A message in two pieces, to be sent.
+    /// Message in two pieces, to be sent.
     Two(Box<[Buffer; 2]>),
     /// Borrowed for reading by a send.
     Lent(*const u8, usize),
@@ -103,22 +103,26 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
+    /// Borrows `bytes` for reading.
+    ///
     /// # Safety
-    /// `bytes` must stay, and stay as they are, until the operation has ended: taken from the table, or
-    /// [`Ops::detach`]ed.
+    /// `bytes` must stay valid and unchanged until the operation has ended: removed from the table,
+    /// or [`Ops::detach`]ed.
     #[inline]
     pub(crate) unsafe fn lent(bytes: &[u8]) -> Memory {
         Memory::Lent(bytes.as_ptr(), bytes.len())
     }
 
+    /// Borrows `bytes` for writing.
+    ///
     /// # Safety
-    /// As [`Memory::lent`], and nobody else may use `bytes` until then.
+    /// As [`Memory::lent`], and nothing else may use `bytes` until then.
     #[inline]
     pub(crate) unsafe fn lent_mut(bytes: &mut [u8]) -> Memory {
         Memory::LentMut(bytes.as_mut_ptr(), bytes.len())
     }
 
-    /// Memory to be written; an empty piece may be null.
+    /// Borrows a piece for writing; an empty piece may be null.
     ///
     /// # Safety
     /// As [`Memory::lent_mut`].
@@ -130,7 +134,7 @@ impl Memory {
         }
     }
 
-    /// Empty for what lies in two pieces.
+    /// Returns the bytes; an empty slice for a message in two pieces.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
@@ -138,18 +142,18 @@ impl Memory {
             Memory::Two(_) => &[],
             // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
             &Memory::Lent(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
-            // SAFETY: as above; nobody else uses the bytes until the operation is finished.
+            // SAFETY: as above; nothing else uses the bytes until the operation is finished.
             &Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
         }
     }
 
-    /// Empty for what is sent.
+    /// Returns the bytes for writing; an empty slice for memory of sends.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Memory::Owned(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
-            // SAFETY: `lent_mut`'s caller lent the bytes for writing and does not use them until
-            // the operation is finished; `&mut self` keeps this the only access.
+            // SAFETY: `lent_mut`'s caller borrowed the bytes for writing and does not use them
+            // until the operation is finished; `&mut self` keeps this the only access.
             &mut Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts_mut(ptr, len) },
             Memory::Lent(..) | Memory::Two(_) => &mut [],
         }
@@ -157,7 +161,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// The bytes in the order of sending; the second piece is empty for what lies in one.
+    /// Returns the bytes in the order of sending; the second piece is empty for a message in one
+    /// piece.
     #[inline]
     pub(crate) fn pieces(&self) -> [&[u8]; 2] {
         match self {
@@ -167,24 +172,24 @@ impl Memory {
     }
 }
 
-/// How far an operation is whose end is waited for here.
+/// State of an operation that has a request.
 #[derive(Debug)]
 pub(crate) enum State {
     Pending,
-    /// With the match bits of a tagged message that was received.
+    /// Result, with the match bits of a received tagged message.
     Done(Received, Option<MatchBits>),
     /// Boxed, because errors are long and rare.
     Failed(Box<Error>),
 }
 
-/// Whom the end of an operation is told.
+/// Owner of an operation, which is notified of its end.
 #[derive(Debug)]
 pub(crate) enum Owner {
-    /// Who holds its request, and comes to ask.
+    /// Holder of the operation's request, which polls the state.
     Request(State),
-    /// The handler of its port, or nobody.
+    /// Handler of the operation's port, or no owner.
     Nobody,
-    /// The caller of an endpoint, by a completion.
+    /// Caller of an endpoint, notified by a completion.
     Caller(RawOp),
 }
 
@@ -195,14 +200,14 @@ struct Op {
     owner: Owner,
 }
 
-/// An operation of an endpoint that has ended, out of the table.
+/// Ended operation of an endpoint, removed from the table.
 pub(crate) struct Ended {
     pub(crate) awaited_peer: Option<PeerId>,
     pub(crate) memory: Memory,
     pub(crate) raw: RawOp,
 }
 
-/// A receive of an endpoint's caller into one piece of its memory, out of the table.
+/// Receive of an endpoint's caller into one piece of memory, removed from the table.
 pub(crate) struct PlainRecv {
     pub(crate) awaited_peer: Option<PeerId>,
     pub(crate) cookie: Cookie,
@@ -211,7 +216,7 @@ pub(crate) struct PlainRecv {
     pub(crate) buf_len: usize,
 }
 
-/// No operation: generations begin at 1.
+/// Id of no operation: generations begin at 1.
 const NOBODY: OpId = OpId(0);
 
 /// See the module documentation.
@@ -219,40 +224,40 @@ const NOBODY: OpId = OpId(0);
 pub(crate) struct Ops {
     places: Vec<(u32, Option<Op>)>,
     free: Vec<u32>,
-    /// Operations that the core has numbers of its own for.
+    /// Operations that the core has assigned further numbers to, by those numbers.
     parts: HashMap<OpId, OpId>,
 }
 
-// SAFETY: the raw pointers are only dereferenced through `&mut self` of the engine that owns the
-// table: by the thread that runs the blocking call which lent them, or, of an endpoint's operations,
-// whose callers have promised that nobody else uses the memory until they have ended, by whichever
-// thread has the engine.
+// SAFETY: the raw pointers are dereferenced only through `&mut self` of the engine that owns the
+// table. For a blocking call, the thread that borrowed the memory does this. For an endpoint's
+// operations, any thread that has the engine may: their callers guarantee that nothing else uses
+// the memory until the operation has ended.
 unsafe impl Send for Ops {}
 
 impl Ops {
-    /// An operation on a buffer, for who holds its request.
+    /// Creates an operation on a buffer, with a request.
     pub(crate) fn owned(&mut self, kind: OpKind, buffer: Buffer) -> OpId {
         self.enter(kind, Memory::Owned(buffer), Owner::Request(State::Pending))
     }
 
-    /// Lends `bytes` to a send.
+    /// Creates a send of borrowed `bytes`.
     ///
     /// # Safety
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends.
     pub(crate) unsafe fn lent(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller by this function's contract.
         let memory = unsafe { Memory::lent(bytes) };
         self.enter(kind, memory, Owner::Request(State::Pending))
     }
 
-    /// Lends `bytes` to a receive.
+    /// Creates a receive into borrowed `bytes`.
     ///
     /// # Safety
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends, and not use `bytes` until then.
     pub(crate) unsafe fn lent_mut(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
-        // SAFETY: the caller's promise.
+        // SAFETY: required of the caller by this function's contract.
         let memory = unsafe { Memory::lent_mut(bytes) };
         self.enter(kind, memory, Owner::Request(State::Pending))
     }
@@ -264,7 +269,7 @@ impl Ops {
             u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
         });
         let place = &mut self.places[index as usize];
-        // The highest bit of a number belongs to the core.
+        // The core uses the highest bit of a number to mark parts.
         place.0 = place.0.wrapping_add(1) & (u32::MAX >> 1);
         place.1 = Some(Op {
             kind,
@@ -296,12 +301,13 @@ impl Ops {
         }
     }
 
-    /// Makes `part`, which the core has chosen a number for, stand for `id` until that has ended.
+    /// Makes `part`, a number that the core has chosen, stand for `id` until the operation has
+    /// ended.
     pub(crate) fn name_part(&mut self, part: OpId, id: OpId) {
         self.parts.insert(part, id);
     }
 
-    /// The number in this table of an operation that the core may have another number for.
+    /// Returns the number in this table of an operation that the core may have another number for.
     #[inline]
     pub(crate) fn real(&self, id: OpId) -> OpId {
         match id.is_part() {
@@ -327,7 +333,7 @@ impl Ops {
         op
     }
 
-    /// Forgets an operation in whatever state: [`Ops::remove`], without moving it out.
+    /// Removes an operation in any state, like [`Ops::remove`], without moving it out.
     #[inline]
     pub(crate) fn forget(&mut self, id: OpId) {
         if self.exists(id) {
@@ -345,7 +351,7 @@ impl Ops {
         self.get(id).is_some()
     }
 
-    /// Returns the operations under way.
+    /// Returns the pending operations.
     pub(crate) fn pending(&self) -> impl Iterator<Item = OpId> + '_ {
         let places = (0_u64..).zip(&self.places);
         places.filter_map(|(index, (generation, op))| {
@@ -366,7 +372,7 @@ impl Ops {
         self.get(id).map(|op| &op.owner)
     }
 
-    /// Whether the operation exists, and nobody comes to ask for its end.
+    /// Returns whether the operation exists and has no request.
     #[inline]
     pub(crate) fn is_handled(&self, id: OpId) -> bool {
         self.owner(id)
@@ -381,7 +387,7 @@ impl Ops {
         )
     }
 
-    /// What the caller of an endpoint has said of the operation, if it is one.
+    /// Returns the description that the caller of an endpoint gave of the operation, if it has one.
     #[inline]
     pub(crate) fn raw(&self, id: OpId) -> Option<&RawOp> {
         match self.owner(id)? {
@@ -397,7 +403,7 @@ impl Ops {
         }
     }
 
-    /// All operations of an endpoint's caller.
+    /// Returns all operations of an endpoint's caller.
     pub(crate) fn iter_raw(&self) -> impl Iterator<Item = (OpId, &RawOp)> {
         (0_u64..)
             .zip(&self.places)
@@ -407,7 +413,7 @@ impl Ops {
             })
     }
 
-    /// Takes an operation of an endpoint's caller out of the table.
+    /// Removes an operation of an endpoint's caller from the table and returns it.
     #[inline]
     pub(crate) fn take_raw(&mut self, id: OpId) -> Option<Ended> {
         let place = self.real(id);
@@ -436,12 +442,12 @@ impl Ops {
         })
     }
 
-    /// Takes the usual receive of an endpoint's caller out of the table, without moving it; `None` if
-    /// the operation is of another kind.
+    /// Removes the usual receive of an endpoint's caller from the table, without moving it. Returns
+    /// `None` if the operation is of another kind.
     #[inline]
     pub(crate) fn take_plain_recv(&mut self, id: OpId) -> Option<PlainRecv> {
         let index = index_of(id);
-        // A part has another generation than any operation here.
+        // The generation of a part differs from that of every operation here.
         let (generation, place) = self.places.get_mut(index)?;
         if u64::from(*generation) != id.0 >> 32 {
             return None;
@@ -464,38 +470,39 @@ impl Ops {
             buf: *buf,
             buf_len: *buf_len,
         };
-        // Nothing in it is to be dropped, which the compiler does not see.
+        // No field needs to be dropped, but the compiler cannot prove that.
         std::mem::forget(place.take());
         self.free.push(u32::try_from(index).unwrap_or(0));
         Some(recv)
     }
 
-    /// The operation's bytes for reading; empty for those that lie in two pieces.
+    /// Returns the operation's bytes for reading; an empty slice for a message in two pieces.
     #[inline]
     pub(crate) fn bytes(&self, id: OpId) -> &[u8] {
         self.get(id).map_or(&[], |op| op.memory.bytes())
     }
 
-    /// The same, as [`Memory::pieces`].
+    /// Returns the operation's bytes in one or two pieces, like [`Memory::pieces`].
     #[inline]
     pub(crate) fn pieces(&self, id: OpId) -> [&[u8]; 2] {
         self.get(id).map_or([&[], &[]], |op| op.memory.pieces())
     }
 
-    /// Bytes of the operation's memory.
+    /// Returns the length of the operation's memory, in bytes.
     #[inline]
     pub(crate) fn len(&self, id: OpId) -> usize {
         let [first, second] = self.pieces(id);
         first.len() + second.len()
     }
 
-    /// The operation's bytes for writing; empty for sends.
+    /// Returns the operation's bytes for writing; an empty slice for sends.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, id: OpId) -> &mut [u8] {
         self.get_mut(id).map_or(&mut [], |op| op.memory.bytes_mut())
     }
 
-    /// Copies a message into a pending receive and completes it; `true` if a handler must be told.
+    /// Copies a message into a pending receive and completes it. Returns `true` if a handler or an
+    /// endpoint's caller must be notified.
     #[inline]
     pub(crate) fn fill(
         &mut self,
@@ -510,7 +517,8 @@ impl Ops {
         self.complete_ok(id, Received { len, source }, match_bits)
     }
 
-    /// Completes an operation with success; `true` if a handler must be told.
+    /// Completes an operation with success. Returns `true` if a handler or an endpoint's caller
+    /// must be notified.
     #[inline]
     pub(crate) fn complete_ok(
         &mut self,
@@ -536,7 +544,7 @@ impl Ops {
         }
     }
 
-    /// Takes an operation on lent memory that is done; `None` while it is pending.
+    /// Removes a completed operation on borrowed memory; returns `None` while it is pending.
     #[inline]
     pub(crate) fn finish_lent(&mut self, id: OpId) -> Option<Result<Received, Error>> {
         if let &Owner::Request(State::Done(received, _)) = self.owner(id)? {
@@ -551,7 +559,7 @@ impl Ops {
         })
     }
 
-    /// Takes an operation that is done; `None` while it is pending.
+    /// Removes a completed operation; returns `None` while it is pending.
     #[inline]
     pub(crate) fn finish(&mut self, id: OpId) -> Option<Result<Completion, Error>> {
         if !self.is_done(id) {
@@ -575,7 +583,7 @@ impl Ops {
         }
     }
 
-    /// Takes an operation's buffer, in whatever state it is.
+    /// Removes an operation in any state and returns its buffer.
     pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
         match self.remove(id)?.memory {
             Memory::Owned(buffer) => Some(buffer),
@@ -583,8 +591,8 @@ impl Ops {
         }
     }
 
-    /// Gives lent memory back while the operation goes on: on a copy, or into a buffer that nobody
-    /// reads.
+    /// Returns borrowed memory to its owner while the operation continues. The operation then uses
+    /// a copy, which no caller reads.
     pub(crate) fn detach(&mut self, id: OpId) {
         let copy = self.pieces(id).concat();
         if let Some(op) = self.get_mut(id) {

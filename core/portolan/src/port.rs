@@ -113,7 +113,7 @@ impl PortConfig {
     }
 }
 
-/// A message, as a handler receives it.
+/// A message as passed to a handler.
 #[derive(Debug)]
 pub struct Message<'a> {
     pub(crate) source: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an endpoint's caller says and hears: memory by address, operations by a cookie of the
-//! caller's, which they carry to their end.
+//! Types of an endpoint's interface: memory by address, and operations that carry the caller's
+//! cookie until they end.
 
 use crate::error::memory_full;
 use portolan_proto::{Cause, ClaimId, OpError, OpId, PeerId, RemoteFault};
@@ -17,13 +17,13 @@ pub struct PeerIndex(pub u32);
 /// A piece of memory. `ptr` may be null when `len` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawPiece {
-    /// Where.
+    /// Address of the first byte.
     pub ptr: *mut u8,
-    /// Bytes.
+    /// Length, in bytes.
     pub len: usize,
 }
 
-/// What a message is matched by: two sets that are matched apart, over one ordered stream.
+/// Matching of a message. The two sets are matched separately, over one ordered stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawSpace {
     /// By the sender alone. Receives complete in the order in which the sender sent the messages.
@@ -32,43 +32,44 @@ pub enum RawSpace {
     Tagged(u64),
 }
 
-/// How a message is sent.
+/// Service of a sent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawSend {
-    /// What it is matched by.
+    /// Matching of the message.
     pub space: RawSpace,
-    /// A word for the receiver beside the message.
+    /// Immediate data: a word beside the message, which the receiver's completion contains.
     pub imm: Option<u64>,
-    /// Complete only when the receiver has it in its buffer; else as soon as the memory is free.
+    /// Set to complete only when the receiver has the message in its buffer. Otherwise the send
+    /// completes as soon as its memory is free.
     pub delivered: bool,
 }
 
-/// Which messages a receive takes.
+/// Selection of messages by a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecv {
     /// The set, and the tag in it.
     pub space: RawSpace,
     /// Bits of the tag that may differ.
     pub ignore: u64,
-    /// From this peer only.
+    /// Required source; `None` for any.
     pub source: Option<PeerIndex>,
 }
 
-/// What is known of a message that waits for a receive.
+/// Properties of an unexpected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RawEnvelope {
-    /// The sender.
+    /// Sender of the message.
     pub source: PeerIndex,
-    /// Its tag; 0 of one without.
+    /// Tag of the message; 0 for one without a tag.
     pub tag: u64,
-    /// Bytes.
+    /// Length of the message, in bytes.
     pub len: u64,
-    /// The word beside it.
+    /// Immediate data of the message.
     pub imm: Option<u64>,
 }
 
-/// A message that was taken from all receives but the one that is posted for it.
+/// Message that is removed from matching with all receives but the one that is posted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawClaim {
     pub(crate) id: ClaimId,
@@ -76,7 +77,7 @@ pub struct RawClaim {
     pub(crate) is_tagged: bool,
 }
 
-/// Who may do what with registered memory.
+/// Access of peers to registered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawAccess {
     /// Get, and the values that atomic operations return.
@@ -85,75 +86,76 @@ pub struct RawAccess {
     pub write: bool,
 }
 
-/// A place in the memory of a peer.
+/// Place in the memory of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRemote {
-    /// Address of the first byte, counted as the owner has said when it registered the memory.
+    /// Address of the first byte, in the numbering that its owner chose when it registered the
+    /// memory.
     pub addr: u64,
     /// Key of the region.
     pub key: u64,
 }
 
-/// What a caller says of an operation and gets back with its end: two words, which nobody else reads.
+/// Two words of the caller that an operation's completion returns. The library does not interpret
+/// them, except that it cancels by `context`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie {
-    /// Which operation it is: [`crate::Endpoint::cancel`] finds it by this word.
+    /// Identifies the operation for [`crate::Endpoint::cancel`].
     pub context: u64,
-    /// What the caller wants to know when it has ended.
+    /// Flags of the caller, for use with the completion.
     pub flags: u64,
 }
 
 impl Cookie {
-    /// A context alone.
+    /// Creates a cookie with a context and no flags.
     #[must_use]
     pub const fn new(context: u64) -> Cookie {
         Cookie { context, flags: 0 }
     }
 }
 
-/// What an operation was.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawKind {
-    /// A message was sent.
+    /// Send of a message.
     Send,
-    /// A message was received.
+    /// Receive of a message.
     Recv,
-    /// A message was received by its tag.
+    /// Receive of a tagged message.
     RecvTagged,
-    /// Bytes were put.
+    /// Put of bytes.
     Put,
-    /// Bytes were fetched.
+    /// Get of bytes.
     Get,
-    /// Numbers were changed.
+    /// Atomic operation on numbers.
     Atomic,
-    /// A peer has put bytes here, with a word beside them. Its cookie is 0.
+    /// Put by a peer into memory of this process, with immediate data. Its cookie is 0.
     RemotePut,
 }
 
-/// Why an operation failed.
+/// Reason for the failure of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawError {
-    /// The message was longer than the buffer; its first bytes are there.
+    /// The message was longer than the buffer, which holds its first bytes.
     Truncated {
-        /// Bytes of the message.
+        /// Length of the message, in bytes.
         message_len: u64,
     },
-    /// The peer is gone.
+    /// The peer has failed.
     PeerGone(Cause),
-    /// The operation was withdrawn.
+    /// The operation was cancelled.
     Cancelled,
-    /// The receiver withdrew the buffer that it had matched.
+    /// The receiver cancelled the receive that the message had matched.
     Refused,
     /// The owner of the memory refused.
     Remote(RemoteFault),
-    /// What was waited for is behind messages that nobody has received, and the memory for those is
-    /// full.
+    /// The awaited message is behind unexpected messages, and the memory for those is full.
     UnexpectedMemoryFull {
-        /// Bytes that they take.
+        /// Bytes that unexpected messages occupy.
         held_len: u64,
-        /// Bytes that they may take.
+        /// Bytes that they may occupy.
         limit: u64,
     },
 }
@@ -175,62 +177,62 @@ impl fmt::Display for RawError {
     }
 }
 
-/// How an operation ended.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RawCompletion {
-    /// What the caller has said of the operation.
+    /// Cookie that the caller gave the operation.
     pub cookie: Cookie,
-    /// What it was.
+    /// Kind of the operation.
     pub kind: RawKind,
-    /// The sender of a message that was received, else whom the operation went to. `None` for a
-    /// receive from anybody that ended without a message.
+    /// Sender of a received message; otherwise the target of the operation. `None` for a receive
+    /// from any source that ended without a message.
     pub peer: Option<PeerIndex>,
-    /// Bytes; of a message that was cut off, those in the buffer.
+    /// Length, in bytes; for a truncated message, that of the part in the buffer.
     pub len: u64,
-    /// Tag of a message that was received by its tag.
+    /// Tag of a received tagged message.
     pub tag: u64,
-    /// The word beside the message.
+    /// Immediate data of the message.
     pub imm: Option<u64>,
-    /// Where a received message lies.
+    /// Address of a received message.
     pub buf: *mut u8,
-    /// A buffer for many messages is the caller's again. Of other operations false, although their
-    /// memory always is.
+    /// Set when a buffer for many messages belongs to the caller again. False for all other
+    /// operations, although their memory is always released.
     pub released: bool,
-    /// Why it failed.
+    /// Reason for a failure.
     pub error: Option<RawError>,
 }
 
-/// How far a send has come when its call returns.
+/// State of a send when its call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "whoever takes a send for pending that is done waits for ever"]
 pub enum Sent {
-    /// It has ended: its memory is the caller's again, and there is no completion.
+    /// The send is complete: its memory belongs to the caller again, and there is no completion.
     Done,
-    /// It is under way, and ends with a completion.
+    /// The send is pending, and ends with a completion.
     Pending,
 }
 
-/// What the caller of an endpoint has said of an operation. The operation carries it.
+/// The caller's description of an endpoint operation, which the operation carries.
 #[derive(Clone, Debug)]
 pub(crate) struct RawOp {
     pub(crate) cookie: Cookie,
     pub(crate) kind: RawKind,
     pub(crate) what: RawWhat,
-    /// In which order operations were entered.
+    /// Number of the operation in the order of submission.
     pub(crate) number: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum RawWhat {
-    /// Completed once; `true` for a send that ends when the receiver has it.
+    /// Completed once; `true` for a send that completes when the receiver has the message.
     Send(bool),
-    /// Nobody waits for it: a message that was copied, or one that is thrown away.
+    /// Operation without a completion: a message that was copied, or one that is discarded.
     Silent,
     Recv,
-    /// Received into memory of the library, and then handed out to pieces.
+    /// Received into memory of the library, and then copied to pieces.
     Scatter(Box<[RawPiece]>),
-    /// A buffer for many messages. Boxed, because it is rare, and long.
+    /// A buffer for many messages. Boxed, because it is rare and large.
     Many(Box<Many>),
     /// A part of such a buffer.
     Part(OpId),
@@ -240,11 +242,11 @@ pub(crate) enum RawWhat {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many {
     buffer: RawPiece,
-    /// Messages that are on their way into it.
+    /// Messages that are being received into it.
     open_count: usize,
-    /// It takes no more messages.
+    /// Set when it accepts no more messages.
     is_closed: bool,
-    /// Why, if not because it is full.
+    /// Reason for that, unless the buffer is full.
     error: Option<RawError>,
 }
 
@@ -258,7 +260,7 @@ impl Many {
         }
     }
 
-    /// A message is on its way into the bytes `range`: their place.
+    /// Starts a message in the bytes `range` and returns its memory.
     pub(crate) fn begin(&mut self, range: Range<u64>, is_last: bool) -> RawPiece {
         self.open_count += 1;
         self.is_closed |= is_last;
@@ -269,14 +271,14 @@ impl Many {
         }
     }
 
-    /// A message has ended. Whether it was the last, and why no more come, if not because the buffer
-    /// is full.
+    /// Ends a message. Returns whether it was the last, and the reason why no more messages are
+    /// accepted, unless the buffer is full.
     pub(crate) fn end(&mut self) -> (bool, Option<RawError>) {
         self.open_count -= 1;
         (self.is_closed && self.open_count == 0, self.error)
     }
 
-    /// It takes no more messages, because of `error`. Whether none is on its way.
+    /// Stops accepting messages because of `error`. Returns whether no message is being received.
     pub(crate) fn close(&mut self, error: RawError) -> bool {
         (self.is_closed, self.error) = (true, Some(error));
         self.open_count == 0
@@ -284,13 +286,13 @@ impl Many {
 }
 
 impl RawOp {
-    /// Whether it is no receive.
+    /// Returns whether the operation is not a receive.
     #[inline]
     pub(crate) fn asks(&self) -> bool {
         !matches!(self.kind, RawKind::Recv | RawKind::RecvTagged)
     }
 
-    /// A completion without a message.
+    /// Creates a completion without a message.
     #[inline]
     pub(crate) fn completion(&self, awaited_peer: Option<PeerId>) -> RawCompletion {
         RawCompletion {
@@ -322,27 +324,27 @@ impl From<OpError> for RawError {
     }
 }
 
-/// Why an operation was not accepted; nothing has happened then.
+/// Reason for which an operation was not accepted. It then has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// No room now; poll, and try again.
+    /// No room now. Poll, and try again.
     Again,
     /// The claim was used before.
     StaleClaim,
     /// No such peer, or one that was removed.
     NoSuchPeer,
-    /// The peer is gone; nothing was sent.
+    /// The peer has failed. Nothing was sent.
     PeerGone(Cause),
-    /// The atomic operation does not exist for such numbers, or lengths do not fit one another.
+    /// The atomic operation is not defined for this datatype, or lengths do not match.
     Unsupported,
     /// More bytes than [`crate::EndpointLimits`] allow.
     TooLong,
     /// More pieces than [`crate::EndpointLimits`] allow.
     TooManyPieces,
-    /// This process is a child of the one that has opened the endpoint.
+    /// The process was forked from the one that opened the endpoint.
     Forked,
-    /// There is no memory for a copy of the pieces.
+    /// No memory for a copy of the pieces.
     NoMemory(Lack),
 }
 
@@ -365,7 +367,7 @@ impl fmt::Display for SubmitError {
     }
 }
 
-/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+/// Formats the error as its sentence, because `main` prints a returned error in this form.
 impl fmt::Debug for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -374,26 +376,26 @@ impl fmt::Debug for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-/// What an endpoint takes.
+/// Limits of an endpoint's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointLimits {
-    /// Bytes of a message that is copied at once.
+    /// Longest message that is copied at once, in bytes.
     pub inject_len_max: usize,
-    /// Pieces of memory of an operation.
+    /// Maximum number of pieces of memory in an operation.
     pub pieces_max: usize,
-    /// Bytes of a message.
+    /// Longest message, in bytes.
     pub message_len_max: u64,
-    /// Bytes of the operands of an atomic operation, compared numbers included.
+    /// Longest operands of an atomic operation, in bytes, including the numbers to compare with.
     pub atomic_len_max: usize,
 }
 
-/// What to do after a turn that brought nothing.
+/// Advice to the caller after a turn that moved nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Poll again.
     Spin,
-    /// Let others have the core, then poll again.
+    /// Yield the core to other threads, then poll again.
     Yield,
     /// Arm, sleep on the descriptor, then poll again.
     Sleep,

@@ -42,8 +42,8 @@ impl Region {
         Ok(Region(pages))
     }
 
-    /// Returns whether it consists of large pages, as far as the system reports. The system may
-    /// still fail to combine small pages as promised.
+    /// Returns whether the memory consists of large pages, as far as the system reports. The system
+    /// may still fail to combine small pages as promised.
     #[must_use]
     pub fn has_large_pages(&self) -> bool {
         self.0.backing() != Backing::Small

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sealing: encryption and authentication of what travels over networks (`P10`), for jobs with
-//! `auth=aead`.
+//! Sealing: encryption and authentication of network traffic (`P10`), for jobs with `auth=aead`.
 //!
-//! Stands between the core and the network links. The core deals in plain frames; each leaves
-//! sealed, and none that is not a handshake is let in without a seal that is right. Shared memory is
-//! not sealed: the kernel keeps other users out of it (docs/security.md).
+//! This module is between the core and the network links. The core processes plain frames. Each
+//! frame is sealed when it leaves, and only handshakes are accepted without a valid seal. Shared
+//! memory is not sealed: the kernel protects it from other users (docs/security.md).
 //!
-//! The one invariant: no key ever seals two frames with one number. Keys are derived from what sets
-//! a session apart; that is never the same twice; and a key's count only grows.
+//! The one invariant: no key ever seals two frames with the same number. Keys are derived from data
+//! that identify a session, which never repeat; and the count of a key only grows.
 
 mod auth;
 mod key;
@@ -26,11 +25,12 @@ use portolan_wire::{
 use replay::Replay;
 use std::io::IoSlice;
 
-/// Frames that one key seals: where RFC 9001, section 6.6, wants AES-GCM to be given another one. A
-/// fast stream gets there in some seconds, so re-keying is nothing rare; it costs a microsecond.
+/// Number of frames that one key seals: the limit of RFC 9001, section 6.6, for AES-GCM. A fast
+/// stream reaches it in some seconds, so the key is renewed often; that costs about 1 µs.
 const FRAMES_PER_KEY: u32 = 1 << 23;
 
-/// Most bytes handed to a link in one call: a UDP datagram's most, before it is cut, is 65,507.
+/// Maximum number of bytes handed to a link in one call. The limit of a UDP datagram before
+/// segmentation is 65,507.
 const CALL_LEN_MAX: usize = 65_000;
 
 /// See the module documentation.
@@ -41,11 +41,11 @@ pub(crate) struct Seals {
     rank: u32,
     frames_per_key: u32,
     peers: Vec<Option<Box<PeerSeals>>>,
-    /// What was sealed last.
+    /// Frames that were sealed last.
     sealed: Vec<u8>,
-    /// A payload that lies in two pieces, put together.
+    /// Payload in several pieces, copied together.
     gathered: Vec<u8>,
-    /// What was opened last; lent out while the core works on it.
+    /// Frame that was opened last; empty while the core processes it.
     opened: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ struct PeerSeals {
 #[derive(Default)]
 struct PathSeals {
     tx: Option<TxKey>,
-    /// The newest key, and the one before: frames may overtake one another.
+    /// The newest key and the preceding one: frames may be reordered.
     rx: [Option<RxKey>; 2],
 }
 
@@ -76,11 +76,11 @@ struct RxKey {
     seen: Replay,
 }
 
-/// What is to be done with a frame that has arrived.
+/// Result of opening a frame.
 pub(crate) enum Opened {
-    /// A handshake, which has its own proof.
+    /// A handshake, which has its own authentication.
     Handshake,
-    /// A plain frame, to be given back by [`Seals::put_back`].
+    /// A plain frame, to be returned with [`Seals::put_back`].
     Frame(Vec<u8>),
 }
 
@@ -98,14 +98,14 @@ impl Seals {
         }
     }
 
-    /// A session with `peer` is open: its frames can be sealed from now on.
+    /// Records an open session with `peer`, whose frames can be sealed from then on.
     pub(crate) fn on_session(&mut self, peer: PeerId, ids: SessionIds) {
         let index = peer.0 as usize;
         if index >= self.peers.len() {
             self.peers.resize_with(index + 1, || None);
         }
         if self.peers[index].as_ref().is_some_and(|old| old.ids == ids) {
-            // Begun anew, the count would repeat itself.
+            // A new state would repeat the counts.
             return;
         }
         let mine = (self.rank, ids.mine);
@@ -118,10 +118,10 @@ impl Seals {
         }));
     }
 
-    /// Checks a frame that has come by `link`, and decrypts it. `P10.3`
+    /// Checks and decrypts a frame that `link` received. `P10.3`
     ///
     /// # Errors
-    /// Why it is to be dropped.
+    /// The reason to drop the frame.
     pub(crate) fn open(
         &mut self,
         core: &Core,
@@ -150,17 +150,17 @@ impl Seals {
         Ok(Opened::Frame(std::mem::take(&mut self.opened)))
     }
 
-    /// Gives back the memory of a frame that was opened.
+    /// Returns the memory of an opened frame.
     pub(crate) fn put_back(&mut self, frame: Vec<u8>) {
         self.opened = frame;
     }
 
-    /// Seals what `transmit` stands for, with `payload` where that is in the user's memory, and hands
-    /// it to `send`, in as many calls as a link takes. `P10.1`
+    /// Seals the frames of `transmit` and passes them to `send`, in as many calls as the link
+    /// needs. `payload` is the part in user memory. `P10.1`
     ///
     /// # Errors
-    /// The first one of `send`, which ends it. Where the core then sends all of it again, the peer
-    /// drops what it has by its packet numbers.
+    /// The first error of `send`, which ends the call. If the core then retransmits all frames, the
+    /// peer drops duplicates by their packet numbers.
     pub(crate) fn transmit<E>(
         &mut self,
         transmit: &Transmit<'_>,
@@ -174,14 +174,14 @@ impl Seals {
         }
         let cut = Cut::new(transmit, payload);
         if self.seal(transmit.way(), &cut).is_none() {
-            // No key, so no session any more: as if the frame were lost.
+            // No key means that the session has ended. The frame counts as lost.
             return Ok(());
         }
         let sealed_len = cut.frame_len() + SEAL_LEN;
         let per_call = (CALL_LEN_MAX / sealed_len).max(1);
         for call in self.sealed.chunks(per_call * sealed_len) {
             if call.len() <= sealed_len {
-                // As if it were not sealed: links have a shorter way for a frame in one piece.
+                // Links have a faster path for a frame in one piece.
                 send(&TxFrame::whole(call))?;
                 continue;
             }
@@ -197,7 +197,8 @@ impl Seals {
         Ok(())
     }
 
-    /// The same, of a payload in several pieces: they are put together first. A copy is sealed in any case.
+    /// Like [`Seals::transmit`], for a payload in several pieces. They are copied together first,
+    /// since sealing copies them in any case.
     #[cold]
     pub(crate) fn transmit_pieces<E>(
         &mut self,
@@ -215,13 +216,13 @@ impl Seals {
         result
     }
 
-    /// Puts the sealed frames behind one another.
+    /// Writes the sealed frames one after another.
     fn seal(&mut self, (peer, link): (PeerId, LinkId), cut: &Cut<'_>) -> Option<()> {
         let seals = self.peers.get_mut(peer.0 as usize)?.as_deref_mut()?;
         let path = seals.paths[link.index()].get_or_insert_default();
         self.sealed.clear();
         for (head, payload) in cut.frames() {
-            // A token of another session has another key, which is not there yet or not any more.
+            // A token of another session has another key, which does not exist yet or any more.
             if FrameHeader::parse_head(head, usize::MAX).ok()?.session != seals.ids.theirs.1 {
                 return None;
             }
@@ -240,7 +241,7 @@ impl Seals {
 }
 
 impl PathSeals {
-    /// The key for the next frame, with its number. `P10.4`
+    /// Returns the key for the next frame, with the frame's number. `P10.4`
     fn next_key(
         &mut self,
         cipher: Cipher,
@@ -257,7 +258,7 @@ impl PathSeals {
                 count: tx.number.count + 1,
                 ..tx.number
             },
-            // After 2^55 frames there is no further key, and the path falls silent.
+            // After 2^55 frames no further key exists, and the path stops sending.
             Some(tx) => SealNumber {
                 generation: tx.number.generation.checked_add(1)?,
                 count: 0,
@@ -273,7 +274,8 @@ impl PathSeals {
         self.tx.as_ref()
     }
 
-    /// Checks `frame` and decrypts `body`, its copy. A new key is kept once it has proven a frame.
+    /// Checks `frame` and decrypts `body`, its copy. A new key is kept once it has authenticated a
+    /// frame.
     fn open(
         &mut self,
         cipher: Cipher,
@@ -318,8 +320,8 @@ impl RxKey {
     }
 }
 
-/// Plain frames behind one another: heads of `head_len` bytes, dealt `payload_len` bytes of payload
-/// each. The last may be shorter.
+/// Plain frames in a row: headers of `head_len` bytes, each with `payload_len` bytes of payload.
+/// The last may be shorter.
 struct Cut<'a> {
     heads: &'a [u8],
     more_heads: &'a [u8],
@@ -358,7 +360,7 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Bytes of each frame but the last.
+    /// Returns the length of each frame but the last, in bytes.
     fn frame_len(&self) -> usize {
         self.head_len + self.payload_len.min(self.payload.len())
     }

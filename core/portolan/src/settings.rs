@@ -149,8 +149,8 @@ pub const STREAM: Setting = Setting {
               transfers to a peer shows that it is faster); never with auth=aead, fault or pcap",
 };
 
-/// Returns the setting that excludes streams, if `value` has one. Frames that are encrypted, spoilt
-/// by injected faults or recorded use paths only; and `stream` itself may be off.
+/// Returns the setting that excludes streams, if `value` has one. Streams are not used when frames
+/// are encrypted, recorded, or altered by injected faults, or when `stream` is off.
 #[must_use]
 pub fn stream_excluder(value: impl Fn(&Setting) -> Option<String>) -> Option<Setting> {
     let is_sealed = |value: String| value.starts_with("aead");
@@ -395,7 +395,7 @@ mod tests {
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap();
             for name in names(code) {
-                // `portolan mpirun` passes all variables with this prefix on.
+                // `portolan mpirun` passes on all variables with this prefix.
                 let hands_on = file.ends_with("mpi/plan.rs");
                 let is_table_of_names = file.ends_with("settings/names.rs");
                 if name.is_empty() && hands_on || is_table_of_names {

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of long messages that the library has used and keeps for the next: fresh memory costs a page
-//! fault for each 4 KiB, more than copying a message into it.
+//! Memory of past long messages that the library keeps for the next ones. Fresh memory costs a page
+//! fault for each 4 KiB, which takes longer than copying a message into it.
 
 use crate::error::Error;
 use portolan_sys::memory;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shorter memory is not kept: an allocator has that at hand itself.
+/// Shortest memory that is kept, in bytes. An allocator reuses shorter memory without page faults.
 const KEPT_LEN_MIN: usize = 32 * 1024;
 
-/// Bytes that are kept at most: a window of 64 messages of 64 KiB that are sent, and one that comes.
+/// Maximum number of bytes kept: a window of 64 outgoing messages of 64 KiB, and one incoming.
 pub(crate) const KEPT_LEN_MAX: usize = 8 << 20;
 
-/// Memory is used for a message that is not shorter than this part of it: else a few short messages
-/// would hold all that is kept.
+/// Memory is used only for messages of at least 1/`USED_PART` of its length. Otherwise a few short
+/// messages would hold all that is kept.
 const USED_PART: usize = 2;
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare(Arc<Mutex<Shelf>>);
 
-/// What lies ready, the youngest last: it may still be in a cache.
+/// Kept memory, most recent last: that may still be in a cache.
 #[derive(Debug, Default)]
 struct Shelf {
     kept: Vec<Vec<u8>>,
-    /// Their capacities, added.
+    /// Sum of their capacities.
     len: usize,
 }
 
 impl Spare {
-    /// Memory of `len` bytes, whatever they are, for `what`.
+    /// Returns memory of `len` bytes with unspecified contents, for `what`.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -45,7 +45,7 @@ impl Spare {
         Ok(self.lend(bytes))
     }
 
-    /// A copy of `bytes`, for `what`.
+    /// Returns a copy of `bytes`, for `what`.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -70,7 +70,7 @@ impl Spare {
         Kept { bytes, home }
     }
 
-    /// Memory for `len` bytes, if some is kept.
+    /// Returns memory for `len` bytes, if some is kept.
     fn take(&self, len: usize) -> Option<Vec<u8>> {
         if len < KEPT_LEN_MIN {
             return None;
@@ -83,7 +83,7 @@ impl Spare {
         Some(bytes)
     }
 
-    /// Keeps `bytes`, and lets go of what has been kept for the longest time without a use.
+    /// Keeps `bytes`, and frees the memory that has been unused for the longest time.
     fn keep(&self, bytes: Vec<u8>) {
         if bytes.capacity() > KEPT_LEN_MAX {
             return;
@@ -97,12 +97,12 @@ impl Spare {
             shelf.len -= oldest.capacity();
             gone.push(oldest);
         }
-        // The system takes them back after the lock is free.
+        // Freed after the lock is released.
         drop(shelf);
     }
 }
 
-/// Memory that goes back to where it is kept, if anywhere, when it is dropped.
+/// Memory that is kept again when it is dropped, if it came from a [`Spare`].
 #[derive(Debug)]
 pub(crate) struct Kept {
     bytes: Vec<u8>,
@@ -110,7 +110,7 @@ pub(crate) struct Kept {
 }
 
 impl From<Vec<u8>> for Kept {
-    /// A program's own memory, which is not kept.
+    /// Wraps a program's own memory, which is not kept.
     #[inline]
     fn from(bytes: Vec<u8>) -> Kept {
         Kept { bytes, home: None }
@@ -118,14 +118,14 @@ impl From<Vec<u8>> for Kept {
 }
 
 impl Clone for Kept {
-    /// The copy is not kept.
+    /// Copies the bytes into memory that is not kept.
     fn clone(&self) -> Kept {
         self.bytes.clone().into()
     }
 }
 
 impl Kept {
-    /// The bytes, which are not kept any more.
+    /// Returns the bytes, which are then not kept.
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         self.home = None;
         std::mem::take(&mut self.bytes)

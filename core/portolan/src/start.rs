@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node and an endpoint need alike before their first turn: a core that knows the links.
+//! Start-up that a node and an endpoint share: creates a core that has the links.
 //!
-//! The one invariant: every setting of a job that is of no use to a link is read here, so that both
-//! obey it.
+//! The one invariant: every setting of a job that does not configure a link is read here, so that
+//! nodes and endpoints obey it alike.
 
 use crate::address::Address;
 use crate::clock::Clock;
@@ -52,7 +52,8 @@ pub(crate) fn own_address(
     })
 }
 
-/// A core of `job` that may send by `links`, and chooses among them as was measured here before.
+/// Creates the core of `job` with its links, and applies the stored model of this machine if it has
+/// one.
 pub(crate) fn new_core(
     job: &Job,
     auth: Auth,
@@ -109,7 +110,7 @@ pub(crate) fn new_core(
     Ok((core, status))
 }
 
-/// The order of bulk transfers that the job has chosen.
+/// Returns the job's order of bulk transfers (setting `schedule`).
 fn schedule(job: &Job) -> Result<Schedule, Error> {
     match settings::SCHEDULE.of(job).as_deref() {
         None | Some("shortest") => Ok(Schedule::ShortestFirst),
@@ -122,9 +123,9 @@ fn schedule(job: &Job) -> Result<Schedule, Error> {
     }
 }
 
-/// Refuses values of settings that no process of a job of `size` could obey, on whatever host, with these
-/// options and variables. What depends on a host, such as an interface or a file, is its processes' to
-/// refuse.
+/// Checks the settings in `options` and `environment` for a job of `size` processes. Refuses values
+/// that are invalid on every host. Values that depend on a host, such as an interface or a file,
+/// are checked by the job's processes.
 ///
 /// # Errors
 /// [`Error::Setting`].
@@ -153,16 +154,17 @@ pub fn check_settings(
 }
 
 /// Returns the ports that sockets of this process may be bound to, by its environment. For sockets
-/// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::Endpoint), which read the setting themselves.
+/// beside a [`Node`](crate::Node) or an [`Endpoint`](crate::Endpoint), which read the setting
+/// themselves.
 ///
 /// # Errors
-/// [`Error::Setting`] for a value that is no range.
+/// [`Error::Setting`] for a value that is not a range.
 pub fn port_range() -> Result<PortRange, Error> {
     ports_of(&Job::alone([0; 16], [0; 32]))
 }
 
-/// Returns the ports that sockets of `job` may be bound to, for programs that join a job by
-/// [`Launch`](crate::launch::Launch) alone.
+/// Returns the ports that sockets of `job` may be bound to, for programs that join a job only
+/// through [`Launch`](crate::launch::Launch).
 ///
 /// # Errors
 /// As [`port_range`].
@@ -170,12 +172,12 @@ pub fn ports_of(job: &Job) -> Result<PortRange, Error> {
     links::ports(job)
 }
 
-/// Returns the addresses of this host that `job` may use, with their interfaces, the most likely to reach
-/// other hosts first. There may be none.
+/// Returns the addresses of this host that `job` may use, with their interfaces. The address most
+/// likely to reach other hosts is first. The list may be empty.
 ///
 /// # Errors
-/// [`Error::Setting`] for a setting that means nothing or leaves none, [`Error::System`] if the interfaces
-/// cannot be listed.
+/// [`Error::Setting`] for an invalid setting or one that leaves no address; [`Error::System`] if
+/// the interfaces cannot be listed.
 pub fn candidates(job: &Job) -> Result<Vec<(Interface, Network)>, Error> {
     let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
         what: "listing network interfaces",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The streams of this process: kernel TCP connections by which transfers go (`P15`), beside the links
-//! of frames. Whether there are any is a setting; each is opened when the core asks for it.
+//! Streams of this process: kernel TCP connections for transfers (`P15`), beside the links of
+//! frames. A setting enables them; each is opened when the core requests it.
 
 use crate::error::Error;
 use crate::launch::Job;
@@ -12,37 +12,39 @@ use portolan_proto::{Instant, StreamUse};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-/// Ports of UDP that are tried until TCP's of the same number is free: others of the host have some
-/// hundreds of the 28,000.
+/// UDP ports that are tried until the TCP port of the same number is free. Other programs of the
+/// host use some hundreds of the 28,000.
 const PORTS_TRIED: usize = 8;
 
-/// A connection that carried nothing for so long, or up to twice as long, is closed. Opening one costs
-/// a round trip or two, for which transfers go by a path.
+/// Time without data after which a connection is closed; it may take up to twice as long. Opening
+/// one costs a round trip or two, in which transfers use a path.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Between looks whether connections get through: a fraction of the shortest timeout of TCP.
+/// Interval between checks for stalled connections: a fraction of the shortest timeout of TCP.
 const STALL_LOOKS: Duration = Duration::from_millis(50);
 
-/// Turns in which what came unexpectedly is looked at: enough to see the end of a connection.
+/// Number of turns in which streams are polled after unexpected data: enough to detect the end of a
+/// connection.
 const ROUSED_TURNS: u32 = 4;
 
 /// See the module documentation.
 pub(crate) struct Streams {
     link: Stream,
-    /// Parts without a checksum are not believed. `P15.5`
+    /// Set to reject parts without a checksum. `P15.5`
     wants_sums: bool,
-    /// Turn until which they are looked at although nothing is expected.
+    /// Turn until which streams are polled although nothing is expected.
     roused_until: u32,
     idle_at: Instant,
     stall_at: Instant,
 }
 
 impl Streams {
-    /// Listens at the port of `udp`, so that peers know it; another `udp` if that one's is taken. `None`
-    /// where none is free: transfers then go by paths alone.
+    /// Listens on TCP at the port number of `udp`, which peers know. If that TCP port is taken,
+    /// replaces `udp` by one on another port. Returns `None` if no port is free: transfers then use
+    /// paths only.
     ///
     /// # Errors
-    /// When UDP cannot be opened again.
+    /// If UDP cannot be opened again.
     pub(crate) fn open(
         udp: &mut Udp,
         config: &UdpConfig,
@@ -54,9 +56,10 @@ impl Streams {
             let LinkAddr::Udp { socket } = udp.local_addr() else {
                 return Ok(None);
             };
-            // A checksum has just read the bytes, and a copy from the cache costs less than passing pages
-            // by reference, see docs/design/streams.md. On a loopback, which has no checksums, the peer's
-            // queue would hold this process's own pages, even after the peer is declared dead.
+            // A checksum has just read the bytes, and a copy from the cache costs less than passing
+            // pages by reference; see docs/design/streams.md. On loopback, which has no checksums,
+            // the peer's queue would hold this process's own pages, even after the peer is declared
+            // dead.
             let lends = over_wire && !wants_sums;
             let at = match config.also {
                 Some(_) => (Ipv6Addr::UNSPECIFIED, socket.port()).into(),
@@ -84,7 +87,7 @@ impl Streams {
         Ok(None)
     }
 
-    /// Bytes that a connection buffers.
+    /// Returns the number of bytes that a connection buffers.
     pub(crate) fn buffer_len(&self) -> usize {
         self.link.caps().rx_buffer_len
     }
@@ -94,17 +97,17 @@ impl Streams {
         &mut self.link
     }
 
-    /// Whether parts without a checksum are not believed. `P15.5`
+    /// Returns whether parts without a checksum are rejected. `P15.5`
     pub(crate) fn wants_sums(&self) -> bool {
         self.wants_sums
     }
 
-    /// Whether connections that carry nothing are to be looked for.
+    /// Returns whether a check for idle connections is due, and schedules the next.
     pub(crate) fn idle_is_due(&mut self, now: Instant) -> bool {
         is_due(&mut self.idle_at, now, IDLE)
     }
 
-    /// Whether it is to be looked whether connections get through.
+    /// Returns whether a check for stalled connections is due, and schedules the next.
     pub(crate) fn stall_is_due(&mut self, now: Instant) -> bool {
         is_due(&mut self.stall_at, now, STALL_LOOKS)
     }
@@ -113,7 +116,7 @@ impl Streams {
         self.roused_until.wrapping_sub(turn) < 1 << 31
     }
 
-    /// Something has come by a connection.
+    /// Polls the streams for some turns after data have arrived by a connection.
     pub(crate) fn rouse(&mut self, turn: u32) {
         self.roused_until = turn.wrapping_add(ROUSED_TURNS);
     }
@@ -123,7 +126,7 @@ impl Streams {
     }
 }
 
-/// Whether it is time; if so, `at` is put off by `interval`.
+/// Returns whether `at` has passed; if so, sets it to `interval` from now.
 fn is_due(at: &mut Instant, now: Instant, interval: Duration) -> bool {
     let is_due = now >= *at;
     if is_due {
@@ -132,7 +135,7 @@ fn is_due(at: &mut Instant, now: Instant, interval: Duration) -> bool {
     is_due
 }
 
-/// What the job has chosen.
+/// Returns the job's use of streams (setting `stream`).
 pub(crate) fn usage(job: &Job) -> Result<StreamUse, Error> {
     let usage = match settings::STREAM.of(job).as_deref() {
         None | Some("auto") => StreamUse::Auto,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the peers of this process are: all of a job, as the launcher says, or those that an
-//! endpoint has met.
+//! Addresses of this process's peers: all processes of a job, from the launcher, or the peers that
+//! an endpoint has discovered.
 
 use crate::address::{Address, HostAddress, Target, targets};
 use crate::directory::Directory;
@@ -23,7 +23,7 @@ enum Others {
         addresses: Vec<Address>,
         hosts: HashMap<HostId, Host>,
     },
-    /// Short as they travel; written out when a peer is connected.
+    /// In the short form in which addresses are sent; expanded when a peer is connected.
     Met(Arc<Directory>),
 }
 
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// The addresses that an endpoint meets.
+    /// Creates the table of an endpoint, whose peers are added as it discovers them.
     pub(crate) fn of_endpoint(own: Address, directory: Arc<Directory>) -> Table {
         Table {
             own,
@@ -85,7 +85,7 @@ impl Table {
         }
     }
 
-    /// Whether `peer` is another endpoint of this very process.
+    /// Returns whether `peer` is another endpoint of this process.
     pub(crate) fn is_in_this_process(&self, peer: PeerId) -> bool {
         match &self.others {
             Others::Job { .. } => false,
@@ -93,8 +93,8 @@ impl Table {
         }
     }
 
-    /// The links that lead to `peer`. Raw frames lead to a host on a common subnet, whichever of its
-    /// addresses that is. `P6.6`
+    /// Returns the links to `peer`. Raw frames reach a host on a common subnet by any of its
+    /// addresses. `P6.6`
     pub(crate) fn links_to(&self, peer: PeerId) -> Vec<LinkId> {
         let Some(other) = self.of(peer) else {
             return Vec::new();
@@ -129,8 +129,8 @@ impl Table {
         }
     }
 
-    /// Returns the addresses of the host of `other` with the port of `socket`. For this host it is its first
-    /// address.
+    /// Returns the addresses of the host of `other` with the port of `socket`; for this host, only
+    /// its first address.
     fn with_port(&self, other: &Address, socket: SocketAddr) -> Vec<SocketAddr> {
         let is_elsewhere = other.host != self.own.host;
         let port = socket.port();

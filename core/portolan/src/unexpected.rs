@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much memory a process gives to messages that come before a receive was posted for them.
+//! Memory of a process for unexpected messages.
 //!
-//! Nothing is taken before it is needed; this is where back-pressure becomes an error (`P4.15`).
+//! Nothing is allocated before it is needed. This is where back-pressure becomes an error
+//! (`P4.15`).
 
 use crate::error::Error;
 use crate::launch::Job;
@@ -10,20 +11,21 @@ use portolan_sys::lack::Lack;
 use std::fs;
 use std::path::Path;
 
-/// Of the host's memory, for all processes of the job on it: a quarter. The program keeps most, and
-/// ten million messages of eight bytes fit into one gigabyte.
+/// Default share of the host's memory for all processes of the job on it. The program keeps most of
+/// the memory, and ten million messages of eight bytes fit into 1 GB.
 const PERCENT_DEFAULT: u64 = 25;
-/// Least for a process: a thousand peers that each send what their credit lets them.
+/// Minimum for a process: a thousand peers that each send all that their credit allows.
 const LEN_MIN: u64 = 16 << 20;
-/// Most for a process: what the numbers of held messages reach, less what credit lets come beyond it.
+/// Maximum for a process: what the numbers of held messages can address, minus what credit allows
+/// in addition.
 const LEN_MAX: u64 = 32 << 30;
-/// Least that the setting may say in bytes: one of the longest eager messages.
+/// Minimum that the setting accepts in bytes: one eager message of maximum length.
 const LEN_MIN_ASKED: u64 = 64 << 10;
-/// Where the size of the memory cannot be read.
+/// Assumed memory of a host whose memory size cannot be read.
 const HOST_LEN_UNKNOWN: u64 = 1 << 30;
 
-/// Environment variables in which launchers say how many processes of a job are on this host, for
-/// endpoints, which belong to no job: Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, `srun`.
+/// Environment variables with the number of a job's processes on this host. For endpoints, which
+/// belong to no job: Open MPI, Hydra (MPICH, Intel MPI), MVAPICH, `srun`.
 const LOCAL_SIZES: [&str; 4] = [
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "MPI_LOCALNRANKS",
@@ -31,19 +33,20 @@ const LOCAL_SIZES: [&str; 4] = [
     "SLURM_TASKS_PER_NODE",
 ];
 
-/// The memory for unexpected messages of a process, and why it is so much.
+/// Memory of a process for unexpected messages, with the values that it was calculated from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnexpectedMemory {
-    /// Bytes for each process.
+    /// Limit for each process, in bytes.
     pub len: u64,
-    /// Bytes of memory that this host has, or that a control group leaves of it.
+    /// Memory of this host, or of its control group if that is less, in bytes.
     pub host_len: u64,
-    /// Processes that share the host's part; 1 where it is not known, or the setting says bytes.
+    /// Number of processes that share the host's part; 1 if unknown, or if the setting is in bytes.
     pub local_size: u32,
 }
 
-/// The memory for unexpected messages of each process, with `local_size` of a job on this host (by
-/// what the environment says if not given), and the value of the setting (from the environment).
+/// Returns the memory for unexpected messages of each process, by the setting in the environment.
+/// `local_size` is the number of the job's processes on this host; without it the environment is
+/// read.
 ///
 /// # Errors
 /// [`Error::Setting`].
@@ -58,7 +61,8 @@ pub fn unexpected_memory(local_size: Option<u32>) -> Result<UnexpectedMemory, Er
     )
 }
 
-/// The same for a process of `job`; of an endpoint, which is in none, `local_size` is not known.
+/// Returns the memory of a process of `job`. An endpoint belongs to no job and takes its
+/// `local_size` from the environment.
 pub(crate) fn of_job(job: &Job, is_endpoint: bool) -> Result<usize, Error> {
     let local_size = match is_endpoint {
         true => local_size_from_env().unwrap_or(1),
@@ -69,7 +73,7 @@ pub(crate) fn of_job(job: &Job, is_endpoint: bool) -> Result<usize, Error> {
     Ok(usize::try_from(found.len).unwrap_or(usize::MAX))
 }
 
-/// `own_len` is what limits of its own leave this process, shared with nobody.
+/// Resolves the setting. `own_len` is the limit of this process alone, which it does not share.
 fn resolve(
     value: Option<&str>,
     host_len: u64,
@@ -111,7 +115,7 @@ fn resolve(
     })
 }
 
-/// A number of bytes, with K, M or G for 2^10, 2^20 or 2^30.
+/// Parses a number of bytes, with K, M or G for 2^10, 2^20 or 2^30.
 fn parse_len(text: &str) -> Option<u64> {
     let shift = match text.as_bytes().last()? {
         b'K' | b'k' => 10,
@@ -127,7 +131,7 @@ fn parse_len(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Bytes of memory of this host, or fewer where its control group says so.
+/// Returns the memory of this host, or of its control group if that is less, in bytes.
 fn host_len() -> u64 {
     let physical = fs::read_to_string("/proc/meminfo").ok();
     let physical = physical.as_deref().and_then(mem_total);
@@ -138,12 +142,12 @@ fn host_len() -> u64 {
     known.unwrap_or(HOST_LEN_UNKNOWN)
 }
 
-/// The limit of this process's address space, or data, if it has one (ulimit -v, -d).
+/// Returns the limit of this process's address space or data, if it has one (ulimit -v, -d).
 fn own_len() -> Option<u64> {
     Lack::memory().limit
 }
 
-/// `MemTotal` of proc(5), which is in units of 1024 bytes.
+/// Returns `MemTotal` of proc(5), which is in units of 1024 bytes.
 fn mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
     let kib: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
@@ -157,7 +161,8 @@ fn local_size_from_env() -> Option<u32> {
     values.filter_map(|value| first_number(&value)).next()
 }
 
-/// `srun` writes `4(x2),3` for two hosts with four processes and one with three.
+/// Returns the first number: `srun` writes `4(x2),3` for two hosts with four processes and one with
+/// three.
 fn first_number(value: &str) -> Option<u32> {
     let end = value.find(|c: char| !c.is_ascii_digit());
     value[..end.unwrap_or(value.len())].parse().ok()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is to be opened, from the job's settings and the machine.
+//! Plan of the links to open, from the job's settings and the machine.
 
 mod open;
 
@@ -25,14 +25,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Which link for raw Ethernet frames is opened.
+/// Link for raw Ethernet frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Raw {
     Packet { is_required: bool },
     Xdp(XdpMode),
 }
 
-/// What is to be opened, from the job's settings and the machine.
+/// The links to open, from the job's settings and the machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
     shm: bool,
@@ -40,11 +40,11 @@ pub(crate) struct Plan {
     usable: Option<Usable>,
     ports: PortRange,
     raw: Option<Raw>,
-    /// Who is asked for a raw Ethernet socket.
+    /// Broker that opens raw Ethernet sockets.
     broker: Option<String>,
     fault: Option<FaultSpec>,
     checksum: Choice,
-    /// The frame at which this process dies, and how many are left.
+    /// Frame at which this process kills itself, and the number of frames until then.
     die: Option<(DieSpec, Arc<AtomicU64>)>,
     pcap: Option<PathBuf>,
     frame_len_max: Option<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct Plan {
     stream: StreamUse,
 }
 
-/// What the settings say of links, whatever the machine has.
+/// Settings of the links, independent of the machine.
 #[derive(Debug)]
 pub(crate) struct Asked {
     selection: Option<Selection>,
@@ -104,7 +104,7 @@ fn retain_published(candidates: &mut Vec<Candidate<'_>>) {
 /// Returns the ports that sockets of `job` may be bound to.
 ///
 /// # Errors
-/// [`Error::Setting`] for a value that is no range.
+/// [`Error::Setting`] for a value that is not a range.
 pub(crate) fn ports(job: &Job) -> Result<PortRange, Error> {
     Ok(parsed("ports", settings::PORTS.of(job))?.unwrap_or_default())
 }
@@ -112,7 +112,7 @@ pub(crate) fn ports(job: &Job) -> Result<PortRange, Error> {
 /// Returns the addresses among `interfaces` that `job` may use, the most likely to reach other hosts first.
 ///
 /// # Errors
-/// [`Error::Setting`] for a setting that means nothing or leaves no address.
+/// [`Error::Setting`] for an invalid setting or one that leaves no address.
 pub(crate) fn candidates<'a>(
     job: &Job,
     interfaces: &'a [Interface],
@@ -121,7 +121,7 @@ pub(crate) fn candidates<'a>(
     network::candidates(job, selection.as_ref(), interfaces)
 }
 
-/// The value of a setting, if it is set.
+/// Parses the value of a setting, if it is set.
 fn parsed<T: FromStr<Err: Display>>(
     name: &'static str,
     value: Option<String>,
@@ -137,7 +137,7 @@ fn parsed<T: FromStr<Err: Display>>(
 }
 
 impl Plan {
-    /// Decides by the job's path setting and what `interfaces` there are.
+    /// Chooses the links by the job's path setting and the machine's interfaces.
     pub(crate) fn new(job: &Job) -> Result<Plan, Error> {
         let interfaces = portolan_link::interfaces().map_err(|errno| Error::System {
             what: "listing network interfaces",
@@ -179,7 +179,7 @@ impl Plan {
         })
     }
 
-    /// Whether transfers may go by streams, as far as `links` have any.
+    /// Returns the use of streams for transfers; off if `links` have none.
     pub(crate) fn stream_use(&self, links: &Links) -> StreamUse {
         match links.streams {
             Some(_) => self.stream,
@@ -201,13 +201,14 @@ impl Plan {
         self.usable.as_ref()
     }
 
-    /// The setting that says which model is used.
+    /// Returns the setting that selects the model.
     pub(crate) fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 }
 
-/// AF_XDP is only for who asks for it: attaching its program may cost others their offloads.
+/// Returns the link for raw Ethernet frames. AF_XDP must be requested: attaching its program may
+/// cost other programs their offloads.
 fn raw(path: PathChoice, mode: XdpMode) -> Option<Raw> {
     match path {
         PathChoice::Xdp => Some(Raw::Xdp(mode)),
@@ -217,7 +218,7 @@ fn raw(path: PathChoice, mode: XdpMode) -> Option<Raw> {
     }
 }
 
-/// The broker that the settings name; `off` is none.
+/// Returns the broker that the settings name, or `None` for `off`.
 fn broker(job: &Job) -> Result<Option<String>, Error> {
     let Some(name) = lease::asked(settings::BROKER.of(job)) else {
         return Ok(None);
@@ -232,11 +233,12 @@ fn broker(job: &Job) -> Result<Option<String>, Error> {
     Ok(Some(name))
 }
 
-/// Shortest and longest frames of the UDP link: what every IPv4 path carries, and a datagram's most.
+/// Valid frame lengths of the UDP link, in bytes: the minimum is carried by every IPv4 path, the
+/// maximum fits a datagram.
 const FRAME_LENS: std::ops::RangeInclusive<usize> = 512..=65_507;
 
-/// Where this process records frames, but for the link's name. A directory that is none is told
-/// also where no network is used.
+/// Returns the path for recordings, without the link's name. An invalid directory is an error even
+/// if no network is used.
 fn recording(job: &Job) -> Result<Option<PathBuf>, Error> {
     let Some(dir) = settings::PCAP.of(job) else {
         return Ok(None);

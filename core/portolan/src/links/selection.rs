@@ -57,7 +57,7 @@ enum Matcher {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum Malformed {
-    /// Two commas, or nothing behind `!` or `=`.
+    /// Two commas, or no name after `!` or `=`.
     #[error("a term is empty; write terms such as 10.1.0.0/16,eth*,!docker0")]
     Empty,
     /// A term with a slash, which names of interfaces cannot contain, that is not a subnet.

@@ -10,7 +10,7 @@ use portolan_link::{Interface, InterfaceKind};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Most interfaces that an error names.
+/// Maximum number of interfaces that an error names.
 const NAMED_MAX: usize = 4;
 
 /// See the module documentation.
@@ -74,7 +74,7 @@ impl Usable {
         }
     }
 
-    /// Address to bind a socket for both families to.
+    /// Returns the address to bind a socket for both families to.
     pub(crate) fn bind_both(&self) -> IpAddr {
         match self.also {
             Some(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -112,7 +112,7 @@ fn speed(name: &str) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Returns why no address of `interfaces` is usable, with the remedy.
+/// Returns the reason why no address of `interfaces` is usable, with the remedy.
 fn reason(interfaces: &[Interface]) -> String {
     let leads_elsewhere = |interface: &&Interface| {
         !interface.loopback
@@ -122,7 +122,7 @@ fn reason(interfaces: &[Interface]) -> String {
             )
     };
     let lacks = interfaces.iter().filter(leads_elsewhere).map(lack);
-    // The first interfaces are the likely ones.
+    // The first interfaces are the most likely ones.
     let lacks: Vec<String> = lacks.take(NAMED_MAX).collect();
     match lacks.is_empty() {
         true => "it has no network interface beside loopback".to_owned(),

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is known of whether one peer lives.
+//! Evidence of whether one peer is alive.
 //!
-//! Evidence is dated by the question that it answers: a nonce is the time at which the asker asked.
-//! So an answer that was recorded proves again what it proved before, and nothing newer, and it
-//! does not matter in which order evidence comes in. Silence proves nothing here: how long it may last
-//! is [`portolan_proto::liveness`]'s to decide.
+//! Evidence is dated by the probe that it answers: the nonce is the time of the probe. A recorded
+//! answer therefore proves nothing newer than it proved before, and the order of arrival does not
+//! matter. Silence proves nothing here: [`portolan_proto::liveness`] decides how long it may last.
 
 use portolan_proto::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +12,37 @@ use std::time::Duration;
 /// The newest answer of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// When its question was asked; zero before the first.
+    /// Time of its probe; zero before the first.
     pub(crate) asked: Instant,
-    /// Time from the question to the answer.
+    /// Time from the probe to the answer.
     pub(crate) delay: Duration,
-    /// For how long the peer's program had not looked at its links.
+    /// Time since the peer's program had last polled its links.
     pub(crate) idle: Duration,
 }
 
-/// How a peer stands.
+/// State of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing speaks against it.
+    /// No evidence of death.
     Trusted,
-    /// Somebody says that it is gone; it has been asked.
+    /// Reported dead by an unverified message; a probe was sent.
     Doubted,
-    /// Its kernel has refused a question that was asked since.
+    /// Its kernel has refused a probe that was sent after the report.
     Gone,
 }
 
-/// Written by the thread that answers and by the engine; each word stands for itself.
+/// Evidence about one peer. Written by the liveness thread and by the engine; each word is valid by
+/// itself.
 #[derive(Debug, Default)]
 pub(super) struct Life {
-    /// When the newest question was asked that the peer has answered.
+    /// Time of the newest probe that the peer has answered.
     answered: AtomicU64,
-    /// Of that answer, see [`Answer`].
+    /// Fields of that answer, see [`Answer`].
     delay: AtomicU64,
     idle: AtomicU64,
-    /// When the newest question was asked that came back as not deliverable, with proof.
+    /// Time of the newest probe that was verifiably returned as undeliverable.
     refused: AtomicU64,
-    /// When the peer was first said to be gone, since its last sign of life.
+    /// Time of the first report of the peer's death since its last answer.
     doubted: AtomicU64,
 }
 
@@ -60,7 +60,8 @@ impl Life {
         }
     }
 
-    /// The question of that time was answered. `P9.2`: one that was not asked yet cannot have been.
+    /// Records an answer to the probe of time `asked`. `P9.2`: a time in the future cannot be
+    /// genuine.
     pub(super) fn on_answer(&self, asked: u64, idle: Duration, now: Instant) {
         if asked > now.as_nanos() || asked <= self.answered.load(Ordering::Relaxed) {
             return;
@@ -71,12 +72,13 @@ impl Life {
         self.answered.store(asked, Ordering::Relaxed);
     }
 
-    /// The question of that time came back as not deliverable.
+    /// Records that the probe of time `asked` was returned as undeliverable.
     pub(super) fn on_refusal(&self, asked: u64) {
         self.refused.fetch_max(asked, Ordering::Relaxed);
     }
 
-    /// The peer is said to be gone; `true` if that is news, and the peer must be asked at once.
+    /// Records a report of the peer's death. Returns `true` if the report is new, so that the peer
+    /// must be probed at once.
     pub(super) fn doubt(&self, now: Instant) -> bool {
         let open = self.doubted.load(Ordering::Relaxed);
         let is_open = open > self.answered.load(Ordering::Relaxed);
@@ -87,8 +89,8 @@ impl Life {
                 .is_ok()
     }
 
-    /// `P9.4`: what somebody says counts when the peer's kernel bears it out: by a refusal that quotes a
-    /// question which was asked afterwards.
+    /// Returns the state of the peer. `P9.4`: a report counts only when the peer's kernel confirms
+    /// it, by a refusal that quotes a probe sent after the report.
     pub(super) fn standing(&self) -> Standing {
         let doubted = self.doubted.load(Ordering::Relaxed);
         if doubted <= self.answered.load(Ordering::Relaxed) {
@@ -119,7 +121,7 @@ mod tests {
         assert!(life.doubt(at(SECOND + 10)), "the first is news");
         assert!(!life.doubt(at(SECOND + 11)));
         assert_eq!(life.standing(), Standing::Doubted);
-        // Of a question before the doubt: the same word again.
+        // A refusal of a probe from before the report confirms nothing.
         life.on_refusal(SECOND + 5);
         assert_eq!(life.standing(), Standing::Doubted);
         life.on_refusal(SECOND + 20);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Questions and answers, as they travel (`P9.2`).
+//! Encoding of probes and answers (`P9.2`).
 
 const MAGIC: &[u8; 4] = b"PtL1";
 
@@ -15,22 +15,22 @@ pub(super) enum Kind {
     Answer,
 }
 
-/// A question or an answer.
+/// A probe or its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) kind: Kind,
     pub(super) from: u32,
     pub(super) to: u32,
-    /// When the asker asked, by its own clock; the answer returns it.
+    /// Time of the probe by the prober's clock; the answer returns it.
     pub(super) nonce: u64,
-    /// Of an answer: for how long the program had not looked at its links, in whole milliseconds.
+    /// Of an answer: time since the program last polled its links, in whole milliseconds.
     pub(super) idle: Duration,
 }
 
 /// The longest idle time that 24 bits hold: 4.6 hours.
 const IDLE_MS_MAX: u128 = (1 << 24) - 1;
 
-/// What the hash is keyed with, derived so that the job's secret has one purpose at a time.
+/// Key of the hash, derived so that each use of the job's secret has a separate key.
 #[derive(Debug)]
 pub(super) struct Key([u8; 32]);
 
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// Whom bytes that may be a message are for.
+/// Returns the receiver's number in bytes that may be a message.
 pub(super) fn addressee(bytes: &[u8]) -> Option<u32> {
     let word = bytes.get(12..16)?.try_into().ok()?;
     Some(u32::from_le_bytes(word))
@@ -70,7 +70,7 @@ impl Message {
         bytes
     }
 
-    /// The message, if a process of the job wrote it.
+    /// Decodes a message; returns `None` unless a process of the job wrote it.
     pub(super) fn decode(bytes: &[u8], key: &Key) -> Option<Message> {
         let bytes: &[u8; LEN] = bytes.try_into().ok()?;
         let word = |at: usize| Some(u32::from_le_bytes(bytes[at..at + 4].try_into().ok()?));

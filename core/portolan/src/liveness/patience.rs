@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The setting `peer_timeout`: for how long silent peers are waited for.
+//! The setting `peer_timeout`: time to wait for silent peers.
 
 use crate::error::Error;
 use crate::launch::Job;
@@ -7,12 +7,12 @@ use crate::settings;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What it can be set to. Shorter ones find out sooner, and take a host for dead that was merely
-/// not scheduled; two questions must fit in.
+/// Valid range. A shorter timeout detects death sooner, but declares a host dead that was merely
+/// not scheduled. Two probes must fit in it.
 const PEER_TIMEOUTS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(1000);
 
-/// The patience with silent peers that the job has chosen, if it has.
+/// Returns the job's timeout for silent peers, if it is set.
 pub(crate) fn peer_timeout(job: &Job) -> Result<Option<Duration>, Error> {
     let Some(value) = settings::PEER_TIMEOUT.of(job) else {
         return Ok(None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that ask one another over the loopback, and what others send them.
+//! Tests of processes that probe each other over loopback, and of foreign messages to them.
 
 use super::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,7 @@ use std::time::Instant as Time;
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// Longer than a message takes over the loopback of a busy machine.
+/// Longer than the delay of a message over loopback on a busy machine.
 const WHILE: Duration = Duration::from_millis(50);
 
 fn wait_for(what: impl Fn() -> bool) -> bool {
@@ -53,7 +53,7 @@ fn from_peer(kind: Kind, nonce: u64) -> [u8; LEN] {
     message.encode(&Key::derive(&SECRET))
 }
 
-/// The question that waits at `socket`.
+/// Receives the probe that waits at `socket`.
 fn question_at(socket: &UdpSocket) -> (Message, SocketAddr) {
     let mut bytes = [0xa5; LEN];
     let (len, from) = socket.recv_from(&mut bytes).unwrap();
@@ -72,7 +72,7 @@ fn peer_socket() -> UdpSocket {
 #[test]
 fn reading_ends_with_the_socket() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Says that it is not connected, and has done it.
+    // Returns ENOTCONN, but has shut the socket down.
     let _ = shutdown(&socket, Shutdown::Read);
     assert_eq!(receive(&socket, &mut [0; LEN]), Ok(None));
 }
@@ -116,7 +116,7 @@ fn recorded_answers_and_questions_are_no_sign_of_life() {
     peer.send_to(&answer, asker).unwrap();
     let asked = Instant::from_nanos(question.nonce);
     assert!(wait_for(|| asking.seen(PeerId(1)) == asked));
-    // The same again, one for a question that nobody asked, and a question.
+    // The same answer again, one for a probe that was never sent, and a recorded probe.
     peer.send_to(&answer, asker).unwrap();
     let early = from_peer(Kind::Answer, u64::MAX);
     peer.send_to(&early, asker).unwrap();
@@ -166,7 +166,7 @@ fn an_answer_tells_how_long_the_program_has_not_looked_at_its_links() {
     std::thread::sleep(WHILE);
     asking.ask(PeerId(1));
     assert!(wait_for(|| asking.answer(PeerId(1)).idle >= WHILE));
-    // As if the program looked right then, however late the answer is.
+    // As if the program polled in that moment, however late the answer is.
     answering.note_look(Instant::from_nanos(u64::MAX));
     asking.ask(PeerId(1));
     assert!(wait_for(|| asking.answer(PeerId(1)).idle == Duration::ZERO));

@@ -21,7 +21,7 @@ const UNANSWERED_MAX: u8 = 3;
 /// Result of the last probes to an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// No probe was sent, or nothing came back.
+    /// No probe was sent, or no answer arrived.
     #[default]
     Silent,
     /// The system call failed with this errno.
@@ -77,7 +77,8 @@ impl Ways {
         has_sent
     }
 
-    /// Records an answer to the probe with `nonce`. The first address that answers is kept while it does.
+    /// Records an answer to the probe with `nonce`. The first address that answers stays the proven
+    /// one while it answers.
     pub(super) fn on_answer(&mut self, nonce: u64) {
         let index = index_of(nonce);
         let Some((_, outcome)) = self.tried.get_mut(index) else {
@@ -94,8 +95,8 @@ impl Ways {
         }
     }
 
-    /// Records that the probe with `nonce` came back as not deliverable. Returns `true` if it went to the
-    /// proven address.
+    /// Records that the probe with `nonce` was returned as undeliverable. Returns `true` if it went
+    /// to the proven address.
     pub(super) fn on_refusal(&mut self, nonce: u64) -> bool {
         let index = index_of(nonce);
         if let Some((_, outcome)) = self.tried.get_mut(index) {
@@ -104,7 +105,7 @@ impl Ways {
         self.proven.map(usize::from) == Some(index)
     }
 
-    /// Records that a frame to the host of `addr` came back as not deliverable.
+    /// Records that a frame to the host of `addr` was returned as undeliverable.
     pub(super) fn note_refused(&mut self, addr: SocketAddr) {
         let mut tried = self.tried.iter_mut();
         if let Some((_, outcome)) = tried.find(|(tried, _)| is_same_place(*tried, addr))
@@ -173,7 +174,7 @@ mod tests {
         Ways::new([addr(1), addr(2), addr(3)])
     }
 
-    /// Asks, and returns the nonces by address.
+    /// Sends probes, and returns their nonces by address.
     fn asked(ways: &mut Ways, at: u64) -> Vec<(SocketAddr, u64)> {
         let mut sent = Vec::new();
         ways.ask(Instant::from_nanos(at), |addr, nonce| {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a model belongs to: the machine, its kernel, and the version of Portolan.
+//! Identity of a measured host: the machine, its kernel, and the version of Portolan.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 
-/// A machine and the software that was measured on it.
+/// A machine and its measured software.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Processor model, or the architecture where the kernel does not say.
+    /// Processor model, or the architecture if the kernel does not report one.
     pub cpu: String,
-    /// Processors of the machine.
+    /// Number of processors of the machine.
     pub core_count: usize,
     /// Kernel release.
     pub kernel: String,
@@ -19,22 +19,22 @@ pub struct Host {
 }
 
 impl Host {
-    /// This one.
+    /// Returns the description of this host.
     #[must_use]
     pub fn current() -> Host {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Host {
             cpu: cpu_model(&cpuinfo).unwrap_or(std::env::consts::ARCH).into(),
-            // All of the machine's, not those that this process may use: a rank that is pinned to
-            // one core runs on the same machine.
+            // All cores of the machine, not only those that this process may use: a rank that is
+            // pinned to one core runs on the same machine.
             core_count: core_count(&cpuinfo),
             kernel: kernel.trim().into(),
             portolan: env!("CARGO_PKG_VERSION").into(),
         }
     }
 
-    /// In what `measured` differs from this one, if in anything.
+    /// Describes the first difference between `measured` and this host, if there is one.
     pub(crate) fn difference(&self, measured: &Host) -> Option<String> {
         let differs = |what: &str, there: &dyn fmt::Display, here: &dyn fmt::Display| {
             let (there, here) = (there.to_string(), here.to_string());

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pipeline model: what a message takes, on its own and in a stream.
+//! Pipeline model: predicts the time of a message alone and in a stream.
 
 use super::{Far, PathModel, Stage, Stages};
 
-/// How a message goes.
+/// Protocol of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
-    /// Copied, without asking.
+    /// Eager: copied and sent at once.
     Eager,
-    /// After a question and its answer.
+    /// Rendezvous: sent after a request and its answer.
     Asked,
 }
 
-/// What a message shares the path with.
+/// Load of the path beside the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Nothing waits behind it: the time from its call to its arrival.
+    /// No message waits behind it: the time from its call to its arrival.
     Lone,
-    /// Others wait behind it: the time from one arrival to the next.
+    /// Other messages wait behind it: the time from one arrival to the next.
     Stream,
 }
 
-/// Calls, datagrams and bytes that a stage works on.
+/// Calls, datagrams and bytes that a stage processes.
 #[derive(Clone, Copy, Debug)]
 struct Work {
     calls: f64,
@@ -30,7 +30,7 @@ struct Work {
 }
 
 impl Stage {
-    /// Its share of a message, in microseconds.
+    /// Returns the stage's cost for a message, in microseconds.
     fn cost(&self, work: Work) -> f64 {
         self.per_call_us * work.calls
             + self.per_datagram_us * work.datagrams
@@ -49,11 +49,11 @@ impl Stage {
     }
 }
 
-/// Corrections never take away more than this part of what the stages themselves cost.
+/// Part of the stages' own cost that a prediction never falls below, whatever the corrections are.
 const FLOOR: f64 = 0.1;
 
 impl Stages {
-    /// The stage that a stream waits for.
+    /// Returns the cost of the slowest stage, which limits a stream.
     fn slowest(&self, work: Work) -> f64 {
         let stages = [self.sender, self.wire, self.receiver];
         stages
@@ -62,16 +62,16 @@ impl Stages {
             .fold(0.0, f64::max)
     }
 
-    /// Through all stages, one after another.
+    /// Returns the time through all stages, one after another.
     fn through(&self, work: Work) -> f64 {
         let forth = self.sender.cost(work) + self.wire.cost(work) + self.receiver.cost(work);
-        // The receiver's own work at least is never hidden.
+        // At least the receiver's own work is never hidden.
         (forth - self.overlap.cost(work)).max(self.receiver.cost(work))
     }
 }
 
 impl PathModel {
-    /// The way that the protocol's own limit gives a message of `len` bytes.
+    /// Returns the protocol that a message of `len` bytes uses by default.
     #[must_use]
     pub fn usual_way(&self, len: u64) -> Way {
         if len <= self.eager_len_bound || self.asked.is_none() {
@@ -81,11 +81,12 @@ impl PathModel {
         }
     }
 
-    /// Predicts a message of `len` bytes in calls of at most `call_len` (0: as many bytes as a call
-    /// takes), in microseconds. `None` where this way was not measured.
+    /// Predicts the time of a message of `len` bytes in calls of at most `call_len` (0: as many
+    /// bytes as a call takes), in microseconds. Returns `None` if this protocol was not measured.
     ///
-    /// A lone message in n calls takes the first one through all stages, and each further one
-    /// through the slowest: while that works on one call, the others are done with theirs.
+    /// The first call of a lone message passes through all stages, and each further call costs the
+    /// time of the slowest stage. While the slowest stage processes one call, the others have
+    /// finished theirs.
     #[must_use]
     pub fn predict(&self, len: u64, way: Way, load: Load, call_len: u64) -> Option<f64> {
         let stages = match way {
@@ -99,7 +100,7 @@ impl PathModel {
         let us = match load {
             Load::Stream => {
                 let slowest = stages.slowest(all);
-                // Once a message, whatever it is cut into.
+                // Once per message, whatever pieces it is cut into.
                 let once = Work { calls: 1.0, ..all };
                 let beyond = stages.in_stream.cost(once) + far(&self.far_streaming, len);
                 (slowest + further + beyond).max(FLOOR * slowest)
@@ -119,8 +120,9 @@ impl PathModel {
         Some(us)
     }
 
-    /// The call length, of `candidates`, by which a lone message of `len` bytes takes the least
-    /// time; 0 for a whole message, which wins unless another gains `gain_min` of its time.
+    /// Returns the call length of `candidates` by which a lone message of `len` bytes takes the
+    /// least time. Returns 0 for a whole message, unless a candidate saves at least the fraction
+    /// `gain_min` of the time.
     #[must_use]
     pub fn best_call_len(&self, len: u64, candidates: &[u64], gain_min: f64) -> u64 {
         let way = self.usual_way(len);
@@ -135,7 +137,7 @@ impl PathModel {
         }
     }
 
-    /// Bytes of the first call.
+    /// Returns the number of bytes in the first call.
     fn first_call(&self, len: u64, call_len: u64) -> u64 {
         let bound = if len <= self.frame_len || self.call_len == 0 {
             len

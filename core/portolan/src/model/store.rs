@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a model is kept, and which one is refused.
+//! Storage of the model, with the checks on loading it.
 //!
-//! Loading is never fatal: a job runs without a model, by defaults. Saving is: whoever tunes wants
-//! to know that it was in vain.
+//! A failed load is never fatal: a job runs without a model, by defaults. A failed save is an
+//! error, because the user of `portolan tune` must learn that nothing was stored.
 
 use super::{Host, Model, SCHEMA};
 use std::ffi::OsString;
@@ -12,19 +12,19 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Longest file that is read: a model takes a few kilobytes.
+/// Longest file that is read, in bytes: a model takes a few kilobytes.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
-/// What became of the stored model.
+/// State of the stored model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Used, from this file.
+    /// In use: the model in this file.
     Used(PathBuf),
-    /// There is none.
+    /// No model is stored.
     Absent,
     /// Switched off by a setting.
     Off,
-    /// Refused: the file, and why.
+    /// Refused: the file, and the reason.
     Refused(PathBuf, String),
 }
 
@@ -43,33 +43,33 @@ impl fmt::Display for Status {
     }
 }
 
-/// Why a model could not be stored.
+/// Reason for which a model could not be stored.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// There is no directory for the user's settings.
+    /// No directory for the user's settings is known.
     #[error("neither XDG_CONFIG_HOME nor HOME names a directory to keep the model in; set one")]
     NoDirectory,
-    /// The system refuses.
+    /// The system refused to write the file.
     #[error("the model cannot be written to {}: {errno}; make it writable, or name another \
              directory in XDG_CONFIG_HOME", file.display())]
     Write {
-        /// Where to.
+        /// File that could not be written.
         file: PathBuf,
-        /// The errno.
+        /// Error of the system.
         errno: io::Error,
     },
 }
 
-/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+/// Formats the error as its sentence, because `main` prints a returned error in this form.
 impl fmt::Debug for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// The file that the user's model is kept in: `portolan/model.json` under `XDG_CONFIG_HOME`, or
-/// under `~/.config`.
+/// Returns the user's model file: `portolan/model.json` under `XDG_CONFIG_HOME`, or under
+/// `~/.config`.
 #[must_use]
 pub fn default_file() -> Option<PathBuf> {
     file_in(
@@ -78,7 +78,7 @@ pub fn default_file() -> Option<PathBuf> {
     )
 }
 
-/// The XDG base directory specification: relative paths are to be ignored.
+/// Ignores relative paths, as the XDG base directory specification requires.
 fn file_in(config: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     let config = config.and_then(absolute);
@@ -99,7 +99,7 @@ pub fn load(setting: Option<&str>) -> (Option<Model>, Status) {
     };
     match read(&file, &Host::current()) {
         Ok(Some(model)) => (Some(model), Status::Used(file)),
-        // One that was asked for by name should be there.
+        // A file that a setting names must exist.
         Ok(None) if setting.is_some() => {
             (None, Status::Refused(file, "there is no such file".into()))
         }
@@ -114,7 +114,7 @@ fn read(file: &Path, here: &Host) -> Result<Option<Model>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    // A device or a pipe of that name must not hold up the start of a job.
+    // A device or a pipe of that name must not block the start of a job.
     if !meta.is_file() || meta.len() > FILE_LEN_MAX {
         return Err("it is not a file that `portolan tune` has written".into());
     }
@@ -134,7 +134,7 @@ fn read(file: &Path, here: &Host) -> Result<Option<Model>, String> {
 }
 
 impl Model {
-    /// A model from a file may say anything; what it says must at least be numbers.
+    /// Checks that the costs from the file are usable numbers.
     fn check(&self) -> Result<(), String> {
         for path in &self.paths {
             if !path.is_sane() {
@@ -145,8 +145,8 @@ impl Model {
     }
 }
 
-/// Stores `model` in `file`, whose directories are made. Whoever reads meanwhile gets the old model
-/// or the new one, whole.
+/// Stores `model` in `file` and creates its directories. A concurrent reader gets either the old
+/// model or the new one, complete.
 ///
 /// # Errors
 /// [`StoreError::Write`].
@@ -157,7 +157,8 @@ pub fn save(model: &Model, file: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Tries, before a long measurement, whether a model could be stored in `file`. Makes its directories.
+/// Checks, before a long measurement, that a model could be stored in `file`. Creates its
+/// directories.
 ///
 /// # Errors
 /// As [`save`].
@@ -187,7 +188,7 @@ fn write(model: &Model, file: &Path) -> io::Result<()> {
     let written = fs::File::create(&draft).and_then(|mut draft| draft.write_all(&json));
     let renamed = written.and_then(|()| fs::rename(&draft, file));
     if renamed.is_err() {
-        // May never have been made; the first error is the one to tell.
+        // May never have been created; the first error is the one to report.
         let _ = fs::remove_file(&draft);
     }
     renamed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Models that are made up: what is predicted from them, and which are refused.
+//! Predictions from invented models, and refusal of unsuitable ones.
 
 use super::store::tests::read_as;
 use super::*;
@@ -14,7 +14,7 @@ fn stage(per_call_us: f64, per_datagram_us: f64, per_byte_ns: f64) -> Stage {
     }
 }
 
-/// 1 µs a call and 1 ns a byte in each stage; 1 µs a datagram at the sender.
+/// 1 µs per call and 1 ns per byte in each stage; 1 µs per datagram at the sender.
 fn path() -> PathModel {
     let stages = Stages {
         sender: stage(1.0, 1.0, 1.0),
@@ -82,12 +82,12 @@ fn a_lone_message_goes_through_all_stages_and_a_stream_waits_for_the_slowest() {
 
 #[test]
 fn pieces_of_a_lone_message_overlap() {
-    // The first 5000 bytes through all stages: 3 + 5 + 15; the rest at the sender: 1 + 5 + 5.
+    // The first 5000 bytes pass all stages: 3 + 5 + 15; the rest costs the sender 1 + 5 + 5.
     let path = path();
     let cut = path.predict(10_000, Way::Eager, Load::Lone, 5000);
     close(cut, 23.0 + 11.0 + 0.5);
     assert_eq!(path.best_call_len(10_000, &[5000], 0.05), 5000);
-    // Nothing to overlap with where the sender does everything.
+    // Nothing overlaps if the sender does all the work.
     let mut alone = path.clone();
     alone.eager.wire = Stage::default();
     alone.eager.receiver = Stage::default();
@@ -211,7 +211,7 @@ fn what_is_no_model_is_refused_and_not_fatal() {
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let dir = Dir::new("unwritable");
-    // A file where a directory should be stops even a privileged user.
+    // A file in place of a directory stops even a privileged user.
     fs::write(dir.0.join("portolan"), "").unwrap();
     let file = dir.0.join("portolan/model.json");
     let error = save(&model(), &file).expect_err("not writable").to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A member's side of a broadcast by multicast: what has come is put into its buffer, block by block.
+//! A member's side of a broadcast by multicast: received blocks are copied to its buffer.
 
 use super::word::Word;
 use super::{BLOCK_LEN, BLOCKS_AHEAD, block_count, block_range};
@@ -12,18 +12,18 @@ pub(super) struct Hearing {
     codec: Codec,
     listener: Listener,
     buffer: Buffer,
-    /// Blocks that are in the buffer.
+    /// Number of blocks in the buffer.
     taken: u64,
-    /// Datagrams of this broadcast that have come.
+    /// Number of received datagrams of this broadcast.
     got: u64,
-    /// What the root says that it has sent, until what has come is read.
+    /// The root's report of sent datagrams, until all received datagrams are handled.
     sent: Option<Sent>,
-    /// The root knows that everything is here.
+    /// Set when the root has been notified that the data are complete here.
     has_told: bool,
-    /// The data comes by a message.
+    /// Set when the data arrive by a message.
     is_direct: bool,
     is_root_gone: bool,
-    /// Memory of blocks.
+    /// Memory for blocks.
     spare: Vec<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl Hearing {
         self.root
     }
 
-    /// It waits for nothing more by multicast.
+    /// Returns whether it waits for nothing more by multicast.
     pub(super) fn is_settled(&self) -> bool {
         self.is_direct || self.has_told
     }
@@ -61,34 +61,34 @@ impl Hearing {
         self.is_root_gone |= rank == self.root && !self.is_settled();
     }
 
-    /// The buffer, and whether its data comes by a message.
+    /// Returns the buffer, and whether its data arrive by a message.
     pub(super) fn into_parts(self) -> (Buffer, bool) {
         (self.buffer, self.is_direct)
     }
 
-    /// The root says what it has sent.
+    /// Handles the root's report of sent datagrams.
     pub(super) fn on_sent(&mut self, sent: Sent) {
         self.sent = Some(sent);
     }
 
-    /// The root's window is narrower than it was announced. `P17.4`
+    /// Handles the root's notice that its window is narrower than announced. `P17.4`
     pub(super) fn on_window(&mut self, window: u32) {
         self.listener.on_window(u64::from(window));
     }
 
-    /// The root gives this member up for multicast; whether it takes the data by a message. It does not when
-    /// it has told the root that everything is here.
+    /// Handles the root's notice that it excludes this member from the multicast. Returns whether
+    /// the member takes the data by a message: not if it has already reported them complete.
     pub(super) fn on_direct(&mut self) -> bool {
         self.is_direct = !self.has_told;
         self.is_direct
     }
 
-    /// Whether a datagram may be of this broadcast.
+    /// Returns whether a datagram may belong to this broadcast.
     pub(super) fn knows(&self, datagram: &[u8]) -> bool {
         self.codec.knows(datagram)
     }
 
-    /// Takes a datagram; whether it is of this broadcast and can be.
+    /// Handles a datagram. Returns whether it is valid and belongs to this broadcast.
     pub(super) fn on_datagram(&mut self, datagram: &mut [u8]) -> bool {
         let Some((header, body)) = self.codec.read(datagram) else {
             return false;
@@ -103,7 +103,8 @@ impl Hearing {
         true
     }
 
-    /// Takes what is whole, and says what to tell the root. `is_drained`: all that has come was read.
+    /// Copies complete blocks and returns the next report to the root. `is_drained` is set when all
+    /// received datagrams were handled.
     pub(super) fn report(&mut self, is_drained: bool) -> Option<Word> {
         let len = self.buffer.len();
         while let Some((block, bytes)) = self.listener.take_block() {
@@ -120,7 +121,7 @@ impl Hearing {
         }
         if is_whole && !self.has_told {
             self.has_told = true;
-            // It is asked for a report, and learns nothing.
+            // Requests a report without information about sent datagrams.
             let nothing = Sent {
                 serial: 0,
                 front: Front::default(),

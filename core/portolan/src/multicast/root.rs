@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The root's side of a broadcast by multicast: what is sent next, to whom, and who is done.
+//! The root's side of a broadcast by multicast: the next datagrams to send, and the members that
+//! are complete.
 
 use super::word::{Announcement, Word};
 use super::{BLOCKS_AHEAD, block_count, block_range};
@@ -9,25 +10,26 @@ use portolan_proto::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Looks at a member between which it has heard nothing of what was sent, until it is taken for deaf, and the time
-/// between two: a switch that watches who joins groups may take some tens of milliseconds to learn.
+/// Number of checks without any received datagram after which a member is excluded from the
+/// multicast, and the time between two checks. A switch that snoops on group membership may take
+/// some tens of milliseconds to learn of a member.
 const STRIKES: u32 = 4;
 const STRIKES_APART: Duration = Duration::from_millis(25);
 
-/// A run is this share of the window: more of a burst is lost at once.
+/// Reciprocal of a run's share of the window. A longer burst loses more datagrams at once.
 const RUNS_IN_WINDOW: u64 = 8;
 
-/// How far a member is that does not have everything.
+/// Progress of a member that does not have all data.
 #[derive(Debug)]
 struct Member {
-    /// The first block that is not whole there.
+    /// First block that is incomplete there.
     next: u64,
-    /// It is in this broadcast.
+    /// Set when the member has joined this broadcast.
     is_here: bool,
-    /// Of the last look: number of the last datagram, how many had come, and when that was.
+    /// State at the last check: number of the last datagram, count of received ones, and time.
     looked: (u64, u64, Instant),
     strikes: u32,
-    /// It was told to take the data by a message, and has not answered.
+    /// Set when it was notified to take the data by a message, and has not answered.
     is_told: bool,
 }
 
@@ -36,25 +38,25 @@ pub(super) struct Root {
     codec: Codec,
     buffer: Buffer,
     piece_len: usize,
-    /// Datagrams that members were told may be under way.
+    /// Window that was announced to the members, in datagrams.
     announced: u32,
     /// Members that get the data by multicast and do not have all of it.
     members: BTreeMap<u32, Member>,
-    /// Those of whom it is not known whether they have joined.
+    /// Members that may not have joined yet.
     unready: BTreeSet<u32>,
-    /// Members that get it by a message.
+    /// Members that get the data by a message.
     direct: Vec<u32>,
     caster: Option<Caster<Instant>>,
     run: Run,
     run_count: usize,
     is_blocked: bool,
-    /// Sending has failed: all get it by a message.
+    /// Set when sending has failed: all members get the data by a message.
     has_failed: bool,
     gone: Option<u32>,
 }
 
 impl Root {
-    /// `unready` are those of `ranks` of whom it is not known whether they have joined.
+    /// Creates the state. `unready` are the members of `ranks` that may not have joined yet.
     pub(super) fn new(
         (codec, announcement): (Codec, &Announcement),
         buffer: Buffer,
@@ -89,17 +91,17 @@ impl Root {
         }
     }
 
-    /// All have everything, but for those who get it by a message.
+    /// Returns whether all members that use multicast have all data.
     pub(super) fn is_settled(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// For whom it waits.
+    /// Returns the ranks of the awaited members.
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> + '_ {
         self.members.keys().copied()
     }
 
-    /// A member for which it waits is gone.
+    /// Returns an awaited member that has failed.
     pub(super) fn gone(&self) -> Option<u32> {
         self.gone
     }
@@ -110,12 +112,13 @@ impl Root {
         }
     }
 
-    /// The buffer, and who gets it by a message.
+    /// Returns the buffer, and the members that get it by a message.
     pub(super) fn into_parts(self) -> (Buffer, Vec<u32>) {
         (self.buffer, self.direct)
     }
 
-    /// A member is in this broadcast, and has joined; whether it is to be told to take the data by a message.
+    /// Records that a member has joined. Returns whether it must be notified to take the data by a
+    /// message.
     pub(super) fn on_ready(&mut self, rank: u32, now: Instant) -> bool {
         self.unready.remove(&rank);
         if let Some(member) = self.members.get_mut(&rank) {
@@ -125,14 +128,15 @@ impl Root {
                 return self.give_up(rank);
             }
             if let Some(caster) = &mut self.caster {
-                // What it has missed is asked of it soon, not after the silence that was kept for it.
+                // Soon request a report of what it has missed, instead of after the current
+                // silence.
                 caster.on_sent(now);
             }
         }
         false
     }
 
-    /// A member says that it takes the data by a message.
+    /// Records that a member takes the data by a message.
     pub(super) fn on_refused(&mut self, rank: u32) {
         self.unready.remove(&rank);
         if self.members.remove(&rank).is_some() {
@@ -143,8 +147,8 @@ impl Root {
         }
     }
 
-    /// Nothing is sent again for a member; whether it is to be told so. It answers that it takes the data by a
-    /// message, or has said already that it has everything.
+    /// Stops retransmitting to a member. Returns whether it must be notified. It answers that it
+    /// takes the data by a message, unless it has already reported them complete.
     fn give_up(&mut self, rank: u32) -> bool {
         if let Some(caster) = &mut self.caster {
             caster.on_gone(rank);
@@ -153,7 +157,8 @@ impl Root {
         member.is_some_and(|member| member.is_here && !std::mem::replace(&mut member.is_told, true))
     }
 
-    /// The system does not send: whom to tell to take the data by a message. Others are told when they come.
+    /// Records that sending has failed. Returns the members to notify now that they take the data
+    /// by a message. The other members are notified when they join.
     pub(super) fn fail(&mut self) -> Vec<u32> {
         self.has_failed = true;
         self.is_blocked = false;
@@ -162,7 +167,8 @@ impl Root {
         ranks
     }
 
-    /// A member has told how far it is; whether it is deaf, and to be told to take the data by a message.
+    /// Handles a member's report. Returns whether the member receives no datagrams and must be
+    /// notified to take the data by a message.
     pub(super) fn on_report(
         &mut self,
         rank: u32,
@@ -190,8 +196,9 @@ impl Root {
         member.strikes >= STRIKES && self.give_up(rank)
     }
 
-    /// Begins to send when all have joined; `window_of` tells that of a member. Whom to tell what: those who
-    /// would report as seldom as their own, and the announced, window lets them. `P17.4`
+    /// Begins to send when all members have joined. `window_of` returns the window of a member.
+    /// Returns the words to send: members with a wider window (their own, or the announced one if
+    /// that is less) must report more often. `P17.4`
     pub(super) fn begin(
         &mut self,
         window_of: impl Fn(u32) -> u32,
@@ -218,7 +225,7 @@ impl Root {
             .collect()
     }
 
-    /// The datagrams that may be sent now, if there are any.
+    /// Returns the datagrams that may be sent now, if there are any.
     pub(super) fn run(&mut self, now: Instant) -> Option<&mut Run> {
         if self.run.is_empty() && !self.has_failed {
             self.fill(now);
@@ -245,7 +252,7 @@ impl Root {
         }
     }
 
-    /// What was to be sent has been, or the socket had no room for it.
+    /// Records that the run was sent, or that the socket had no room for it.
     pub(super) fn on_sent(&mut self, is_blocked: bool, now: Instant) {
         self.is_blocked = is_blocked;
         if let Some(caster) = self.caster.as_mut().filter(|_| !is_blocked) {
@@ -257,10 +264,10 @@ impl Root {
         self.is_blocked
     }
 
-    /// Whom to tell what, after a silence.
+    /// Returns the words to send after a silence.
     pub(super) fn on_time(&mut self, now: Instant) -> Vec<(u32, Word)> {
         let caster = self.caster.as_mut();
-        // What waits to be sent must not be told of as sent.
+        // A run that waits for the socket must not be reported as sent.
         let Some(caster) = caster.filter(|_| !self.is_blocked && !self.has_failed) else {
             return Vec::new();
         };
@@ -270,7 +277,7 @@ impl Root {
             .collect()
     }
 
-    /// When to call [`Root::on_time`].
+    /// Returns the next time to call [`Root::on_time`].
     pub(super) fn timeout(&self) -> Option<Instant> {
         let caster = self.caster.as_ref();
         let caster = caster.filter(|_| !self.is_blocked && !self.has_failed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A root and its members together, in virtual time, over a wire that loses, repeats and reorders datagrams.
-//! Words are messages: they come in order, late.
+//! Tests of a root and its members in virtual time, over a wire that loses, repeats and reorders
+//! datagrams. Words are messages: they arrive late, but in order.
 
 use super::word::Word;
 use super::*;
@@ -11,23 +11,23 @@ const ID: Id = Id { group: 3, seq: 9 };
 const ROOT: u32 = 0;
 const PIECE_LEN: usize = 1400;
 
-/// What the wire does.
+/// Faults of the wire.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wire {
     loss: f64,
     repeat: f64,
-    /// Longest time that a datagram takes; the shortest is none, so they overtake one another.
+    /// Maximum delay of a datagram. The minimum is 0, so datagrams overtake one another.
     delay: Duration,
-    /// The root's socket has no room now and then.
+    /// Set when the root's socket sometimes has no room.
     is_narrow: bool,
 }
 
 struct Member {
     own: Multicasts,
     wire: Wire,
-    /// Datagrams on their way, by when they arrive, and in which order they left.
+    /// Datagrams in flight, by arrival time and sending order.
     coming: BTreeMap<(Instant, u64), Vec<u8>>,
-    /// It takes no part until then.
+    /// Time at which the member joins.
     begins: Instant,
     has_begun: bool,
     is_dead: bool,
@@ -42,12 +42,12 @@ struct Net {
     windows: BTreeMap<u32, u32>,
     message: Vec<u8>,
     wire: Wire,
-    /// From whom, to whom, when they arrive.
+    /// Sender, receiver and arrival time of each word in flight.
     words: Vec<(u32, u32, Instant, Vec<u8>)>,
     datagrams: usize,
-    /// Datagrams that have left, repetitions and members counted.
+    /// Number of datagrams sent, counted per member and repetition.
     order: u64,
-    /// Words that tell what was sent: one for each silence and member.
+    /// Number of `Sent` words: one for each silence and member.
     silences: usize,
 }
 
@@ -66,7 +66,8 @@ fn multicasts() -> Multicasts {
 }
 
 impl Net {
-    /// Members with these windows; all begin at once, and none is known.
+    /// Creates members with these windows. All begin at once, and the root knows none of the
+    /// windows.
     fn new(seed: u64, len: usize, windows: &[u32], wire: Wire) -> Net {
         println!("SEED={seed} {len} bytes, windows {windows:?}, {wire:?}");
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -115,7 +116,7 @@ impl Net {
         }
     }
 
-    /// A member has got the announcement, and joined.
+    /// Lets a member receive the announcement and join.
     fn join(&mut self, rank: u32) {
         let ranks: Vec<u32> = (0..=u32::try_from(self.windows.len()).unwrap()).collect();
         let group = Members::new(ID.group, ranks.into());
@@ -141,7 +142,7 @@ impl Net {
         Duration::from_nanos(random.random_range(0..=most))
     }
 
-    /// Sends what there is to send, as a turn of the root does.
+    /// Sends what is ready, like a turn of the root.
     fn cast(&mut self) -> usize {
         let Net {
             root,
@@ -176,7 +177,7 @@ impl Net {
         })
     }
 
-    /// Hands a member what has come; how many runs.
+    /// Delivers arrived datagrams to a member and returns the number of runs.
     fn hear(&mut self, rank: u32) -> usize {
         let now = self.now;
         let member = self.members.get_mut(&rank).unwrap();
@@ -193,7 +194,7 @@ impl Net {
         })
     }
 
-    /// Puts words on their way, each behind those before it of the same two.
+    /// Sends words, each after the earlier ones between the same two processes.
     fn carry(&mut self) -> usize {
         let all = [(ROOT, &mut self.root)].into_iter();
         let others = self
@@ -239,7 +240,7 @@ impl Net {
         due.len()
     }
 
-    /// One turn of all; `false` when nothing is left to be done.
+    /// Runs one turn of all processes; returns `false` when nothing is left to do.
     fn turn(&mut self) -> bool {
         let ranks: Vec<u32> = self.members.keys().copied().collect();
         let mut moved = 0;
@@ -257,7 +258,7 @@ impl Net {
             self.now = self.now + Duration::from_micros(1);
             return true;
         }
-        // To whatever is next.
+        // Advance to the next event.
         let coming = self
             .members
             .values()
@@ -272,7 +273,8 @@ impl Net {
         true
     }
 
-    /// To the end: the ranks that get the data by a message, and nobody else lacks anything.
+    /// Runs to the end. Returns the ranks that get the data by a message; checks that all other
+    /// members have the data.
     fn run(&mut self) -> Vec<u32> {
         let least = self.message.len().div_ceil(PIECE_LEN);
         while self.turn() {
@@ -333,7 +335,7 @@ fn a_perfect_wire_carries_each_piece_once() {
     assert_eq!(net.datagrams, net.piece_count());
 }
 
-/// Nobody holds back a report that the root, which goes by the narrowest window, waits for.
+/// No member withholds a report that the root awaits, although the root uses the narrowest window.
 // P17.4
 #[test]
 fn unequal_buffers_make_no_silences() {
@@ -366,7 +368,7 @@ fn the_root_is_told_of_a_member_that_is_gone_and_waits_for_the_others_no_more() 
         }
         let was_settled = net.root.is_settled(ID);
         net.members.get_mut(&1).unwrap().is_dead = true;
-        // As long as nobody says so, it holds the others up at most.
+        // Until a process reports the failure, the dead member only delays the rest.
         for _ in 0..200 {
             net.turn();
         }
@@ -393,7 +395,7 @@ fn a_root_whose_system_does_not_send_has_all_get_it_by_messages() {
     assert!(net.root.ways[&ID.group].is_off, "the next goes by the tree");
 }
 
-/// The program makes group after group and drops each.
+/// A program creates groups one after another and drops each.
 #[test]
 fn groups_that_are_gone_are_forgotten_after_a_while_and_at_once_when_others_need_the_room() {
     let mut own = multicasts();
@@ -425,13 +427,13 @@ fn groups_that_are_gone_are_forgotten_after_a_while_and_at_once_when_others_need
     assert!(before > kept.len() && !own.is_untidy(begin));
     own.tidy(begin + LINGER / 2);
     assert_eq!(own.ways.len(), before, "they may come again");
-    // One does.
+    // The group with a new handle remains.
     let again = group_of(99);
     enter(&mut own, &again).unwrap();
     own.tidy(begin + 2 * LINGER);
     let left: Vec<u16> = own.ways.keys().copied().collect();
     assert_eq!(left, [0, 1, 2, 3, 99]);
-    // All in use.
+    // All groups are in use, so only the free places can be taken.
     let more: Vec<Members> = (200..).map(group_of).take(GROUPS_MAX).collect();
     let entered = more.iter().filter(|group| enter(&mut own, group).is_ok());
     assert_eq!(entered.count(), GROUPS_MAX - left.len());

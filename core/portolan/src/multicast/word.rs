@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What root and members tell one another, as bytes; little-endian, see P17 in docs/protocol.md.
+//! Control messages ("words") between root and members, little-endian; see P17 in docs/protocol.md.
 
 use super::Id;
 use portolan_multicast::{Front, Lack, Report, Sent};
@@ -7,33 +7,33 @@ use portolan_multicast::{Front, Lack, Report, Sent};
 /// Version of the records.
 const VERSION: u8 = 1;
 
-/// Bytes in front of every word.
+/// Length of the header of every word, in bytes.
 const WORD_LEN: usize = 16;
 
-/// Bytes of a report without its ranges, and of a range.
+/// Length of a report without its ranges, and of a range, in bytes.
 const REPORT_LEN: usize = WORD_LEN + 24;
 const RANGE_LEN: usize = 8;
 
-/// Ranges of a report that are told: what fits the shortest frame beside a header, since a word that had to
-/// ask first would wait for a buffer for ever. More are told in the next.
+/// Maximum number of ranges in a report. They fit the shortest frame with a header; a word sent by
+/// rendezvous would wait forever for a buffer. Further ranges follow in the next report.
 const RANGES_MAX: usize = 100;
 
-/// Bytes of what the longest reason has.
+/// Longest reason, in bytes.
 const WHY_LEN_MAX: usize = 192;
 
-/// Behind the head of a broadcast whose data comes by multicast.
+/// Announcement behind the header of a broadcast whose data use multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcement {
-    /// Bytes of a piece.
+    /// Length of a piece, in bytes.
     pub(super) piece_len: u16,
-    /// Datagrams that the root takes for those that may be under way.
+    /// Window of the root: datagrams that may be in flight.
     pub(super) window: u32,
-    /// What the keys of this broadcast are made of beside what all members know.
+    /// Random part of the broadcast's keys, which all members derive from it and the job's secret.
     pub(super) salt: [u8; 16],
 }
 
 impl Announcement {
-    /// Bytes of it.
+    /// Length of an announcement, in bytes.
     pub(crate) const LEN: usize = 24;
 
     pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
@@ -45,7 +45,7 @@ impl Announcement {
         bytes
     }
 
-    /// `None` for bytes that are none.
+    /// Parses an announcement; returns `None` for other bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Announcement> {
         let bytes: &[u8; Self::LEN] = bytes.try_into().ok()?;
         if bytes[..2] != [VERSION, 0] {
@@ -59,20 +59,21 @@ impl Announcement {
     }
 }
 
-/// What is said about one broadcast.
+/// A control message about one broadcast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// To the root: joined; the socket holds that many datagrams.
+    /// To the root: this member has joined; its socket holds `window` datagrams.
     Ready { window: u32 },
-    /// To the root: not joined.
+    /// To the root: this member has not joined.
     Refused { why: String },
-    /// To the root: what has come, and what has not; so many datagrams in all.
+    /// To the root: ranges that were received or are missing, and the total number of received
+    /// datagrams.
     Report { report: Report, got: u64 },
-    /// From the root: this was sent, in case that it has not come.
+    /// From the root: numbers of sent datagrams, so that losses are detected.
     Sent(Sent),
-    /// From the root: the data comes by a message.
+    /// From the root: the data arrive by a message.
     Direct,
-    /// From the root: so many datagrams may be under way, fewer than were announced.
+    /// From the root: its window in datagrams, which is narrower than announced.
     Window { window: u32 },
 }
 
@@ -109,7 +110,7 @@ impl Word {
         bytes
     }
 
-    /// What it is about, and the word; `None` for bytes that are none.
+    /// Parses a word and its operation; returns `None` for other bytes.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Id, Word)> {
         let (head, rest) = bytes.split_at_checked(WORD_LEN)?;
         let id = Id {

@@ -182,7 +182,7 @@ impl Node {
                 engine.flush();
             }
             if stop() {
-                // A program that polls finds out what a wait finds out.
+                // A program that polls must detect the same failures as one that waits.
                 engine.look_from(Some(wait.peer));
                 return Ok(false);
             }

@@ -12,7 +12,7 @@ impl Node {
     /// Call [`Node::arm`] before each wait and [`Node::disarm`] after it. Never read from it.
     ///
     /// # Errors
-    /// [`Error::System`] for want of descriptors.
+    /// [`Error::System`] when the process has no free descriptors.
     pub fn event_fd(&mut self) -> Result<BorrowedFd<'_>, Error> {
         Ok(self.descriptor()?.as_fd())
     }
@@ -25,12 +25,13 @@ impl Node {
         Ok(self.descriptor.insert(descriptor))
     }
 
-    /// Makes [`Node::event_fd`] readable as soon as there is work. Returns `false` if there is work
-    /// already: do not wait, but call [`Node::progress`] and test the requests.
+    /// Makes [`Node::event_fd`] readable as soon as there is work. If it returns `false`, there is
+    /// work already: do not wait, but call [`Node::progress`] and test the requests.
     ///
     /// # Errors
-    /// [`Error::System`] when the system refuses. [`Error::NobodyLeft`] when every other process of a
-    /// job of several has ended and all that they sent was taken in: the descriptor would stay silent.
+    /// [`Error::System`] when a system call fails. [`Error::NobodyLeft`] when every other process
+    /// of a job of several has ended and all their messages were received: the descriptor would
+    /// never become readable.
     pub fn arm(&mut self) -> Result<bool, Error> {
         self.descriptor()?;
         // A message that the helper receives while the program sleeps would not wake it.
@@ -47,12 +48,12 @@ impl Node {
         }
     }
 
-    /// Returns the next event of a peer, if any, without waiting. [`Node::event_fd`] becomes readable when
-    /// there may be one, in programs that have called this before.
+    /// Returns the next event of a peer, if any, without waiting. After the first call of this
+    /// method, [`Node::event_fd`] also becomes readable when there may be an event.
     ///
-    /// Each loss is reported once, whether an operation needed the peer or not: the end of every process of
-    /// the job that `portolan run` has started, and peers that this process could not reach any more
-    /// when it waited for them. A peer that comes back and is lost again is reported again.
+    /// Each loss is reported once, even if no operation needed the peer. Reported are every process
+    /// of the job that `portolan run` started and that has ended, and peers that became unreachable
+    /// while this process waited for them. A peer that returns and is lost again is reported again.
     pub fn next_peer_event(&mut self) -> Option<PeerEvent> {
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner().ok()?;

@@ -20,7 +20,8 @@ use portolan_proto::PeerId;
 use std::net::IpAddr;
 
 impl Node {
-    /// Joins the job that this process was started in; without a launcher, a job of one.
+    /// Joins the job that this process was started in. Without a launcher, creates a job of one
+    /// process.
     ///
     /// # Errors
     /// [`Error::Launch`] when the launcher has ended or has another version, [`Error::Link`] when a
@@ -34,7 +35,7 @@ impl Node {
         joined
     }
 
-    /// Joins, and takes the launcher's connection over on success.
+    /// Joins, and takes over the launcher's connection on success.
     fn join_by(launch: &mut Option<Launch>) -> Result<Node, Error> {
         let job = match launch {
             Some(launch) => launch.job().clone(),
@@ -95,8 +96,8 @@ impl Node {
         self.engine.look().network_addr()
     }
 
-    /// Returns the ports that sockets of the job may be bound to, by the setting `ports`; the default
-    /// leaves the choice to the system.
+    /// Returns the ports that sockets of the job may be bound to, by the setting `ports`. By
+    /// default the system chooses them.
     #[must_use]
     pub fn port_range(&self) -> PortRange {
         // Checked when the node joined.
@@ -114,7 +115,7 @@ fn exchange(launch: Option<&mut Launch>, own: Address) -> Result<Vec<Address>, E
     };
     let value = serde_json::to_value(&own).map_err(malformed)?;
     let values = launch.exchange(&value)?;
-    // One entry for every process of the job, for its whole life: allocated without spare room.
+    // One entry per process, kept for the life of the job: allocated without spare capacity.
     let mut table = Vec::with_capacity(values.len());
     for value in values {
         let mut address: Address = serde_json::from_value(value).map_err(malformed)?;

@@ -31,7 +31,7 @@ mod sealed {
 
     pub trait Element: Copy {
         const LEN: usize;
-        /// Its number in headers (P14.2).
+        /// Number of the type in headers (P14.2).
         const CODE: u8;
         fn combine(op: ReduceOp, lower: Self, upper: Self) -> Self;
         fn write(self, bytes: &mut [u8]);

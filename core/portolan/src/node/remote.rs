@@ -107,9 +107,9 @@ impl RemoteTarget {
 /// Notice of a put into a region of this process, requested with [`RemoteTarget::notify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutNotice {
-    /// Rank of the process that put.
+    /// Rank of the process that made the put.
     pub source: u32,
-    /// Its word.
+    /// Word that the putting process chose.
     pub word: u64,
     /// The region.
     pub key: RemoteKey,
@@ -147,8 +147,8 @@ impl Node {
         Ok(Registration { op, key })
     }
 
-    /// Returns the bytes of registered memory, as they are now. They do not change before the next
-    /// call: work that earlier calls have left waits until then.
+    /// Returns the current bytes of registered memory. They do not change before the next call:
+    /// work left over from earlier calls waits until then.
     #[must_use]
     pub fn registered(&self, region: &Registration) -> &[u8] {
         self.engine.hold().inner.ops.bytes(region.op)
@@ -228,7 +228,7 @@ impl Node {
         request
     }
 
-    /// Returns the next notice of a put that has come, without making progress.
+    /// Returns the next notice of a completed put, without making progress.
     ///
     /// # Errors
     /// [`Error::NobodyLeft`] when there is none, and every other process of a job of several has ended.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The setting `auth`: what a frame from the network must prove.
+//! The setting `auth`: the authentication that network frames need.
 
 use super::Seals;
 use crate::error::Error;
@@ -9,17 +9,17 @@ use portolan_proto::LinkParams;
 use portolan_wire::SEAL_LEN;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
 
-/// What the protocol's frames must be able to shrink to on each path (`P6.2`).
+/// Minimum frame length, in bytes, that every path must carry (`P6.2`).
 const FRAME_LEN_LEAST: usize = 512;
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Auth {
-    /// Nothing but what anybody can compute; for comparing.
+    /// No authentication; for comparing.
     None,
-    /// A keyed hash opens a session, and frames carry its token.
+    /// A keyed hash authenticates the handshake, and frames carry the token of the session.
     Token,
-    /// That, and every frame is sealed.
+    /// As `Token`, and every frame is sealed.
     Aead(Cipher),
 }
 
@@ -40,7 +40,7 @@ impl Auth {
         Ok(auth)
     }
 
-    /// What the setting says.
+    /// Reads the setting.
     pub(crate) fn asked(job: &Job) -> Result<Auth, Error> {
         let value = settings::AUTH.of(job);
         Ok(match value.as_deref() {
@@ -60,8 +60,8 @@ impl Auth {
         })
     }
 
-    /// What handshakes are authenticated with. Each way has a key of its own, so that processes that
-    /// disagree open no session.
+    /// Returns the key that authenticates handshakes. Each setting has another key, so that
+    /// processes with different settings cannot open a session.
     pub(crate) fn handshake_key(self, secret: &[u8; 32]) -> [u8; 32] {
         match self {
             Auth::None => [0; 32],
@@ -75,7 +75,7 @@ impl Auth {
         }
     }
 
-    /// Bytes by which frames on networks become longer on their way.
+    /// Returns the number of bytes that sealing adds to network frames.
     pub(crate) fn overhead_len(self) -> usize {
         match self {
             Auth::Aead(_) => SEAL_LEN,
@@ -83,13 +83,13 @@ impl Auth {
         }
     }
 
-    /// What the core is told of a link, so that its frames have room for their seals.
+    /// Reduces the core's parameters of a link, so that its frames have room for their seals.
     pub(crate) fn narrow(self, params: LinkParams) -> Result<LinkParams, Error> {
         if params.lossless {
             return Ok(params);
         }
         let frame_len_max = params.frame_len_max.saturating_sub(self.overhead_len());
-        // The setting cannot be that small, so it is the MTU.
+        // The setting cannot be that small, so the MTU is the cause.
         if params.frame_len_max < FRAME_LEN_LEAST {
             return Err(Error::Setting {
                 name: "interface",
@@ -109,14 +109,14 @@ impl Auth {
         }
         Ok(LinkParams {
             frame_len_max,
-            // P13.1: a seal finds more than a checksum does.
+            // P13.1: a seal detects more errors than a checksum.
             checksum: params.checksum && self.overhead_len() == 0,
             sum: params.sum.filter(|_| self.overhead_len() == 0),
             ..params
         })
     }
 
-    /// State for sealing, if frames are sealed.
+    /// Creates the state for sealing, if frames are sealed.
     pub(crate) fn seals(self, job: &Job) -> Option<Box<Seals>> {
         match self {
             Auth::Aead(cipher) => {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keys: from the job's secret to the one that seals a frame (`P10.2`).
+//! Derivation of the keys that seal frames, from the job's secret (`P10.2`).
 //!
-//! A chain of keyed hashes. What each step binds: the root the job and the cipher; the direction who
-//! sends to whom, in which lives; the key the path and how often it was renewed. So a frame that
-//! was recorded in another job, session, direction or path meets a key that does not fit it.
+//! The derivation is a chain of keyed hashes. The root binds the job and the cipher. The direction
+//! binds sender and receiver, each with its epoch. The key binds the path and the number of
+//! renewals. A frame that was recorded in another job, session, direction or path therefore does
+//! not match the key.
 
 use super::auth::Cipher;
 use portolan_proto::LinkId;
 use portolan_wire::{FRAME_HEADER_LEN, SEAL_TAG_LEN, SealNumber};
 use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-/// A secret from which others are derived, never used to seal.
+/// A secret for deriving keys, never used to seal.
 pub(super) struct Base([u8; 32]);
 
 impl Base {
@@ -22,7 +23,8 @@ impl Base {
         Base(*hasher.finalize().as_bytes())
     }
 
-    /// For frames from one process to another; each is a rank, an epoch and a token.
+    /// Derives the secret for frames from one process to another. Each process is a rank, an epoch
+    /// and a token.
     pub(super) fn direction(&self, from: (u32, (u64, u64)), to: (u32, (u64, u64))) -> Base {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         for (rank, (epoch, token)) in [from, to] {
@@ -44,12 +46,12 @@ impl Base {
     }
 }
 
-/// Seals and opens frames. "Less safe", as its type is called, means that numbers are the caller's
-/// duty: see the invariant of [`super`].
+/// A key that seals and opens frames. Its type is called "less safe" because the caller must not
+/// repeat numbers: see the invariant of [`super`].
 pub(super) struct Key(LessSafeKey);
 
 impl Key {
-    /// Encrypts `body` where it lies and returns the tag of it and of `header`.
+    /// Encrypts `body` in place and returns the tag of it and of `header`.
     pub(super) fn seal(
         &self,
         number: SealNumber,
@@ -62,7 +64,7 @@ impl Key {
         <[u8; SEAL_TAG_LEN]>::try_from(sealed.ok()?.as_ref()).ok()
     }
 
-    /// Checks `body`, which ends with its tag, and decrypts it where it lies.
+    /// Checks `body`, which ends with its tag, and decrypts it in place.
     pub(super) fn open(
         &self,
         number: SealNumber,

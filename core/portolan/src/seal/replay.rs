@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which counts of a key have been seen: a window below the highest, in the manner of RFC 6479.
+//! Counts of a key that were received: a window below the highest, as in RFC 6479.
 
-/// Counts that are told apart below the highest. A network reorders within some frames, and a frame
-/// that comes later than so many others is as good as lost; it comes again under another count.
+/// Counts below the highest that are distinguished. A network reorders within some frames. An older
+/// frame counts as lost, and is retransmitted with another count.
 const WINDOW: u32 = 1024;
 
 const WORDS: usize = WINDOW as usize / 64;
@@ -10,14 +10,14 @@ const WORDS: usize = WINDOW as usize / 64;
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// One above the highest count seen.
+    /// Successor of the highest received count.
     end: u32,
-    /// Bit `count % WINDOW`, of the last `WINDOW` counts below `end`.
+    /// Bit `count % WINDOW` of each of the last `WINDOW` counts below `end`.
     words: [u64; WORDS],
 }
 
 impl Replay {
-    /// Nothing has been seen yet, and `count` comes first.
+    /// Creates an empty window; `count` is expected first.
     pub(super) fn starting_at(count: u32) -> Self {
         Replay {
             end: count,
@@ -25,7 +25,7 @@ impl Replay {
         }
     }
 
-    /// Whether `count` has not been seen, for certain. `P10.3`
+    /// Returns whether `count` was certainly not received before. `P10.3`
     #[inline]
     pub(super) fn is_new(&self, count: u32) -> bool {
         if count >= self.end {
@@ -38,7 +38,7 @@ impl Replay {
         self.words[word] & bit == 0
     }
 
-    /// Notes a count that is new and whose frame was proven.
+    /// Records a new count whose frame was authenticated.
     #[inline]
     pub(super) fn insert(&mut self, count: u32) {
         if count >= self.end {
@@ -48,7 +48,7 @@ impl Replay {
         self.words[word] |= bit;
     }
 
-    /// Moves the window up so that it ends with `count`, and forgets what stood in its new part.
+    /// Moves the window so that it ends with `count`, and clears its new part.
     #[inline]
     fn advance(&mut self, count: u32) {
         let skipped = count - self.end;
@@ -60,7 +60,7 @@ impl Replay {
                 self.words[word] &= !bit;
             }
         }
-        // Counts end far below 2^32.
+        // Counts stay far below 2^32.
         self.end = count.saturating_add(1);
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             window.insert(count);
             assert!(!window.is_new(count), "{count}");
         }
-        // The window has not passed any of them.
+        // All of them are still within the window.
         assert!(!window.is_new(0));
         assert!(window.is_new(6));
     }

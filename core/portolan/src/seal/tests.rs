@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two cores with sealed frames between them, and somebody who records, alters and repeats them.
+//! Tests of two cores with sealed frames, and of an attacker that records, alters and repeats them.
 
 use super::*;
 use portolan_proto::{Config, Instant, Limits, LinkParams, PeerStatus};
@@ -48,14 +48,14 @@ impl End {
     }
 
     fn peer(&self) -> PeerId {
-        // A core of two.
+        // The core of a job of two processes.
         match self.core.session_ids(PeerId(0)) {
             Some(_) => PeerId(0),
             None => PeerId(1),
         }
     }
 
-    /// A plain data frame of the open session, with `payload` for its records.
+    /// Builds a plain data frame of the open session, with `payload` for its records.
     fn frame(&self, packet_num: u32, payload: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; FRAME_HEADER_LEN];
         FrameHeader {
@@ -71,7 +71,7 @@ impl End {
         frame
     }
 
-    /// The frame as it leaves.
+    /// Seals `frame` as it would leave.
     fn sealed(&mut self, link: LinkId, frame: &[u8]) -> Vec<u8> {
         let peer = self.peer();
         let transmit = Transmit::Frame {
@@ -92,7 +92,7 @@ impl End {
     }
 }
 
-/// What a transmit becomes on a network.
+/// Returns the datagrams of a transmit.
 fn datagrams(seals: &mut Seals, transmit: &Transmit<'_>, payload: &[u8]) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     let send = |frame: &TxFrame<'_>| {
@@ -112,7 +112,7 @@ fn datagrams(seals: &mut Seals, transmit: &Transmit<'_>, payload: &[u8]) -> Vec<
     sent
 }
 
-/// Two processes whose session is open on both paths.
+/// Creates two processes whose session is open on both paths.
 fn pair() -> [End; 2] {
     let mut ends = [End::new(0, 7, 100), End::new(1, 7, 200)];
     let mut now = Instant::default();
@@ -143,7 +143,7 @@ fn pair() -> [End; 2] {
         let peer = PeerId(u32::from(rank == 0));
         assert_eq!(end.core.peer_status(peer), PeerStatus::Up);
         let status = |link| end.core.path_status(peer, link).unwrap();
-        // Probes of the path's length have passed, sealed.
+        // Sealed probes of the path's MTU have passed.
         assert!(LINKS.iter().all(|&link| status(link).frame_len == 1448));
         assert_eq!(end.core.counters().iter_drops().count(), 0);
     }
@@ -163,7 +163,7 @@ fn what_is_sealed_arrives_and_is_nowhere_to_be_read() {
     }
 }
 
-/// Links send such a frame by a shorter way than what has to be gathered.
+/// Links send such a frame on a faster path than one that must be gathered.
 #[test]
 fn a_lone_frame_leaves_in_one_piece() {
     let [mut a, _] = pair();
@@ -189,7 +189,7 @@ fn runs_and_bulk_data_are_sealed_frame_by_frame() {
     let [mut a, mut b] = pair();
     let peer = a.peer();
     let link = LinkId::UDP;
-    // The last is shorter; so many that they do not fit a call.
+    // The last frame is shorter. All frames together exceed one call.
     let frames: Vec<_> = (0..60)
         .map(|num| a.frame(num, &vec![1; if num == 59 { 7 } else { 1084 }]))
         .collect();
@@ -256,7 +256,7 @@ fn a_changed_bit_anywhere_is_a_bad_seal_or_a_malformed_frame() {
         forged[bit / 8] ^= 1 << (bit % 8);
         let result = b.open(LinkId::UDP, &forged);
         let expected: &[DropReason] = match bit / 8 {
-            // Version and kind; the sealed bit off makes a plain frame of it.
+            // Version and kind. Clearing the sealed bit makes it a plain frame.
             0 => &[
                 DropReason::Version,
                 DropReason::Unsealed,
@@ -272,7 +272,7 @@ fn a_changed_bit_anywhere_is_a_bad_seal_or_a_malformed_frame() {
         let reason = result.expect_err("forged");
         assert!(expected.contains(&reason), "bit {bit}: {}", reason.name());
     }
-    // None of it did the session harm.
+    // The forged frames have not affected the session.
     assert_eq!(b.open(LinkId::UDP, &sealed), Ok(plain));
 }
 
@@ -284,10 +284,10 @@ fn replayed_reflected_and_misdirected_frames_have_their_reasons() {
     let sealed = a.sealed(LinkId::UDP, &plain);
     assert_eq!(b.open(LinkId::UDP, &sealed), Ok(plain.clone()));
     assert_eq!(b.open(LinkId::UDP, &sealed), Err(DropReason::Replayed));
-    // By the other path, whose key differs.
+    // On the other path, whose key differs.
     let sealed = a.sealed(LinkId::UDP, &plain);
     assert_eq!(b.open(LinkId::PACKET, &sealed), Err(DropReason::BadSeal));
-    // Back to its sender, as it was, and with the token that the sender expects.
+    // Reflected to its sender, unchanged and with the token that the sender expects.
     assert_eq!(a.open(LinkId::UDP, &sealed), Err(DropReason::Reflected));
     let mut reflected = sealed.clone();
     reflected[8..16].copy_from_slice(&a.ids(1).mine.1.to_le_bytes());
@@ -311,7 +311,7 @@ fn a_frame_of_another_job_life_or_cipher_is_a_bad_seal() {
             link: LinkId::UDP,
             bytes: &plain,
         };
-        // Beyond the counts of the handshake, so that none is taken for a repetition.
+        // Beyond the counts of the handshake, so that none counts as repeated.
         let sent = (0..1000).flat_map(|_| datagrams(&mut seals, &transmit, &[]));
         sent.last().unwrap()
     };

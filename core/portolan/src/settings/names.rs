@@ -97,7 +97,7 @@ pub fn check_variables() -> Result<(), UnknownSetting> {
     let mut names: Vec<String> = std::env::vars_os()
         .map(|(name, _)| name.to_string_lossy().into_owned())
         .collect();
-    // Sorted, so that every run reports the same one.
+    // Sorted, so that every run reports the same name.
     names.sort();
     names.iter().try_for_each(|name| check_variable(name))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening the links that a plan names, with the wrappers that the settings ask for.
+//! Opens the links of a plan, with the wrappers that the settings request.
 
 use super::{Plan, Raw};
 use crate::checksum;
@@ -19,7 +19,8 @@ use portolan_proto::{LinkId, StreamUse};
 use portolan_wire::CheckedFrame;
 
 impl Plan {
-    /// Tests whether frames by a link of `kind` need checksums on any of the interfaces that they may pass.
+    /// Returns whether frames by a link of `kind` need checksums on any of the interfaces that they
+    /// may pass.
     fn wants_sums(&self, kind: LinkKind, over: &[Interface]) -> bool {
         match over {
             [] => self.checksum.wants(kind, None),
@@ -31,7 +32,7 @@ impl Plan {
 }
 
 impl Links {
-    /// Opens what `plan` says. A link that is merely nice to have may fail quietly.
+    /// Opens the links of `plan`. An optional link may fail without an error.
     pub(crate) fn open(plan: &Plan, job: &Job, shm: ShmConfig) -> Result<Links, Error> {
         let mut links = Links::none();
         if plan.shm {
@@ -71,7 +72,7 @@ impl Links {
         Ok(links)
     }
 
-    /// The link for raw Ethernet frames; none if it is merely nice to have, and cannot be opened.
+    /// Opens the link for raw Ethernet frames. Returns none if it is optional and cannot be opened.
     fn open_raw(
         &mut self,
         raw: Raw,
@@ -107,7 +108,7 @@ impl Links {
     }
 }
 
-/// Puts the wrappers around a network link that the settings ask for.
+/// Adds the wrappers that the settings request to a network link.
 fn wrap<L: Link + Send + 'static>(
     link: L,
     plan: &Plan,
@@ -128,7 +129,7 @@ fn wrap<L: Link + Send + 'static>(
         boxed = Box::new(Die::new(boxed, spec, left.clone()));
     }
     if let Some(fault) = &plan.fault {
-        // Different dice for each process and link, all from one seed.
+        // Each process and link has other random faults, all from one seed.
         let mut spec = *fault;
         spec.seed = spec
             .seed

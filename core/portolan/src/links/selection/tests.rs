@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the setting `network` on made-up hosts.
+//! Tests of the setting `network` on invented hosts.
 
 use super::*;
 
@@ -148,7 +148,7 @@ fn hosts_have_lists_of_their_own() {
     assert_eq!(selected_on("a", value), ["eth1 10.0.2.15"]);
     assert_eq!(selected_on("b7", value), ["wg0 10.9.0.1"]);
     assert_eq!(selected_on("c", value), ["eth0 10.2.0.1"]);
-    // Without a list for it, a host has the default.
+    // A host without a list of its own has the default.
     assert_eq!(selected_on("c", "a=eth1").len(), 6);
 }
 

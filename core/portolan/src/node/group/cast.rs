@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A broadcast of much: along a chain, block by block, each of which is passed on when it has come.
+//! Broadcast of long data along a chain, in blocks. Each member forwards a block as soon as it has
+//! received it.
 //!
-//! A binomial tree carries few bytes in few hops, but its root sends everything several times. In a chain
-//! each member's link carries the data once in each direction, so it takes hardly longer to many than to
-//! one, once there are many more blocks than members: as `portolan cast` copies files, here for memory.
+//! A binomial tree moves few bytes in few hops, but its root sends all data several times. In a
+//! chain each member's link carries the data once in each direction. With many more blocks than
+//! members, the time hardly depends on the number of members. `portolan cast` copies files by the
+//! same method.
 //!
-//! The one invariant: blocks go in order, each with a head of its own (`P14.2`).
+//! The one invariant: blocks are sent in order, each with its own header (`P14.2`).
 
 use super::{Group, Node, Sending, Task, Wait, check_root};
 use crate::buffer::Buffer;
@@ -15,12 +17,12 @@ use portolan_proto::{Cause, PeerId};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Bytes of a block: those of `portolan cast`. A head and an answer cost little beside it, and a chain
-/// fills soon.
+/// Bytes of a block, as in `portolan cast`. The cost of a header and an answer is small beside it,
+/// and a chain fills soon.
 const BLOCK_LEN: usize = 1 << 20;
 
-/// Blocks under way to the next member, and from the one before: while one is on the wire, others are
-/// announced and granted.
+/// Blocks in flight to the next member, and from the preceding one. While one is on the wire, the
+/// others are announced and granted.
 const UNDER_WAY_MAX: usize = 4;
 
 /// A member's part of a cast.
@@ -28,21 +30,21 @@ struct Cast {
     task: Task,
     before: Option<u32>,
     next: Option<u32>,
-    /// Heads and blocks that are expected, oldest first; a short block comes with its head.
+    /// Expected headers and blocks, oldest first. A short block is in the message of its header.
     receiving: VecDeque<Expected>,
     sending: VecDeque<Wait>,
     spare: Vec<Vec<u8>>,
 }
 
-/// What is expected of one block, until it has come.
+/// Pending receives of one block.
 struct Expected {
     head: Option<Wait>,
     data: Option<Wait>,
 }
 
 impl Node {
-    /// Copies `bytes` of process `root` into those of all others, which must have the same length: the
-    /// same as [`Node::broadcast`], and faster for some megabytes or more.
+    /// Copies `bytes` of process `root` to those of all other processes, which must have the same
+    /// length. Has the result of [`Node::broadcast`], and is faster from some megabytes on.
     ///
     /// # Errors
     /// As [`Node::broadcast`].
@@ -51,8 +53,8 @@ impl Node {
         self.cast_of(&all, root, bytes)
     }
 
-    /// Copies `bytes` of member `root` into those of all other members of `group`, as [`Node::cast`].
-    /// Members pass the bytes on in the order of the group, from the root on.
+    /// Copies `bytes` of member `root` to those of all other members of `group`, like
+    /// [`Node::cast`]. Members forward the bytes in the order of the group, starting at the root.
     ///
     /// # Errors
     /// As [`Node::broadcast`].
@@ -81,7 +83,7 @@ impl Node {
 
     fn perform_cast(&mut self, cast: &mut Cast, bytes: &mut [u8]) -> Result<(), Error> {
         let len = bytes.len();
-        // What is empty is told, too: all members find out whether they mean the same.
+        // Empty data are sent too, so that every member detects a mismatch.
         let count = len.div_ceil(BLOCK_LEN).max(1);
         let mut asked = 0;
         for index in 0..count {
@@ -113,13 +115,13 @@ impl Node {
         Ok(())
     }
 
-    /// Posts what the next block needs.
+    /// Posts the receives of the next block.
     fn expect_block(&mut self, cast: &mut Cast, len: usize) -> Result<(), Error> {
         let Some(before) = cast.before else {
             return Ok(());
         };
         let head = Some(self.post_head_of(&cast.task, before)?);
-        // From here on it is withdrawn whatever happens.
+        // From here on the receive is cancelled if an error follows.
         cast.receiving.push_back(Expected { head, data: None });
         if !Task::is_inline(len) {
             let mut buffer = cast.spare.pop().unwrap_or_default();
@@ -132,7 +134,7 @@ impl Node {
         Ok(())
     }
 
-    /// Waits for a block, puts it into its place, and gives its memory.
+    /// Waits for a block, copies it to `place`, and returns its memory for reuse.
     fn take_block(
         &mut self,
         task: &Task,
@@ -166,7 +168,8 @@ impl Node {
         Ok(memory)
     }
 
-    /// Begins to send a block to the next member, as soon as few enough are under way.
+    /// Starts to send a block to the next member, after waiting for the oldest send if too many are
+    /// in flight.
     fn pass_on(&mut self, cast: &mut Cast, memory: Vec<u8>) -> Result<(), Error> {
         let Some(next) = cast.next else {
             cast.spare.push(memory);
@@ -195,7 +198,7 @@ impl Node {
     }
 }
 
-/// Where block `index` of `len` bytes lies.
+/// Returns the byte range of block `index` in `len` bytes.
 fn block(index: usize, len: usize) -> Range<usize> {
     index * BLOCK_LEN..((index + 1) * BLOCK_LEN).min(len)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A broadcast whose data go by multicast (P17): the head by the tree, with an announcement behind it, the data to
-//! all at once.
+//! Broadcast whose data use multicast (P17). The header travels down the tree, followed by an
+//! announcement; the data reach all members at once.
 //!
-//! The one invariant: a member that gets no announcement, or cannot follow it, gets the data by messages as ever.
+//! The one invariant: a member that gets no announcement, or cannot follow it, gets the data by
+//! messages as usual.
 
 use super::{Broadcast, Group, Node, Step, Task};
 use crate::buffer::Buffer;
@@ -14,30 +15,31 @@ use crate::node::Wait;
 use crate::node::collective::TELL_AFTER;
 use portolan_proto::{Instant, PeerId};
 
-/// A wait for all that goes by multicast.
+/// Wait for the end of a broadcast's multicast.
 #[derive(Debug)]
 pub(super) struct MulticastWait {
     id: Id,
-    /// When those that are waited for are told, and whether they were.
+    /// Time at which the awaited members are notified, and whether they were.
     tell_at: Instant,
     told: bool,
 }
 
 impl Node {
-    /// Whether a broadcast of `len` bytes in `group` may go by multicast.
+    /// Returns whether a broadcast of `len` bytes in `group` may use multicast.
     pub(super) fn may_multicast(&mut self, group: &Group, len: usize) -> bool {
         let inner = &mut self.engine.enter().inner;
         inner.may_multicast(group.members(), len)
     }
 
-    /// Whether the head of a broadcast may have an announcement behind it, by a root of whatever settings.
+    /// Returns whether an announcement may follow the header of a broadcast, whatever the settings
+    /// of its root are.
     pub(super) fn may_be_announced(&mut self, group: &Group, head: &Head) -> bool {
         let len = usize::try_from(head.len).unwrap_or(usize::MAX);
         let inner = &mut self.engine.enter().inner;
         inner.may_be_announced(group.members(), len)
     }
 
-    /// Announces the data of this process to all, if they are to go by multicast.
+    /// Announces the data of this process to all members, if they are to use multicast.
     pub(super) fn begin_multicast(&mut self, broadcast: &mut Broadcast) -> Result<(), Error> {
         let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
         let len = broadcast.buffer.as_ref().map_or(0, |buffer| buffer.len());
@@ -61,7 +63,8 @@ impl Node {
         }
     }
 
-    /// Sends the announcement to the members behind this one; the data then go, or come, by multicast.
+    /// Sends the announcement to this member's children. From then on the data are sent or received
+    /// by multicast.
     fn announce_on(
         &mut self,
         broadcast: &mut Broadcast,
@@ -79,7 +82,7 @@ impl Node {
         Ok(())
     }
 
-    /// The head of long data has come, and perhaps an announcement.
+    /// Handles the header of long data, with the announcement if one follows.
     pub(super) fn take_long_head(
         &mut self,
         broadcast: &mut Broadcast,
@@ -98,7 +101,7 @@ impl Node {
             None => broadcast.buffer.take(),
         };
         let Some(buffer) = buffer else {
-            // Something came to the buffer of which no head told.
+            // The buffer received data that no header announced.
             let what = "a broadcast's data beside their announcement";
             return Err(self.violation(wait.peer(), what));
         };
@@ -117,7 +120,7 @@ impl Node {
         }
     }
 
-    /// The data come by messages from the root itself, however far the tree has it.
+    /// Receives the data by messages directly from the root, not through the tree.
     fn receive_from_root(
         &mut self,
         broadcast: &mut Broadcast,
@@ -128,7 +131,8 @@ impl Node {
         self.begin_receiving(broadcast, root)
     }
 
-    /// Drives the engine until nothing more goes by multicast, or `stop` says so: whether that is over.
+    /// Drives the engine until the multicast is complete, or `stop` returns true. Returns whether
+    /// it is complete.
     pub(super) fn wait_multicast(
         &mut self,
         task: &Task,
@@ -172,7 +176,8 @@ impl Node {
         }
     }
 
-    /// All that goes by multicast has gone; who does not get it so is served, or is this member.
+    /// Continues after the multicast. The root sends the data by messages to members that could not
+    /// use multicast; such a member receives them.
     pub(super) fn finish_multicast(
         &mut self,
         broadcast: &mut Broadcast,
@@ -196,20 +201,20 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a broadcast out of those under way.
+    /// Removes a broadcast from the pending multicasts.
     pub(super) fn end_multicast(&mut self, wait: &MulticastWait) -> Option<Ended> {
         self.engine.enter().inner.end_multicast(wait.id)
     }
 
-    /// A broadcast that lends `bytes` until it returns.
+    /// Broadcasts borrowed `bytes`, which are released before it returns.
     pub(super) fn broadcast_lent(
         &mut self,
         group: &Group,
         root: u32,
         bytes: &mut [u8],
     ) -> Result<(), Error> {
-        // SAFETY: the guard takes the memory back before the borrow of `bytes` ends, and nobody uses them
-        // until then.
+        // SAFETY: the guard takes the memory back before the borrow of `bytes` ends, and nothing
+        // else uses the bytes until then.
         let buffer = unsafe { Buffer::from_raw_mut(bytes.as_mut_ptr(), bytes.len()) };
         let broadcast = self.begin_broadcast(group, root, buffer)?;
         let mut guard = MemoryGuard {
@@ -222,7 +227,7 @@ impl Node {
     }
 }
 
-/// Takes lent memory back if a broadcast ends early.
+/// Takes borrowed memory back if a broadcast ends early.
 struct MemoryGuard<'a> {
     node: &'a mut Node,
     broadcast: Broadcast,
