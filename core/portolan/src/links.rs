@@ -253,7 +253,8 @@ impl Links {
             .collect()
     }
 
-    /// Until somebody is reached by a network, it is seldom looked at, and time is not needed for it.
+    /// Marks network links as dormant until a peer is connected by one. They are polled seldom then, and
+    /// need no clock reads.
     pub(crate) fn rest_networks(&mut self) {
         for open in self.open.iter_mut().filter(|open| !open.lossless) {
             open.dormant = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connection of a process to the agent that started it.
+//! Connection of a process to the agent that started it.
 
 use super::wire::{Gone, ToAgent, ToProcess, VERSION, Waits, Welcome, Word};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
@@ -13,30 +13,32 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes of one read. Notices are short; tables take some reads.
+/// Maximum bytes of one read. Notices are short; a table takes several reads.
 const READ_LEN: usize = 2 << 10;
 
-/// The connection of a process to the agent that started it.
+/// Connection of a process to the agent that started it.
 ///
-/// Dropping it without [`Agent::bye`] means that the process has failed, once it ends.
+/// If it is dropped without [`Agent::bye`], the launcher counts the process as failed when it
+/// exits.
 #[derive(Debug)]
 pub(super) struct Agent {
     stream: UnixStream,
-    /// The agent has not hung up.
+    /// Set until the agent closes the connection.
     open: bool,
     exchanged: bool,
     trouble_told: bool,
     input: Input,
     gone: VecDeque<Gone>,
     words: VecDeque<Word>,
-    /// The agent has asked what this process waits for.
+    /// Set when the agent has requested the process's pending waits.
     explain: bool,
     job: Job,
 }
 
 impl Agent {
-    /// Takes over the connection named by [`FD_VARIABLE`]; `None` without it, then this process is
-    /// a job of one. Waits for the agent's welcome, which was sent before the process started.
+    /// Takes over the connection named by [`FD_VARIABLE`]. Without the variable returns `None`:
+    /// this process is then a job of one. Waits for the agent's welcome, which was sent before the
+    /// process started.
     ///
     /// # Errors
     /// [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if the variable does not name
@@ -80,16 +82,17 @@ impl Agent {
         })
     }
 
-    /// Which part of which job this process is.
+    /// Returns the job, with the place of this process in it.
     #[must_use]
     pub(super) fn job(&self) -> &Job {
         &self.job
     }
 
-    /// Tells everybody this process's address and waits for all the others'; by rank.
+    /// Publishes this process's address, and waits for the addresses of all processes. They are
+    /// ordered by rank.
     ///
     /// # Errors
-    /// [`LaunchError::Gone`] when a rank ended before all addresses were known,
+    /// [`LaunchError::Gone`] when a rank ended before all addresses were known;
     /// [`LaunchError::Closed`] when the launcher ended.
     pub(super) fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
         if std::mem::replace(&mut self.exchanged, true) {
@@ -101,7 +104,7 @@ impl Agent {
         loop {
             match next_message(&mut self.input.lines)? {
                 Some(ToProcess::Table { addresses }) => {
-                    // What came with the table is behind it.
+                    // Notices that arrived with the table are behind it.
                     self.take_notices();
                     self.input.lines.shrink();
                     return self.check_table(addresses);
@@ -113,10 +116,10 @@ impl Agent {
         }
     }
 
-    /// The next rank that ended before its time, if the agent has told of one. Does not wait.
+    /// Returns the next rank that ended early, if the agent has reported one. Does not wait.
     ///
-    /// One system call, and nothing else, when nothing is there: not for every turn of a spin loop.
-    /// Wait for [`Agent::fd`] to become readable instead.
+    /// Without a notice this is one system call. That is too expensive for every turn of a spin
+    /// loop: wait for [`Agent::fd`] to become readable instead.
     pub(super) fn poll(&mut self) -> Option<Gone> {
         if let Some(gone) = self.gone.pop_front() {
             return Some(gone);
@@ -132,28 +135,28 @@ impl Agent {
         self.words.pop_front()
     }
 
-    /// Tests whether the agent has asked what this process waits for since the last call.
+    /// Returns whether the agent has requested the process's pending waits since the last call.
     pub(super) fn poll_explain(&mut self) -> bool {
         std::mem::take(&mut self.explain)
     }
 
-    /// Tells what this process waits for.
+    /// Reports the process's pending waits.
     pub(super) fn tell_waits(&mut self, waits: Waits) {
         self.send_if_open(&ToAgent::Waits(waits));
     }
 
-    /// Tells that this process has opened its links.
+    /// Reports that this process has opened its links.
     pub(super) fn ready(&mut self) {
         self.send_if_open(&ToAgent::Ready);
     }
 
-    /// Asks the agent of `rank` whether its process lives.
+    /// Requests from the agent of `rank` the state of its process.
     pub(super) fn inquire(&mut self, rank: u32, asked: u64) {
         self.send_if_open(&ToAgent::Inquire { rank, asked });
     }
 
-    /// The descriptor that becomes readable when [`Agent::poll`] has something to say; -1, which
-    /// `poll(2)` ignores, after the agent hung up.
+    /// Returns the descriptor that becomes readable when [`Agent::poll`] has a notice. After the
+    /// agent has closed the connection it is -1, which `poll(2)` ignores.
     #[must_use]
     pub(super) fn fd(&self) -> RawFd {
         if self.open {
@@ -163,20 +166,21 @@ impl Agent {
         }
     }
 
-    /// Tells the agent of lost peers, on the same connection; `None` where descriptors are used up.
+    /// Returns a reporter of lost peers, on the same connection; `None` if the process has no free
+    /// descriptors.
     pub(super) fn loss_reporter(&self) -> Option<LossReporter> {
         let socket = self.stream.try_clone();
         socket.ok().map(|socket| LossReporter::new(socket.into()))
     }
 
-    /// Takes leave: if the process now ends with status 0, all is well.
+    /// Reports a regular exit: if the process now exits with status 0, it has not failed.
     ///
-    /// An agent that is gone is no error here; the process is about to be killed then.
+    /// An agent that has exited is no error here; it is about to kill the process anyway.
     pub(super) fn bye(&mut self) {
         self.send_if_open(&ToAgent::Bye);
     }
 
-    /// Tells why this process may fail; the first reason counts.
+    /// Reports a reason for which this process may fail. Only the first reason counts.
     pub(super) fn tell_trouble(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.trouble_told, true) {
             self.send_if_open(&ToAgent::Trouble {
@@ -185,9 +189,9 @@ impl Agent {
         }
     }
 
-    /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.
+    /// Requests the end of the whole job with exit status `status`, because of `reason`.
     ///
-    /// Returns at once; the caller should end by itself.
+    /// Returns at once; the caller should exit by itself.
     pub(super) fn abort(&mut self, status: i32, reason: &str) {
         self.send_if_open(&ToAgent::Abort {
             status,
@@ -212,7 +216,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes in what has arrived. Anything but notices, or a broken connection, ends the listening.
+    /// Handles messages that have arrived. An unexpected message or a broken connection ends the
+    /// reception.
     fn receive(&mut self) {
         match self.input.read_more(&self.stream, RecvFlags::DONTWAIT) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -252,7 +257,7 @@ impl Agent {
     }
 }
 
-/// The job of a welcome that this version understands.
+/// Returns the job of a welcome of this version.
 fn welcomed(welcome: Welcome) -> Result<Job, LaunchError> {
     if welcome.version != VERSION {
         return Err(LaunchError::Version {
@@ -270,17 +275,17 @@ fn next_message(lines: &mut LineBuffer) -> Result<Option<ToProcess>, LaunchError
     let Some(line) = lines.next_line() else {
         return Ok(None);
     };
-    // The line itself may hold the secret, so the error tells only the place.
+    // The line may contain the secret, so the error reports only the column.
     serde_json::from_slice(line)
         .map(Some)
         .map_err(|error| LaunchError::Malformed(format!("column {}", error.column())))
 }
 
-/// The receiving half of the connection.
+/// Receiving half of the connection.
 #[derive(Debug)]
 struct Input {
     lines: LineBuffer,
-    /// Made once: a look that finds nothing costs one system call and touches no memory.
+    /// Allocated once: a poll without data costs one system call and touches no memory.
     bytes: Box<[u8; READ_LEN]>,
 }
 
@@ -292,7 +297,7 @@ impl Input {
         }
     }
 
-    /// Reads once; the number of bytes, 0 at the end.
+    /// Reads once. Returns the number of bytes, 0 at the end.
     fn read_more(&mut self, stream: &UnixStream, flags: RecvFlags) -> io::Result<usize> {
         loop {
             effort::calls(Call::Recvfrom);

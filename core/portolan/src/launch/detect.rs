@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What started this process, from its environment.
+//! Detection of the launcher that started this process, by the environment.
 //!
-//! Launchers nest, and variables are inherited, so proof comes before names: a descriptor that is
-//! open was left by the parent itself. It connects to nothing.
+//! Launchers nest, and variables are inherited. An open descriptor therefore counts more than a
+//! variable: it comes from the parent itself. This module does not connect to a launcher.
 
 use super::LaunchError;
 use crate::settings::{BadVariable, LAUNCH_FD, LAUNCHER};
 use portolan_sys::inherit::is_inherited_socket;
 
-/// What started this process.
+/// Launcher that started this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Starter {
@@ -17,14 +17,14 @@ pub enum Starter {
     /// A launcher that speaks PMI-1 over an inherited socket: MPICH's and Intel's hydra,
     /// `srun --mpi=pmi2`.
     Pmi {
-        /// The socket.
+        /// Inherited socket.
         fd: i32,
     },
     /// A launcher with a PMIx server: Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`.
     Pmix,
-    /// Slurm's `srun` without either; its own library joins the processes.
+    /// Slurm's `srun` without PMI or PMIx. Slurm's own library joins the processes.
     Slurm,
-    /// None that is known: a job of one.
+    /// No known launcher: a job of one.
     Nobody,
 }
 
@@ -32,7 +32,7 @@ pub enum Starter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) starter: Starter,
-    /// For a person.
+    /// Reason, for the user.
     pub(super) why: String,
 }
 
@@ -43,10 +43,10 @@ impl Found {
     }
 }
 
-/// What started this process.
+/// Detects the launcher of this process.
 ///
 /// # Errors
-/// [`LaunchError::BadVariable`] for a setting that cannot be.
+/// [`LaunchError::BadVariable`] for an invalid setting.
 pub(super) fn here() -> Result<Found, LaunchError> {
     let variable = |name: &str| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
@@ -89,8 +89,8 @@ fn detect(
     Ok(slurm(&variable).unwrap_or_else(|| Found::new(Starter::Nobody, "no launcher found")))
 }
 
-/// A step of `srun` has all of these; a batch script, or a shell of `salloc`, lacks some. A step of
-/// one task is a job of one, whatever started it.
+/// Detects a step of `srun` with several tasks. A step has all of these variables; a batch script,
+/// or a shell of `salloc`, lacks some. A step of one task is a job of one in any case.
 fn slurm(variable: impl Fn(&str) -> Option<String>) -> Option<Found> {
     let job = variable("SLURM_JOB_ID")?;
     let step = variable("SLURM_STEP_ID")?;
@@ -124,7 +124,7 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "2"),
         ];
         assert_eq!(found(&all, &[7]), Starter::Pmi { fd: 7 });
-        // The variable is an outer launcher's, whose socket was closed on the way.
+        // The variable comes from an outer launcher, and its socket has been closed.
         assert_eq!(found(&all, &[]), Starter::Pmix);
         assert_eq!(found(&all[3..], &[]), Starter::Slurm);
         let own = [&all[..], &[("PORTOLAN_LAUNCH_FD", "3")]].concat();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a process could not take part in its job.
+//! Reasons for which a process could not join its job.
 
 use super::{FD_VARIABLE, Gone};
 use crate::settings::{BadVariable, UnknownSetting};
@@ -7,26 +7,26 @@ use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// Why a process could not take part in its job.
+/// Reason for which a process could not join its job.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// An option or a variable is no setting.
+    /// An option or a variable is not a setting.
     #[error(transparent)]
     UnknownSetting(#[from] UnknownSetting),
-    /// A variable does not hold what it must.
+    /// A variable has an invalid value.
     #[error(transparent)]
     BadVariable(#[from] BadVariable),
-    /// The descriptor is not what an agent left for this process.
+    /// The descriptor is not a connection that an agent left for this process.
     #[error(
         "{FD_VARIABLE} names descriptor {fd}, which is not a connection to a launcher ({errno}): \
          a process joins once, and processes it starts are not part of the job; \
          unset {FD_VARIABLE} to run them as jobs of one"
     )]
     NotInherited {
-        /// The number in the variable.
+        /// Number in the variable.
         fd: i32,
-        /// What is wrong with it.
+        /// Error of the descriptor.
         errno: io::Error,
     },
     /// The agent closed the connection.
@@ -43,7 +43,7 @@ pub enum LaunchError {
         "unexpected message from the launcher ({0}); are portolan and the program of one version?"
     )]
     Malformed(String),
-    /// The launcher speaks another version.
+    /// The launcher uses another version of the messages.
     #[error(
         "the launcher speaks version {theirs} and this program version {ours}; \
          build the program with the portolan that starts it"
@@ -54,12 +54,12 @@ pub enum LaunchError {
         /// Version of the launcher.
         theirs: u32,
     },
-    /// A launcher that is not Portolan's refused, or said what cannot be.
+    /// A launcher other than Portolan's refused, or sent an invalid value.
     #[error("joining the job through {launcher}: {what}")]
     Foreign {
-        /// Which.
+        /// Name of the launcher.
         launcher: &'static str,
-        /// What happened, and what to do.
+        /// Failure, with the remedy.
         what: String,
     },
     /// A rank ended before all addresses were known.
@@ -76,7 +76,7 @@ impl From<io::Error> for LaunchError {
     }
 }
 
-/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+/// Formats the error as its sentence, because `main` prints a returned error in this form.
 impl fmt::Debug for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joining a job through the key-value space of a launcher that is not Portolan's.
+//! Joining a job through the key-value space of a launcher other than Portolan's.
 //!
-//! Every process says on which host it is; rank 0 adds the job's secret, drawn there, and its
-//! settings, which then hold for all. After a fence each knows its place, and the addresses go the
-//! same way. The invariant: who can read the launcher's space is in the job, so it is as secret as
-//! the launcher keeps it (docs/launch.md says how much that is).
+//! Every process publishes its host. Rank 0 adds the job's secret, which it generates, and its
+//! settings, which then apply to all processes. After a fence each process knows its place, and the
+//! addresses are exchanged the same way.
+//!
+//! The invariant: a process that can read the launcher's space is in the job. The secret is as safe
+//! as the launcher keeps its space (see docs/launch.md).
 
 mod blob;
 mod pmi;
@@ -21,54 +23,56 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// Version of what is exchanged. All processes must have the same.
+/// Version of the exchanged records. All processes must have the same.
 const VERSION: u32 = 1;
 
-/// How long a process waits for the others to come to a fence. Launchers end a job whose process
-/// has failed, so only one that never joins is waited for so long: on a big cluster, processes may
+/// Time for which a process waits for the others at a fence. Launchers end a job with a failed
+/// process, so the limit matters only for processes that never join. On a big cluster, processes
+/// may start minutes apart.
 /// start minutes apart.
 const FENCE_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long the reason of an abort gets to be passed on: hydra, which looks at each descriptor in
-/// turn, drops what it has not read when it ends a job. Enough for several turns, and nobody waits.
+/// Time for the launcher to forward the reason of an abort. Hydra polls its descriptors in turn,
+/// and drops unread output when it ends a job. The time is enough for several of its turns.
 const REASON_TIME: Duration = Duration::from_millis(100);
 
-/// What a launcher offers: every process puts, a fence, every process gets.
+/// Key-value space of a launcher: every process puts values, all pass a fence, then every process
+/// gets values.
 pub(super) trait Space: fmt::Debug + Send {
-    /// What it is, for people.
+    /// Returns the name of the launcher, for the user.
     fn launcher(&self) -> &'static str;
-    /// Name of the job there.
+    /// Returns the launcher's name of the job.
     fn job_name(&self) -> String;
-    /// This process, from 0.
+    /// Returns the rank of this process, from 0.
     fn rank(&self) -> u32;
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     fn size(&self) -> u32;
-    /// Bytes of the longest value.
+    /// Returns the length of the longest value, in bytes.
     fn value_len_max(&self) -> usize;
-    /// Says `value` under `key`.
+    /// Puts `value` under `key`.
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError>;
-    /// Waits until all have come here; then what they put can be got.
+    /// Waits until all processes have called this. Afterwards their values can be read.
     fn fence(&mut self) -> Result<(), LaunchError>;
-    /// What `rank` has put under `key`.
+    /// Returns the value that `rank` has put under `key`.
     fn get(&mut self, rank: u32, key: &str) -> Result<String, LaunchError>;
-    /// Everything has been exchanged: lets go of what only that needed.
+    /// Releases what only the exchange needed.
     fn settle(&mut self) {}
-    /// Takes leave.
+    /// Reports a regular exit.
     fn bye(&mut self);
-    /// Asks the launcher to end the job.
+    /// Requests the end of the job.
     fn abort(&mut self, status: i32, reason: &str);
 }
 
-/// What each process says first.
+/// First record of each process.
 #[derive(Serialize, Deserialize)]
 struct Hello {
     version: u32,
     host: HostId,
-    /// Of rank 0 only.
+    /// Set for rank 0 only.
     founding: Option<Founding>,
 }
 
-/// What rank 0 decides for all.
+/// Values that rank 0 chooses for all processes.
 #[derive(Serialize, Deserialize)]
 struct Founding {
     /// Makes the job's id different from that of an earlier job with the launcher's same name.
@@ -80,7 +84,7 @@ struct Founding {
     options: BTreeMap<String, String>,
 }
 
-/// A place in a job that another launcher has started.
+/// Membership in a job that another launcher has started.
 #[derive(Debug)]
 pub(super) struct Foreign {
     space: Box<dyn Space>,
@@ -148,7 +152,7 @@ impl Foreign {
     }
 
     pub(super) fn abort(&mut self, status: i32, reason: &str) {
-        // These launchers show no reason, or not to all.
+        // These launchers show no reason, or not to every user.
         eprintln!("portolan: rank {} aborts the job: {reason}", self.job.rank);
         std::thread::sleep(REASON_TIME);
         self.space.abort(status, reason);
@@ -173,7 +177,7 @@ impl Founding {
     }
 }
 
-/// The job that all the `hellos` make, and this process's place in it.
+/// Creates the job from the `hellos` of all processes, with this process's place in it.
 fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, LaunchError> {
     let rank = space.rank();
     if let Some(other) = hellos.iter().find(|hello| hello.version != VERSION) {
@@ -210,7 +214,8 @@ fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, La
     })
 }
 
-/// From the launcher's name of the job, which another job may have had before, and a nonce.
+/// Derives the job's id from a nonce and the launcher's name of the job, which an earlier job may
+/// have had too.
 fn job_id(space: &dyn Space, nonce: &[u8; 16]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("portolan 2026 job of another launcher");
     hasher.update(nonce);
@@ -222,7 +227,7 @@ fn job_id(space: &dyn Space, nonce: &[u8; 16]) -> [u8; 16] {
     id
 }
 
-/// A number of processes; there are never as many as do not fit.
+/// Converts a number of processes, which always fits.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which part of which job a process is.
+//! The job of a process, with the place of the process in it.
 
 use super::LaunchError;
 use super::wire::PathChoice;
@@ -7,42 +7,43 @@ use crate::settings::{self, BadVariable, Options, Setting};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which part of which job this process is.
+/// The job of a process, with the place of the process in it.
 #[derive(Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Job {
-    /// Random; tells two jobs apart.
+    /// Random number that distinguishes jobs.
     #[serde(with = "hex::serde")]
     pub job_id: [u8; 16],
-    /// This process, from 0.
+    /// Rank of this process, from 0.
     pub rank: u32,
-    /// Processes in the job.
+    /// Number of processes in the job.
     pub size: u32,
-    /// This process among those of its host, from 0.
+    /// Index of this process among those of its host, from 0.
     pub local_rank: u32,
-    /// Processes of the job on this host.
+    /// Number of processes of the job on this host.
     pub local_size: u32,
-    /// Hosts in the job.
+    /// Number of hosts in the job.
     pub host_count: u32,
-    /// Processes of the job that want this one's cores, itself counted: those of other hosts as well, where
-    /// the hosts are namespaces of one machine. 0 where the launcher does not say.
+    /// Number of the job's processes that compete for this one's cores, including itself. Processes
+    /// of other hosts count if the hosts are namespaces of one machine. 0 if the launcher does not
+    /// report it.
     #[serde(default)]
     pub rivals: u32,
-    /// Known to the processes of the job and to nobody else. Debug output leaves it out.
+    /// Secret that only the processes of the job have. Debug output omits it.
     #[serde(with = "hex::serde")]
     pub secret: [u8; 32],
-    /// Which links to use.
+    /// Links that the job may use.
     pub path: PathChoice,
     /// Settings given to `portolan run --option NAME=VALUE`.
     #[serde(default)]
     pub options: Options,
-    /// What the launcher calls this host, if it has a name for it: errors name it so, too.
+    /// The launcher's name of this host, if it has one. Errors use it too.
     #[serde(default)]
     pub host_name: Option<String>,
 }
 
 impl Job {
-    /// A job of one process, for programs that no launcher has started.
+    /// Creates a job of one process, for programs without a launcher.
     #[must_use]
     pub fn alone(job_id: [u8; 16], secret: [u8; 32]) -> Job {
         Job {
@@ -60,7 +61,7 @@ impl Job {
         }
     }
 
-    /// Tests whether it stands for a libfabric endpoint, which is in no job and has no rank.
+    /// Returns whether it stands for a libfabric endpoint, which is in no job and has no rank.
     pub(crate) fn is_endpoint(&self) -> bool {
         self.rank == u32::MAX
     }
@@ -71,7 +72,7 @@ impl Job {
         self.host_name.clone().unwrap_or_else(own_name)
     }
 
-    /// Its numbers, for a person.
+    /// Describes its numbers for the user.
     pub(super) fn summary(&self) -> String {
         format!(
             "rank {} of {}; {} of {} on this host; {} host{}; job {}",
@@ -85,7 +86,7 @@ impl Job {
         )
     }
 
-    /// Whether each number is below the count that it belongs to.
+    /// Returns whether each number is below its count.
     pub(super) fn is_sound(&self) -> bool {
         self.rank < self.size && self.local_rank < self.local_size
     }
@@ -100,14 +101,14 @@ fn own_name() -> String {
 }
 
 impl Setting {
-    /// The value for `job`: its option wins over the environment.
+    /// Returns the value for `job`: its option wins over the environment.
     pub(crate) fn of(&self, job: &Job) -> Option<String> {
         self.among(&job.options)
     }
 }
 
 impl PathChoice {
-    /// The choice in this process's environment.
+    /// Reads the choice from this process's environment.
     pub(super) fn from_env() -> Result<PathChoice, BadVariable> {
         let Some(value) = settings::PATH.from_env() else {
             return Ok(PathChoice::Auto);
@@ -130,8 +131,8 @@ impl PathChoice {
     }
 }
 
-/// Refuses variables in this process's environment that are no settings, and values that mean
-/// nothing of those that may not be looked at otherwise.
+/// Refuses variables in this process's environment that are not settings. Also refuses invalid
+/// values of settings that may not be read otherwise.
 pub(crate) fn check_env() -> Result<(), LaunchError> {
     settings::check_variables()?;
     PathChoice::from_env()?;
@@ -142,7 +143,7 @@ pub(crate) fn check_env() -> Result<(), LaunchError> {
 }
 
 impl fmt::Debug for Job {
-    /// Leaves the secret out: debug output ends in logs.
+    /// Omits the secret, because debug output may be logged.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Job")
             .field("job_id", &hex::encode(self.job_id))

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cutting a byte stream into lines.
+//! Splits a byte stream into lines.
 
 use super::wire::LINE_LEN_MAX;
 use std::io;
 
-/// Bytes that have arrived and are not yet a whole line.
+/// Received bytes that are not yet a whole line.
 ///
-/// It does not read: the caller appends what it has read, and takes lines out.
+/// It does not read: the caller appends bytes and takes lines out.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Bytes at the front that were handed out already.
+    /// Number of bytes at the front that were already returned.
     taken_len: usize,
-    /// Bytes behind `taken_len` that are known to hold no end of line, so that they are searched once.
+    /// Number of bytes after `taken_len` that contain no end of line. They are searched only once.
     searched_len: usize,
 }
 
 impl LineBuffer {
-    /// Appends what was read.
+    /// Appends received bytes.
     ///
     /// # Errors
-    /// `InvalidData` when a line grows beyond [`LINE_LEN_MAX`]: whoever writes it is no launcher.
+    /// `InvalidData` when a line grows beyond [`LINE_LEN_MAX`]: the writer is not a launcher.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.taken_len > 0 {
             self.bytes.drain(..self.taken_len);
@@ -33,7 +33,7 @@ impl LineBuffer {
         Ok(())
     }
 
-    /// Gives back memory that a long line needed.
+    /// Frees memory that a long line needed.
     pub fn shrink(&mut self) {
         self.bytes.drain(..self.taken_len);
         self.taken_len = 0;
@@ -57,13 +57,13 @@ impl LineBuffer {
         Some(&self.bytes[start..end])
     }
 
-    /// Bytes that are waiting for the end of their line.
+    /// Returns the number of bytes of the incomplete line.
     #[must_use]
     pub fn partial_len(&self) -> usize {
         self.bytes.len() - self.taken_len
     }
 
-    /// Takes the bytes that are waiting for the end of their line.
+    /// Takes the bytes of the incomplete line.
     pub fn take_partial(&mut self) -> Vec<u8> {
         let rest = self.bytes.split_off(self.taken_len);
         *self = LineBuffer::default();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Telling the launcher of peers that this process has lost, before the program hears of it.
+//! Reports lost peers to the launcher, before the program is notified.
 //!
-//! A program mostly ends when a peer is gone, and may end before that peer has: the launcher would
-//! take it for the one that failed first.
+//! Most programs exit when a peer has failed, and may exit before that peer does. Without the
+//! report, the launcher would count such a program as the first failure.
 
 use super::wire::ToAgent;
 use rustix::net::{SendFlags, send};
@@ -26,7 +26,7 @@ impl LossReporter {
         }
     }
 
-    /// Tells of the loss of `rank`, once.
+    /// Reports the loss of `rank`, once.
     pub(crate) fn tell(&self, rank: u32, why: String) {
         if !self.told.borrow_mut().insert(rank) {
             return;
@@ -35,7 +35,7 @@ impl LossReporter {
             return;
         };
         line.push(b'\n');
-        // One short line fits the socket's buffer. An agent that is gone takes the job along.
+        // One short line fits the socket's buffer. An agent that has exited ends the job anyway.
         if let Err(errno) = send(&self.socket, &line, SendFlags::NOSIGNAL) {
             log::debug!("the launcher is gone: {errno}");
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The connection of a process to whatever started it.
+//! Connection of a process to its launcher.
 
 use super::agent::Agent;
 use super::detect::{self, Starter};
@@ -10,9 +10,10 @@ use crate::settings;
 use serde_json::Value;
 use std::os::fd::RawFd;
 
-/// The connection of a process to what started it.
+/// Connection of a process to its launcher.
 ///
-/// Dropping it without [`Launch::bye`] means that the process has failed, once it ends.
+/// If it is dropped without [`Launch::bye`], the launcher counts the process as failed when it
+/// exits.
 #[derive(Debug)]
 pub struct Launch(Kind);
 
@@ -23,16 +24,16 @@ enum Kind {
 }
 
 impl Launch {
-    /// Finds out what started this process, and joins its job there; `None` when nothing did, then
-    /// this process is a job of one. With `PORTOLAN_VERBOSE=1` it says on standard error what it
-    /// found.
+    /// Detects the launcher of this process and joins its job. Without a launcher returns `None`:
+    /// this process is then a job of one. With `PORTOLAN_VERBOSE=1` prints the result on standard
+    /// error.
     ///
     /// # Errors
-    /// [`LaunchError::UnknownSetting`] for a name in the environment or among the job's options that
-    /// is no setting's; [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if a variable does not name
-    /// a connection, for instance because this process has taken it already;
-    /// [`LaunchError::Version`] if the launcher is of another version; [`LaunchError::Foreign`] for
-    /// what another launcher refuses.
+    /// [`LaunchError::UnknownSetting`] for a name in the environment or among the job's options
+    /// that is not a setting; [`LaunchError::BadVariable`] and [`LaunchError::NotInherited`] if a
+    /// variable does not name a connection, for instance because this process has taken it already;
+    /// [`LaunchError::Version`] if the launcher is of another version; [`LaunchError::Foreign`] if
+    /// another launcher refuses.
     pub fn from_env() -> Result<Option<Launch>, LaunchError> {
         super::check_env()?;
         let found = detect::here()?;
@@ -53,7 +54,7 @@ impl Launch {
         Ok(Some(launch))
     }
 
-    /// Which part of which job this process is.
+    /// Returns the job, with the place of this process in it.
     #[must_use]
     pub fn job(&self) -> &Job {
         match &self.0 {
@@ -62,12 +63,13 @@ impl Launch {
         }
     }
 
-    /// Tells everybody this process's address and waits for all the others'; by rank.
+    /// Publishes this process's address, and waits for the addresses of all processes. They are
+    /// ordered by rank.
     ///
     /// # Errors
-    /// [`LaunchError::Gone`] when a rank ended before all addresses were known,
-    /// [`LaunchError::Closed`] when the launcher ended, [`LaunchError::Foreign`] for what another
-    /// launcher says.
+    /// [`LaunchError::Gone`] when a rank ended before all addresses were known;
+    /// [`LaunchError::Closed`] when the launcher ended; [`LaunchError::Foreign`] if another
+    /// launcher refuses.
     pub fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
         match &mut self.0 {
             Kind::Agent(agent) => agent.exchange(address),
@@ -75,11 +77,11 @@ impl Launch {
         }
     }
 
-    /// The next rank that ended before its time, if the launcher has told of one. Does not wait.
-    /// Only Portolan's own launcher tells; others end the job.
+    /// Returns the next rank that ended early, if the launcher has reported one. Does not wait.
+    /// Only Portolan's own launcher reports this; other launchers end the job.
     ///
-    /// One system call, and nothing else, when nothing is there: not for every turn of a spin loop.
-    /// Wait for [`Launch::fd`] to become readable instead.
+    /// Without a notice this is one system call. That is too expensive for every turn of a spin
+    /// loop: wait for [`Launch::fd`] to become readable instead.
     pub fn poll(&mut self) -> Option<Gone> {
         match &mut self.0 {
             Kind::Agent(agent) => agent.poll(),
@@ -95,20 +97,20 @@ impl Launch {
         }
     }
 
-    /// Tests whether the agents of the job's hosts can be asked about its processes.
+    /// Returns whether the job's hosts have agents, which report the state of its processes.
     pub(crate) fn has_agents(&self) -> bool {
         matches!(self.0, Kind::Agent(_))
     }
 
-    /// Asks the agent of `rank` whether its process lives. The answer returns `asked`, the time of the inquiry.
-    /// Only Portolan's own launcher can be asked.
+    /// Requests from the agent of `rank` the state of its process. The answer returns `asked`, the
+    /// time of the inquiry. Only Portolan's own launcher supports this.
     pub(crate) fn inquire(&mut self, rank: u32, asked: u64) {
         if let Kind::Agent(agent) = &mut self.0 {
             agent.inquire(rank, asked);
         }
     }
 
-    /// Tests whether the launcher has asked what this process waits for since the last call.
+    /// Returns whether the launcher has requested the process's pending waits since the last call.
     pub(crate) fn poll_explain(&mut self) -> bool {
         match &mut self.0 {
             Kind::Agent(agent) => agent.poll_explain(),
@@ -116,22 +118,22 @@ impl Launch {
         }
     }
 
-    /// Tells the launcher what this process waits for.
+    /// Reports the process's pending waits to the launcher.
     pub(crate) fn tell_waits(&mut self, waits: Waits) {
         if let Kind::Agent(agent) = &mut self.0 {
             agent.tell_waits(waits);
         }
     }
 
-    /// Tells Portolan's launcher that this process has opened its links.
+    /// Reports to Portolan's launcher that this process has opened its links.
     pub(crate) fn ready(&mut self) {
         if let Kind::Agent(agent) = &mut self.0 {
             agent.ready();
         }
     }
 
-    /// The descriptor that becomes readable when [`Launch::poll`] has something to say; -1, which
-    /// `poll(2)` ignores, when it never will have.
+    /// Returns the descriptor that becomes readable when [`Launch::poll`] has a notice. It is -1,
+    /// which `poll(2)` ignores, if there will never be one.
     #[must_use]
     pub fn fd(&self) -> RawFd {
         match &self.0 {
@@ -140,7 +142,8 @@ impl Launch {
         }
     }
 
-    /// Tells the launcher of lost peers; other launchers than Portolan's have no use for that.
+    /// Returns a reporter of lost peers; `None` for launchers other than Portolan's, which do not
+    /// use it.
     pub(crate) fn loss_reporter(&self) -> Option<LossReporter> {
         match &self.0 {
             Kind::Agent(agent) => agent.loss_reporter(),
@@ -148,9 +151,9 @@ impl Launch {
         }
     }
 
-    /// Takes leave: if the process now ends with status 0, all is well.
+    /// Reports a regular exit: if the process now exits with status 0, it has not failed.
     ///
-    /// A launcher that is gone is no error here; the process is about to be killed then.
+    /// A launcher that has exited is no error here; the process is about to be killed anyway.
     pub fn bye(&mut self) {
         match &mut self.0 {
             Kind::Agent(agent) => agent.bye(),
@@ -158,8 +161,8 @@ impl Launch {
         }
     }
 
-    /// Tells why this process may fail, if it does: the launcher says so with its end. Only Portolan's
-    /// own launcher listens.
+    /// Reports a reason for which this process may fail. The launcher prints it if the process
+    /// fails. Only Portolan's own launcher uses it.
     pub fn tell_trouble(&mut self, reason: &str) {
         match &mut self.0 {
             Kind::Agent(agent) => agent.tell_trouble(reason),
@@ -167,9 +170,10 @@ impl Launch {
         }
     }
 
-    /// Asks the launcher to end the whole job with exit status `status`, because of `reason`.
+    /// Requests the end of the whole job with exit status `status`, because of `reason`.
     ///
-    /// The caller should end by itself when this returns; some launchers' libraries end it here.
+    /// The caller should exit by itself when this returns. Libraries of some launchers end the
+    /// process in this call.
     pub fn abort(&mut self, status: i32, reason: &str) {
         match &mut self.0 {
             Kind::Agent(agent) => agent.abort(status, reason),
@@ -178,7 +182,7 @@ impl Launch {
     }
 }
 
-/// Tells a person who wants to know, on standard error: a program need not have a logger.
+/// Prints on standard error if the user requested it: a program need not have a logger.
 fn say(what: impl FnOnce() -> String) {
     if settings::VERBOSE.is_on().unwrap_or(false) {
         eprintln!("portolan: {}", what());

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process's side of launching: who am I, where is everybody, who is gone.
+//! A process's side of launching: its rank, the addresses of all processes, and processes that have
+//! ended.
 //!
 //! `portolan run` starts an agent on each host, and the agent starts the processes. Each process
 //! inherits one end of a unix socket, whose descriptor number is in [`FD_VARIABLE`]; [`wire`] has
-//! the messages. Other launchers (`mpirun`, `mpiexec`, `srun`) offer a space of keys and values that
-//! the processes of a job fill and read; `foreign` joins through that. This module opens no link
-//! and knows nothing of what an address looks like.
+//! the messages. Other launchers (`mpirun`, `mpiexec`, `srun`) have a key-value space that the
+//! processes of a job write and read; `foreign` joins through that. This module opens no link, and
+//! addresses are opaque to it.
 //!
-//! The invariant: the job's secret is never in an environment, an argument or a file; it arrives
+//! The invariant: the job's secret is never in an environment, an argument or a file. It arrives
 //! over the launcher's connection and stays in [`Job`].
 
 mod agent;

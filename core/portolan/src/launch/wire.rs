@@ -1,121 +1,125 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages between an agent and the processes it started: JSON, one message a line.
+//! Messages between an agent and the processes that it started: JSON, one message per line.
 //!
-//! The order: the agent sends [`ToProcess::Welcome`] at once; the process that joins sends
-//! [`ToAgent::Address`]; when all have, each gets [`ToProcess::Table`], and from then on
-//! [`ToProcess::Gone`] whenever a rank has ended. The process sends [`ToAgent::Ready`] when its links
-//! are open, [`ToAgent::Lost`] for each peer whose loss it tells its program, [`ToAgent::Trouble`] for
-//! what may make it fail, and [`ToAgent::Bye`] when it leaves. It asks about a silent peer with
-//! [`ToAgent::Inquire`]. The agent of the peer's host answers with [`ToProcess::Word`], unless the peer
-//! has ended. [`ToProcess::Explain`], which only a process that is ready gets, is answered with
-//! [`ToAgent::Waits`].
+//! 1. The agent sends [`ToProcess::Welcome`] at once.
+//! 2. The process that joins sends [`ToAgent::Address`].
+//! 3. When all have joined, each gets [`ToProcess::Table`], and from then on [`ToProcess::Gone`]
+//!    for each rank that ends.
+//! 4. The process sends [`ToAgent::Ready`] when its links are open, and [`ToAgent::Bye`] when it
+//!    leaves.
+//!
+//! The process sends [`ToAgent::Lost`] before it reports a lost peer to its program, and
+//! [`ToAgent::Trouble`] for a problem that may make it fail. It inquires about a silent peer with
+//! [`ToAgent::Inquire`]. The agent of the peer's host answers with [`ToProcess::Word`], unless the
+//! peer has ended. The process answers [`ToProcess::Explain`], which it gets only after `Ready`,
+//! with [`ToAgent::Waits`].
 
 use super::Job;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Version of the messages. Both ends refuse another one.
+/// Version of the messages. Both ends refuse any other version.
 pub const VERSION: u32 = 4;
 
-/// Bytes of the longest line that an end accepts. The table is the longest message: 64 MiB hold
-/// the addresses of 100,000 processes at 600 bytes each.
+/// Length of the longest line that an end accepts, in bytes. The table is the longest message: 64
+/// MiB hold the addresses of 100,000 processes at 600 bytes each.
 pub const LINE_LEN_MAX: usize = 64 << 20;
 
-/// From the agent to a process.
+/// Message from the agent to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToProcess {
-    /// The first message: which part of which job this process is.
+    /// First message: the job, with the place of this process in it.
     Welcome(Welcome),
-    /// The addresses of all processes, by rank.
+    /// Addresses of all processes.
     Table {
         /// One address per rank.
         addresses: Vec<Value>,
     },
     /// A rank has ended.
     Gone(Gone),
-    /// The agent of a rank's host answers an inquiry.
+    /// Answer of the agent of a rank's host to an inquiry.
     Word(Word),
-    /// Asks what the process waits for.
+    /// Request for the process's pending waits.
     Explain,
 }
 
-/// From a process to the agent.
+/// Message from a process to the agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToAgent {
-    /// Where the process can be reached; with this it has joined the job.
+    /// Address of the process; with this it has joined the job.
     Address {
-        /// Opaque to the launcher.
+        /// Address in a form that is opaque to the launcher.
         address: Value,
     },
-    /// The process has opened its links and answers its peers' questions.
+    /// The process has opened its links and answers its peers' probes.
     Ready,
-    /// Asks whether the process of a silent peer lives.
+    /// Inquiry about the process of a silent peer.
     Inquire {
-        /// The peer.
+        /// Rank of the peer.
         rank: u32,
-        /// When the process asked, by its own clock, in nanoseconds; the answer returns it.
+        /// Time of the inquiry by the process's own clock, in nanoseconds; the answer returns it.
         asked: u64,
     },
-    /// Answers [`ToProcess::Explain`].
+    /// Answer to [`ToProcess::Explain`].
     Waits(Waits),
-    /// What may make the process fail: told with its end.
+    /// Problem that may make the process fail; the launcher reports it if it does.
     Trouble {
-        /// A sentence for a person.
+        /// Description for the user.
         reason: String,
     },
-    /// The process is done with the job; if it ends now with status 0, all is well.
+    /// The process has left the job. If it exits now with status 0, it has not failed.
     Bye,
-    /// The process is about to tell its program that a peer is gone: should it fail now, that is
-    /// why.
+    /// The process is about to report to its program that a peer has failed. If the process fails
+    /// now, that is the reason.
     Lost {
-        /// The peer.
+        /// Rank of the peer.
         rank: u32,
-        /// What was found out, for a person.
+        /// Evidence, for the user.
         why: String,
     },
-    /// The job cannot go on: end all of it.
+    /// The job cannot continue: end all of it.
     Abort {
-        /// Exit status for the whole job.
+        /// Exit status of the whole job.
         status: i32,
-        /// Why, for a person.
+        /// Reason, for the user.
         reason: String,
     },
 }
 
-/// Which part of which job a process is.
+/// The job of a process, with the place of the process in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Welcome {
     /// [`VERSION`] of the sender.
     pub version: u32,
-    /// The rest of the message.
+    /// The job.
     #[serde(flatten)]
     pub job: Job,
 }
 
-/// What a process waits for.
+/// Pending waits of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// For a person, to follow "rank N".
+    /// Description for the user, to follow "rank N".
     pub text: String,
-    /// Ranks that alone can end the wait.
+    /// The only ranks that can end the wait.
     pub on: Vec<u32>,
 }
 
-/// The answer to an inquiry about a rank that has not ended.
+/// Answer to an inquiry about a rank that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Word {
-    /// Which rank.
+    /// Rank of the process.
     pub rank: u32,
-    /// From the inquiry.
+    /// Time of the inquiry.
     pub asked: u64,
-    /// What its agent sees.
+    /// State of the process.
     pub state: ProcessState,
 }
 
-/// State of a process that has not ended, as its agent sees it.
+/// State of a process that has not ended, as its agent observes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessState {
@@ -140,13 +144,13 @@ impl From<ProcessState> for portolan_proto::liveness::Word {
 /// A rank that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
-    /// Which.
+    /// Rank of the process.
     pub rank: u32,
     /// Name of its host.
     pub host: String,
-    /// What happened, such as "killed by signal 9 (SIGKILL)".
+    /// Cause, such as "killed by signal 9 (SIGKILL)".
     pub cause: String,
-    /// It had taken its leave, and ended well.
+    /// Set if it had left the job and exited with status 0.
     pub well: bool,
 }
 
@@ -160,11 +164,11 @@ impl fmt::Display for Gone {
     }
 }
 
-/// Which links a job may use.
+/// Links that a job may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathChoice {
-    /// Whatever works and is fastest for each pair of processes.
+    /// The fastest available links for each pair of processes.
     #[default]
     Auto,
     /// Shared memory only.
@@ -173,7 +177,7 @@ pub enum PathChoice {
     Udp,
     /// Raw Ethernet; UDP may carry bulk data.
     Packet,
-    /// The same by AF_XDP.
+    /// Raw Ethernet by AF_XDP; UDP may carry bulk data.
     Xdp,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The client against an agent played by the test.
+//! Tests of the client with an agent that the test plays.
 
 use super::super::PathChoice;
 use super::*;

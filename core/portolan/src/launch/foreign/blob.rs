@@ -6,20 +6,21 @@ use crate::launch::LaunchError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of the longest record: an address takes some 600, settings may be paths.
+/// Longest record, in bytes: an address takes some 600, and settings may be paths.
 const LEN_MAX: usize = 256 << 10;
 
-/// Bytes of a value that its head takes at most: the number of pieces, and a colon.
+/// Longest head of a value, in bytes: the number of pieces, and a colon.
 const HEAD_LEN: usize = 8;
 
-/// Shortest values that a space may offer: below, records would fall into too many pieces.
+/// Minimum length of a space's values, in bytes. Shorter values would split records into too many
+/// pieces.
 const VALUE_LEN_MIN: usize = 64;
 
 fn key(what: &str, rank: u32, index: usize) -> String {
     format!("portolan-{what}-{rank}-{index}")
 }
 
-/// Puts `record` under the name `what`, in as many pieces as it takes.
+/// Puts `record` under the name `what`, in as many pieces as needed.
 pub(super) fn put(
     space: &mut dyn Space,
     what: &str,
@@ -79,7 +80,7 @@ pub(super) fn get<T: DeserializeOwned>(
     serde_json::from_slice(&bytes).map_err(|_| unreadable(space, rank, what))
 }
 
-/// The record may hold the secret, so it is not shown.
+/// Creates an error without the record, which may contain the secret.
 fn unreadable(space: &dyn Space, rank: u32, what: &str) -> LaunchError {
     let why = format!(
         "what rank {rank} has put as {what} cannot be read; is its program of another version?"

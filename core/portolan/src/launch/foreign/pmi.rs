@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! PMI-1 over the socket that a launcher leaves: hydra of MPICH and Intel MPI, `srun --mpi=pmi2`.
+//! PMI-1 over the socket of a launcher: hydra of MPICH and Intel MPI, `srun --mpi=pmi2`.
 //!
-//! Lines of words `key=value`, an answer to each request. The protocol is that of MPICH's
-//! `simple_pmi` and of Slurm's `mpi/pmi2` plugin, which answers it, too.
+//! Requests and answers are lines of words `key=value`. The protocol is that of MPICH's
+//! `simple_pmi` and of Slurm's `mpi/pmi2` plugin, which supports it too.
 
 use super::{FENCE_LIMIT, Space};
 use crate::launch::{LaunchError, LineBuffer};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// What this launcher is called in errors.
+/// Name of this launcher in errors.
 const NAME: &str = "PMI-1";
 
 /// Bytes of one read; answers are shorter than 2 KiB.
 const READ_LEN: usize = 2 << 10;
 
-/// Bytes of a value that all PMI-1 servers take, for one that says nothing of its own.
+/// Length of a value that every PMI-1 server accepts, in bytes; used if the server reports none.
 const VALUE_LEN_DEFAULT: usize = 256;
 
 /// A connection to a PMI-1 server.
@@ -29,7 +29,7 @@ pub(super) struct Pmi {
     size: u32,
 }
 
-/// The words of an answer.
+/// Words of an answer.
 struct Answer(String);
 
 impl Answer {
@@ -85,7 +85,7 @@ impl Pmi {
         self.tell(request)?;
         let answer = Answer(self.next_line()?);
         if answer.word("cmd") != Some(expected) {
-            // A value may be part of it, so not the whole line is shown.
+            // A value may be part of the line, so the line is not shown whole.
             let said = answer.word("cmd").unwrap_or("nothing of the kind");
             return Err(refused(format!("expected {expected}, got {said}")));
         }
@@ -169,7 +169,7 @@ impl Space for Pmi {
     }
 }
 
-/// A wait that was too long is no fault of the connection.
+/// Converts an error. A wait that timed out is not an error of the connection.
 fn explain(error: io::Error) -> LaunchError {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {

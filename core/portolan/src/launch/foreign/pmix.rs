@@ -7,23 +7,23 @@ use portolan_sys::foreign::ForeignError;
 use portolan_sys::pmix::Pmix;
 use std::path::Path;
 
-/// What this launcher is called in errors.
+/// Name of this launcher in errors.
 const NAME: &str = "PMIx";
 
 /// The library's name in all versions since PMIx 2.
 const LIBRARY: &str = "libpmix.so.2";
 
-/// Where installations of Open MPI keep it, seen from the directory of `mpirun`.
+/// Locations of the library in installations of Open MPI, relative to the directory of `mpirun`.
 const BESIDE: [&str; 4] = ["../lib", "../lib64", "../lib/openmpi", "../lib/pmix2/lib"];
 
-/// Bytes of one value. PMIx has no limit; this keeps pieces as they are elsewhere.
+/// Longest value, in bytes. PMIx has no limit; this limit splits records as with other launchers.
 const VALUE_LEN_MAX: usize = 16 << 10;
 
-/// A PMIx server's space.
+/// Key-value space of a PMIx server.
 #[derive(Debug)]
 pub(super) struct PmixSpace {
-    /// `None` once everything is exchanged: the library's thread shares the table of descriptors,
-    /// and every system call of the program would pay for that.
+    /// `None` after the exchange. The library's thread shares the descriptor table, which slows
+    /// down every system call of the program.
     pmix: Option<Pmix>,
     name: String,
     rank: u32,
@@ -79,7 +79,7 @@ impl Space for PmixSpace {
         self.pmix()?.get(rank, key).map_err(refused)
     }
 
-    /// From here on the launcher judges the process by how it ends.
+    /// From here on the launcher judges the process by its exit status.
     fn settle(&mut self) {
         if let Some(pmix) = self.pmix.take() {
             pmix.finalize();
@@ -102,8 +102,9 @@ impl Space for PmixSpace {
     }
 }
 
-/// Where the library may be: beside the launcher that started this process if that says where it is
-/// (another version understands it, but complains), the system's, beside any launcher in PATH.
+/// Returns possible locations of the library in this order: beside the launcher that started this
+/// process, if that is known; the system's; beside any launcher in PATH. A library of another
+/// version than the launcher works, but prints warnings.
 fn libraries() -> Vec<String> {
     let mut names = Vec::new();
     if let Some(prefix) = std::env::var_os("PMIX_PREFIX") {
@@ -119,14 +120,14 @@ fn libraries() -> Vec<String> {
     names
 }
 
-/// The files that there are in the library directories of an installation with programs in `bin`.
+/// Returns the existing libraries in an installation with programs in `bin`.
 fn beside(bin: &Path) -> impl Iterator<Item = String> {
     let files = BESIDE.map(|beside| bin.join(beside).join(LIBRARY));
     let present = files.into_iter().filter(|file| file.exists());
     present.map(|file| file.to_string_lossy().into_owned())
 }
 
-/// The library may be missing on this host; the remedy differs from that of other failures.
+/// Converts an error. A missing library has a remedy of its own.
 fn explain(error: ForeignError) -> LaunchError {
     match error {
         ForeignError::NotFound { .. } => LaunchError::Foreign {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plain `srun`: Slurm's own PMI-1 library asks `srun` for the key-value space.
+//! Plain `srun`: Slurm's own PMI-1 library requests the key-value space from `srun`.
 
 use super::Space;
 use crate::launch::LaunchError;
 use portolan_sys::foreign::ForeignError;
 use portolan_sys::pmi_library::PmiLibrary;
 
-/// What this launcher is called in errors.
+/// Name of this launcher in errors.
 const NAME: &str = "Slurm";
 
-/// Slurm's PMI-1 library, by its name in all versions.
+/// Name of Slurm's PMI-1 library in all versions.
 const LIBRARY: &str = "libpmi.so.0";
 
-/// The key-value space of a Slurm step.
+/// Key-value space of a Slurm step.
 #[derive(Debug)]
 pub(super) struct SlurmSpace(PmiLibrary);
 
@@ -69,7 +69,8 @@ impl Space for SlurmSpace {
     }
 }
 
-/// Without the library a plain `srun` cannot join processes; with an option of its own it can.
+/// Converts an error. Without the library, plain `srun` cannot join processes, but options of
+/// `srun` can.
 fn explain(error: ForeignError) -> LaunchError {
     match error {
         ForeignError::NotFound { .. } => LaunchError::Foreign {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joining through spaces that the test plays.
+//! Tests of joining through key-value spaces that the test plays.
 
 use super::*;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// What all ranks of a job share here.
+/// Values that all ranks of a job share.
 #[derive(Debug, Default)]
 struct Shared {
     values: Mutex<BTreeMap<String, String>>,
@@ -14,7 +14,7 @@ struct Shared {
     moved: Condvar,
 }
 
-/// One rank's view of it.
+/// View of the shared values by one rank.
 #[derive(Debug)]
 struct Memory {
     shared: Arc<Shared>,
@@ -62,7 +62,7 @@ impl Space for Memory {
             .shared
             .moved
             .wait_timeout_while(arrived, limit, missing);
-        // Another rank has failed, which shows elsewhere; this one must not wait for ever.
+        // Another rank has failed, which is reported elsewhere. This one must not wait forever.
         assert!(!waited.unwrap().1.timed_out(), "a rank did not come");
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Space for Memory {
     fn abort(&mut self, _status: i32, _reason: &str) {}
 }
 
-/// Joins as one rank for each of `hosts`, and exchanges an address of some length.
+/// Joins as one rank for each of `hosts`, and exchanges addresses.
 fn join(hosts: &[u64], value_len_max: usize) -> Vec<(Job, Vec<Value>)> {
     let shared = Arc::new(Shared::default());
     let size = u32::try_from(hosts.len()).unwrap();
@@ -153,7 +153,7 @@ fn what_others_put_is_read_with_care() {
     assert!(blob::put(&mut space, "short", &address(0)).is_err());
 }
 
-/// A PMI-1 server that gives `answers` in turn, whatever it is asked.
+/// Runs a PMI-1 server that sends `answers` in turn, whatever the requests are.
 fn scripted(answers: &[&str]) -> (Result<pmi::Pmi, LaunchError>, Vec<String>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let answers: Vec<String> = answers.iter().map(|&text| text.to_owned()).collect();
