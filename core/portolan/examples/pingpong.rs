@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Half a round trip between ranks 0 and 1: `portolan run -n 2 -- pingpong [BYTES [ROUNDS]]`.
+//! Measures half a round trip between ranks 0 and 1: `portolan run -n 2 -- pingpong [BYTES
+//! [ROUNDS]]`.
 
 use portolan::{Error, Node, PortConfig, Target};
 use std::time::Instant;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A token goes around, and everybody adds his rank: `portolan run -n 4 -- ring [LAPS]`.
-//! The same as `examples/c/ring.c`.
+//! Passes a token around, to which each process adds its rank: `portolan run -n 4 -- ring [LAPS]`.
+//! Does the same as `examples/c/ring.c`.
 
 use portolan::{Error, Node, PortConfig, Target};
 

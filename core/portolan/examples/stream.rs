@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A one-way stream from rank 0 to rank 1: `portolan run -n 2 -- stream [BYTES] [COUNT]`.
+//! Measures a one-way stream from rank 0 to rank 1: `portolan run -n 2 -- stream [BYTES] [COUNT]`.
 
 use portolan::{Error, Node, PortConfig, Target};
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 const PORT: u16 = 7;
-/// Messages under way at a time on either side.
+/// Messages in flight at a time on each side.
 const WINDOW: usize = 4;
 
 fn main() -> Result<(), Error> {

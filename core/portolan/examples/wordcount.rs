@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts the words of a text with active messages: `portolan run -n 4 -- wordcount FILE`.
-//! The same as `examples/c/wordcount.c`.
+//! Counts the words of a text with active messages: `portolan run -n 4 -- wordcount FILE`. Does the
+//! same as `examples/c/wordcount.c`.
 //!
-//! Every process reads its part of the text and sends each word to the process that the word's hash
-//! names, many words to a message. The handler there counts them. An empty message says that a
-//! sender has sent all. A word is a run of ASCII letters; capitals count as small ones.
+//! Each process reads its part of the text and sends each word to the process that the word's hash
+//! selects, many words in a message. The handler there counts them. An empty message means that its
+//! sender is done. A word is a run of ASCII letters, without distinction of case.
 
 use portolan::{Error, Node, PortConfig, ReduceOp, Target};
 use std::collections::HashMap;
@@ -19,18 +19,18 @@ const BEST_COUNT: usize = 5;
 #[derive(Default)]
 struct Table {
     counts: HashMap<String, u64>,
-    /// Senders that have sent all.
+    /// Number of senders that are done.
     done: u32,
 }
 
-/// The handler and the program share it; they run on one thread, so it is always free.
+/// Shared by the handler and the program. They run on one thread, so the lock is always free.
 type Shared = Arc<Mutex<Table>>;
 
 fn open(table: &Shared) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// FNV-1a, 64 bits.
+/// Computes FNV-1a, 64 bits.
 fn hash(word: &[u8]) -> u64 {
     let step = |value: u64, &byte| (value ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     word.iter().fold(0xcbf2_9ce4_8422_2325, step)
@@ -43,7 +43,7 @@ fn send_words(node: &mut Node, text: &[u8]) -> Result<(), Error> {
     let (mut at, end) = (text.len() * rank / size, text.len() * (rank + 1) / size);
     let is_letter = |at: usize| text.get(at).is_some_and(u8::is_ascii_alphabetic);
     while at > 0 && is_letter(at - 1) && is_letter(at) {
-        at += 1; // began in the part before
+        at += 1; // began in the preceding part
     }
     while at < end {
         let begin = at;
@@ -71,7 +71,7 @@ fn send_word(node: &mut Node, batches: &mut [Vec<u8>], word: &[u8]) -> Result<()
     let batch = &mut batches[owner as usize];
     if batch.len() + word.len() + 1 > BATCH_LEN {
         node.isend_copy(Target::new(owner, WORDS), batch)?;
-        node.progress()?; // what others have sent is counted meanwhile
+        node.progress()?; // counts received words meanwhile
         batch.clear();
     }
     batch.extend_from_slice(word);
@@ -81,7 +81,7 @@ fn send_word(node: &mut Node, batches: &mut [Vec<u8>], word: &[u8]) -> Result<()
 
 type Word = (u64, String);
 
-/// The words that occur most often; of equals, the first of the alphabet.
+/// Returns the most frequent words; words with equal counts are in alphabetical order.
 fn best(mut words: Vec<Word>) -> Vec<Word> {
     words.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     words.truncate(BEST_COUNT);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Documents name source files that exist: whoever moves a file renews what speaks of it.
+//! Checks that documents name only source files that exist. A change that moves a file must update
+//! the documents.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +35,7 @@ fn files_below(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a document has in code quotes, outside of blocks.
+/// Returns the text in code quotes in a document, without code blocks.
 fn quoted(text: &str) -> Vec<&str> {
     let lines = text.lines().filter(|line| !line.starts_with("```"));
     lines
@@ -61,7 +62,8 @@ fn every_source_file_that_a_document_names_exists() {
     let mut named = 0;
     for document in documents {
         let text = fs::read_to_string(&document).unwrap();
-        // A file may be named by the end of its path; one without a directory may be another project's.
+        // A document may name the end of a path. A name without a directory may belong to another
+        // project.
         for name in quoted(&text).into_iter().filter(|name| is_source(name)) {
             let is_there = files.iter().any(|file| file.ends_with(name));
             assert!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What peers cost that nothing is said to. Alone in its program, for the allocator is counted.
+//! Memory of peers without traffic. The only test of its program, because the allocator counts.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
@@ -11,17 +11,17 @@ struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all of it is the system's allocator, which is asked for the same.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -40,7 +40,7 @@ fn an_idle_peer_costs_less_than_a_kilobyte_and_no_descriptor() {
     let mut address = *end.address().as_bytes();
     let (bytes, descriptors) = (IN_USE.load(Ordering::Relaxed), descriptor_count());
     for index in 0..COUNT {
-        // Another token, so another process.
+        // Another token stands for another process.
         address[8..16].copy_from_slice(&(index as u64).to_le_bytes());
         let address = EndpointAddress::from_bytes(&address).unwrap();
         assert_eq!(end.insert(&address).unwrap().0 as usize, index);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `docs/limits.md` says what the code says: each row that names a constant is compared with it.
+//! Checks that `docs/limits.md` matches the code: each row that names a constant is compared with
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +11,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The value of a constant, or of a field of a default, in `source`; times in milliseconds.
+/// Returns the value of a constant, or of a field of a default, in `source`. Times are in
+/// milliseconds.
 fn value_in(source: &str, name: &str) -> Option<u64> {
     let defined = |line: &&str| {
         let line = line.trim_start();
@@ -32,7 +34,7 @@ fn value_in(source: &str, name: &str) -> Option<u64> {
     evaluate(source, text.trim_end_matches([';', ',']))
 }
 
-/// A product, quotient or shift of numbers and other constants, or a time of one.
+/// Evaluates a product, quotient or shift of numbers and other constants, or a time of one.
 fn evaluate(source: &str, text: &str) -> Option<u64> {
     for (call, factor) in [("from_millis(", 1), ("from_secs(", 1000)] {
         if let Some((_, inner)) = text.split_once(call) {
@@ -56,7 +58,7 @@ fn evaluate(source: &str, text: &str) -> Option<u64> {
     digits.parse().ok().or_else(|| value_in(source, text))
 }
 
-/// A number as the table writes it, times in milliseconds.
+/// Parses a number in the form of the table. Times are in milliseconds.
 fn written(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let factor = match unit {
@@ -92,7 +94,7 @@ fn every_limit_is_what_the_code_says() {
             continue;
         };
         let value = value_in(&source_of(file), name);
-        // The number above the last one.
+        // The table has the number after the last one.
         let value = value.map(|value| value - u64::from(*name == "GROUP_MAX"));
         assert_eq!(value, Some(limit), "{}: {name} in {file}", cells[1]);
         compared += 1;

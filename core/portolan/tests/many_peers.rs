@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What 10,000 peers cost one process: memory by its allocator's count, and descriptors.
+//! Cost of 10,000 peers for one process: memory by its allocator's count, and descriptors.
 //!
-//! The process is this program once more, as rank 0 of a job whose other ranks are played here:
-//! each a protocol core of its own behind one socket, each with an address of its own.
+//! The process is this program started again, as rank 0 of a job. This test plays the other ranks:
+//! each is a protocol core behind one shared socket, with its own address.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -32,24 +32,24 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const PEERS: u32 = 10_000;
 
-/// Bytes that an idle peer may cost, address and all.
+/// Maximum cost of an idle peer, in bytes, including its address.
 const IDLE_LEN_MAX: usize = 1024;
 
-/// What the process puts by for a lack of memory once any message has come before its turn: the first time
-/// that happens is a matter of luck, and no peer's cost.
+/// Memory that the process reserves against a lack of memory, once any message has arrived out of
+/// order. The first time is random, and not a cost of a peer.
 const RESERVE_LEN: usize = 1024 * 1024;
 
-/// How long anything here may take before the test has failed: the machine may be busy.
+/// Time after which the test fails. The machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 const PORT: u16 = 1;
 const SECRET: [u8; 32] = [7; 32];
 const JOB_ID: [u8; 16] = [9; 16];
 
-/// Says to this program that it is the process with the peers.
+/// Environment variable that makes this program the process with the peers.
 const ROLE: &str = "MANY_PEERS_ROLE";
 
-/// Not a test of its own: the process with the peers.
+/// Runs the process with the peers; does nothing as a test of its own.
 #[test]
 fn as_rank_0() {
     if std::env::var_os(ROLE).is_none() {
@@ -69,21 +69,21 @@ fn as_rank_0() {
     let end = std::time::Instant::now() + PATIENCE;
     node.wait_until(|| per_peer() <= IDLE_LEN_MAX || std::time::Instant::now() > end)
         .unwrap();
-    // What is at its peak then goes on falling, as more of them come to rest.
+    // Memory at its peak decreases further while more peers become dormant.
     let settled = std::time::Instant::now() + Duration::from_secs(2);
     node.wait_until(|| std::time::Instant::now() > settled)
         .unwrap();
     println!("\nidle {} bytes a peer", per_peer());
     assert!(per_peer() <= IDLE_LEN_MAX);
     assert_eq!(descriptor_count(), descriptors, "descriptors");
-    // They are still there.
+    // The peers are still connected.
     for peer in (1..=PEERS).step_by(100) {
         greet(&mut node, peer);
     }
     println!("\nall is well");
 }
 
-/// A message to the peer, and its answer.
+/// Sends a message to the peer and receives its answer.
 fn greet(node: &mut Node, peer: u32) {
     node.send(Target::new(peer, PORT), &peer.to_le_bytes())
         .unwrap();
@@ -129,7 +129,7 @@ fn ten_thousand_idle_peers_cost_a_kilobyte_each_and_no_descriptor() {
     assert_eq!(crowd.peers.len(), PEERS as usize);
 }
 
-/// Starts rank 0, and plays its launcher until it knows all addresses.
+/// Starts rank 0, and plays its launcher until rank 0 has all addresses.
 fn start(port: u16, lives_port: u16) -> (KillOnDrop, SocketAddr) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let theirs = OwnedFd::from(theirs);
@@ -154,7 +154,7 @@ fn start(port: u16, lives_port: u16) -> (KillOnDrop, SocketAddr) {
     };
     let of_peer = |peer: u32| {
         let [_, high, middle, low] = peer.to_be_bytes();
-        // All of 127/8 is this host.
+        // All addresses of 127/8 are this host.
         let ip = Ipv4Addr::new(127, 1 + high, middle, low);
         let mut address = own.clone();
         address["links"][0]["socket"] = json!(SocketAddr::from((ip, port)));
@@ -165,7 +165,7 @@ fn start(port: u16, lives_port: u16) -> (KillOnDrop, SocketAddr) {
         .chain((1..=PEERS).map(of_peer))
         .collect();
     say(&ours, &ToProcess::Table { addresses });
-    // It lives as long as this program.
+    // Must stay open as long as this program runs.
     std::mem::forget(ours);
     let socket = own["links"][0]["socket"].as_str().unwrap();
     (child, socket.parse().unwrap())
@@ -186,13 +186,13 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// The other ranks.
+/// All ranks but rank 0.
 struct Crowd {
     socket: UdpSocket,
     to: SocketAddr,
     peers: HashMap<u32, Core>,
     by_token: HashMap<u64, u32>,
-    /// Those that were heard of last: the others have no timer that matters.
+    /// Most recently active ranks. The timers of all other ranks do not matter.
     recent: VecDeque<u32>,
     started: std::time::Instant,
 }
@@ -249,7 +249,7 @@ impl Crowd {
             let Transmit::Frame { bytes, .. } = transmit else {
                 panic!("answers are short");
             };
-            // One that is lost is sent again.
+            // A lost frame is retransmitted.
             let _ = self.socket.send_to(bytes, self.to);
         }
     }
@@ -260,7 +260,7 @@ fn new_peer(rank: u32) -> Core {
         job_id: JOB_ID,
         secret: SECRET,
         rank,
-        // It knows of rank 0 alone.
+        // The peer has contact only with rank 0.
         size: 1,
         epoch: 1,
         seed: *blake3::hash(&rank.to_le_bytes()).as_bytes(),
@@ -281,7 +281,7 @@ fn new_peer(rank: u32) -> Core {
     core
 }
 
-/// Sends back what has come.
+/// Sends each received message back.
 fn answer(peer: &mut Core, frame: &[u8]) {
     while let Some(event) = peer.poll_event() {
         let Event::Deliver { data, .. } = event else {
@@ -306,8 +306,8 @@ fn answer(peer: &mut Core, frame: &[u8]) {
     }
 }
 
-/// Answers whether the other ranks live (`P9.2`), so that a busy machine does not look like one on
-/// which they died.
+/// Answers liveness probes of all ranks but rank 0 (`P9.2`), so that they are not declared dead on
+/// a busy machine.
 struct Lives {
     port: u16,
     stop: Arc<AtomicBool>,

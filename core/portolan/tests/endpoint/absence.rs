@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that make no call for long: longer than a silent peer is waited for, or than what they sent
-//! can wait.
+//! Programs without a call for longer than the timeout of a silent peer, or than their sent
+//! messages can wait.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, pump, shm, udp};
 use portolan::{Endpoint, EndpointConfig, PathChoice, RawSend};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than a silent peer of a job is waited for (`P9.3`).
+/// Longer than the timeout of a silent peer in a job (`P9.3`).
 const AWAY: Duration = Duration::from_millis(1500);
-/// Long enough for a wrong verdict.
+/// Long enough for a wrong declaration of death.
 const ALONE: Duration = Duration::from_millis(200);
 
 /// Polls one side alone.
@@ -20,7 +20,7 @@ fn poll_alone(side: &mut Side) {
     }
 }
 
-/// Both compute while one waits for the other, which then still computes.
+/// Each side computes in turn while the other one waits for it.
 fn a_computing_peer_is_not_gone(open: fn() -> Endpoint) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -63,13 +63,13 @@ fn a_computing_peer_is_not_gone_by_udp() {
 
 #[test]
 fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
-    // Longer than a session of a job may take to open (`P9.5`).
+    // Longer than the time limit for opening a session in a job (`P9.5`).
     const LONG: Duration = Duration::from_millis(10_500);
     let mut pairs = [udp, shm].map(|open| (Side::new(open()), Side::new(open())));
     let ahoy = bytes(100, 1);
     for (a, b) in &mut pairs {
         let to_b = a.end.insert(&b.end.address()).unwrap();
-        // Ends when it is there, not when it is on its way.
+        // Completes when the message has arrived, not when it was sent.
         let spec = RawSend {
             delivered: true,
             ..PLAIN
@@ -79,7 +79,7 @@ fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
     let begin = Instant::now();
     while begin.elapsed() < LONG {
         for (a, _) in &mut pairs {
-            // Often enough for the clock to be looked at, see `CLOCK_TURNS`.
+            // Often enough for the clock to be read, see `CLOCK_TURNS`.
             (0..32).for_each(|_| a.poll());
             assert!(a.done.is_empty(), "{:?}", a.done);
         }
@@ -93,7 +93,7 @@ fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
     }
 }
 
-/// Sends a few messages, and then makes no call at all.
+/// Sends a few messages, and makes no further call.
 fn a_few_messages_leave_without_another_call(open: fn() -> Endpoint) {
     const COUNT: u64 = 8;
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
@@ -123,7 +123,8 @@ fn a_few_messages_leave_without_another_call_by_udp() {
     a_few_messages_leave_without_another_call(udp);
 }
 
-/// A process that nobody has told of shows up while the other computes, whose thread serves it.
+/// A new process contacts an endpoint whose program computes. The progress thread of the endpoint
+/// serves it.
 fn who_shows_up_meanwhile_is_heard(path: PathChoice) {
     let mut config = EndpointConfig::default();
     (config.path, config.interface) = (path, Some("lo".to_owned()));
@@ -137,7 +138,7 @@ fn who_shows_up_meanwhile_is_heard(path: PathChoice) {
         let mut b = Side::new(Endpoint::open(&config).unwrap());
         let to_a = b.end.insert(&a.end.address()).unwrap();
         let ahoy = bytes(100, 1);
-        // Ends when it is there.
+        // Completes when the message has arrived.
         let spec = RawSend {
             delivered: true,
             ..PLAIN

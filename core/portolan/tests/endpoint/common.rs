@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints of one process that are polled in turn.
+//! Endpoints of one process, which are polled in turn.
 
 use portolan::{
     Cookie, Endpoint, EndpointConfig, PathChoice, PeerIndex, RawCompletion, RawPiece, RawRecv,
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a loaded machine; reached only by a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Opens an endpoint; by UDP on the loopback.
+/// Opens an endpoint that uses UDP on loopback.
 pub(crate) fn udp() -> Endpoint {
     let mut config = EndpointConfig::default();
     config.path = PathChoice::Udp;
@@ -18,7 +18,7 @@ pub(crate) fn udp() -> Endpoint {
     Endpoint::open(&config).unwrap()
 }
 
-/// Opens an endpoint that shares memory with others of this host.
+/// Opens an endpoint that shares memory with other endpoints of this host.
 pub(crate) fn shm() -> Endpoint {
     let mut config = EndpointConfig::default();
     config.interface = Some("lo".to_owned());
@@ -44,11 +44,11 @@ pub(crate) fn from(peer: PeerIndex) -> RawRecv {
     }
 }
 
-/// An endpoint and what has ended there.
+/// An endpoint and its completions.
 pub(crate) struct Side {
     pub(crate) end: Endpoint,
     pub(crate) done: Vec<RawCompletion>,
-    /// Sends that had ended when they were called.
+    /// Sends that were complete when the call returned.
     pub(crate) sent: Vec<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Side {
         end.poll(&mut |completion| done.push(completion));
     }
 
-    /// Sends `bytes`, which must live until all is done.
+    /// Sends `bytes`, which must stay valid until the send completes.
     pub(crate) fn send(&mut self, to: PeerIndex, spec: &RawSend, bytes: &[u8], context: u64) {
         let piece = RawPiece {
             ptr: bytes.as_ptr().cast_mut(),
@@ -81,7 +81,7 @@ impl Side {
         unsafe { self.end.recv(spec, &[piece(bytes)], Cookie::new(context)) }.unwrap();
     }
 
-    /// Whether the send of `context` has ended well; asked once.
+    /// Returns `Some` once when the send of `context` has completed without an error.
     pub(crate) fn take_sent(&mut self, context: u64) -> Option<()> {
         if let Some(index) = self.sent.iter().position(|&sent| sent == context) {
             self.sent.remove(index);
@@ -92,7 +92,7 @@ impl Side {
         Some(())
     }
 
-    /// Takes the completion of `context`, if it is there.
+    /// Takes the completion of `context`, if it has arrived.
     pub(crate) fn take(&mut self, context: u64) -> Option<RawCompletion> {
         let index = self
             .done
@@ -109,7 +109,7 @@ pub(crate) fn piece(bytes: &mut [u8]) -> RawPiece {
     }
 }
 
-/// Polls all sides in turn until `done` has something.
+/// Polls all sides in turn until `done` returns a value.
 pub(crate) fn pump<T>(
     sides: &mut [&mut Side],
     mut done: impl FnMut(&mut [&mut Side]) -> Option<T>,

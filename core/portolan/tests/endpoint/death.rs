@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints in processes of their own, one of which is stopped, or killed.
+//! Endpoints in separate processes, one of which is stopped or killed.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, hex, pump, shm, udp, unhex};
 use portolan::{Cause, Endpoint, EndpointAddress, PeerIndex, RawError};
@@ -8,17 +8,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-/// What the child's test is told by: the address of its parent, and the way to open.
+/// Environment variable for the child's test: the path and the address of its parent.
 const PARENT: &str = "ENDPOINT_TEST_PARENT";
 
 fn open(way: &str) -> Endpoint {
     if way == "shm" { shm() } else { udp() }
 }
 
-/// It is noticed within a second; this leaves room for a machine that does ten things at once.
+/// Time limit for the notice of a death. It takes less than 1 s, or longer on a busy machine.
 const NOTICED_MAX: Duration = Duration::from_secs(60);
 
-/// Starts this program again, with nothing but the test `child`.
+/// Starts this program again, with the test `child` only.
 fn start(parent: &Endpoint, way: &str) -> Child {
     let address = hex(parent.address().as_bytes());
     Command::new(std::env::current_exe().unwrap())
@@ -30,12 +30,12 @@ fn start(parent: &Endpoint, way: &str) -> Child {
         .unwrap()
 }
 
-/// Hears when the child has said that it is ready.
+/// Returns a channel that receives a message when the child has printed that it is ready.
 fn when_ready(child: &mut Child) -> Receiver<()> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        // To the end: the child must not find its output closed.
+        // Read to the end, so that the child's output stays open.
         for line in lines.map_while(Result::ok) {
             if line == "ready" {
                 let _ = tell.send(());
@@ -45,7 +45,8 @@ fn when_ready(child: &mut Child) -> Receiver<()> {
     told
 }
 
-/// Not a test by itself: sends its name to its parent, receives, then computes for ever.
+/// Runs the child; does nothing as a test of its own. Sends its name to its parent, receives, then
+/// computes forever.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(PARENT) else {
@@ -64,12 +65,12 @@ fn child() {
     pump(&mut [&mut side], |sides| sides[0].take(1));
     println!("\nready");
     std::io::stdout().flush().unwrap();
-    // Until the parent closes it, or is gone.
+    // Waits until the parent closes the input or exits.
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
 }
 
-/// Lets a child say its name, and answers.
+/// Receives a child's name and answers.
 fn greet(side: &mut Side) -> PeerIndex {
     let mut name = [0; 9];
     side.recv(&ANY, &mut name, 1);
@@ -80,7 +81,8 @@ fn greet(side: &mut Side) -> PeerIndex {
     peer
 }
 
-/// Waits for longer than a silent peer of a job is waited for (`P9.3`), and sees nothing end.
+/// Waits longer than the timeout of a silent peer in a job (`P9.3`), and checks that no operation
+/// ends.
 fn wait_in_vain(side: &mut Side) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_millis(1500) {
@@ -99,7 +101,7 @@ fn the_killed_are_missed_and_the_others_not(way: &str) {
     for child in ready {
         pump(&mut [&mut side], |_| child.try_recv().ok());
     }
-    // Neither calls the library any more; that alone must not end anything.
+    // The children make no further calls. That alone must not end any operation.
     let mut bufs = [[0; 4]; 3];
     for (context, peer) in (10..).zip(&peers) {
         side.recv(&from(*peer), &mut bufs[context as usize - 10], context);
@@ -124,7 +126,7 @@ fn the_killed_are_missed_and_the_others_not(way: &str) {
         (ended[0].error, ended[0].cookie.context),
         (Some(gone), if died == peers[0] { 10 } else { 11 })
     );
-    // Operations on it fail, too, long and short.
+    // Operations on it fail too, short and long.
     for (context, len) in [(20, 8), (21, 400_000)] {
         let sent = bytes(len, 1);
         side.send(died, &PLAIN, &sent, context);
@@ -166,7 +168,7 @@ fn the_stopped_are_waited_for(way: &str) {
     side.send(peer, &PLAIN, &sent, 3);
     wait_in_vain(&mut side);
     signal(&child, "CONT");
-    // It goes on where it was, so its end is the first that is heard of it.
+    // The process continues where it was stopped, so the first notice is its exit.
     drop(child.stdin.take());
     for context in [2, 3] {
         let ended = pump(&mut [&mut side], |sides| sides[0].take(context));

@@ -12,13 +12,13 @@ pub(crate) const ROLE: &str = "ENDPOINT_TEST_ROLE";
 
 const LENS: [usize; 4] = [8, 1000, 100_000, 2_000_000];
 
-/// Two namespaces, joined; gone when dropped.
+/// Two connected namespaces, which are deleted on drop.
 pub(crate) struct Lab([String; 2]);
 
 impl Lab {
     pub(crate) fn try_new() -> Result<Lab, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        // Tests run at the same time in one process, each with a lab of its own.
+        // Tests run concurrently in one process, each with its own lab.
         let number = COUNT.fetch_add(1, Relaxed);
         let name = |host| format!("portolan-endpoint-{}-{number}-h{host}", process::id());
         let lab = Lab([name(0), name(1)]);
@@ -90,7 +90,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Not a test by itself: one end of a conversation.
+/// Runs one end of an exchange; does nothing as a test of its own.
 #[test]
 fn host() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -150,7 +150,7 @@ pub(crate) fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// The rest of the first line that begins so.
+/// Returns the rest of the first line that starts with `beginning`.
 pub(crate) fn hear(lines: &mut BufReader<ChildStdout>, beginning: &str) -> String {
     let mut line = String::new();
     while lines.read_line(&mut line).unwrap() > 0 {

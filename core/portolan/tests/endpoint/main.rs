@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints that meet without a launcher: several in one process, and processes of their own.
+//! Endpoints that connect without a launcher: several in one process, and in separate processes.
 #![allow(
     unsafe_code,
     reason = "operations of an endpoint take memory by address"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that come and go.
+//! Insertion, discovery and removal of peers.
 
 use crate::common::{ANY, PLAIN, Side, bytes, pump, shm, udp};
 use portolan::{Endpoint, EndpointAddress, SubmitError};
 
-/// One side inserts the other, which hears of it by its first message, and answers.
+/// One side inserts the other one, which discovers it by its first message and answers.
 fn a_stranger_is_answered(open: fn() -> Endpoint, link: &str) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -23,7 +23,7 @@ fn a_stranger_is_answered(open: fn() -> Endpoint, link: &str) {
     let got = pump(&mut [&mut a, &mut b], |sides| sides[0].take(8));
     assert_eq!((got.peer, &answer), (Some(to_b), b"ahoy too"));
     assert_eq!(a.end.links_to(to_b), [link]);
-    // Whom one has met keeps its number.
+    // A discovered peer keeps its number.
     assert_eq!(b.end.insert(&a.end.address()).unwrap(), to_a);
     assert!(b.end.is_inserted(to_a));
 }
@@ -38,7 +38,7 @@ fn a_stranger_is_answered_by_shared_memory() {
     a_stranger_is_answered(shm, "shm");
 }
 
-/// Both insert each other and send at once.
+/// Both sides insert each other and send at once.
 fn two_meet_at_once(open: fn() -> Endpoint) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -88,7 +88,7 @@ fn who_does_not_know_the_token_is_not_heard() {
         let (mut a, mut b) = (Side::new(open()), Side::new(open()));
         let mut guessed = *b.end.address().as_bytes();
         guessed[8] ^= 1;
-        // On shared memory even the socket's name follows from the token.
+        // On shared memory even the socket's name is derived from the token.
         let guessed = EndpointAddress::from_bytes(&guessed).unwrap();
         let to_b = a.end.insert(&guessed).unwrap();
         let sent = bytes(8, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of endpoints: lengths, pieces, order, buffers for many, withdrawal.
+//! Messages of endpoints: lengths, pieces, order, buffers for many messages, cancellation.
 
 use crate::common::{ANY, PLAIN, Side, bytes, from, piece, pump, shm, tagged, to_tag, udp};
 use portolan::{
@@ -85,7 +85,7 @@ fn pieces_are_gathered_and_handed_out() {
             let mut front = vec![0; part / 2];
             let mut back = vec![0; part * 3];
             let into = [piece(&mut front), piece(&mut back)];
-            // SAFETY: all of it lives until both completions.
+            // SAFETY: all memory stays valid until both completions.
             unsafe {
                 b.end.recv(&ANY, &into, Cookie::new(1)).unwrap();
                 let sent = a.end.send(to_b, &PLAIN, &pieces, Cookie::new(2)).unwrap();
@@ -145,7 +145,7 @@ fn one_buffer_takes_many_messages_until_it_is_full() {
             assert_eq!(done.released, index == 2, "10 bytes are less than 20");
             assert_eq!(buf[index * 30..][..30], bytes(30, index as u8));
         }
-        // The others wait for another buffer.
+        // The remaining messages wait for another buffer.
         let mut next = [0; 30];
         b.recv(&ANY, &mut next, 6);
         pump(&mut [&mut a, &mut b], |sides| sides[1].take(6));
@@ -266,7 +266,7 @@ fn a_message_is_looked_at_claimed_and_thrown_away() {
                 pump(&mut [&mut a, &mut b], |sides| sides[1].take(4));
                 assert_eq!(buf, sent[0]);
             }
-            // SAFETY: no memory is named.
+            // SAFETY: the call names no memory.
             let again = unsafe { b.end.recv_claimed(first, &[], Cookie::new(5)) };
             assert_eq!(again, Err(SubmitError::StaleClaim));
             for context in 1..3 {
@@ -378,7 +378,7 @@ fn a_short_send_has_ended_with_its_call_and_has_no_completion() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let (mut sent, mut buf) = (bytes(100, 1), [0; 100]);
-        // The first waits for the session.
+        // The first message waits for the session.
         a.send(to_b, &PLAIN, &sent, 1);
         b.recv(&ANY, &mut buf, 2);
         pump(&mut [&mut a, &mut b], |sides| sides[1].take(2));
@@ -386,7 +386,7 @@ fn a_short_send_has_ended_with_its_call_and_has_no_completion() {
         b.recv(&ANY, &mut buf, 3);
         a.send(to_b, &PLAIN, &sent, 4);
         assert_eq!(a.sent, [4]);
-        // The memory is the caller's again.
+        // The memory belongs to the caller again.
         let copy = std::mem::replace(&mut sent, vec![0xa5; 100]);
         pump(&mut [&mut a, &mut b], |sides| sides[1].take(3));
         assert_eq!(buf[..], copy);

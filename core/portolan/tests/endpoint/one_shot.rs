@@ -281,7 +281,7 @@ struct Exchange<'a> {
     lab: &'a Lab,
     /// Hosts of the processes 0 and 1.
     hosts: [usize; 2],
-    /// Share of packets that are lost.
+    /// Percentage of packets that are lost.
     percent: u32,
     stream: &'a str,
     at_once: &'a str,
@@ -314,7 +314,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Checks that the exchange used the links that it is about.
+    /// Checks that the exchange used the links under test.
     fn check_links(&self, report: &str) {
         let may_stream = self.hosts[0] != self.hosts[1] && self.stream != "off";
         let streamed = !report.starts_with("0 ");
@@ -327,7 +327,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Runs exchanges on `hosts` with each setting, while so many of 100 packets are lost.
+/// Runs exchanges on `hosts` with each setting, while `percent` of the packets are lost.
 fn exchange_all(hosts: [usize; 2], percent: u32) {
     let lab = Lab::try_new().and_then(|lab| match percent {
         0 => Ok(lab),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of one endpoint that others use.
+//! Memory of one endpoint that other endpoints use.
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece, pump, shm, udp};
 use portolan::{
@@ -14,12 +14,12 @@ const BOTH: RawAccess = RawAccess {
 };
 const KEY: u64 = 0xfeed;
 
-/// Two endpoints; `memory` of the second is registered, with offsets.
+/// Creates two endpoints; `memory` of the second is registered, with offsets.
 fn pair(open: fn() -> Endpoint, memory: &mut [u8]) -> (Side, Side, PeerIndex) {
     let mut a = Side::new(open());
     let mut b = Side::new(open());
     let to_b = a.end.insert(&b.end.address()).unwrap();
-    // SAFETY: the tests keep the memory for as long as the endpoint.
+    // SAFETY: the tests keep the memory until the endpoint is dropped.
     unsafe { b.end.register(piece(memory), BOTH, KEY, 0) }.unwrap();
     (a, b, to_b)
 }
@@ -42,7 +42,7 @@ fn bytes_of_all_lengths_are_put_and_come_back() {
         let (mut a, mut b, to_b) = pair(open, &mut memory);
         for len in [1, 8, 5_000, 60_000, 3_000_000] {
             let (sent, mut back) = (bytes(len, 7), vec![0; len]);
-            // SAFETY: all of it lives until the completions.
+            // SAFETY: all memory stays valid until the completions.
             unsafe {
                 a.end
                     .put(to_b, at(50), &[read_only(&sent)], None, Cookie::new(1))
@@ -78,7 +78,7 @@ fn pieces_are_put_behind_one_another_and_filled_in_their_order() {
             let sent: Vec<_> = (0..3).map(|seed| bytes(part, seed)).collect();
             let pieces: Vec<_> = sent.iter().map(|bytes| read_only(bytes)).collect();
             let (mut front, mut back) = (vec![0; part / 2], vec![0; part * 3 - part / 2]);
-            // SAFETY: all of it lives until the completions.
+            // SAFETY: all memory stays valid until the completions.
             unsafe { a.end.put(to_b, at(0), &pieces, None, Cookie::new(1)) }.unwrap();
             pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
             let into = [piece(&mut front), piece(&mut back)];
@@ -98,7 +98,7 @@ fn a_word_with_a_put_tells_its_target_once_the_bytes_are_there() {
         let (mut a, mut b, to_b) = pair(open, &mut memory);
         for len in [4, 200_000] {
             let sent = bytes(len, 1);
-            // SAFETY: it lives until the completion.
+            // SAFETY: the memory stays valid until the completion.
             unsafe {
                 a.end
                     .put(to_b, at(0), &[read_only(&sent)], Some(99), Cookie::new(1))
@@ -137,13 +137,13 @@ fn memory_is_named_by_address_where_its_owner_says_so() {
     let (mut a, mut b, to_b) = pair(shm, &mut memory);
     let mut other = [0_u8; 16];
     let base = other.as_ptr().addr() as u64;
-    // SAFETY: it lives as long as the endpoint.
+    // SAFETY: the memory outlives the endpoint.
     unsafe { b.end.register(piece(&mut other), BOTH, 7, base) }.unwrap();
     let there = RawRemote {
         addr: base + 4,
         key: 7,
     };
-    // SAFETY: it lives until the completion.
+    // SAFETY: the memory stays valid until the completion.
     unsafe {
         a.end
             .put(to_b, there, &[read_only(b"ahoy")], None, Cookie::new(1))
@@ -163,9 +163,9 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
             read: true,
             write: false,
         };
-        // SAFETY: it lives as long as the endpoint.
+        // SAFETY: the memory outlives the endpoint.
         unsafe { b.end.register(piece(&mut other), read, 7, 0) }.unwrap();
-        // SAFETY: nothing is registered.
+        // SAFETY: the call fails and registers nothing.
         let twice = unsafe { b.end.register(piece(&mut other), read, 7, 0) };
         assert!(matches!(twice, Err(Error::KeyInUse { key: 7 })));
         let place = |key, addr| RawRemote { addr, key };
@@ -175,7 +175,7 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
             (place(KEY, u64::MAX), RemoteFault::OutOfBounds),
             (place(7, 0), RemoteFault::NotAllowed),
         ] {
-            // SAFETY: it lives until the completion.
+            // SAFETY: the memory stays valid until the completion.
             unsafe {
                 a.end
                     .put(to_b, place, &[read_only(b"ahoy")], None, Cookie::new(1))
@@ -187,7 +187,7 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
         assert!(b.end.deregister(7));
         assert!(!b.end.deregister(7));
         let mut back = [0; 4];
-        // SAFETY: it lives until the completion.
+        // SAFETY: the memory stays valid until the completion.
         unsafe {
             a.end
                 .get(to_b, place(7, 0), &[piece(&mut back)], Cookie::new(1))
@@ -213,7 +213,7 @@ fn who_is_gone_is_asked_in_vain() {
         });
         drop(b);
         let mut back = [0; 4];
-        // SAFETY: it lives until the completion.
+        // SAFETY: the memory stays valid until the completion.
         unsafe { a.end.get(to_b, at(0), &[piece(&mut back)], Cookie::new(1)) }.unwrap();
         let failed = pump(&mut [&mut a], |sides| sides[0].take(1));
         assert!(
@@ -239,7 +239,7 @@ fn numbers_are_changed_and_come_back_as_they_were() {
             operands: &two,
         };
         a.end.inject_atomic(to_b, at(8), &sum).unwrap();
-        // SAFETY: no memory is named.
+        // SAFETY: the call names no memory.
         unsafe { a.end.atomic(to_b, at(8), &sum, &[], Cookie::new(1)) }.unwrap();
         let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(1));
         assert_eq!((done.kind, done.error), (RawKind::Atomic, None));
@@ -250,7 +250,7 @@ fn numbers_are_changed_and_come_back_as_they_were() {
         };
         let (mut front, mut back) = ([0; 3], [0; 5]);
         let before = [piece(&mut front), piece(&mut back)];
-        // SAFETY: it lives until the completion.
+        // SAFETY: the memory stays valid until the completion.
         unsafe { a.end.atomic(to_b, at(8), &swap, &before, Cookie::new(2)) }.unwrap();
         let done = pump(&mut [&mut a, &mut b], |sides| sides[0].take(2));
         assert_eq!(done.error, None);
@@ -261,7 +261,7 @@ fn numbers_are_changed_and_come_back_as_they_were() {
             ..sum
         };
         let mut now = [0; 8];
-        // SAFETY: it lives until the completion.
+        // SAFETY: the memory stays valid until the completion.
         unsafe {
             a.end
                 .atomic(to_b, at(8), &read, &[piece(&mut now)], Cookie::new(3))

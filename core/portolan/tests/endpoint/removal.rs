@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are removed right after something was sent to them.
+//! Peers that are removed right after a send to them.
 
 use crate::common::{ANY, PATIENCE, PLAIN, Side, bytes, from, pump, shm, udp};
 use portolan::{Endpoint, EndpointAddress, PeerIndex, RawError, SubmitError};
 use std::process::Command;
 use std::time::Instant;
 
-/// More than leave one by one, and more than a frame holds.
+/// More messages than are sent one by one, and more than fit a frame.
 const COUNT: u64 = 200;
 
-/// Two endpoints that know each other; the first one's number for the second.
+/// Returns two connected endpoints, and the first one's number of the second.
 fn acquainted(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -20,7 +20,7 @@ fn acquainted(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
     (a, b, to_b)
 }
 
-/// Sends, hears that all is sent, and removes the receiver at once.
+/// Sends, waits until all sends are complete, and removes the receiver at once.
 fn what_was_sent_arrives(open: fn() -> Endpoint) {
     let (mut a, mut b, to_b) = acquainted(open);
     let sent: Vec<_> = (0..COUNT).map(|seed| bytes(8, seed as u8)).collect();
@@ -54,7 +54,7 @@ fn what_was_sent_before_a_removal_arrives_by_udp() {
     what_was_sent_arrives(udp);
 }
 
-/// The test above once more, by a process of its own whose network loses a third of all frames.
+/// Repeats the test above in a process whose network loses 30 % of all frames.
 #[test]
 fn what_was_sent_before_a_removal_arrives_although_frames_are_lost() {
     let test = "removal::what_was_sent_before_a_removal_arrives_by_udp";
@@ -74,7 +74,7 @@ fn what_was_sent_before_a_removal_arrives_although_frames_are_lost() {
 fn messages_that_were_injected_and_wait_for_credit_arrive_after_a_removal() {
     for open in [udp as fn() -> Endpoint, shm] {
         let (mut a, mut b, to_b) = acquainted(open);
-        // More than the receiver gives credit for before it receives.
+        // More than the credit of the receiver before it receives.
         const LEN: usize = 16_000;
         for seed in 0..COUNT {
             a.end.inject(to_b, &PLAIN, &bytes(LEN, seed as u8)).unwrap();
@@ -120,7 +120,8 @@ fn what_a_removed_peer_had_sent_arrives() {
     }
 }
 
-/// Inserts and removes an address until it has another number: the peer was forgotten.
+/// Inserts and removes an address until it gets another number, which proves that the peer was
+/// forgotten.
 fn is_forgotten(side: &mut Side, address: &EndpointAddress, was: PeerIndex) {
     let begun = Instant::now();
     while side.end.insert(address).unwrap() == was {
@@ -142,7 +143,7 @@ fn a_removed_peer_is_forgotten_when_all_has_arrived_and_when_it_is_gone() {
         let mut buf = [0; 8];
         b.recv(&ANY, &mut buf, 1);
         pump(&mut [&mut a, &mut b], |sides| sides[1].take(1));
-        // Its acknowledgement must come: who never polls again says nothing.
+        // The peer must poll, because its acknowledgement is required.
         for _ in 0..10_000 {
             b.poll();
         }

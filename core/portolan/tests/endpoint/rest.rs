@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints that sleep, and are woken.
+//! Endpoints that sleep and are woken.
 
 use crate::common::{ANY, PATIENCE, PLAIN, Side, pump, shm, udp};
 use portolan::{Endpoint, Idle};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const OPENERS: [fn() -> Endpoint; 2] = [udp, shm];
 
-/// Whether the descriptor that stands for the endpoint is readable within `timeout`.
+/// Returns whether the endpoint's descriptor becomes readable within `timeout`.
 fn is_readable(end: &Endpoint, timeout: Duration) -> bool {
     portolan_sys::wait::wait_readable(&[end.wait_fd()], Some(timeout)).unwrap()
 }
@@ -59,7 +59,7 @@ fn an_idle_endpoint_sleeps_and_a_message_wakes_it() {
     }
 }
 
-/// By whatever descriptor its messages come once many have.
+/// Whichever descriptor receives the peer's messages after many of them must wake the sleeper.
 #[test]
 fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
     const ROUNDS: u64 = 400;
@@ -77,7 +77,7 @@ fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
     }
     b.recv(&ANY, &mut buf, ROUNDS);
     let begin = Instant::now();
-    // Acknowledged, so that no timer of the protocol is near.
+    // Wait until all is acknowledged, so that no timer of the protocol is near.
     while !b.end.arm() || is_readable(&b.end, Duration::from_millis(20)) {
         a.poll();
         b.poll();
@@ -85,7 +85,7 @@ fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
     }
     a.end.inject(to_b, &PLAIN, b"wake up").unwrap();
     a.poll();
-    // The loopback delivers within the call that sends.
+    // Loopback delivers within the call that sends.
     assert!(
         is_readable(&b.end, Duration::from_millis(1)),
         "nobody rings"
@@ -109,7 +109,7 @@ fn a_sleeper_looks_after_its_timers_without_being_told() {
     );
 }
 
-/// More endpoints than cores, each in a thread, pass a word round and round.
+/// More endpoints than cores, one per thread, pass a message in a ring.
 #[test]
 fn a_crowd_of_endpoints_gets_on() {
     const COUNT: usize = 6;
