@@ -67,42 +67,42 @@
 #define GM_API_VERSION 131088
 
 /**
- * Bytes of a host's name, with the zero at its end.
+ * Maximum length of a host's name in bytes, including the final zero.
  */
 #define GM_MAX_HOST_NAME_LEN 128
 
 /**
- * Bytes of a port's name, with the zero at its end.
+ * Maximum length of a port's name in bytes, including the final zero.
  */
 #define GM_MAX_PORT_NAME_LEN 32
 
 /**
- * No node has this number; they begin at 1.
+ * Number of no node; numbers of nodes begin at 1.
  */
 #define GM_NO_SUCH_NODE_ID 0
 
 /**
- * For ordinary messages.
+ * Priority of ordinary messages.
  */
 #define GM_LOW_PRIORITY 0
 
 /**
- * For messages that must not wait behind ordinary ones.
+ * Priority of messages that must not wait behind ordinary ones.
  */
 #define GM_HIGH_PRIORITY 1
 
 /**
- * Priorities.
+ * Number of priorities.
  */
 #define GM_NUM_PRIORITIES 2
 
 /**
- * What the hardware's remote accesses were multiples of; here there is no such rule.
+ * Unit of the hardware's remote accesses, in bytes. Portolan has no such rule.
  */
 #define GM_RDMA_GRANULARITY 64
 
 /**
- * The same of its accesses to memory.
+ * Unit of the hardware's memory accesses, in bytes. Portolan has no such rule.
  */
 #define GM_MAX_DMA_GRANULARITY 8
 
@@ -152,7 +152,7 @@
 #define GM_INVALID_PARAMETER 8
 
 /**
- * There is no memory.
+ * No memory is available.
  */
 #define GM_OUT_OF_MEMORY 9
 
@@ -197,7 +197,7 @@
 #define GM_SEND_TARGET_PORT_CLOSED 17
 
 /**
- * There is no such node, or it is gone.
+ * No such node exists, or it has failed.
  */
 #define GM_SEND_TARGET_NODE_UNREACHABLE 18
 
@@ -347,27 +347,27 @@
 #define GM_FIRMWARE_ABORT 47
 
 /**
- * Nothing has happened.
+ * No event.
  */
 #define GM_NO_RECV_EVENT 0
 
 /**
- * An alarm is due: gm_unknown() calls its function.
+ * An alarm is due. gm_unknown() calls its function.
  */
 #define GM_ALARM_EVENT 2
 
 /**
- * A send has ended: gm_unknown() calls its function.
+ * A send has ended. gm_unknown() calls its function.
  */
 #define GM_SENT_EVENT 3
 
 /**
- * The program has sent without a token; nothing was sent.
+ * The program has sent without a token. Nothing was sent.
  */
 #define GM_SEND_TOKEN_VIOLATION_EVENT 7
 
 /**
- * The program has provided a buffer without a token; it was not taken.
+ * The program has provided a buffer without a token. The buffer was not taken.
  */
 #define GM_RECV_TOKEN_VIOLATION_EVENT 8
 
@@ -377,52 +377,53 @@
 #define GM_RECV_EVENT 11
 
 /**
- * The same with high priority.
+ * A message with high priority has filled a buffer.
  */
 #define GM_HIGH_RECV_EVENT 12
 
 /**
- * A message from a port with the same number.
+ * A message from a port with the same number has filled a buffer.
  */
 #define GM_PEER_RECV_EVENT 13
 
 /**
- * The same with high priority.
+ * A message from a port with the same number, with high priority, has filled a buffer.
  */
 #define GM_HIGH_PEER_RECV_EVENT 14
 
 /**
- * A short message that lies at `message`; its buffer was not used.
+ * A short message is at `message`. Its buffer was not used.
  */
 #define GM_FAST_RECV_EVENT 15
 
 /**
- * The same with high priority.
+ * A short message with high priority is at `message`.
  */
 #define GM_FAST_HIGH_RECV_EVENT 16
 
 /**
- * The same from a port with the same number.
+ * A short message from a port with the same number is at `message`.
  */
 #define GM_FAST_PEER_RECV_EVENT 17
 
 /**
- * The same with high priority.
+ * A short message from a port with the same number, with high priority, is at `message`.
  */
 #define GM_FAST_HIGH_PEER_RECV_EVENT 18
 
 /**
- * Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are copied when they are sent.
+ * Option of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are copied when they
+ * are sent.
  */
 #define GM_PLUS_INLINE 1
 
 /**
- * Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
+ * Option of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
  */
 #define GM_PLUS_UNACKNOWLEDGED 2
 
 /**
- * Bytes of the longest message that the options of GM+ are for.
+ * Length of the longest message that the options of GM+ apply to, in bytes.
  */
 #define GM_PLUS_LEN_MAX 256
 
@@ -452,7 +453,7 @@ typedef struct gm_mutex gm_mutex;
 typedef struct gm_port gm_port;
 
 /**
- * How something ended.
+ * Result of an operation.
  */
 typedef int gm_status_t;
 
@@ -462,55 +463,55 @@ typedef int gm_status_t;
 typedef unsigned long gm_size_t;
 
 /**
- * What a message, or anything else, has brought. Read the fields with gm_ntoh_u8() and its relatives.
+ * Fields of an event. Read them with gm_ntoh_u8() and the related functions.
  */
 typedef struct gm_recv_event_fields {
   /**
-   * Of a short message: where it lies.
+   * Address of a short message.
    */
   uint64_t message;
   /**
-   * The buffer that it has filled or used.
+   * Buffer of the message.
    */
   uint64_t buffer;
   /**
-   * Bytes.
+   * Length of the message, in bytes.
    */
   uint32_t length;
   /**
-   * Who has sent it.
+   * Node that sent the message.
    */
   uint16_t sender_node_id;
   /**
-   * The tag that the buffer was provided with.
+   * Tag of the buffer.
    */
   uint8_t tag;
   /**
-   * The size of the message and the buffer.
+   * Size of the message and the buffer.
    */
   uint8_t size;
   /**
-   * The port that has sent it.
+   * Port that sent the message.
    */
   uint8_t sender_port_id;
   /**
-   * What has happened.
+   * Type of the event.
    */
   uint8_t type;
 } gm_recv_event_fields;
 
 /**
- * What has happened at a port.
+ * Event of a port.
  */
 typedef union gm_recv_event {
   /**
-   * The fields; all of them of a message, the type alone of other events.
+   * Fields of the event. Messages have all of them, other events only the type.
    */
   struct gm_recv_event_fields recv;
 } gm_recv_event;
 
 /**
- * What the library calls when a send has ended.
+ * Function that is called when a send has ended.
  */
 typedef void (*gm_send_completion_callback_t)(struct gm_port *port,
                                               void *context,
@@ -522,43 +523,44 @@ typedef void (*gm_send_completion_callback_t)(struct gm_port *port,
 typedef uint64_t gm_remote_ptr_t;
 
 /**
- * An alarm; the fields are the library's.
+ * An alarm. The fields are private to the library.
  */
 typedef struct gm_alarm {
   /**
-   * The number of the last time that it was set; 0 before the first, and after it was cancelled.
+   * Number of the last time that it was set. 0 before the first time, and after it was
+   * cancelled.
    */
   uint64_t number;
   /**
-   * For later.
+   * Reserved for future use.
    */
   uint64_t reserved[3];
 } gm_alarm;
 
 /**
- * What an alarm calls.
+ * Function that an alarm calls.
  */
 typedef void (*gm_alarm_callback_t)(void *context);
 
 /**
- * Whether two keys are different: 0 if they are equal.
+ * Compares two keys: returns 0 if they are equal.
  */
 typedef long (*gm_hash_compare_t)(void *key1, void *key2);
 
 /**
- * A number of a key, the same for equal ones.
+ * Returns a number for a key, the same for equal keys.
  */
 typedef unsigned long (*gm_hash_function_t)(void *key);
 
 /**
- * A mark; the field is the library's.
+ * A mark. The field is private to the library.
  */
 typedef struct gm_mark_t {
   uint64_t number;
 } gm_mark_t;
 
 /**
- * What has happened at a port.
+ * Event of a port.
  */
 typedef union gm_recv_event gm_recv_event_t;
 
@@ -577,66 +579,70 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * A status in words; never null.
+ * Returns the meaning of a status as text; never null.
  */
 const char *gm_strerror(gm_status_t status);
 
 /**
- * Why the last function that failed on this thread did so: one sentence. Not in the original.
+ * Returns the reason for which the last function failed on this thread, as a sentence. Not in the
+ * original.
  */
 const char *gm_last_error(void);
 
 /**
- * A byte of an event.
+ * Converts a byte of an event.
  */
 uint8_t gm_ntoh_u8(uint8_t value);
 
 /**
- * A number of an event.
+ * Converts a 16-bit number of an event.
  */
 uint16_t gm_ntoh_u16(uint16_t value);
 
 /**
- * A number of an event.
+ * Converts a 32-bit number of an event.
  */
 uint32_t gm_ntoh_u32(uint32_t value);
 
 /**
- * An address of an event.
+ * Converts an address of an event.
  */
 void *gm_ntohp(uint64_t value);
 
 /**
- * Copies the `length` bytes of a short message to its buffer, which it returns.
+ * Copies the `length` bytes of a short message to its buffer, and returns the buffer.
  */
 void *gm_memorize_message(const void *message, void *buffer, unsigned int length);
 
 /**
- * The smallest size of messages of `length` bytes: 2 to the power of it is at least `length` + 8.
+ * Returns the smallest size for messages of `length` bytes: 2 to the power of the size is at least
+ * `length` + 8.
  */
 unsigned int gm_min_size_for_length(gm_size_t length);
 
 /**
- * Bytes of the longest message of `size`: 2 to the power of it, less 8.
+ * Returns the length of the longest message of `size` in bytes: 2 to the power of `size`, minus 8.
  */
 gm_size_t gm_max_length_for_size(unsigned int size);
 
 /**
- * Begins with GM: joins the job. May be called more than once; gm_finalize() as often.
+ * Initializes GM: joins the job. It may be called more than once; call gm_finalize() equally
+ * often.
  *
  * Errors: GM_FAILURE when the job cannot be joined, GM_ACCESS_DENIED in a child that was forked.
  */
 gm_status_t gm_init(void);
 
 /**
- * Ends what one gm_init() has begun; the last one closes all ports. The job is left when the process
- * ends.
+ * Ends the use that one gm_init() began. The last call closes all ports. The process leaves the
+ * job when it exits.
  */
 void gm_finalize(void);
 
 /**
- * Opens port `port_id` of unit 0 of this process's node; the handle goes to `port`. `name`, up to 31
- * characters, is for people. `version` is the one that the program was written for.
+ * Opens port `port_id` of unit 0 of this process's node, and stores its handle in `port`. `name`,
+ * up to 31 characters, is informational. `version` is the version that the program was written
+ * for.
  *
  * Errors: GM_BUSY when the port is open or one of 0, 1 and 3; GM_INVALID_PORT_NUMBER,
  * GM_NO_SUCH_DEVICE, GM_INVALID_PARAMETER, GM_INCOMPATIBLE_LIB_AND_DRIVER; those of gm_init().
@@ -648,51 +654,51 @@ gm_status_t gm_open(struct gm_port **port,
                     unsigned int version);
 
 /**
- * Closes a port: its buffers are the program's again, and its callbacks are not called any more.
- * Messages that come from now on fail with GM_SEND_TARGET_PORT_CLOSED.
+ * Closes a port. Its buffers belong to the program again, and its callbacks are not called any
+ * more. Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
  */
 void gm_close(struct gm_port *port);
 
 /**
  * Sets the options of GM+: GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, both or 0. Not in the original,
- * whose GM+ was built with or without them.
+ * whose options were chosen when GM+ was built.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_set_port_options(struct gm_port *port, unsigned int options);
 
 /**
- * The number of a port; 0 if it is none.
+ * Returns the number of a port, or 0 for an invalid pointer.
  */
 unsigned int gm_get_port_id(const struct gm_port *port);
 
 /**
- * Ports of a node: 8.
+ * Returns the number of ports of a node: 8.
  */
 unsigned int gm_num_ports(const struct gm_port *_port);
 
 /**
- * Send tokens that a program has when it has opened a port.
+ * Returns the number of send tokens of a new port.
  */
 unsigned int gm_num_send_tokens(const struct gm_port *_port);
 
 /**
- * Receive tokens that a program has when it has opened a port.
+ * Returns the number of receive tokens of a new port.
  */
 unsigned int gm_num_receive_tokens(const struct gm_port *_port);
 
 /**
- * Bytes of the longest datagram: 4096.
+ * Returns the length of the longest datagram in bytes: 4096.
  */
 unsigned int gm_mtu(const struct gm_port *_port);
 
 /**
- * The smallest size of a message: 3, which has no bytes.
+ * Returns the smallest size of a message: 3, for a message without bytes.
  */
 unsigned int gm_min_message_size(const struct gm_port *_port);
 
 /**
- * Takes a send token of `priority` that the program has put in the bank: 1, or 0 when there is none.
+ * Takes a send token of `priority` from the bank. Returns 1, or 0 if the bank has none.
  */
 int gm_alloc_send_token(struct gm_port *port,
                         unsigned int priority);
@@ -713,9 +719,10 @@ void gm_free_send_tokens(struct gm_port *port, unsigned int priority, unsigned i
 int gm_send_token_available(struct gm_port *port, unsigned int priority);
 
 /**
- * Provides a buffer of gm_max_length_for_size(`size`) bytes for one message of that size and priority.
- * It is the library's until an event names it. Its event has `tag`, a byte. Takes a receive token; when
- * there is none, the port gets a GM_RECV_TOKEN_VIOLATION_EVENT and the buffer is not taken.
+ * Provides a buffer of gm_max_length_for_size(`size`) bytes for one message of that size and
+ * priority. The buffer belongs to the library until an event names it. That event has `tag`, a
+ * byte. Takes a receive token. If there is none, the port gets a GM_RECV_TOKEN_VIOLATION_EVENT and
+ * the buffer is not taken.
  */
 void gm_provide_receive_buffer_with_tag(struct gm_port *port,
                                         void *ptr,
@@ -724,7 +731,7 @@ void gm_provide_receive_buffer_with_tag(struct gm_port *port,
                                         unsigned int tag);
 
 /**
- * As gm_provide_receive_buffer_with_tag(), with tag 0.
+ * Does the same as gm_provide_receive_buffer_with_tag(), with tag 0.
  */
 void gm_provide_receive_buffer(struct gm_port *port,
                                void *ptr,
@@ -732,8 +739,8 @@ void gm_provide_receive_buffer(struct gm_port *port,
                                unsigned int priority);
 
 /**
- * From now on messages of `priority` are accepted whose size has its bit in `mask`; others fail with
- * GM_SEND_REJECTED. A port that was opened accepts all.
+ * Sets the accepted sizes of `priority`: those whose bit is set in `mask`. Messages of other sizes
+ * fail with GM_SEND_REJECTED. A new port accepts all sizes.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
@@ -742,47 +749,48 @@ gm_status_t gm_set_acceptable_sizes(struct gm_port *port,
                                     gm_size_t mask);
 
 /**
- * The next event of a port; its type is GM_NO_RECV_EVENT when there is none. It is valid until the next
- * call for the port. Those that the program does not know must be given to gm_unknown().
+ * Returns the next event of a port. Its type is GM_NO_RECV_EVENT when there is none. The event is
+ * valid until the next call for the port. Pass events that the program does not handle to
+ * gm_unknown().
  */
 union gm_recv_event *gm_receive(struct gm_port *port);
 
 /**
- * Whether gm_receive() would return an event: 1 or 0.
+ * Returns 1 if gm_receive() would return an event, and 0 otherwise.
  */
 int gm_receive_pending(struct gm_port *port);
 
 /**
- * The type of the event that gm_receive() would return; of a message, `sender` gets the node that has
- * sent it, else 0. `sender` may be null.
+ * Returns the type of the event that gm_receive() would return. Stores the node that sent a
+ * message in `sender`, or 0 for other events. `sender` may be null.
  */
 int gm_next_event_peek(struct gm_port *port,
                        uint16_t *sender);
 
 /**
- * As gm_receive(), and waits for an event: it looks for a while, then it sleeps.
+ * Waits for an event like gm_receive(). It polls for a while before it sleeps.
  */
 union gm_recv_event *gm_blocking_receive(struct gm_port *port);
 
 /**
- * As gm_receive(), and waits for an event: it sleeps at once when there is none.
+ * Waits for an event like gm_receive(). It sleeps at once when there is none.
  */
 union gm_recv_event *gm_blocking_receive_no_spin(struct gm_port *port);
 
 /**
- * Takes an event that the program does not know: calls the functions of sends that have ended and of
- * alarms. A short message is copied to its buffer and comes again, as one whose event has not FAST in
- * its name. A token violation ends the job.
+ * Handles an event that the program does not handle. For an ended send or an alarm, calls its
+ * function. A short message is copied to its buffer and received again, as an event without FAST
+ * in its name. A token violation ends the job.
  */
 void gm_unknown(struct gm_port *port,
                 union gm_recv_event *event);
 
 /**
- * Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`. Of one
- * pair of ports and priority, messages arrive in the order in which they were sent. When it has been
- * accepted into a buffer there, or has failed, gm_unknown() calls `callback` with the reason; until then
- * the bytes must stay as they are. Takes a send token; when there is none, the port gets a
- * GM_SEND_TOKEN_VIOLATION_EVENT, and nothing is sent.
+ * Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`.
+ * Messages of one pair of ports and one priority arrive in the order in which they were sent. When
+ * the message was accepted into a buffer there, or has failed, gm_unknown() calls `callback` with
+ * the status. The bytes must stay unchanged until then. Takes a send token. If there is none, the
+ * port gets a GM_SEND_TOKEN_VIOLATION_EVENT, and nothing is sent.
  */
 void gm_send_with_callback(struct gm_port *port,
                            void *message,
@@ -795,7 +803,7 @@ void gm_send_with_callback(struct gm_port *port,
                            void *context);
 
 /**
- * As gm_send_with_callback(), to the port with the same number as this one.
+ * Sends like gm_send_with_callback(), to the port with the same number as this one.
  */
 void gm_send_to_peer_with_callback(struct gm_port *port,
                                    void *message,
@@ -807,8 +815,8 @@ void gm_send_to_peer_with_callback(struct gm_port *port,
                                    void *context);
 
 /**
- * Sends up to gm_mtu() bytes that may be lost: on the network, or for want of a buffer. The callback
- * runs when they have left.
+ * Sends up to gm_mtu() bytes that may be lost: on the network, or for lack of a buffer. The
+ * callback runs when they were sent.
  */
 void gm_datagram_send(struct gm_port *port,
                       void *message,
@@ -822,8 +830,9 @@ void gm_datagram_send(struct gm_port *port,
 
 /**
  * Writes `len` bytes to address `target` of the process with port `target_port_id` of node
- * `target_node_id`, which has registered that memory and called gm_allow_remote_memory_access(). The
- * program there gets no event. It is in order with messages of the same ports and priority.
+ * `target_node_id`. That process must have registered the memory and called
+ * gm_allow_remote_memory_access(). Its program gets no event. The write is ordered with messages
+ * of the same ports and priority.
  */
 void gm_directed_send_with_callback(struct gm_port *port,
                                     void *source,
@@ -836,7 +845,7 @@ void gm_directed_send_with_callback(struct gm_port *port,
                                     void *context);
 
 /**
- * The same as gm_directed_send_with_callback().
+ * Does the same as gm_directed_send_with_callback().
  */
 void gm_put(struct gm_port *port,
             void *source,
@@ -850,7 +859,7 @@ void gm_put(struct gm_port *port,
 
 /**
  * Reads `len` bytes at address `source` of the process with port `source_port_id` of node
- * `source_node_id` into `target`, under the conditions of gm_directed_send_with_callback().
+ * `source_node_id` into `target`. The conditions are those of gm_directed_send_with_callback().
  */
 void gm_get(struct gm_port *port,
             gm_remote_ptr_t source,
@@ -863,15 +872,15 @@ void gm_get(struct gm_port *port,
             void *context);
 
 /**
- * Lets other processes read and write the memory that this one has registered, by this port.
+ * Allows other processes to read and write the registered memory of this one through this port.
  *
  * Errors: GM_UNATTACHED, GM_INVALID_PARAMETER.
  */
 gm_status_t gm_allow_remote_memory_access(struct gm_port *port);
 
 /**
- * After a send has failed: goes on with those after it to the same port with the same priority, which
- * have waited. Takes a send token.
+ * Resumes after a failed send: continues with the sends to the same port with the same priority
+ * that have waited. Takes a send token.
  */
 void gm_resume_sending(struct gm_port *port,
                        unsigned int priority,
@@ -881,8 +890,8 @@ void gm_resume_sending(struct gm_port *port,
                        void *context);
 
 /**
- * Throws away what was sent to a port with a priority and has not been accepted there: the callbacks get
- * GM_SEND_DROPPED. What is sent after this goes on. Takes a send token.
+ * Discards the messages that were sent to a port with a priority and not accepted there. Their
+ * callbacks get GM_SEND_DROPPED. Later sends are not affected. Takes a send token.
  */
 void gm_drop_sends(struct gm_port *port,
                    unsigned int priority,
@@ -892,23 +901,24 @@ void gm_drop_sends(struct gm_port *port,
                    void *context);
 
 /**
- * Registers `length` bytes: others may read and write them when the port allows it. They may be
- * registered more than once.
+ * Registers `length` bytes: other processes may read and write them if the port allows it. The
+ * same bytes may be registered more than once.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_register_memory(struct gm_port *port, void *ptr, gm_size_t length);
 
 /**
- * As gm_register_memory(); `pvma`, the address that others use, must be that of the memory.
+ * Does the same as gm_register_memory(). `pvma`, the address for other processes, must be that of
+ * the memory.
  *
  * Errors: those of gm_register_memory().
  */
 gm_status_t gm_register_memory_ex(struct gm_port *port, void *ptr, gm_size_t length, void *pvma);
 
 /**
- * Ends one registration of just these bytes. On return nobody touches them any more, unless they are
- * registered otherwise, too.
+ * Ends one registration of exactly these bytes. After the return no other process accesses them,
+ * unless another registration covers them.
  *
  * Errors: GM_INVALID_PARAMETER when they were not registered, GM_UNATTACHED.
  */
@@ -917,30 +927,32 @@ gm_status_t gm_deregister_memory(struct gm_port *port,
                                  gm_size_t length);
 
 /**
- * `length` bytes of registered memory; null when there is none. To be freed by gm_dma_free().
+ * Allocates `length` bytes of registered memory. Returns null if there is no memory. Free it with
+ * gm_dma_free().
  */
 void *gm_dma_malloc(struct gm_port *port, gm_size_t length);
 
 /**
- * As gm_dma_malloc(), `count` times `length` bytes of zeros.
+ * Allocates `count` times `length` bytes like gm_dma_malloc(), filled with zeros.
  */
 void *gm_dma_calloc(struct gm_port *port, gm_size_t count, gm_size_t length);
 
 /**
- * Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none. Memory of sends that have not ended
- * stays until they have, so that their receivers get the bytes; so does memory that others read or write.
+ * Frees memory from gm_dma_malloc() or gm_dma_calloc(). Does nothing for null. Memory of pending
+ * sends is kept until they end, so that their receivers get the bytes. Memory that other processes
+ * read or write is kept too.
  */
 void gm_dma_free(struct gm_port *port,
                  void *ptr);
 
 /**
- * Prepares the memory of an alarm; before it is set for the first time.
+ * Prepares the memory of an alarm. Call this before the alarm is set for the first time.
  */
 void gm_initialize_alarm(struct gm_alarm *alarm);
 
 /**
- * Makes gm_unknown() call `callback` with `context` after so many microseconds. An alarm that is set
- * already is set anew.
+ * Makes gm_unknown() call `callback` with `context` after `microseconds`. If the alarm is set
+ * already, it is set again.
  */
 void gm_set_alarm(struct gm_port *port,
                   struct gm_alarm *alarm,
@@ -949,26 +961,26 @@ void gm_set_alarm(struct gm_port *port,
                   void *context);
 
 /**
- * Makes an alarm not happen, also when it is due already. One that is not set stays so.
+ * Cancels an alarm, even if it is due. Does nothing if the alarm is not set.
  */
 void gm_cancel_alarm(struct gm_alarm *alarm);
 
 /**
- * `node_id` gets the number of this process's node.
+ * Stores the number of this process's node in `node_id`.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_get_node_id(struct gm_port *port, unsigned int *node_id);
 
 /**
- * `name`, of GM_MAX_HOST_NAME_LEN bytes, gets the name of this process's node.
+ * Stores the name of this process's node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
  *
  * Errors: GM_INVALID_PARAMETER, GM_OUTPUT_BUFFER_TOO_SMALL, GM_UNATTACHED.
  */
 gm_status_t gm_get_host_name(struct gm_port *port, char *name);
 
 /**
- * `name`, of GM_MAX_HOST_NAME_LEN bytes, gets the name of a node.
+ * Stores the name of a node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
  *
  * Errors: those of gm_get_host_name().
  */
@@ -978,8 +990,8 @@ gm_status_t gm_node_id_to_host_name_ex(struct gm_port *port,
                                        char *name);
 
 /**
- * `node` gets the number of the node with that name. Nothing is asked of others, so there is nothing to
- * wait `timeout` microseconds for.
+ * Stores the number of the node with that name in `node`. No other process is involved, so
+ * `timeout` is ignored.
  *
  * Errors: GM_NO_MATCH, GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
@@ -989,20 +1001,20 @@ gm_status_t gm_host_name_to_node_id_ex(struct gm_port *port,
                                        unsigned int *node);
 
 /**
- * The number of the node with that name, or GM_NO_SUCH_NODE_ID.
+ * Returns the number of the node with that name, or GM_NO_SUCH_NODE_ID.
  */
 unsigned int gm_host_name_to_node_id(struct gm_port *port, const char *name);
 
 /**
- * `board_id`, 6 bytes, gets the number of this process's board.
+ * Stores the number of this process's board in `board_id`, which has 6 bytes.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_get_unique_board_id(struct gm_port *port, uint8_t *board_id);
 
 /**
- * `board_id`, 6 bytes, gets the number of the board of the job's first node, which has no more to do
- * with others than any.
+ * Stores the number of the board of the job's first node in `board_id`, which has 6 bytes. That
+ * node has no special role.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
@@ -1010,14 +1022,14 @@ gm_status_t gm_get_mapper_unique_id(struct gm_port *port,
                                     uint8_t *board_id);
 
 /**
- * `board_id`, 6 bytes, gets the number of a node's board.
+ * Stores the number of a node's board in `board_id`, which has 6 bytes.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_node_id_to_unique_id(struct gm_port *port, unsigned int node, uint8_t *board_id);
 
 /**
- * `node` gets the number of the node with that board.
+ * Stores the number of the node with that board in `node`.
  *
  * Errors: GM_NO_MATCH, GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
@@ -1026,14 +1038,14 @@ gm_status_t gm_unique_id_to_node_id(struct gm_port *port,
                                     unsigned int *node);
 
 /**
- * `global` gets the number that all processes have for a node, which is the same.
+ * Stores the global number of a node in `global`. It is the same number.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_node_id_to_global_id(struct gm_port *port, unsigned int node, unsigned int *global);
 
 /**
- * `node` gets the number that this process has for the node with a global number, which is the same.
+ * Stores the local number of the node with a global number in `node`. It is the same number.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
@@ -1042,31 +1054,31 @@ gm_status_t gm_global_id_to_node_id(struct gm_port *port,
                                     unsigned int *node);
 
 /**
- * `node` gets the highest number that a node may have.
+ * Stores the highest number that a node may have in `node`.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_max_node_id(struct gm_port *port, unsigned int *node);
 
 /**
- * `node` gets the highest number of a node of this job.
+ * Stores the highest number of a node of this job in `node`.
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
 gm_status_t gm_max_node_id_in_use(struct gm_port *port, unsigned int *node);
 
 /**
- * Time since some moment, in units of half a microsecond, as GM counted it.
+ * Returns the time since an unspecified moment in units of 0.5 µs, as in GM.
  */
 uint64_t gm_ticks(struct gm_port *_port);
 
 /**
- * Sleeps for so many seconds; 0.
+ * Sleeps for `seconds` and returns 0.
  */
 int gm_sleep(unsigned int seconds);
 
 /**
- * Ends the process: with exit status 0 for GM_SUCCESS, else with 1.
+ * Exits the process: with exit status 0 for GM_SUCCESS, otherwise with 1.
  */
 void gm_exit(gm_status_t status);
 
@@ -1076,30 +1088,30 @@ void gm_exit(gm_status_t status);
 void gm_abort(void);
 
 /**
- * The number of this process.
+ * Returns the id of this process.
  */
 unsigned int gm_getpid(void);
 
 /**
- * Prints `message`, a colon and what `status` means to the standard error output.
+ * Prints `message`, a colon and the meaning of `status` to standard error.
  */
 void gm_perror(const char *message, gm_status_t status);
 
 /**
- * Prints `length` bytes as hexadecimal numbers, 16 a line, to the standard output.
+ * Prints `length` bytes as hexadecimal numbers, 16 per line, to standard output.
  */
 void gm_hex_dump(const void *ptr, gm_size_t length);
 
 /**
- * The power of two, as its exponent, that is `number` or the next one above.
+ * Returns the exponent of the smallest power of two that is at least `number`.
  */
 unsigned long gm_log2_roundup(unsigned long number);
 
 /**
- * Makes a hash table for at least `min_entries` entries, which grows. Keys of `key_len` bytes and data of
- * `data_len` are copied; of length 0 they are addresses, which the table keeps as they are. Keys are
- * compared by `compare` and numbered by `hash`; where these are null, by their bytes or addresses.
- * `flags` must be 0. Null if it is not.
+ * Creates a hash table for at least `min_entries` entries, which grows. Keys of `key_len` bytes
+ * and data of `data_len` bytes are copied. With length 0 they are addresses, which the table keeps
+ * unchanged. Keys are compared by `compare` and numbered by `hash`; if these are null, by their
+ * bytes or addresses. `flags` must be 0, otherwise returns null.
  */
 struct gm_hash *gm_create_hash(gm_hash_compare_t compare,
                                gm_hash_function_t hash,
@@ -1109,7 +1121,7 @@ struct gm_hash *gm_create_hash(gm_hash_compare_t compare,
                                int flags);
 
 /**
- * Frees a hash table; null is none.
+ * Frees a hash table. Does nothing for null.
  */
 void gm_destroy_hash(struct gm_hash *hash);
 
@@ -1121,111 +1133,112 @@ void gm_destroy_hash(struct gm_hash *hash);
 gm_status_t gm_hash_insert(struct gm_hash *hash, void *key, void *datum);
 
 /**
- * The datum of the entry with that key, or null.
+ * Returns the datum of the entry with that key, or null.
  */
 void *gm_hash_find(struct gm_hash *hash, void *key);
 
 /**
- * Removes the entry with that key: its datum, which stays until the next is removed, or null.
+ * Removes the entry with that key. Returns its datum, which stays valid until the next removal, or
+ * null.
  */
 void *gm_hash_remove(struct gm_hash *hash, void *key);
 
 /**
- * Gives the entry with one key another, for which there must be none. Nothing happens if there is no
- * such entry, or the other key is in use.
+ * Gives an entry another key. Does nothing if there is no such entry, or if the new key is in use.
  */
 void gm_hash_rekey(struct gm_hash *hash,
                    void *old_key,
                    void *new_key);
 
 /**
- * Makes a list of entries of `entry_len` bytes, `min_entries` of which are there at once; null when there
- * is no memory.
+ * Creates a list of entries of `entry_len` bytes, with `min_entries` allocated at once. Returns
+ * null if there is no memory.
  */
 struct gm_lookaside *gm_create_lookaside(gm_size_t entry_len,
                                          gm_size_t min_entries);
 
 /**
- * Frees a list; null is none. Entries that were not given back stay until they are.
+ * Frees a list. Does nothing for null. Entries that the program still has stay valid until it
+ * frees them.
  */
 void gm_destroy_lookaside(struct gm_lookaside *list);
 
 /**
- * An entry of a list; null when there is no memory.
+ * Allocates an entry of a list. Returns null if there is no memory.
  */
 void *gm_lookaside_alloc(struct gm_lookaside *list);
 
 /**
- * The same, of zeros.
+ * Allocates an entry filled with zeros.
  */
 void *gm_lookaside_zalloc(struct gm_lookaside *list);
 
 /**
- * Gives an entry back to its list; null is none.
+ * Returns an entry to its list. Does nothing for null.
  */
 void gm_lookaside_free(void *entry);
 
 /**
- * The checksum of `length` bytes; that of none if `ptr` is null.
+ * Returns the checksum of `length` bytes; that of no bytes if `ptr` is null.
  */
 unsigned long gm_crc(const void *ptr, gm_size_t length);
 
 /**
- * The checksum of a string without its zero; that of none if `string` is null.
+ * Returns the checksum of a string without its zero; that of no bytes if `string` is null.
  */
 unsigned long gm_crc_str(const char *string);
 
 /**
- * Makes a lock, which is open.
+ * Creates an unlocked lock.
  */
 struct gm_mutex *gm_create_mutex(void);
 
 /**
- * Frees a lock, which must be open; null is none.
+ * Frees a lock, which must be unlocked. Does nothing for null.
  */
 void gm_destroy_mutex(struct gm_mutex *mutex);
 
 /**
- * Closes a lock, and waits for that until it is open.
+ * Locks a lock. Waits while another thread holds it.
  */
 void gm_mutex_enter(struct gm_mutex *mutex);
 
 /**
- * Opens a lock that this thread has closed; one that is open stays so.
+ * Unlocks a lock that this thread has locked. Does nothing if it is not locked.
  */
 void gm_mutex_exit(struct gm_mutex *mutex);
 
 /**
- * Makes a set with room for `init_count` marks; it grows.
+ * Creates a set with room for `init_count` marks, which grows.
  *
  * Errors: GM_INVALID_PARAMETER when `set` is null, GM_OUT_OF_MEMORY.
  */
 gm_status_t gm_create_mark_set(struct gm_mark_set **set, unsigned long init_count);
 
 /**
- * Frees a set; null is none.
+ * Frees a set. Does nothing for null.
  */
 void gm_destroy_mark_set(struct gm_mark_set *set);
 
 /**
- * Makes `mark` one of the set's.
+ * Adds `mark` to the set.
  *
- * Errors: GM_INVALID_PARAMETER when one of them is null.
+ * Errors: GM_INVALID_PARAMETER when an argument is null.
  */
 gm_status_t gm_mark(struct gm_mark_set *set, struct gm_mark_t *mark);
 
 /**
- * Whether `mark` is one of the set's: 1 or 0.
+ * Returns 1 if `mark` is in the set, and 0 otherwise.
  */
 int gm_mark_is_valid(struct gm_mark_set *set, struct gm_mark_t *mark);
 
 /**
- * Makes `mark` none of the set's.
+ * Removes `mark` from the set.
  */
 void gm_unmark(struct gm_mark_set *set, struct gm_mark_t *mark);
 
 /**
- * Makes all marks none of the set's.
+ * Removes all marks from the set.
  */
 void gm_unmark_all(struct gm_mark_set *set);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Alarms: a function that is called some time later, inside `gm_unknown`. The program gives the memory of
-//! each, and may have any number.
+//! Alarms: functions that `gm_unknown` calls after a set time. The program owns the memory of each,
+//! and may have any number.
 
 use crate::error::Failure;
 use crate::machine::{enter, lock, must};
@@ -10,19 +10,20 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-/// An alarm; the fields are the library's.
+/// An alarm. The fields are private to the library.
 #[repr(C)]
 pub struct gm_alarm {
-    /// The number of the last time that it was set; 0 before the first, and after it was cancelled.
+    /// Number of the last time that it was set. 0 before the first time, and after it was
+    /// cancelled.
     number: u64,
-    /// For later.
+    /// Reserved for future use.
     reserved: [u64; 3],
 }
 
 /// An alarm.
 pub type gm_alarm_t = gm_alarm;
 
-/// What an alarm calls.
+/// Function that an alarm calls.
 pub type gm_alarm_callback_t = Option<unsafe extern "C" fn(context: *mut c_void)>;
 
 struct Set {
@@ -31,14 +32,14 @@ struct Set {
     context: *mut c_void,
 }
 
-/// Those of a port.
+/// Alarms of a port.
 pub(crate) struct Alarms {
     set: BTreeMap<u64, Set>,
-    /// Due, and not handed out: they are not due again.
+    /// Due alarms whose event was already queued, so that they are not due again.
     due: BTreeMap<u64, Set>,
 }
 
-/// One whose time has come.
+/// A due alarm.
 pub(crate) struct Due {
     callback: gm_alarm_callback_t,
     context: *mut c_void,
@@ -47,7 +48,7 @@ pub(crate) struct Due {
 impl Due {
     pub(crate) fn ring(self) {
         if let Some(callback) = self.callback {
-            // SAFETY: the program's promise about its function.
+            // SAFETY: the program registered this function to be called with this context.
             unsafe { callback(self.context) };
         }
     }
@@ -65,12 +66,12 @@ impl Alarms {
         self.set.is_empty()
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next alarm is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.set.values().map(|set| set.at).min()
     }
 
-    /// Those whose time has come, the earliest first; each needs [`Alarms::take`].
+    /// Returns the due alarms, the earliest first. Each must be passed to [`Alarms::take`].
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<u64> {
         let is_due = |(_, set): &(&u64, &Set)| set.at <= now;
         let mut due: Vec<_> = self
@@ -89,7 +90,7 @@ impl Alarms {
         numbers
     }
 
-    /// What a due alarm calls; `None` if it was cancelled.
+    /// Returns the function of a due alarm, or `None` if it was cancelled.
     pub(crate) fn take(&mut self, number: u64) -> Option<Due> {
         let set = self.due.remove(&number)?;
         Some(Due {
@@ -104,7 +105,7 @@ impl Alarms {
     }
 }
 
-/// Prepares the memory of an alarm; before it is set for the first time.
+/// Prepares the memory of an alarm. Call this before the alarm is set for the first time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_initialize_alarm(alarm: *mut gm_alarm) {
     must("gm_initialize_alarm", || {
@@ -115,17 +116,17 @@ pub unsafe extern "C" fn gm_initialize_alarm(alarm: *mut gm_alarm) {
             number: 0,
             reserved: [0; 3],
         };
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { alarm.write(fresh) };
         Ok(())
     });
 }
 
-/// The number of the last alarm that was set.
+/// Number of the last alarm that was set.
 static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// Makes gm_unknown() call `callback` with `context` after so many microseconds. An alarm that is set
-/// already is set anew.
+/// Makes gm_unknown() call `callback` with `context` after `microseconds`. If the alarm is set
+/// already, it is set again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_set_alarm(
     port: *mut gm_port,
@@ -139,14 +140,14 @@ pub unsafe extern "C" fn gm_set_alarm(
         if alarm.is_null() || callback.is_none() {
             return Err(Failure::null("alarm or callback"));
         }
-        // SAFETY: the program's promise: an alarm that was prepared.
+        // SAFETY: the program passes an alarm that gm_initialize_alarm() has prepared.
         let alarm = unsafe { &mut *alarm };
         let mut world = machine.world();
         cancel(&mut world, alarm.number);
         let alarms = &mut world.port(own).alarms;
         alarm.number = 1 + LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let now = Instant::now();
-        // Beyond what clocks count is as good as never.
+        // Times that the clock cannot represent are practically never reached.
         let at = now.checked_add(Duration::from_micros(microseconds));
         let at = at.unwrap_or(now + Duration::from_secs(u64::from(u32::MAX)));
         let set = Set {
@@ -159,21 +160,21 @@ pub unsafe extern "C" fn gm_set_alarm(
     });
 }
 
-/// It may be set at any port.
+/// Cancels an alarm at whichever port it is set.
 fn cancel(world: &mut World, number: u64) {
     for port in &mut world.ports {
         port.alarms.cancel(number);
     }
 }
 
-/// Makes an alarm not happen, also when it is due already. One that is not set stays so.
+/// Cancels an alarm, even if it is due. Does nothing if the alarm is not set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_cancel_alarm(alarm: *mut gm_alarm) {
     must("gm_cancel_alarm", || {
         if alarm.is_null() {
             return Err(Failure::null("alarm"));
         }
-        // SAFETY: the program's promise: an alarm that was prepared.
+        // SAFETY: the program passes an alarm that gm_initialize_alarm() has prepared.
         let alarm = unsafe { &mut *alarm };
         let machine = lock()?;
         let mut world = machine.world();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes from other processes: acknowledgements, and messages that find a buffer, wait for one, or
-//! fail.
+//! Messages from other processes: acknowledgements, and messages that are placed in a buffer, wait
+//! for one, or fail.
 
 use crate::code::*;
 use crate::conn::{Conn, Held, Key, Line};
@@ -11,22 +11,22 @@ use crate::world::{FAST_LEN_MAX, Fast, PORTS, Port, Provided, Todo, World, peer_
 use std::ptr;
 use std::time::Instant;
 
-/// Messages that are accepted before they are acknowledged even if nothing goes the other way and the
-/// program is busy: an eighth of the sender's tokens.
+/// Maximum number of accepted messages without an acknowledgement, if no message is sent to the
+/// peer and the program is busy: an eighth of the sender's tokens.
 const UNACKED_MAX: u32 = 8;
 
-/// Messages of a connection that wait, above which those that nobody acknowledges are thrown away: as many
-/// as a port can have buffers.
+/// Maximum number of waiting messages of a connection, above which unacknowledged ones are
+/// discarded: as many as a port can have buffers.
 const HELD_LOOSE_MAX: usize = 256;
 
-/// Whether a message can be accepted.
+/// Result of the check whether a message can be accepted.
 enum Verdict {
     Accept,
     Wait,
     Fail(gm_status_t),
 }
 
-/// The node id of a rank.
+/// Returns the node id of a rank.
 #[inline]
 pub(crate) fn node_id(rank: u32) -> u16 {
     u16::try_from(rank + 1).unwrap_or(0)
@@ -37,7 +37,7 @@ fn address_of(addr: u64) -> usize {
 }
 
 impl World {
-    /// Something came.
+    /// Handles a message.
     #[inline]
     pub(crate) fn on_message(&mut self, rank: u32, bytes: &[u8]) {
         let Some((header, rest)) = Header::parse(bytes) else {
@@ -62,7 +62,7 @@ impl World {
             Kind::Resume => {
                 let conn = self.conn(key);
                 conn.is_stopped = false;
-                // While it was stopped, they did not wait for the receiver.
+                // While the connection was stopped, its messages did not wait for the receiver.
                 let now = Instant::now();
                 conn.held.iter_mut().for_each(|held| held.since = now);
                 self.retry(key);
@@ -77,7 +77,7 @@ impl World {
     fn on_ack(&mut self, key: Key, ack: u32) {
         let conn = self.conn(key);
         let count = ack.wrapping_sub(conn.acked);
-        // A peer that acknowledges what was not sent is not believed.
+        // Ignores an acknowledgement of messages that were never sent.
         if count == 0 || count as usize > conn.sent.len() {
             return;
         }
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The first message that was not accepted has failed.
+    /// Handles a notice that the first message that was not accepted has failed.
     fn on_nack(&mut self, key: Key, status: u32) {
         let conn = self.conn(key);
         conn.is_disabled = true;
@@ -99,7 +99,8 @@ impl World {
         }
     }
 
-    /// The receiver has thrown away what was sent before the program asked for it.
+    /// Handles a notice that the receiver has discarded all messages sent before the program's
+    /// request.
     fn on_dropped(&mut self, key: Key) {
         self.conn(key).is_disabled = false;
         while let Some(sending) = self.conn(key).sent.pop_front() {
@@ -115,7 +116,7 @@ impl World {
         }
     }
 
-    /// The sender wants everything thrown away that was not accepted.
+    /// Handles a request to discard all messages that were not accepted.
     fn on_drop(&mut self, key: Key) {
         let held = std::mem::take(&mut self.conn(key).held);
         self.held_count -= held.len();
@@ -126,7 +127,7 @@ impl World {
         self.line_up(key, Line::Dropped);
     }
 
-    /// Throws away the bytes of a message that travel by themselves.
+    /// Discards the separately sent bytes of a message.
     pub(crate) fn discard(&mut self, key: Key, header: &Header) {
         if matches!(header.kind, Kind::LongData | Kind::LongPut) {
             self.todo.push(Todo::Discard {
@@ -147,8 +148,8 @@ impl World {
         }
     }
 
-    /// The way of most messages: nothing stands before it, and its buffer is there. `false`, and nothing has
-    /// happened, for others.
+    /// Accepts most messages on a fast path: no other message waits before it, and a buffer is
+    /// free. Otherwise returns `false` without an effect.
     #[inline]
     fn take_at_once(&mut self, key: Key, header: &Header, bytes: &[u8]) -> bool {
         let World {
@@ -175,7 +176,7 @@ impl World {
         true
     }
 
-    /// A message in its turn, or behind others that wait.
+    /// Accepts a message, or queues it behind others that wait.
     fn offer(&mut self, key: Key, header: &Header, bytes: &[u8]) {
         let conn = self.conn(key);
         let verdict = match conn.is_stopped || !conn.held.is_empty() {
@@ -191,7 +192,7 @@ impl World {
 
     fn hold(&mut self, key: Key, header: &Header, bytes: &[u8]) {
         let held = &mut self.conn(key).held;
-        // The others are as many as a sender has tokens.
+        // The number of other messages is limited by the sender's tokens.
         if header.kind == Kind::Loose && held.len() >= HELD_LOOSE_MAX {
             self.dropped_count += 1;
             return;
@@ -229,7 +230,7 @@ impl World {
         }
     }
 
-    /// Accepts a message that `judge` has let through.
+    /// Accepts a message that `judge` has allowed.
     fn accept(&mut self, key: Key, header: &Header, bytes: &[u8]) {
         let at = ptr::with_exposed_provenance_mut::<u8>(address_of(header.addr));
         let len = header.len as usize;
@@ -252,7 +253,7 @@ impl World {
                 self.come(key, header, buffer.at, Some(event));
             }
             Kind::Put if self.conn(key).line.is_empty() => {
-                // SAFETY: `judge` has seen that the bytes are registered.
+                // SAFETY: `judge` has checked that the bytes are registered.
                 unsafe { put(at, bytes) };
                 self.settle(key, Line::Done(None));
             }
@@ -268,7 +269,7 @@ impl World {
         }
     }
 
-    /// The bytes of a message will come by themselves.
+    /// Prepares for the separately sent bytes of a message.
     fn come(&mut self, key: Key, header: &Header, at: *mut u8, event: Option<gm_recv_event>) {
         self.line_up(
             key,
@@ -292,7 +293,8 @@ impl World {
         self.line_up(key, Line::Failed(status));
     }
 
-    /// Ends a message now, or when those before it have ended and what their sender must be told was said.
+    /// Ends a message now if possible. Otherwise queues it behind the preceding ones and their
+    /// notices to the sender.
     fn line_up(&mut self, key: Key, line: Line) {
         let needs_node = matches!(line, Line::Coming { .. } | Line::Failed(_) | Line::Dropped);
         if self.conn(key).line.is_empty() && !needs_node {
@@ -306,14 +308,15 @@ impl World {
         }
     }
 
-    /// Ends a message of which nothing is on its way any more.
+    /// Ends a message that needs no more bytes.
     pub(crate) fn settle(&mut self, key: Key, line: Line) {
         let event = match line {
-            // Said where the node is at hand.
+            // The notice is sent where the node is available.
             Line::Failed(_) | Line::Dropped => return,
             Line::Loose(event) | Line::Done(event) | Line::Coming { event, .. } => event,
             Line::Put { at, ref bytes } => {
-                // SAFETY: the bytes were registered when it came, and deregistering waits for it.
+                // SAFETY: the bytes were registered when the message arrived, and deregistering
+                // waits for it.
                 unsafe { put(at, bytes) };
                 None
             }
@@ -338,7 +341,7 @@ impl World {
         conn.count_accepted(key, due, todo);
     }
 
-    /// Looks again at what waits at a connection.
+    /// Checks the waiting messages of a connection again.
     pub(crate) fn retry(&mut self, key: Key) {
         loop {
             let conn = self.conn(key);
@@ -369,7 +372,8 @@ impl World {
         Some(held)
     }
 
-    /// The same at all connections of a port, because it has changed.
+    /// Checks the waiting messages of all connections of a port again, because the port has
+    /// changed.
     pub(crate) fn retry_port(&mut self, own: u8) {
         if self.held_count == 0 {
             return;
@@ -379,7 +383,7 @@ impl World {
         }
     }
 
-    /// Messages that have waited for too long have failed.
+    /// Fails the messages that have waited too long.
     pub(crate) fn expire(&mut self, now: Instant) {
         let patience = self.patience;
         let is_late = |held: &Held| now.saturating_duration_since(held.since) >= patience;
@@ -394,7 +398,7 @@ impl World {
                     break;
                 };
                 self.fail(key, &held.header, status);
-                // What it stood in the way of may have its buffer.
+                // The messages behind it may have a free buffer.
                 self.retry(key);
             }
         }
@@ -404,9 +408,10 @@ impl World {
 /// Writes bytes of another process to memory of this one.
 ///
 /// # Safety
-/// They are registered: the program's promise that they are there and that others may write to them.
+/// The bytes must be registered. The program guarantees that registered memory is valid and may be
+/// written by other processes.
 unsafe fn put(at: *mut u8, bytes: &[u8]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
 }
 
@@ -448,8 +453,8 @@ fn event_of(
 mod tests;
 
 impl Conn {
-    /// A message was accepted: it is to be said, by the next one that goes the other way, when nothing else is to
-    /// be done, or now.
+    /// Counts an accepted message. The acknowledgement is sent with the next message to the peer,
+    /// when there is nothing else to do, or at once if many are due.
     #[inline]
     fn count_accepted(&mut self, key: Key, due: &mut Vec<Key>, todo: &mut Vec<Todo>) {
         self.accepted = self.accepted.wrapping_add(1);
@@ -464,7 +469,8 @@ impl Conn {
 }
 
 impl Port {
-    /// The event of a message that goes to the next buffer, or to a place for short ones.
+    /// Places a message in the next buffer, or in a place for short messages, and returns its
+    /// event.
     #[inline]
     fn place(&mut self, key: Key, header: &Header, bytes: &[u8]) -> Option<gm_recv_event> {
         let buffer = self.buffers(key.high, header.size)?.pop_front()?;
@@ -477,8 +483,8 @@ impl Port {
         let message = match fast {
             Some(message) => message,
             None => {
-                // SAFETY: the program's promise: the buffer is as long as its size says, and `judge` has
-                // seen that the message is not longer.
+                // SAFETY: the program provides buffers that are as long as their size requires, and
+                // `judge` has checked that the message is not longer.
                 unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.at, bytes.len()) };
                 ptr::null()
             }
@@ -486,8 +492,8 @@ impl Port {
         Some(event_of(key, header, buffer, message, fast.is_some()))
     }
 
-    /// A place with a copy of a short message, which is nobody else's until its event was handed out and
-    /// the program has asked for the next.
+    /// Copies a short message to a free place. The place stays reserved until the program requests
+    /// the event after the message's event.
     #[inline]
     fn keep_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
         let index = self.fast_free.pop_front()?;
@@ -496,7 +502,7 @@ impl Port {
         Some(place.as_ptr())
     }
 
-    /// The program asks for the next event: it has read what the last one has brought.
+    /// Frees the place of the last event, because the program requests the next event.
     #[inline]
     pub(crate) fn release_fast(&mut self) {
         if let Some(index) = self.fast_read.take() {
@@ -504,10 +510,10 @@ impl Port {
         }
     }
 
-    /// The event of a message is handed out.
+    /// Reserves the place of an event that is passed to the program.
     #[inline]
     pub(crate) fn read_fast(&mut self, event: &gm_recv_event) {
-        // SAFETY: any bits are numbers.
+        // SAFETY: every bit pattern is valid for these integers.
         let message = u64::from_be(unsafe { event.recv.message });
         if message != 0 {
             let offset = address_of(message).wrapping_sub(self.fast.as_ptr().addr());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers for messages, and which sizes are accepted.
+//! Buffers for messages, and the accepted sizes.
 
 use crate::code::*;
 use crate::error::{Failure, invalid};
@@ -10,7 +10,7 @@ use crate::world::{Item, Provided, SIZES};
 use portolan_ffi::guard;
 use std::ffi::{c_uint, c_void};
 
-/// A priority, as whether it is the high one.
+/// Returns whether a priority is the high one.
 #[inline]
 pub(crate) fn is_high(priority: c_uint) -> Result<bool, Failure> {
     match priority {
@@ -20,7 +20,7 @@ pub(crate) fn is_high(priority: c_uint) -> Result<bool, Failure> {
     }
 }
 
-/// A size, if there is one.
+/// Returns a size if it is valid.
 #[inline]
 pub(crate) fn checked_size(size: c_uint) -> Result<u8, Failure> {
     match u8::try_from(size) {
@@ -29,9 +29,10 @@ pub(crate) fn checked_size(size: c_uint) -> Result<u8, Failure> {
     }
 }
 
-/// Provides a buffer of gm_max_length_for_size(`size`) bytes for one message of that size and priority.
-/// It is the library's until an event names it. Its event has `tag`, a byte. Takes a receive token; when
-/// there is none, the port gets a GM_RECV_TOKEN_VIOLATION_EVENT and the buffer is not taken.
+/// Provides a buffer of gm_max_length_for_size(`size`) bytes for one message of that size and
+/// priority. The buffer belongs to the library until an event names it. That event has `tag`, a
+/// byte. Takes a receive token. If there is none, the port gets a GM_RECV_TOKEN_VIOLATION_EVENT and
+/// the buffer is not taken.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_provide_receive_buffer_with_tag(
     port: *mut gm_port,
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn gm_provide_receive_buffer_with_tag(
     });
 }
 
-/// As gm_provide_receive_buffer_with_tag(), with tag 0.
+/// Does the same as gm_provide_receive_buffer_with_tag(), with tag 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_provide_receive_buffer(
     port: *mut gm_port,
@@ -80,12 +81,12 @@ pub unsafe extern "C" fn gm_provide_receive_buffer(
     size: c_uint,
     priority: c_uint,
 ) {
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe { gm_provide_receive_buffer_with_tag(port, ptr, size, priority, 0) };
 }
 
-/// From now on messages of `priority` are accepted whose size has its bit in `mask`; others fail with
-/// GM_SEND_REJECTED. A port that was opened accepts all.
+/// Sets the accepted sizes of `priority`: those whose bit is set in `mask`. Messages of other sizes
+/// fail with GM_SEND_REJECTED. A new port accepts all sizes.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GM's numbers: statuses, versions and limits. All are the original's, and are never changed.
+//! GM's numbers: statuses, versions and limits. They are those of the original, and must not
+//! change.
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
@@ -26,24 +27,24 @@ pub const GM_API_VERSION_2_0_16: c_uint = 0x20010;
 /// The latest version.
 pub const GM_API_VERSION: c_uint = 0x20010;
 
-/// Bytes of a host's name, with the zero at its end.
+/// Maximum length of a host's name in bytes, including the final zero.
 pub const GM_MAX_HOST_NAME_LEN: c_uint = 128;
-/// Bytes of a port's name, with the zero at its end.
+/// Maximum length of a port's name in bytes, including the final zero.
 pub const GM_MAX_PORT_NAME_LEN: c_uint = 32;
-/// No node has this number; they begin at 1.
+/// Number of no node; numbers of nodes begin at 1.
 pub const GM_NO_SUCH_NODE_ID: c_uint = 0;
-/// For ordinary messages.
+/// Priority of ordinary messages.
 pub const GM_LOW_PRIORITY: c_uint = 0;
-/// For messages that must not wait behind ordinary ones.
+/// Priority of messages that must not wait behind ordinary ones.
 pub const GM_HIGH_PRIORITY: c_uint = 1;
-/// Priorities.
+/// Number of priorities.
 pub const GM_NUM_PRIORITIES: c_uint = 2;
-/// What the hardware's remote accesses were multiples of; here there is no such rule.
+/// Unit of the hardware's remote accesses, in bytes. Portolan has no such rule.
 pub const GM_RDMA_GRANULARITY: c_uint = 64;
-/// The same of its accesses to memory.
+/// Unit of the hardware's memory accesses, in bytes. Portolan has no such rule.
 pub const GM_MAX_DMA_GRANULARITY: c_uint = 8;
 
-/// How something ended.
+/// Result of an operation.
 pub type gm_status_t = c_int;
 /// A length.
 pub type gm_size_t = std::ffi::c_ulong;
@@ -68,7 +69,7 @@ pub const GM_MEMORY_FAULT: c_int = 6;
 pub const GM_INTERRUPTED: c_int = 7;
 /// An argument is out of its range.
 pub const GM_INVALID_PARAMETER: c_int = 8;
-/// There is no memory.
+/// No memory is available.
 pub const GM_OUT_OF_MEMORY: c_int = 9;
 /// No such command.
 pub const GM_INVALID_COMMAND: c_int = 10;
@@ -86,7 +87,7 @@ pub const GM_SEND_TIMED_OUT: c_int = 15;
 pub const GM_SEND_REJECTED: c_int = 16;
 /// The port is not open at the receiver.
 pub const GM_SEND_TARGET_PORT_CLOSED: c_int = 17;
-/// There is no such node, or it is gone.
+/// No such node exists, or it has failed.
 pub const GM_SEND_TARGET_NODE_UNREACHABLE: c_int = 18;
 /// The program has called gm_drop_sends().
 pub const GM_SEND_DROPPED: c_int = 19;
@@ -291,14 +292,15 @@ const NAMES: &[(c_int, &CStr)] = &[
     ),
 ];
 
-/// A status in words; never null.
+/// Returns the meaning of a status as text; never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_strerror(status: gm_status_t) -> *const c_char {
     let found = NAMES.iter().find(|(code, _)| *code == status);
     found.map_or(c"no status of GM", |(_, text)| text).as_ptr()
 }
 
-/// Why the last function that failed on this thread did so: one sentence. Not in the original.
+/// Returns the reason for which the last function failed on this thread, as a sentence. Not in the
+/// original.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_last_error() -> *const c_char {
     portolan_ffi::last_error()

@@ -11,18 +11,18 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::time::Instant;
 
-/// What the library calls when a send has ended.
+/// Function that is called when a send has ended.
 pub type gm_send_completion_callback_t =
     Option<unsafe extern "C" fn(port: *mut gm_port, context: *mut c_void, status: gm_status_t)>;
 
-/// Whom the end of a send is told.
+/// The program's function that is notified of the end of a send, with its context.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
     pub(crate) callback: gm_send_completion_callback_t,
     pub(crate) context: *mut c_void,
 }
 
-/// Names a connection of this process.
+/// Identifies a connection of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Key {
     pub(crate) rank: u32,
@@ -31,24 +31,24 @@ pub(crate) struct Key {
     pub(crate) high: bool,
 }
 
-/// What was sent and has not ended.
+/// A pending send.
 pub(crate) struct Sending {
     pub(crate) told: Told,
-    /// Bytes that travel by themselves, and whether they come here.
+    /// Separate transfer of the bytes, to the receiver or, for a get, to this process.
     pub(crate) request: Option<Request>,
     /// Address and length of the memory that the request uses.
     pub(crate) place: (usize, usize),
     pub(crate) is_get: bool,
-    /// Asks the receiver to throw away what was sent before.
+    /// Set for a request to discard the messages sent before it.
     pub(crate) is_drop: bool,
-    /// Its port was closed: nobody is told of its end.
+    /// Set when its port was closed: the program is not notified of its end.
     pub(crate) is_orphan: bool,
 }
 
-/// A message that was accepted, or has failed, behind others whose bytes are on their way. What it does
-/// to memory happens in its turn.
+/// A message that was accepted or has failed, queued behind messages whose bytes are still
+/// arriving. Its memory accesses are made in this order.
 pub(crate) enum Line {
-    /// Bytes that are to go to `at`, with what is told of them then.
+    /// Bytes for `at` that are still arriving, with the event for their end.
     Coming {
         request: Option<Request>,
         tag: u32,
@@ -57,27 +57,28 @@ pub(crate) enum Line {
         event: Option<gm_recv_event>,
     },
     Done(Option<gm_recv_event>),
-    /// Bytes for memory of the program's.
+    /// Bytes for the program's memory.
     Put {
         at: *mut u8,
         bytes: Box<[u8]>,
     },
-    /// Memory that was asked for.
+    /// Requested memory.
     Get {
         tag: u32,
         at: *const u8,
         len: usize,
     },
-    /// Of a message that is not acknowledged.
+    /// Message without an acknowledgement.
     Loose(Option<gm_recv_event>),
-    /// Its sender is to be told before anything behind it is accepted: what is acknowledged are numbers.
+    /// Failed message. Its sender must be notified before a later message is accepted, because
+    /// acknowledgements are counts.
     Failed(gm_status_t),
-    /// As above; what was sent before a certain word was thrown away.
+    /// Notice to the sender that the messages before its request were discarded.
     Dropped,
 }
 
 impl Line {
-    /// The registered memory that it will touch.
+    /// Returns the registered memory that it will access.
     pub(crate) fn lent(&self) -> Lent {
         match self {
             Line::Coming {
@@ -93,11 +94,11 @@ impl Line {
     }
 }
 
-/// A message that waits for a buffer, or for those before it.
+/// A message that waits for a buffer or for preceding messages.
 pub(crate) struct Held {
     pub(crate) header: Header,
     pub(crate) bytes: Box<[u8]>,
-    /// When it came, or its sender went on after a failure.
+    /// Time at which it arrived, or at which its sender resumed after a failure.
     pub(crate) since: Instant,
 }
 
@@ -105,26 +106,26 @@ pub(crate) struct Held {
 #[derive(Default)]
 pub(crate) struct Conn {
     pub(crate) sent: VecDeque<Sending>,
-    /// How many of those that were sent before are accepted.
+    /// Number of sent messages that were accepted.
     pub(crate) acked: u32,
-    /// A send has failed; the next ones wait for the program's word.
+    /// Set when a send has failed. Later sends wait for the program's decision.
     pub(crate) is_disabled: bool,
-    /// How many messages were accepted here.
+    /// Number of messages that were accepted here.
     pub(crate) accepted: u32,
-    /// The same as the sender knows it.
+    /// Value of `accepted` that was last acknowledged.
     pub(crate) told: u32,
-    /// The last number that was sent in each lane. What is sent in one lane may overtake the other.
+    /// Values last acknowledged in each lane. Messages of one lane may overtake those of the other.
     told_in: [u32; 2],
-    /// It is among those that owe an acknowledgement.
+    /// Set while it is in the list of connections with a due acknowledgement.
     pub(crate) is_due: bool,
     pub(crate) line: VecDeque<Line>,
     pub(crate) held: VecDeque<Held>,
-    /// A message has failed; the next ones wait for its sender's word.
+    /// Set when a message has failed. Later messages wait for the sender's decision.
     pub(crate) is_stopped: bool,
 }
 
 impl Conn {
-    /// Returns the number of accepted messages, which the other side learns in this lane.
+    /// Returns the number of accepted messages, and records that it is acknowledged in this lane.
     #[inline]
     pub(crate) fn tell(&mut self, high: bool) -> u32 {
         self.told = self.accepted;
@@ -133,11 +134,12 @@ impl Conn {
     }
 }
 
-/// All connections with one process; few, so they are looked through.
+/// All connections with one process. They are few, so they are searched linearly.
 #[derive(Default)]
 pub(crate) struct Peer {
     conns: Vec<((u8, u8, bool), Conn)>,
-    /// Ends when the process is gone; posted when something is first waited for.
+    /// Request that ends when the process has failed. It is posted when the process is first
+    /// awaited.
     pub(crate) canary: Option<Request>,
     pub(crate) is_gone: bool,
 }
@@ -157,7 +159,7 @@ impl Peer {
         self.conns.len() - 1
     }
 
-    /// Connections with accepted messages of which nothing was said in a lane.
+    /// Returns the connections with accepted messages that were not acknowledged in a lane.
     #[inline]
     pub(crate) fn owed_in(&self, high: bool) -> impl Iterator<Item = (u8, u8, bool)> {
         let is_owed =

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From errors to statuses.
+//! Conversion of errors to statuses.
 
 use crate::code::*;
 use portolan::Error;
 use portolan_ffi::Codes;
 use std::ffi::c_int;
 
-/// Why a function failed.
+/// Reason for the failure of a function.
 pub(crate) type Failure = portolan_ffi::Failure<Gm>;
 
-/// Which status an error has.
+/// Conversion of errors to GM's statuses.
 pub(crate) struct Gm;
 
 impl Codes for Gm {
@@ -22,7 +22,8 @@ impl Codes for Gm {
             Error::System { .. } | Error::Link(_) => GM_UNTRANSLATED_SYSTEM_ERROR,
             Error::NoMemory { .. } => GM_OUT_OF_MEMORY,
             Error::Forked => GM_ACCESS_DENIED,
-            // A process that this one lacks something to reach is given up for good, too.
+            // A process that cannot be reached for lack of a resource here is permanently given up
+            // too.
             Error::PeerGone { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }
@@ -32,13 +33,13 @@ impl Codes for Gm {
     }
 }
 
-/// Whether an error says that a process cannot be reached any more. All others are about one operation, or
-/// about this process.
+/// Returns whether an error means that a process can no longer be reached. All other errors concern
+/// one operation, or this process.
 pub(crate) fn is_about_peer(error: &Error) -> bool {
     Gm::of(error) == GM_SEND_TARGET_NODE_UNREACHABLE
 }
 
-/// An argument that cannot be.
+/// Creates the failure for an invalid argument.
 #[cold]
 pub(crate) fn invalid(text: impl Into<String>) -> Failure {
     Failure::new(GM_INVALID_PARAMETER, text)

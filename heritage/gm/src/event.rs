@@ -1,78 +1,78 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events as programs see them: numbers in the network's byte order, which functions turn round.
+//! Events as programs receive them: numbers in network byte order, and functions that convert them.
 
 use crate::code::gm_size_t;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 
-/// Nothing has happened.
+/// No event.
 pub const GM_NO_RECV_EVENT: c_uint = 0;
-/// An alarm is due: gm_unknown() calls its function.
+/// An alarm is due. gm_unknown() calls its function.
 pub const GM_ALARM_EVENT: c_uint = 2;
-/// A send has ended: gm_unknown() calls its function.
+/// A send has ended. gm_unknown() calls its function.
 pub const GM_SENT_EVENT: c_uint = 3;
-/// The program has sent without a token; nothing was sent.
+/// The program has sent without a token. Nothing was sent.
 pub const GM_SEND_TOKEN_VIOLATION_EVENT: c_uint = 7;
-/// The program has provided a buffer without a token; it was not taken.
+/// The program has provided a buffer without a token. The buffer was not taken.
 pub const GM_RECV_TOKEN_VIOLATION_EVENT: c_uint = 8;
 /// A message has filled a buffer.
 pub const GM_RECV_EVENT: c_uint = 11;
-/// The same with high priority.
+/// A message with high priority has filled a buffer.
 pub const GM_HIGH_RECV_EVENT: c_uint = 12;
-/// A message from a port with the same number.
+/// A message from a port with the same number has filled a buffer.
 pub const GM_PEER_RECV_EVENT: c_uint = 13;
-/// The same with high priority.
+/// A message from a port with the same number, with high priority, has filled a buffer.
 pub const GM_HIGH_PEER_RECV_EVENT: c_uint = 14;
-/// A short message that lies at `message`; its buffer was not used.
+/// A short message is at `message`. Its buffer was not used.
 pub const GM_FAST_RECV_EVENT: c_uint = 15;
-/// The same with high priority.
+/// A short message with high priority is at `message`.
 pub const GM_FAST_HIGH_RECV_EVENT: c_uint = 16;
-/// The same from a port with the same number.
+/// A short message from a port with the same number is at `message`.
 pub const GM_FAST_PEER_RECV_EVENT: c_uint = 17;
-/// The same with high priority.
+/// A short message from a port with the same number, with high priority, is at `message`.
 pub const GM_FAST_HIGH_PEER_RECV_EVENT: c_uint = 18;
 
-/// How far the types of short messages are from those of others.
+/// Difference between the types of short messages and those of other messages.
 const FAST: c_uint = GM_FAST_RECV_EVENT - GM_RECV_EVENT;
 
-/// What a message, or anything else, has brought. Read the fields with gm_ntoh_u8() and its relatives.
+/// Fields of an event. Read them with gm_ntoh_u8() and the related functions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gm_recv_event_fields {
-    /// Of a short message: where it lies.
+    /// Address of a short message.
     pub message: u64,
-    /// The buffer that it has filled or used.
+    /// Buffer of the message.
     pub buffer: u64,
-    /// Bytes.
+    /// Length of the message, in bytes.
     pub length: u32,
-    /// Who has sent it.
+    /// Node that sent the message.
     pub sender_node_id: u16,
-    /// The tag that the buffer was provided with.
+    /// Tag of the buffer.
     pub tag: u8,
-    /// The size of the message and the buffer.
+    /// Size of the message and the buffer.
     pub size: u8,
-    /// The port that has sent it.
+    /// Port that sent the message.
     pub sender_port_id: u8,
-    /// What has happened.
+    /// Type of the event.
     pub r#type: u8,
 }
 
-/// What has happened at a port.
+/// Event of a port.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union gm_recv_event {
-    /// The fields; all of them of a message, the type alone of other events.
+    /// Fields of the event. Messages have all of them, other events only the type.
     pub recv: gm_recv_event_fields,
 }
 
-/// What has happened at a port.
+/// Event of a port.
 pub type gm_recv_event_t = gm_recv_event;
 
 impl gm_recv_event {
-    /// Nothing.
+    /// No event.
     pub(crate) const NONE: gm_recv_event = gm_recv_event::bare(GM_NO_RECV_EVENT);
 
-    /// One that is told by its type.
+    /// Creates an event that has only a type.
     #[allow(clippy::cast_possible_truncation, reason = "types are below 256")]
     pub(crate) const fn bare(kind: c_uint) -> gm_recv_event {
         gm_recv_event {
@@ -90,12 +90,12 @@ impl gm_recv_event {
     }
 }
 
-/// A type of events as the events have it, in a byte.
+/// Converts a type of events to the byte in the event.
 pub(crate) fn type_of(kind: c_uint) -> u8 {
     u8::try_from(kind).unwrap_or(0)
 }
 
-/// The type of the event of a message.
+/// Returns the type of the event of a message.
 #[inline]
 pub(crate) fn kind_of(is_fast: bool, is_high: bool, is_peer: bool) -> u8 {
     let mut kind = GM_RECV_EVENT + c_uint::from(is_high) + 2 * c_uint::from(is_peer);
@@ -105,39 +105,39 @@ pub(crate) fn kind_of(is_fast: bool, is_high: bool, is_peer: bool) -> u8 {
     u8::try_from(kind).unwrap_or(0)
 }
 
-/// The type of the same message in its buffer, if it is a short one elsewhere.
+/// Returns the type of the same message in its buffer, for a short message elsewhere.
 pub(crate) fn slow_kind(kind: u8) -> Option<u8> {
     let kind = c_uint::from(kind);
     let is_fast = (GM_FAST_RECV_EVENT..=GM_FAST_HIGH_PEER_RECV_EVENT).contains(&kind);
     is_fast.then(|| u8::try_from(kind - FAST).unwrap_or(0))
 }
 
-/// A byte of an event.
+/// Converts a byte of an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_ntoh_u8(value: u8) -> u8 {
     value
 }
 
-/// A number of an event.
+/// Converts a 16-bit number of an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_ntoh_u16(value: u16) -> u16 {
     u16::from_be(value)
 }
 
-/// A number of an event.
+/// Converts a 32-bit number of an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_ntoh_u32(value: u32) -> u32 {
     u32::from_be(value)
 }
 
-/// An address of an event.
+/// Converts an address of an event.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_ntohp(value: u64) -> *mut c_void {
     let address = usize::try_from(u64::from_be(value)).unwrap_or(0);
     ptr::with_exposed_provenance_mut(address)
 }
 
-/// Copies the `length` bytes of a short message to its buffer, which it returns.
+/// Copies the `length` bytes of a short message to its buffer, and returns the buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_memorize_message(
     message: *const c_void,
@@ -146,13 +146,14 @@ pub unsafe extern "C" fn gm_memorize_message(
 ) -> *mut c_void {
     let length = usize::try_from(length).unwrap_or(0);
     if length > 0 && !message.is_null() && !buffer.is_null() {
-        // SAFETY: the program's promise: both are as long.
+        // SAFETY: the program passes a message and a buffer of at least `length` bytes.
         unsafe { ptr::copy(message.cast::<u8>(), buffer.cast::<u8>(), length) };
     }
     buffer
 }
 
-/// The smallest size of messages of `length` bytes: 2 to the power of it is at least `length` + 8.
+/// Returns the smallest size for messages of `length` bytes: 2 to the power of the size is at least
+/// `length` + 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_min_size_for_length(length: gm_size_t) -> c_uint {
     length
@@ -161,12 +162,12 @@ pub extern "C" fn gm_min_size_for_length(length: gm_size_t) -> c_uint {
         .map_or(gm_size_t::BITS, gm_size_t::trailing_zeros)
 }
 
-/// Bytes of the longest message of `size`: 2 to the power of it, less 8.
+/// Returns the length of the longest message of `size` in bytes: 2 to the power of `size`, minus 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_max_length_for_size(size: c_uint) -> gm_size_t {
     let whole: gm_size_t = 1_u64.checked_shl(size).unwrap_or(0);
     whole.saturating_sub(SIZE_OVERHEAD)
 }
 
-/// What a size is above the length.
+/// Difference between 2 to the power of a size and the longest message, in bytes.
 const SIZE_OVERHEAD: gm_size_t = 8;

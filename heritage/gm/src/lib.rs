@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programming interface of Myricom's GM on Portolan.
 //!
-//! Ports of processes exchange messages that match buffers by size class and priority; tokens bound
-//! what is under way; everything that happens is an event of a port. Here each process of the job is a
-//! node with eight ports, and messages travel as those of a [`portolan::Node`], with a header of GM's own
-//! (`wire.rs`). `docs/heritage.md` says which facts of the original are known, and what was chosen where
-//! they are not.
+//! Ports of processes exchange messages that match buffers by size class and priority. Tokens limit
+//! the operations in flight. Every result is an event of a port. Here each process of the job is a
+//! node with eight ports. Messages are sent as messages of a [`portolan::Node`], with a header of
+//! GM (`wire.rs`). `docs/heritage.md` lists the known facts of the original, and the choices where
+//! it is unknown.
 //!
-//! The one invariant: of the messages of one connection (port, port, priority) each ends before the next
-//! one, at the receiver and in the sender's callbacks; what fails stops just that connection.
+//! The one invariant: messages of one connection (port, port, priority) end in order, at the
+//! receiver and in the sender's callbacks. A failure stops only that connection.
 #![allow(
     unsafe_code,
     reason = "pointers of C programs are turned into references here, and nowhere else"

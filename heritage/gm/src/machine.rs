@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The node of this process, and the lock around it and the [`World`].
+//! The node of this process, and the lock of the node and the [`World`].
 //!
 //! Callbacks of the program run without the lock, so they may call anything. The handler of arriving
 //! messages runs inside calls of the node, with the lock held by that call.
@@ -16,27 +16,26 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The port of Portolan's that carries everything; programs of GM have no others.
+/// The Portolan port that carries all of GM's messages. Programs of GM use no other port.
 pub(crate) const CARRIER: u16 = 0x474d;
 
-/// Most processes: a node's number has 16 bits, and 0 is none.
+/// Maximum number of processes: a node id has 16 bits, and 0 is no node.
 const NODES_MAX: u32 = 65_534;
 
-/// How long a message may wait for a buffer unless the environment says otherwise; GM took its time,
-/// too, before it gave a receiver up.
+/// Time that a message may wait for a buffer unless the environment overrides it. GM too waited
+/// long before it gave up a receiver.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Milliseconds instead of that.
+/// Environment variable that overrides it, in milliseconds.
 const PATIENCE_VARIABLE: &str = "GM_SEND_TIMEOUT";
 
-/// The one of this process.
+/// Cell of this process's world.
 struct WorldCell(RefCell<World>);
 
-// SAFETY: it is borrowed only by who holds the machine's lock: `world` needs a reference to what that
-// guards, and the handler runs inside calls of the node, which is behind it, too.
+// SAFETY: it is borrowed only by the holder of the machine's lock. `world` needs a reference to the
+// locked value, and the handler runs inside calls of the node, which the lock also protects.
 unsafe impl Sync for WorldCell {}
-// SAFETY: as above; the addresses in it are memory that the program lends to whichever thread is in the
-// library.
+// SAFETY: as above; its addresses are memory that the program exposes to any thread in the library.
 unsafe impl Send for WorldCell {}
 
 static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
@@ -44,16 +43,16 @@ static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
 /// See the module documentation.
 pub(crate) struct Machine {
     node: Option<Node>,
-    /// Times that the program has begun with GM, less the times that it has ended.
+    /// Number of calls of gm_init(), minus those of gm_finalize().
     pub(crate) uses: u32,
     is_over: bool,
-    /// The node's, for sleeping.
+    /// Event descriptor of the node, for sleeping.
     pub(crate) event_fd: RawFd,
-    /// Turns in which nothing came, since something did.
+    /// Number of turns without a received message, since the last message.
     pub(crate) idle_turns: u32,
-    /// `idle_turns` when it was last looked who lives.
+    /// Value of `idle_turns` at the last check of the peers.
     pub(crate) looked_at: u32,
-    /// `idle_turns` when this thread last yielded its core.
+    /// Value of `idle_turns` when this thread last yielded its core.
     pub(crate) yielded_at: u32,
 }
 
@@ -67,7 +66,7 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     yielded_at: 0,
 });
 
-/// In a child of a process that has joined: the node is the parent's.
+/// Set in a child of a process that has joined: the node belongs to the parent.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn disown() {
@@ -77,12 +76,13 @@ extern "C" fn disown() {
 /// The machine, with the lock held.
 pub(crate) type Held = portolan_ffi::Held<Machine>;
 
-/// Whether more than one thread has ever been in the library. From then on waits sleep for moments only.
+/// Returns whether more than one thread has ever been in the library. From then on waits sleep only
+/// briefly.
 pub(crate) fn is_shared() -> bool {
     MACHINE.is_shared()
 }
 
-/// The machine, in whatever state.
+/// Locks the machine in any state.
 #[inline]
 pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ fn inside() -> Failure {
 }
 
 impl Machine {
-    /// Everything but the node; not to be held while the node is called.
+    /// Borrows the world. The borrow must end before the node is called.
     #[inline]
     pub(crate) fn world(&self) -> RefMut<'_, World> {
         WORLD.0.borrow_mut()
@@ -110,7 +110,7 @@ impl Machine {
         self.node.as_mut().ok_or_else(not_begun)
     }
 
-    /// Joins the job, if that has not happened.
+    /// Joins the job unless that has happened.
     pub(crate) fn join(&mut self) -> Result<(), Failure> {
         if self.is_over {
             let text = "the process is ending: exit() was called";
@@ -167,13 +167,13 @@ fn patience() -> Result<Duration, Failure> {
     }
 }
 
-/// Runs when the process ends: leaves the job when what was sent has arrived.
+/// Runs when the process exits. Leaves the job when all sent messages have arrived.
 extern "C" fn leave() {
     let closed = portolan_ffi::fenced(|| {
         if FORKED.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // Another thread that is inside will not come out: the launcher sees to the job's end.
+        // A thread inside the library will not return. The launcher then ends the job.
         let Some(mut machine) = MACHINE.take_now() else {
             return Ok(());
         };
@@ -195,7 +195,7 @@ extern "C" fn leave() {
     }
 }
 
-/// The machine, and the number of an open port.
+/// Locks the machine and returns it with the number of an open port.
 #[inline]
 pub(crate) fn enter(port: *const gm_port) -> Result<(Held, u8), Failure> {
     let Some(own) = index_of(port) else {
@@ -216,7 +216,7 @@ fn not_a_port() -> Failure {
     invalid("this pointer is not a port's; gm_open() gives one")
 }
 
-/// Runs the body of a function that has no result for a failure: that ends the job.
+/// Runs the body of a function that cannot return a failure. A failure ends the job.
 #[inline]
 pub(crate) fn must<T>(name: &str, body: impl FnOnce() -> Result<T, Failure>) -> T {
     match portolan_ffi::fenced(body) {
@@ -225,7 +225,7 @@ pub(crate) fn must<T>(name: &str, body: impl FnOnce() -> Result<T, Failure>) -> 
     }
 }
 
-/// Says `text`, and ends the job.
+/// Prints `text` and ends the job.
 #[cold]
 pub(crate) fn die(text: &str, status: c_int) -> ! {
     eprintln!("gm: {text}");
@@ -235,7 +235,7 @@ pub(crate) fn die(text: &str, status: c_int) -> ! {
     {
         machine.is_over = true;
         node.abort(status, text);
-        // What it would wait for when it is dropped will not happen any more.
+        // Dropping it would wait for events that will not happen any more.
         std::mem::forget(node);
     }
     std::process::exit(status)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that others may reach. GM's hardware needed registered memory for everything; Portolan needs it
-//! for nothing, so it only says what the other processes may touch, and costs an entry in a table.
+//! Memory that other processes may access. GM's hardware needed registered memory for everything,
+//! but Portolan does not. Registration here only grants access, and costs an entry in a table.
 
 use crate::code::*;
 use crate::error::{Failure, invalid};
@@ -10,10 +10,10 @@ use portolan_ffi::guard;
 use std::ffi::c_void;
 use std::ptr;
 
-/// What the memory of gm_dma_malloc() begins at: a page, as GM's did.
+/// Alignment of memory from gm_dma_malloc(): a page, as in GM.
 const ALIGN: usize = 4096;
 
-/// In front of such memory: its length.
+/// Bytes before such memory, which contain its length.
 const HEAD: usize = ALIGN;
 
 fn piece(ptr: *mut c_void, length: gm_size_t) -> Result<(usize, usize), Failure> {
@@ -27,8 +27,8 @@ fn piece(ptr: *mut c_void, length: gm_size_t) -> Result<(usize, usize), Failure>
 }
 
 impl Machine {
-    /// Waits until nothing that others have asked for touches these bytes any more. What they ask for from
-    /// now on is refused, so this ends however much they send.
+    /// Waits until no operation of another process accesses these bytes. New operations are
+    /// refused, so this ends however many messages arrive.
     fn drain(&mut self, at: usize, len: usize) -> Result<(), Failure> {
         while self.world().lends_registered(at, len) {
             self.turn()?;
@@ -38,8 +38,8 @@ impl Machine {
     }
 }
 
-/// Registers `length` bytes: others may read and write them when the port allows it. They may be
-/// registered more than once.
+/// Registers `length` bytes: other processes may read and write them if the port allows it. The
+/// same bytes may be registered more than once.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -56,7 +56,8 @@ pub unsafe extern "C" fn gm_register_memory(
     })
 }
 
-/// As gm_register_memory(); `pvma`, the address that others use, must be that of the memory.
+/// Does the same as gm_register_memory(). `pvma`, the address for other processes, must be that of
+/// the memory.
 ///
 /// Errors: those of gm_register_memory().
 #[unsafe(no_mangle)]
@@ -71,12 +72,12 @@ pub unsafe extern "C" fn gm_register_memory_ex(
             Err(invalid("pvma is not the address of the memory"))
         });
     }
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe { gm_register_memory(port, ptr, length) }
 }
 
-/// Ends one registration of just these bytes. On return nobody touches them any more, unless they are
-/// registered otherwise, too.
+/// Ends one registration of exactly these bytes. After the return no other process accesses them,
+/// unless another registration covers them.
 ///
 /// Errors: GM_INVALID_PARAMETER when they were not registered, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -98,7 +99,8 @@ pub unsafe extern "C" fn gm_deregister_memory(
     })
 }
 
-/// `length` bytes of registered memory; null when there is none. To be freed by gm_dma_free().
+/// Allocates `length` bytes of registered memory. Returns null if there is no memory. Free it with
+/// gm_dma_free().
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_dma_malloc(port: *mut gm_port, length: gm_size_t) -> *mut c_void {
     must("gm_dma_malloc", || {
@@ -110,13 +112,13 @@ pub extern "C" fn gm_dma_malloc(port: *mut gm_port, length: gm_size_t) -> *mut c
             return Ok(ptr::null_mut());
         };
         let mut at = ptr::null_mut();
-        // SAFETY: a power of two, and a place for the result.
+        // SAFETY: the alignment is a power of two, and `at` is valid for the result.
         if unsafe { libc::posix_memalign(&raw mut at, ALIGN, whole) } != 0 {
             return Ok(ptr::null_mut());
         }
-        // SAFETY: the head is there, and aligned to a page.
+        // SAFETY: the allocation begins with the head, which is aligned to a page.
         unsafe { at.cast::<usize>().write(whole - HEAD) };
-        // SAFETY: within the memory, or at its end.
+        // SAFETY: the result is within the allocation or at its end.
         let at = unsafe { at.byte_add(HEAD) };
         machine
             .world()
@@ -126,7 +128,7 @@ pub extern "C" fn gm_dma_malloc(port: *mut gm_port, length: gm_size_t) -> *mut c
     })
 }
 
-/// As gm_dma_malloc(), `count` times `length` bytes of zeros.
+/// Allocates `count` times `length` bytes like gm_dma_malloc(), filled with zeros.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_dma_calloc(
     port: *mut gm_port,
@@ -138,13 +140,13 @@ pub extern "C" fn gm_dma_calloc(
     };
     let at = gm_dma_malloc(port, len);
     if !at.is_null() {
-        // SAFETY: as long as was asked for.
+        // SAFETY: the allocation has `len` bytes.
         unsafe { at.write_bytes(0, usize::try_from(len).unwrap_or(0)) };
     }
     at
 }
 
-/// Memory of gm_dma_malloc() that the program does not use any more. It is freed when this is dropped.
+/// Memory from gm_dma_malloc() that the program has freed. Dropping this value releases it.
 pub(crate) struct Retired {
     /// Address and length of the program's bytes.
     pub(crate) at: usize,
@@ -155,13 +157,15 @@ pub(crate) struct Retired {
 
 impl Drop for Retired {
     fn drop(&mut self) {
-        // SAFETY: of posix_memalign(). `World::retire_memory` keeps it as long as an operation uses it.
+        // SAFETY: memory of posix_memalign(). `World::retire_memory` keeps it while an operation
+        // uses it.
         unsafe { libc::free(self.head) };
     }
 }
 
-/// Frees memory of gm_dma_malloc() and gm_dma_calloc(); null is none. Memory of sends that have not ended
-/// stays until they have, so that their receivers get the bytes; so does memory that others read or write.
+/// Frees memory from gm_dma_malloc() or gm_dma_calloc(). Does nothing for null. Memory of pending
+/// sends is kept until they end, so that their receivers get the bytes. Memory that other processes
+/// read or write is kept too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
     must("gm_dma_free", || {
@@ -172,7 +176,7 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
         if !ptr.addr().is_multiple_of(ALIGN) {
             return Err(invalid("this is not memory of gm_dma_malloc()"));
         }
-        // SAFETY: the program's promise: memory of gm_dma_malloc(), which has a head.
+        // SAFETY: the program passes memory from gm_dma_malloc(), which has a head.
         let head = unsafe { ptr.byte_sub(HEAD) };
         // SAFETY: as above.
         let len = unsafe { head.cast::<usize>().read() };

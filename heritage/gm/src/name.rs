@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who the nodes are: each process of the job is one, numbered from 1. Its name is that of its host; the
-//! second process of a host and those after it have a number behind that, `host:1`, `host:2`.
+//! Numbers and names of the nodes. Each process of the job is a node, numbered from 1. Its name is
+//! that of its host. Further processes of a host have a number appended: `host:1`, `host:2`.
 
 use crate::arrive::node_id;
 use crate::code::*;
@@ -10,11 +10,11 @@ use crate::port::gm_port;
 use portolan_ffi::guard;
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// In front of the numbers of boards: an address of the kind that anybody may give, and "PL".
+/// First bytes of a board's number: a locally administered address, and "PL".
 const BOARD: [u8; 3] = [0x02, b'P', b'L'];
 
 impl Machine {
-    /// The rank of a node.
+    /// Returns the rank of a node.
     fn rank_of(&mut self, node: c_uint) -> Result<u32, Failure> {
         let nodes = self.world().size;
         match node.checked_sub(1) {
@@ -38,7 +38,8 @@ impl Machine {
     fn find(&mut self, name: &str) -> Result<Option<u32>, Failure> {
         let size = self.world().size;
         for rank in 0..size {
-            // The first process of a host may be named as its first board, too.
+            // The name of the first process of a host may also be written as that of its first
+            // board.
             let own = self.name_of(rank)?;
             if own == name || name.strip_suffix(":0") == Some(&own) {
                 return Ok(Some(rank));
@@ -48,19 +49,23 @@ impl Machine {
     }
 }
 
+/// Stores `value` at `at`.
+///
 /// # Safety
-/// `at` is null, or may be written.
+/// `at` must be null or valid for writes.
 unsafe fn put<T>(at: *mut T, value: T) -> Result<c_int, Failure> {
     if at.is_null() {
         return Err(Failure::null("the pointer for a result"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe { at.write(value) };
     Ok(GM_SUCCESS)
 }
 
+/// Stores `text` at `name`, with a final zero.
+///
 /// # Safety
-/// `name` is null, or has GM_MAX_HOST_NAME_LEN bytes.
+/// `name` must be null or have GM_MAX_HOST_NAME_LEN bytes.
 unsafe fn put_name(name: *mut c_char, text: &str) -> Result<c_int, Failure> {
     if name.is_null() {
         return Err(Failure::null("name"));
@@ -70,13 +75,13 @@ unsafe fn put_name(name: *mut c_char, text: &str) -> Result<c_int, Failure> {
         return Err(Failure::new(GM_OUTPUT_BUFFER_TOO_SMALL, text));
     }
     for (index, byte) in text.bytes().chain([0]).enumerate() {
-        // SAFETY: the caller's promise; it is not longer.
+        // SAFETY: guaranteed by the caller; the text is shorter than that.
         unsafe { name.add(index).cast::<u8>().write(byte) };
     }
     Ok(GM_SUCCESS)
 }
 
-/// `node_id` gets the number of this process's node.
+/// Stores the number of this process's node in `node_id`.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -84,12 +89,12 @@ pub unsafe extern "C" fn gm_get_node_id(port: *mut gm_port, node_id: *mut c_uint
     guard(|| {
         let (mut machine, _own) = enter(port)?;
         let rank = machine.node()?.rank();
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put(node_id, rank + 1) }
     })
 }
 
-/// `name`, of GM_MAX_HOST_NAME_LEN bytes, gets the name of this process's node.
+/// Stores the name of this process's node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_OUTPUT_BUFFER_TOO_SMALL, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -98,12 +103,12 @@ pub unsafe extern "C" fn gm_get_host_name(port: *mut gm_port, name: *mut c_char)
         let (mut machine, _own) = enter(port)?;
         let rank = machine.node()?.rank();
         let text = machine.name_of(rank)?;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put_name(name, &text) }
     })
 }
 
-/// `name`, of GM_MAX_HOST_NAME_LEN bytes, gets the name of a node.
+/// Stores the name of a node in `name`, which has GM_MAX_HOST_NAME_LEN bytes.
 ///
 /// Errors: those of gm_get_host_name().
 #[unsafe(no_mangle)]
@@ -117,13 +122,13 @@ pub unsafe extern "C" fn gm_node_id_to_host_name_ex(
         let (mut machine, _own) = enter(port)?;
         let rank = machine.rank_of(node)?;
         let text = machine.name_of(rank)?;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put_name(name, &text) }
     })
 }
 
-/// `node` gets the number of the node with that name. Nothing is asked of others, so there is nothing to
-/// wait `timeout` microseconds for.
+/// Stores the number of the node with that name in `node`. No other process is involved, so
+/// `timeout` is ignored.
 ///
 /// Errors: GM_NO_MATCH, GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -138,10 +143,10 @@ pub unsafe extern "C" fn gm_host_name_to_node_id_ex(
         if name.is_null() {
             return Err(Failure::null("name"));
         }
-        // SAFETY: the program's promise: a string.
+        // SAFETY: the program passes a zero-terminated string.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         match machine.find(&name)? {
-            // SAFETY: the program's promise.
+            // SAFETY: the program passes valid arguments, as the function's documentation requires.
             Some(rank) => unsafe { put(node, rank + 1) },
             None => {
                 let text = format!("no node of this job has the name {name}");
@@ -151,25 +156,27 @@ pub unsafe extern "C" fn gm_host_name_to_node_id_ex(
     })
 }
 
-/// The number of the node with that name, or GM_NO_SUCH_NODE_ID.
+/// Returns the number of the node with that name, or GM_NO_SUCH_NODE_ID.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_host_name_to_node_id(
     port: *mut gm_port,
     name: *const c_char,
 ) -> c_uint {
     let mut node = GM_NO_SUCH_NODE_ID;
-    // SAFETY: the program's promise about the name; the other place is here.
+    // SAFETY: the program passes a zero-terminated string; `node` is valid for the result.
     match unsafe { gm_host_name_to_node_id_ex(port, 0, name, &raw mut node) } {
         GM_SUCCESS => node,
         _ => GM_NO_SUCH_NODE_ID,
     }
 }
 
+/// Stores the number of a board at `id`.
+///
 /// # Safety
-/// `id` is null, or has 6 bytes.
+/// `id` must be null or have 6 bytes.
 unsafe fn put_board(id: *mut u8, rank: u32) -> Result<c_int, Failure> {
     let [_, a, b, c] = rank.to_be_bytes();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe {
         put(
             id.cast::<[u8; 6]>(),
@@ -178,7 +185,7 @@ unsafe fn put_board(id: *mut u8, rank: u32) -> Result<c_int, Failure> {
     }
 }
 
-/// `board_id`, 6 bytes, gets the number of this process's board.
+/// Stores the number of this process's board in `board_id`, which has 6 bytes.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -189,13 +196,13 @@ pub unsafe extern "C" fn gm_get_unique_board_id(
     guard(|| {
         let (mut machine, _own) = enter(port)?;
         let rank = machine.node()?.rank();
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put_board(board_id, rank) }
     })
 }
 
-/// `board_id`, 6 bytes, gets the number of the board of the job's first node, which has no more to do
-/// with others than any.
+/// Stores the number of the board of the job's first node in `board_id`, which has 6 bytes. That
+/// node has no special role.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -205,12 +212,12 @@ pub unsafe extern "C" fn gm_get_mapper_unique_id(
 ) -> gm_status_t {
     guard(|| {
         let (_machine, _own) = enter(port)?;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put_board(board_id, 0) }
     })
 }
 
-/// `board_id`, 6 bytes, gets the number of a node's board.
+/// Stores the number of a node's board in `board_id`, which has 6 bytes.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -222,12 +229,12 @@ pub unsafe extern "C" fn gm_node_id_to_unique_id(
     guard(|| {
         let (mut machine, _own) = enter(port)?;
         let rank = machine.rank_of(node)?;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put_board(board_id, rank) }
     })
 }
 
-/// `node` gets the number of the node with that board.
+/// Stores the number of the node with that board in `node`.
 ///
 /// Errors: GM_NO_MATCH, GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -241,7 +248,7 @@ pub unsafe extern "C" fn gm_unique_id_to_node_id(
         if board_id.is_null() {
             return Err(Failure::null("board_id"));
         }
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         let [x, y, z, a, b, c] = unsafe { board_id.cast::<[u8; 6]>().read() };
         let rank = u32::from_be_bytes([0, a, b, c]);
         if [x, y, z] != BOARD || rank >= machine.world().size {
@@ -250,12 +257,12 @@ pub unsafe extern "C" fn gm_unique_id_to_node_id(
                 "no node of this job has this board",
             ));
         }
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put(node, rank + 1) }
     })
 }
 
-/// `global` gets the number that all processes have for a node, which is the same.
+/// Stores the global number of a node in `global`. It is the same number.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -267,12 +274,12 @@ pub unsafe extern "C" fn gm_node_id_to_global_id(
     guard(|| {
         let (mut machine, _own) = enter(port)?;
         machine.rank_of(node)?;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put(global, node) }
     })
 }
 
-/// `node` gets the number that this process has for the node with a global number, which is the same.
+/// Stores the local number of the node with a global number in `node`. It is the same number.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -281,11 +288,11 @@ pub unsafe extern "C" fn gm_global_id_to_node_id(
     global: c_uint,
     node: *mut c_uint,
 ) -> gm_status_t {
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe { gm_node_id_to_global_id(port, global, node) }
 }
 
-/// `node` gets the highest number that a node may have.
+/// Stores the highest number that a node may have in `node`.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -293,12 +300,12 @@ pub unsafe extern "C" fn gm_max_node_id(port: *mut gm_port, node: *mut c_uint) -
     guard(|| {
         let (_machine, _own) = enter(port)?;
         let highest = node_id(u32::from(u16::MAX) - 1);
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put(node, highest.into()) }
     })
 }
 
-/// `node` gets the highest number of a node of this job.
+/// Stores the highest number of a node of this job in `node`.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -309,7 +316,7 @@ pub unsafe extern "C" fn gm_max_node_id_in_use(
     guard(|| {
         let (machine, _own) = enter(port)?;
         let nodes = machine.world().size;
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { put(node, nodes) }
     })
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of a send's end and the messages that answer it: the end comes first.
+//! Order of a send's end and of messages that answer it: the end comes first.
 //!
-//! Programs free what they keep about a send when its answer comes. The receiver acknowledges before it
-//! answers, but the node may use the memory of a long send for a moment after that. Messages of that
-//! receiver are held back until the node is done.
+//! Programs free the state of a send when its answer arrives. The receiver acknowledges before it
+//! answers, but the node may use the memory of a long send for a moment after that. Messages of
+//! that receiver are withheld until the node no longer uses the memory.
 
 use crate::arrive::node_id;
 use crate::event::gm_recv_event;
 
-/// A message, and the sends that were accepted before it came.
+/// A message, and the position of its arrival among the accepted sends.
 pub(crate) struct Arrived {
     pub(crate) event: gm_recv_event,
     /// See [`Unfinished::mark`].
@@ -21,9 +21,10 @@ impl Arrived {
     }
 }
 
-/// Accepted sends of all ports of which the program is told when the node is done with their memory.
+/// Accepted sends of all ports whose memory the node still uses. The program is notified of their
+/// end afterwards.
 pub(crate) struct Unfinished {
-    /// Numbers, and the ranks of receivers.
+    /// Numbers of the sends, and the ranks of their receivers.
     sends: Vec<(u64, u32)>,
     next: u64,
 }
@@ -36,7 +37,7 @@ impl Unfinished {
         }
     }
 
-    /// Notes a send to `rank` that has been accepted, and returns its number.
+    /// Adds an accepted send to `rank`, and returns its number.
     pub(crate) fn begin(&mut self, rank: u32) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -44,18 +45,19 @@ impl Unfinished {
         number
     }
 
-    /// Forgets a send: the node is done with its memory.
+    /// Removes a send whose memory the node no longer uses.
     pub(crate) fn finish(&mut self, number: u64) {
         self.sends.retain(|send| send.0 != number);
     }
 
-    /// The number that is above those of all sends until now.
+    /// Returns a number above those of all sends until now.
     #[inline]
     pub(crate) fn mark(&self) -> u64 {
         self.next
     }
 
-    /// Returns true if the sender of a message has accepted a send before it that is unfinished.
+    /// Returns whether an accepted send to the sender of a message, from before that message, is
+    /// unfinished.
     #[inline]
     pub(crate) fn holds(&self, arrived: &Arrived) -> bool {
         !self.sends.is_empty() && self.holds_back(arrived)
@@ -63,7 +65,7 @@ impl Unfinished {
 
     #[cold]
     fn holds_back(&self, arrived: &Arrived) -> bool {
-        // SAFETY: any bits are numbers.
+        // SAFETY: every bit pattern is valid for these integers.
         let node = u16::from_be(unsafe { arrived.event.recv }.sender_node_id);
         let mut before = self.sends.iter().filter(|send| send.0 < arrived.after);
         before.any(|send| node_id(send.1) == node)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Begin and end, of the library and of ports, and what is known of a port.
+//! Initialization and end of the library and of ports, and properties of ports.
 
 use crate::code::*;
 use crate::error::{Failure, invalid};
@@ -18,7 +18,7 @@ pub struct gm_port {
 /// A port of this process's node.
 pub type gm_port_t = gm_port;
 
-/// Handles are always there, so one that is used too late points to something.
+/// Handles are static, so one that is used after gm_close() points to valid memory.
 static HANDLES: [gm_port; PORTS] = [
     gm_port { number: 0 },
     gm_port { number: 1 },
@@ -30,7 +30,7 @@ static HANDLES: [gm_port; PORTS] = [
     gm_port { number: 7 },
 ];
 
-/// The number of the port that a pointer is a handle of.
+/// Returns the number of the port whose handle `port` is.
 #[inline]
 pub(crate) fn index_of(port: *const gm_port) -> Option<u8> {
     let offset = port.addr().wrapping_sub(HANDLES.as_ptr().addr());
@@ -38,23 +38,25 @@ pub(crate) fn index_of(port: *const gm_port) -> Option<u8> {
     (index < PORTS && offset.is_multiple_of(size_of::<gm_port>())).then(|| HANDLES[index].number)
 }
 
-/// The handle of a port.
+/// Returns the handle of a port.
 pub(crate) fn handle_of(own: u8) -> *mut gm_port {
     let handle = &HANDLES[usize::from(own) % PORTS];
     ptr::from_ref(handle).cast_mut()
 }
 
-/// Ports that the driver, the mapper and IP had.
+/// Ports that the driver, the mapper and IP used.
 const RESERVED: [u8; 3] = [0, 1, 3];
 
-/// Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are copied when they are sent.
+/// Option of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are copied when they
+/// are sent.
 pub const GM_PLUS_INLINE: c_uint = 1;
-/// Of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
+/// Option of gm_set_port_options(): messages of up to GM_PLUS_LEN_MAX bytes are not acknowledged.
 pub const GM_PLUS_UNACKNOWLEDGED: c_uint = 2;
-/// Bytes of the longest message that the options of GM+ are for.
+/// Length of the longest message that the options of GM+ apply to, in bytes.
 pub const GM_PLUS_LEN_MAX: c_uint = 256;
 
-/// Options that ports are opened with: `inline`, `unacknowledged`, or both with a comma.
+/// Environment variable with the options of new ports: `inline`, `unacknowledged`, or both with a
+/// comma.
 const PLUS_VARIABLE: &str = "GM_PLUS";
 
 fn options() -> Result<c_uint, Failure> {
@@ -73,7 +75,8 @@ fn options() -> Result<c_uint, Failure> {
     Ok(options)
 }
 
-/// Begins with GM: joins the job. May be called more than once; gm_finalize() as often.
+/// Initializes GM: joins the job. It may be called more than once; call gm_finalize() equally
+/// often.
 ///
 /// Errors: GM_FAILURE when the job cannot be joined, GM_ACCESS_DENIED in a child that was forked.
 #[unsafe(no_mangle)]
@@ -86,8 +89,8 @@ pub extern "C" fn gm_init() -> gm_status_t {
     })
 }
 
-/// Ends what one gm_init() has begun; the last one closes all ports. The job is left when the process
-/// ends.
+/// Ends the use that one gm_init() began. The last call closes all ports. The process leaves the
+/// job when it exits.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_finalize() {
     must("gm_finalize", || {
@@ -103,8 +106,9 @@ pub extern "C" fn gm_finalize() {
     });
 }
 
-/// Opens port `port_id` of unit 0 of this process's node; the handle goes to `port`. `name`, up to 31
-/// characters, is for people. `version` is the one that the program was written for.
+/// Opens port `port_id` of unit 0 of this process's node, and stores its handle in `port`. `name`,
+/// up to 31 characters, is informational. `version` is the version that the program was written
+/// for.
 ///
 /// Errors: GM_BUSY when the port is open or one of 0, 1 and 3; GM_INVALID_PORT_NUMBER,
 /// GM_NO_SUCH_DEVICE, GM_INVALID_PARAMETER, GM_INCOMPATIBLE_LIB_AND_DRIVER; those of gm_init().
@@ -120,7 +124,7 @@ pub unsafe extern "C" fn gm_open(
         if port.is_null() || name.is_null() {
             return Err(Failure::null("port or name"));
         }
-        // SAFETY: the program's promise: a string.
+        // SAFETY: the program passes a zero-terminated string.
         let name = unsafe { CStr::from_ptr(name) };
         if name.count_bytes() >= GM_MAX_PORT_NAME_LEN as usize {
             return Err(invalid("the name has more than 31 characters"));
@@ -153,13 +157,13 @@ pub unsafe extern "C" fn gm_open(
             world.retry_port(own);
         }
         machine.work()?;
-        // SAFETY: not null; the program's promise.
+        // SAFETY: not null; the program passes a pointer that is valid for writes.
         unsafe { port.write(handle_of(own)) };
         Ok(GM_SUCCESS)
     })
 }
 
-/// Version 1.0 to 1.6, and those of 2.0.
+/// Returns whether `version` is 1.0 to 1.6, or one of 2.0.
 fn known(version: c_uint) -> bool {
     let first = GM_API_VERSION_1_0..=GM_API_VERSION_1_6;
     version == GM_API_VERSION_2_0
@@ -167,8 +171,8 @@ fn known(version: c_uint) -> bool {
         || (GM_API_VERSION_2_0 << 8..=GM_API_VERSION).contains(&version)
 }
 
-/// Closes a port: its buffers are the program's again, and its callbacks are not called any more.
-/// Messages that come from now on fail with GM_SEND_TARGET_PORT_CLOSED.
+/// Closes a port. Its buffers belong to the program again, and its callbacks are not called any
+/// more. Messages that arrive later fail with GM_SEND_TARGET_PORT_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_close(port: *mut gm_port) {
     must("gm_close", || {
@@ -183,7 +187,8 @@ impl Machine {
             return Ok(());
         }
         self.acknowledge()?;
-        // What came before this is accepted or not; what waits from here on is refused.
+        // Messages that arrived earlier are accepted or not. Messages that wait from here on are
+        // refused.
         {
             let mut world = self.world();
             let port = world.port(own);
@@ -197,9 +202,9 @@ impl Machine {
         self.let_go(own)
     }
 
-    /// Waits until nobody touches the memory of a port that was closed.
+    /// Waits until no operation accesses the memory of a closed port.
     fn let_go(&mut self, own: u8) -> Result<(), Failure> {
-        // The next port of this number begins anew.
+        // The next port with this number starts with clean connections.
         let keys = self
             .world()
             .keys(|key, conn| key.own == own && (conn.is_disabled || !conn.sent.is_empty()));
@@ -215,7 +220,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Asks a receiver to let go of what it has not accepted, for a port that is closed.
+    /// Requests that a receiver discard the messages of a closed port that it has not accepted.
     fn say_drop(&mut self, key: crate::conn::Key) -> Result<(), Failure> {
         let told = crate::conn::Told {
             callback: None,
@@ -230,7 +235,7 @@ impl Machine {
 }
 
 /// Sets the options of GM+: GM_PLUS_INLINE, GM_PLUS_UNACKNOWLEDGED, both or 0. Not in the original,
-/// whose GM+ was built with or without them.
+/// whose options were chosen when GM+ was built.
 ///
 /// Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
 #[unsafe(no_mangle)]
@@ -245,37 +250,37 @@ pub extern "C" fn gm_set_port_options(port: *mut gm_port, options: c_uint) -> gm
     })
 }
 
-/// The number of a port; 0 if it is none.
+/// Returns the number of a port, or 0 for an invalid pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_get_port_id(port: *const gm_port) -> c_uint {
     index_of(port).map_or(0, c_uint::from)
 }
 
-/// Ports of a node: 8.
+/// Returns the number of ports of a node: 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_num_ports(_port: *const gm_port) -> c_uint {
     c_uint::try_from(PORTS).unwrap_or(0)
 }
 
-/// Send tokens that a program has when it has opened a port.
+/// Returns the number of send tokens of a new port.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_num_send_tokens(_port: *const gm_port) -> c_uint {
     SEND_TOKENS
 }
 
-/// Receive tokens that a program has when it has opened a port.
+/// Returns the number of receive tokens of a new port.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_num_receive_tokens(_port: *const gm_port) -> c_uint {
     RECV_TOKENS
 }
 
-/// Bytes of the longest datagram: 4096.
+/// Returns the length of the longest datagram in bytes: 4096.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_mtu(_port: *const gm_port) -> c_uint {
     c_uint::try_from(crate::pump::INLINE_LEN_MAX).unwrap_or(0)
 }
 
-/// The smallest size of a message: 3, which has no bytes.
+/// Returns the smallest size of a message: 3, for a message without bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_min_message_size(_port: *const gm_port) -> c_uint {
     crate::event::gm_min_size_for_length(0)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A turn: what has come is taken in, and what that asks for is done with the node.
+//! A turn of the library: handles received messages, and performs the operations of the node that
+//! they require.
 
 use crate::code::*;
 use crate::conn::{Conn, Key, Line};
@@ -11,27 +12,28 @@ use portolan::{Buffer, Lane, Node, Request, TagMatch, TagTarget, Target};
 use portolan_ffi::Codes;
 use std::time::Instant;
 
-/// Longest message that follows its header, in bytes: GM's packets were as long.
+/// Longest message that follows its header, in bytes, as in GM's packets.
 pub(crate) const INLINE_LEN_MAX: usize = 4096;
 
-/// Short enough to be put behind its header on the stack: what a frame of any path takes.
+/// Longest message that is copied behind its header on the stack, in bytes. It fits a frame of any
+/// path.
 const STACK_LEN: usize = 512;
 
-/// Turns without anything between two looks whether peers live that something is waited for from, and
-/// whether messages have waited for too long. A look costs as much as a turn.
+/// Turns without a message between two checks for failed peers and for messages that have waited
+/// too long. A check costs as much as a turn.
 const IDLE_TURNS_PER_LOOK: u32 = 64;
 
-/// Turns without anything after which a program that polls lets others have the core, now and then: where
-/// there are more processes than cores, what it waits for comes from one of them.
+/// Turns without a message after which a polling program yields the core. If there are more
+/// processes than cores, the awaited message comes from one of them.
 const IDLE_TURNS_PER_YIELD: u32 = 256;
 
-/// Turns of a call that polls: a quarter of a microsecond on shared memory.
+/// Turns of a polling call: 0.25 µs on shared memory.
 const TURNS_PER_POLL: u32 = 8;
 
-/// Tags of bytes that travel by themselves: of messages, and of what was asked for.
+/// Tags of separately sent bytes: those of messages, and those of gets.
 const MESSAGE_TAG: u64 = 0x474d << 48;
 const ANSWER_TAG: u64 = MESSAGE_TAG | 1 << 32;
-/// Nothing is ever sent with this one.
+/// Tag of messages that are never sent.
 const CANARY_TAG: u64 = MESSAGE_TAG | 2 << 32;
 
 #[inline]
@@ -42,12 +44,12 @@ fn lane(high: bool) -> Lane {
     }
 }
 
-/// The tag of a message's bytes.
+/// Returns the tag of a message's separate bytes.
 fn message_tag(tag: u32) -> u64 {
     MESSAGE_TAG | u64::from(tag)
 }
 
-/// Sends a header and what follows it: at once, or with others that are ready soon.
+/// Sends a header and the bytes after it: at once, or together with others that are ready soon.
 #[inline]
 pub(crate) fn transmit(
     node: &mut Node,
@@ -63,7 +65,7 @@ pub(crate) fn transmit(
     transmit_to(node, target, header, bytes, at_once)
 }
 
-/// The same to a target that need not have the priority of the header.
+/// Sends like [`transmit`], to a target whose priority may differ from the header's.
 #[inline]
 fn transmit_to(
     node: &mut Node,
@@ -87,10 +89,10 @@ fn transmit_to(
     node.send_gather(target, &[&head[..len], bytes])
 }
 
-/// Sends the bytes of a long message by themselves.
+/// Sends the bytes of a long message separately.
 ///
 /// # Safety
-/// They stay as they are until the request has ended.
+/// The bytes must stay valid and unchanged until the request has ended.
 pub(crate) unsafe fn transmit_long(
     node: &mut Node,
     key: Key,
@@ -101,14 +103,14 @@ pub(crate) unsafe fn transmit_long(
         lane: lane(key.high),
         ..TagTarget::new(key.rank, message_tag(tag))
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     node.isend_tagged(target, unsafe { Buffer::from_raw(at, len) })
 }
 
-/// Posts memory for what was asked for.
+/// Posts memory for requested bytes.
 ///
 /// # Safety
-/// The memory is there and nobody else's until the request has ended.
+/// The memory must be valid, and unused by others, until the request has ended.
 pub(crate) unsafe fn expect_answer(
     node: &mut Node,
     key: Key,
@@ -116,13 +118,13 @@ pub(crate) unsafe fn expect_answer(
     (at, len): (*mut u8, usize),
 ) -> Result<Request, portolan::Error> {
     let which = TagMatch::new(ANSWER_TAG | u64::from(tag)).source(key.rank);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     node.post_recv_tagged(which, unsafe { Buffer::from_raw_mut(at, len) })
 }
 
 impl Conn {
-    /// The tag and memory of bytes that were announced as that one of the line, if that memory is to be posted
-    /// now.
+    /// Returns the tag and memory of the bytes announced at position `index` of the line, if that
+    /// memory must be posted now.
     fn unposted(&self, index: usize) -> Option<(u32, *mut u8, usize)> {
         let line = self.line.get(index)?;
         let &Line::Coming {
@@ -146,7 +148,7 @@ impl Conn {
     }
 }
 
-/// A header without a message.
+/// Creates a header without a message.
 pub(crate) fn control(key: Key, kind: Kind, ack: u32, aux: u32) -> Header {
     Header {
         kind,
@@ -162,7 +164,7 @@ pub(crate) fn control(key: Key, kind: Kind, ack: u32, aux: u32) -> Header {
 }
 
 impl Machine {
-    /// Takes in what has come, and does what is to be done.
+    /// Handles received messages, and performs the pending operations.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
         // GM has no event for the end of all other processes.
@@ -170,8 +172,8 @@ impl Machine {
         self.after_turns(moved, 1)
     }
 
-    /// The same until something comes, for some turns: a program that polls calls again anyhow, and calls
-    /// cost more than turns.
+    /// Runs some turns until a message arrives. A polling program calls again in any case, and
+    /// calls cost more than turns.
     #[inline]
     pub(crate) fn turns(&mut self) -> Result<(), Failure> {
         let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
@@ -189,7 +191,7 @@ impl Machine {
         self.rest()
     }
 
-    /// Does what is to be done with the node.
+    /// Performs the pending operations of the node.
     #[inline]
     pub(crate) fn work(&mut self) -> Result<(), Failure> {
         while self.world().has_work() {
@@ -200,7 +202,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether that may have brought new work.
+    /// Performs the pending operations once. Returns whether there may be new ones.
     #[cold]
     fn work_once(&mut self) -> Result<bool, Failure> {
         let todo = std::mem::take(&mut self.world().todo);
@@ -222,7 +224,7 @@ impl Machine {
             Todo::Answer { key, tag, at, len } => self.answer(key, tag, (at, len)),
             Todo::Discard { rank, tag } => {
                 let which = TagMatch::new(message_tag(tag)).source(rank);
-                // Without memory: it ends when the bytes are thrown away.
+                // Without memory: the request ends when the bytes are discarded.
                 let request = self.node()?.post_recv_tagged(which, Vec::new())?;
                 self.await_quietly(request, Lent::Nobodys);
                 Ok(())
@@ -234,13 +236,13 @@ impl Machine {
         }
     }
 
-    /// Sends a word of the library's; what cannot be told a process that is gone is not missed.
+    /// Sends a control message. It need not reach a process that has failed.
     fn say(&mut self, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
         self.say_in(key.high, key, kind, aux)
     }
 
-    /// The same in a lane that need not be the connection's. An acknowledgement that comes late is older
-    /// than what is known, and ignored.
+    /// Sends like [`Machine::say`], in a lane that may differ from the connection's. A delayed
+    /// acknowledgement is older than the known state, and ignored.
     fn say_in(&mut self, high: bool, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
         let ack = self.world().conn(key).tell(high);
         let header = control(key, kind, ack, aux);
@@ -251,8 +253,8 @@ impl Machine {
         }
     }
 
-    /// What was for a process that is gone is not missed; without anything else that it needs the library
-    /// cannot go on.
+    /// Ignores an error about a process that has failed. Any other error is one that the library
+    /// cannot continue after.
     #[cold]
     pub(crate) fn lose_or_fail(
         &mut self,
@@ -271,8 +273,8 @@ impl Machine {
             lane: lane(key.high),
             ..TagTarget::new(key.rank, ANSWER_TAG | u64::from(tag))
         };
-        // SAFETY: registered memory, which was seen when the message was accepted: the program's promise
-        // that it is there. Deregistering waits for what is under way.
+        // SAFETY: the program guarantees that registered memory is valid. Its registration was
+        // checked when the message was accepted, and deregistering waits for pending operations.
         let buffer = unsafe { Buffer::from_raw(bytes.0, bytes.1) };
         match self.node()?.isend_tagged(target, buffer) {
             Ok(request) => {
@@ -291,14 +293,14 @@ impl Machine {
         });
     }
 
-    /// Looks after a connection that waits for bytes; whether a message has ended.
+    /// Advances a connection that waits for bytes. Returns whether a message has ended.
     fn take_in(&mut self, key: Key) -> Result<bool, Failure> {
         self.post_line(key)?;
         let mut has_ended = false;
         loop {
             let (first, word) = match self.world().conn(key).line.front() {
                 None => break,
-                // Announced meanwhile: posted in the next turn.
+                // Announced in the meantime: posted in the next turn.
                 Some(Line::Coming { request: None, .. }) => return Ok(true),
                 Some(Line::Coming { request, .. }) => (*request, None),
                 Some(Line::Failed(status)) => {
@@ -309,14 +311,14 @@ impl Machine {
                 Some(_) => (None, None),
             };
             if let Some((kind, aux)) = word {
-                // While it is in the line, nothing behind it is counted as accepted.
+                // While it is in the line, no message behind it is counted as accepted.
                 self.say(key, kind, aux)?;
             }
             if let Some(request) = first {
                 match self.node()?.test(request) {
                     Ok(None) => return Ok(has_ended),
                     Ok(Some(_)) => {}
-                    // Its sender is gone: the buffer is for another message.
+                    // Its sender has failed: the buffer is used for another message.
                     Err(_) => {
                         let mut world = self.world();
                         let line = world.conn(key).line.pop_front();
@@ -340,8 +342,8 @@ impl Machine {
         Ok(has_ended)
     }
 
-    /// Posts memory for bytes that were announced, unless something before them is still to use the same
-    /// memory: bytes that travel by themselves may overtake one another.
+    /// Posts memory for announced bytes, unless an earlier entry will still use the same memory:
+    /// separately sent bytes may overtake one another.
     fn post_line(&mut self, key: Key) -> Result<(), Failure> {
         let count = self.world().conn(key).line.len();
         for index in 0..count {
@@ -349,8 +351,8 @@ impl Machine {
                 continue;
             };
             let which = TagMatch::new(message_tag(tag)).source(key.rank);
-            // SAFETY: a buffer that the program has provided, as long as its size says, or memory that
-            // it has registered for others to write to.
+            // SAFETY: a buffer that the program has provided, as long as its size requires, or
+            // memory that the program has registered for writes by other processes.
             let buffer = unsafe { Buffer::from_raw_mut(at, len) };
             let posted = self.node()?.post_recv_tagged(which, buffer)?;
             if let Some(Line::Coming { request, .. }) = self.world().conn(key).line.get_mut(index) {
@@ -360,7 +362,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Looks after operations that end by themselves; whether one has.
+    /// Handles operations that complete in the background. Returns whether one has ended.
     fn finish(&mut self) -> Result<bool, Failure> {
         let mut finishing = std::mem::take(&mut self.world().finishing);
         let before = finishing.len();
@@ -385,8 +387,8 @@ impl Machine {
         Ok(has_ended)
     }
 
-    /// What waits until nothing else is to be done: acknowledgements, and looks at the clock and at who
-    /// lives.
+    /// Performs work that waits until there is nothing else to do: acknowledgements, and checks of
+    /// the clock and the peers.
     fn rest(&mut self) -> Result<(), Failure> {
         if !self.world().due.is_empty() {
             self.acknowledge()?;
@@ -402,9 +404,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Says what is owed, before the program is busy elsewhere.
+    /// Sends all due acknowledgements, before the program is busy elsewhere.
     pub(crate) fn acknowledge(&mut self) -> Result<(), Failure> {
-        // The table keeps its memory: it is filled with each message.
+        // Taken one by one, so that the table keeps its memory: it is filled with each message.
         loop {
             let (key, owes) = {
                 let mut world = self.world();
@@ -421,8 +423,9 @@ impl Machine {
         }
     }
 
-    /// Acknowledges what other connections with the process of `next` have brought, before something is
-    /// sent that may be the answer. Connection `next` itself acknowledges with what is sent.
+    /// Acknowledges the messages of other connections with the process of `next`, before a message
+    /// is sent to it that may be the answer. Connection `next` itself acknowledges with that
+    /// message.
     #[inline]
     pub(crate) fn acknowledge_before(&mut self, next: Key) -> Result<(), Failure> {
         let own = (next.own, next.other, next.high);
@@ -455,8 +458,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Looks whether messages have waited for too long, and whether those live that something is waited
-    /// for from.
+    /// Checks for messages that have waited too long, and for awaited peers that have failed.
     pub(crate) fn look(&mut self) -> Result<(), Failure> {
         if self.world().held_count > 0 {
             self.world().expire(Instant::now());
@@ -475,7 +477,8 @@ impl Machine {
         Ok(())
     }
 
-    /// A receive from one process, for which nothing is ever sent, ends when that is gone.
+    /// Checks a process by a receive from it for which no message is ever sent. The receive ends
+    /// when the process has failed.
     fn look_at(&mut self, rank: u32) -> Result<(), Failure> {
         let known = self.world().peer(rank).canary;
         let canary = match known {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events: taking them one after the other, waiting for them, and what the library does with those that
-//! the program does not know.
+//! Events: receiving them in order, waiting for them, and the library's handling of those that the
+//! program does not handle.
 
 use crate::code::GM_SUCCESS;
 use crate::conn::Told;
@@ -14,21 +14,23 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
 use std::time::{Duration, Instant};
 
-/// The event that was handed out last, of each port.
+/// The last event that was passed to the program, by port.
 struct Events([UnsafeCell<gm_recv_event>; PORTS]);
 
-// SAFETY: written with the machine's lock held; the program reads it until its next call for the port.
+// SAFETY: written with the machine's lock held; the program reads it only until its next call for
+// the port.
 unsafe impl Sync for Events {}
 
 static EVENTS: Events = Events([const { UnsafeCell::new(gm_recv_event::NONE) }; PORTS]);
 
-/// How long a wait spins before it sleeps: a wake-up costs about as much.
+/// Time that a wait spins before it sleeps: about the cost of a wake-up.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Longest sleep: so long a peer may be gone before it is noticed.
+/// Longest sleep: the delay until a failed peer is noticed.
 const NAP_MS: i32 = 50;
 
-/// The same where other threads call, whose calls may bring what is waited for.
+/// Longest sleep when other threads use the library, because their calls may handle the awaited
+/// event.
 const SHARED_NAP_MS: i32 = 1;
 
 /// Takes the next event of a port, if there is one.
@@ -56,7 +58,7 @@ fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
     })
 }
 
-/// Brings what there is: what has come, and alarms that are due.
+/// Handles received messages and due alarms.
 #[inline]
 fn bring(machine: &mut Held, own: u8) -> Result<(), Failure> {
     machine.turns()?;
@@ -72,14 +74,15 @@ fn bring(machine: &mut Held, own: u8) -> Result<(), Failure> {
 
 fn hand_out(own: u8, event: gm_recv_event) -> *mut gm_recv_event {
     let at = EVENTS.0[usize::from(own)].get();
-    // SAFETY: the lock is held, and the program does not read the last event any more, now that it asks
-    // for the next.
+    // SAFETY: the lock is held, and the program does not read the last event after it has requested
+    // the next one.
     unsafe { at.write(event) };
     at
 }
 
-/// The next event of a port; its type is GM_NO_RECV_EVENT when there is none. It is valid until the next
-/// call for the port. Those that the program does not know must be given to gm_unknown().
+/// Returns the next event of a port. Its type is GM_NO_RECV_EVENT when there is none. The event is
+/// valid until the next call for the port. Pass events that the program does not handle to
+/// gm_unknown().
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_receive(port: *mut gm_port) -> *mut gm_recv_event {
     must("gm_receive", || {
@@ -95,7 +98,7 @@ pub extern "C" fn gm_receive(port: *mut gm_port) -> *mut gm_recv_event {
     })
 }
 
-/// Whether gm_receive() would return an event: 1 or 0.
+/// Returns 1 if gm_receive() would return an event, and 0 otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
     must("gm_receive_pending", || {
@@ -107,8 +110,8 @@ pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
     })
 }
 
-/// The type of the event that gm_receive() would return; of a message, `sender` gets the node that has
-/// sent it, else 0. `sender` may be null.
+/// Returns the type of the event that gm_receive() would return. Stores the node that sent a
+/// message in `sender`, or 0 for other events. `sender` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_next_event_peek(port: *mut gm_port, sender: *mut u16) -> c_int {
     must("gm_next_event_peek", || {
@@ -118,14 +121,14 @@ pub unsafe extern "C" fn gm_next_event_peek(port: *mut gm_port, sender: *mut u16
         }
         let (kind, node) = machine.world().peek_event(own);
         if !sender.is_null() {
-            // SAFETY: the program's promise.
+            // SAFETY: the program passes valid arguments, as the function's documentation requires.
             unsafe { sender.write(node) };
         }
         Ok(c_int::from(kind))
     })
 }
 
-/// Waits for an event, and looks for it in turns for as long as `spin` before it sleeps.
+/// Waits for an event. Polls for the time `spin` before it sleeps.
 fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failure> {
     let begun = Instant::now();
     loop {
@@ -142,18 +145,18 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
             std::thread::yield_now();
             continue;
         }
-        // Before a sleep: those that it waits for may be gone, and messages may have waited for long.
+        // Before a sleep, check for failed peers and for messages that have waited too long.
         machine.look()?;
         if !machine.world().has_events(own) {
-            // Senders do not wait for this one to wake up.
+            // Senders must not wait until this process wakes up.
             machine.acknowledge()?;
             sleep(machine, own)?;
         }
     }
 }
 
-/// Sleeps until something comes, an alarm is due, or it is time for a look; others may have the machine
-/// meanwhile.
+/// Sleeps until a message arrives, an alarm is due, or a check is due. Other threads may lock the
+/// machine meanwhile.
 fn sleep(mut machine: Held, own: u8) -> Result<(), Failure> {
     let most = match is_shared() {
         true => SHARED_NAP_MS,
@@ -173,25 +176,25 @@ fn sleep(mut machine: Held, own: u8) -> Result<(), Failure> {
         revents: 0,
     };
     drop(machine);
-    // SAFETY: one entry, which is there.
+    // SAFETY: `poll` is one valid entry.
     let _woken: c_int = unsafe { libc::poll(&raw mut poll, 1, timeout) };
     lock()?.node()?.disarm();
     Ok(())
 }
 
-/// As gm_receive(), and waits for an event: it looks for a while, then it sleeps.
+/// Waits for an event like gm_receive(). It polls for a while before it sleeps.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_blocking_receive(port: *mut gm_port) -> *mut gm_recv_event {
     must("gm_blocking_receive", || wait(port, SPIN))
 }
 
-/// As gm_receive(), and waits for an event: it sleeps at once when there is none.
+/// Waits for an event like gm_receive(). It sleeps at once when there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_blocking_receive_no_spin(port: *mut gm_port) -> *mut gm_recv_event {
     must("gm_blocking_receive_no_spin", || wait(port, Duration::ZERO))
 }
 
-/// What the library does with an event.
+/// Action of the library for an event.
 enum Act {
     Nothing,
     Call(Told, c_int),
@@ -199,9 +202,9 @@ enum Act {
     Die(&'static str),
 }
 
-/// Takes an event that the program does not know: calls the functions of sends that have ended and of
-/// alarms. A short message is copied to its buffer and comes again, as one whose event has not FAST in
-/// its name. A token violation ends the job.
+/// Handles an event that the program does not handle. For an ended send or an alarm, calls its
+/// function. A short message is copied to its buffer and received again, as an event without FAST
+/// in its name. A token violation ends the job.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_event) {
     must("gm_unknown", || {
@@ -209,7 +212,7 @@ pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_even
         if event.is_null() {
             return Err(Failure::null("event"));
         }
-        // SAFETY: the program's promise: what gm_receive() has returned.
+        // SAFETY: the program passes an event that gm_receive() has returned.
         let event = unsafe { *event };
         let act = decide(&machine, own, event);
         drop(machine);
@@ -217,7 +220,7 @@ pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_even
             Act::Nothing => {}
             Act::Call(told, status) => {
                 if let Some(callback) = told.callback {
-                    // SAFETY: the program's promise about its function.
+                    // SAFETY: the program registered this function to be called with this context.
                     unsafe { callback(handle_of(own), told.context, status) };
                 }
             }
@@ -231,7 +234,7 @@ pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_even
 fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
     let mut world = machine.world();
     let port = world.port(own);
-    // SAFETY: any bits are numbers.
+    // SAFETY: every bit pattern is valid for these integers.
     let fields = unsafe { event.recv };
     match c_uint::from(fields.r#type) {
         GM_SENT_EVENT => match port.ended.pop_front() {
@@ -252,7 +255,8 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
         _ => {
             if let Some(kind) = slow_kind(fields.r#type) {
                 let (from, to) = (gm_ntohp(fields.message), gm_ntohp(fields.buffer));
-                // SAFETY: the place of a short message, and its buffer, which is longer.
+                // SAFETY: `from` is the place of a short message, and `to` its buffer, which is
+                // longer.
                 unsafe { gm_memorize_message(from, to, u32::from_be(fields.length)) };
                 port.recv_tokens = port.recv_tokens.saturating_sub(1);
                 let recv = gm_recv_event_fields {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! After a send has failed: going on with the next ones, or throwing them away.
+//! Recovery after a failed send: resuming with the next sends, or discarding them.
 
 use crate::buffer::is_high;
 use crate::code::*;
@@ -13,14 +13,14 @@ use crate::world::PORTS;
 use std::ffi::{c_uint, c_void};
 
 impl Machine {
-    /// Sends a word about a connection, and tells the program when it has ended.
+    /// Sends a request about a connection, and notifies the program of its end.
     pub(crate) fn ask(&mut self, key: Key, kind: Kind, told: Told) -> Result<(), Failure> {
         let (ack, is_gone) = {
             let mut world = self.world();
             let is_gone = world.peer(key.rank).is_gone;
             let conn = world.conn(key);
             if kind == Kind::Drop {
-                // Before the word leaves, since its answer may come with the same call.
+                // Added before it is sent, since its answer may arrive within the same call.
                 conn.sent.push_back(Sending {
                     is_drop: true,
                     ..Sending::short(told)
@@ -54,7 +54,7 @@ impl Machine {
     }
 }
 
-/// What both functions do.
+/// Implements both functions.
 fn recover(
     port: *mut gm_port,
     priority: c_uint,
@@ -93,8 +93,8 @@ fn recover(
     machine.ask(key, kind, told)
 }
 
-/// After a send has failed: goes on with those after it to the same port with the same priority, which
-/// have waited. Takes a send token.
+/// Resumes after a failed send: continues with the sends to the same port with the same priority
+/// that have waited. Takes a send token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_resume_sending(
     port: *mut gm_port,
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn gm_resume_sending(
     });
 }
 
-/// Throws away what was sent to a port with a priority and has not been accepted there: the callbacks get
-/// GM_SEND_DROPPED. What is sent after this goes on. Takes a send token.
+/// Discards the messages that were sent to a port with a priority and not accepted there. Their
+/// callbacks get GM_SEND_DROPPED. Later sends are not affected. Takes a send token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_drop_sends(
     port: *mut gm_port,

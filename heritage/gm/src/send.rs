@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends: messages, datagrams, bytes into the memory of others and out of it. Each takes a send token,
-//! which is the program's again when its callback runs.
+//! Sends: messages, datagrams, and access to the memory of other processes. Each takes a send
+//! token, which the program gets back when its callback runs.
 
 use crate::buffer::{checked_size, is_high};
 use crate::code::*;
@@ -17,10 +17,10 @@ use std::ffi::{c_uint, c_void};
 /// Longest message, in bytes.
 const LEN_MAX: usize = (1 << 31) - 1;
 
-/// What the program wants to send.
+/// Arguments of a send function.
 struct Call {
     port: *mut gm_port,
-    /// Where the bytes are, or of a get, where they go.
+    /// Address of the bytes; for a get, their destination.
     at: *mut u8,
     len: gm_size_t,
     size: c_uint,
@@ -31,7 +31,7 @@ struct Call {
     addr: u64,
 }
 
-/// What is known of a call that can be carried out.
+/// Checked values of a valid call.
 struct Checked {
     key: Key,
     size: u8,
@@ -39,7 +39,7 @@ struct Checked {
 }
 
 impl Call {
-    /// Why it cannot be carried out, as the status that its callback gets.
+    /// Checks the call. An error is the status for its callback.
     fn check(&self, own: u8, nodes: u32) -> Result<Checked, gm_status_t> {
         let invalid = |_: Failure| GM_INVALID_PARAMETER;
         let high = is_high(self.priority).map_err(invalid)?;
@@ -65,18 +65,19 @@ impl Call {
         Ok(Checked { key, size, len })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Safety
-    /// They are there, and stay as they are while the slice is used.
+    /// They must be valid, and unchanged while the slice is used.
     unsafe fn bytes<'a>(&self, len: usize) -> &'a [u8] {
-        // SAFETY: not null where there are bytes, which `check` has seen; the rest is the caller's promise.
+        // SAFETY: `check` has refused null for a non-zero length; the rest is guaranteed by the
+        // caller.
         unsafe { portolan_ffi::bytes(self.at, len) }.unwrap_or(&[])
     }
 }
 
 impl World {
-    /// Takes a send token; an event tells the program that there was none.
+    /// Takes a send token. If there is none, an event notifies the program.
     #[inline]
     pub(crate) fn take_token(&mut self, own: u8) -> bool {
         let port = self.port(own);
@@ -93,7 +94,7 @@ impl World {
         }
     }
 
-    /// What is known of a call that can be carried out; of another one the program is told.
+    /// Returns the checked values of a valid call. Notifies the program of an invalid one.
     #[inline]
     fn begin(&mut self, call: &Call, own: u8) -> Option<Checked> {
         if !self.take_token(own) {
@@ -113,7 +114,7 @@ impl World {
 }
 
 impl Sending {
-    /// Of bytes that follow their header.
+    /// Creates the entry of a send whose bytes follow their header.
     #[inline]
     pub(crate) fn short(told: Told) -> Sending {
         Sending {
@@ -128,13 +129,14 @@ impl Sending {
 }
 
 impl Machine {
-    /// Notes a send whose end a receiver will tell.
+    /// Adds a send whose end the receiver will report.
     #[inline]
     pub(crate) fn note(&mut self, key: Key, sending: Sending) {
         self.world().conn(key).sent.push_back(sending);
     }
 
-    /// Ends a send of which nothing has left. If that is not its receiver's doing, those after it go on.
+    /// Ends a send of which nothing was transmitted. Unless the receiver is the reason, later sends
+    /// continue.
     #[cold]
     fn refuse(
         &mut self,
@@ -155,7 +157,7 @@ impl Machine {
         self.work()
     }
 
-    /// The same of the send that was noted last, whose header did not leave.
+    /// Ends the send that was added last, whose header was not transmitted.
     #[cold]
     fn take_back(
         &mut self,
@@ -167,7 +169,7 @@ impl Machine {
             self.world().lose(key.rank);
             return self.work();
         }
-        // They have left, and their receiver will never hear of them.
+        // Its bytes were transmitted, and the receiver will never get their header.
         if has_bytes {
             return Err(error.into());
         }
@@ -183,7 +185,7 @@ impl Machine {
     }
 }
 
-/// Begins a call: the machine and what is known, unless it has ended already.
+/// Begins a call. Returns the machine and the checked values, unless the call has already ended.
 #[inline]
 fn begin(call: &Call) -> Result<Option<(Held, Checked)>, Failure> {
     let (mut machine, own) = enter(call.port)?;
@@ -194,10 +196,10 @@ fn begin(call: &Call) -> Result<Option<(Held, Checked)>, Failure> {
     Ok(checked.map(|checked| (machine, checked)))
 }
 
-/// Sends what a call is about, as `kind`, or if it is long, as `long_kind`.
+/// Sends the bytes of a call as `kind`, or as `long_kind` if they are long.
 ///
 /// # Safety
-/// The bytes of the call are there, and stay as they are until its callback runs.
+/// The bytes of the call must be valid and unchanged until its callback runs.
 unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> {
     let Some((mut machine, checked)) = begin(call)? else {
         return Ok(());
@@ -211,17 +213,17 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
     let is_small = is_message && len <= GM_PLUS_LEN_MAX as usize;
     let options = machine.world().port(key.own).options;
     if is_small && options & GM_PLUS_UNACKNOWLEDGED != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         return unsafe { send_alone(machine, call, &checked, Kind::Loose) };
     }
     if len > INLINE_LEN_MAX {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         return unsafe { send_long(&mut machine, call, &checked, long_kind) };
     }
     let ack = {
         let mut world = machine.world();
         let conn = world.conn(key);
-        // Noted before it leaves, since its acknowledgement may come with the same call.
+        // Added before it is sent, since its acknowledgement may arrive within the same call.
         conn.sent.push_back(Sending::short(call.told));
         conn.tell(key.high)
     };
@@ -231,7 +233,7 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
         addr: call.addr,
         ..control(key, kind, ack, 0)
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let bytes = unsafe { call.bytes(len) };
     let at_once = is_small && options & GM_PLUS_INLINE != 0;
     match transmit(machine.node()?, key.rank, &header, bytes, at_once) {
@@ -240,7 +242,8 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
     }
 }
 
-/// The same of bytes that travel by themselves, and leave before their header, which is noted before it leaves.
+/// Sends like [`send`], with the bytes sent separately before their header. The send is added
+/// before the header is sent.
 ///
 /// # Safety
 /// As [`send`].
@@ -254,7 +257,7 @@ unsafe fn send_long(
     let Checked { key, size, len } = *checked;
     let tag = machine.world().new_tag();
     let mut sending = Sending::short(call.told);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let sent = unsafe { transmit_long(machine.node()?, key, tag, (call.at, len)) };
     match sent {
         Ok(request) => {
@@ -282,10 +285,10 @@ unsafe fn send_long(
     }
 }
 
-/// Sends a message that nobody acknowledges: it has ended when it has left.
+/// Sends a message without an acknowledgement: it has ended when it was sent.
 ///
 /// # Safety
-/// The bytes of the call are there.
+/// The bytes of the call must be valid.
 unsafe fn send_alone(
     mut machine: Held,
     call: &Call,
@@ -293,7 +296,7 @@ unsafe fn send_alone(
     kind: Kind,
 ) -> Result<(), Failure> {
     let Checked { key, size, len } = *checked;
-    // What may be lost tells nothing.
+    // A message that may be lost cannot acknowledge others.
     let ack = match kind {
         Kind::Datagram => 0,
         _ => machine.world().conn(key).tell(key.high),
@@ -303,7 +306,7 @@ unsafe fn send_alone(
         len: u32::try_from(len).unwrap_or(u32::MAX),
         ..control(key, kind, ack, 0)
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let bytes = unsafe { call.bytes(len) };
     let status = match transmit(machine.node()?, key.rank, &header, bytes, true) {
         Ok(()) => GM_SUCCESS,
@@ -318,11 +321,11 @@ unsafe fn send_alone(
     Ok(())
 }
 
-/// Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`. Of one
-/// pair of ports and priority, messages arrive in the order in which they were sent. When it has been
-/// accepted into a buffer there, or has failed, gm_unknown() calls `callback` with the reason; until then
-/// the bytes must stay as they are. Takes a send token; when there is none, the port gets a
-/// GM_SEND_TOKEN_VIOLATION_EVENT, and nothing is sent.
+/// Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`.
+/// Messages of one pair of ports and one priority arrive in the order in which they were sent. When
+/// the message was accepted into a buffer there, or has failed, gm_unknown() calls `callback` with
+/// the status. The bytes must stay unchanged until then. Takes a send token. If there is none, the
+/// port gets a GM_SEND_TOKEN_VIOLATION_EVENT, and nothing is sent.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_send_with_callback(
@@ -347,13 +350,13 @@ pub unsafe extern "C" fn gm_send_with_callback(
         told: Told { callback, context },
         addr: 0,
     };
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     must("gm_send_with_callback", || unsafe {
         send(&call, Kind::Data, Kind::LongData)
     });
 }
 
-/// As gm_send_with_callback(), to the port with the same number as this one.
+/// Sends like gm_send_with_callback(), to the port with the same number as this one.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_send_to_peer_with_callback(
@@ -367,7 +370,7 @@ pub unsafe extern "C" fn gm_send_to_peer_with_callback(
     context: *mut c_void,
 ) {
     let own = crate::port::gm_get_port_id(port);
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe {
         gm_send_with_callback(
             port,
@@ -383,8 +386,8 @@ pub unsafe extern "C" fn gm_send_to_peer_with_callback(
     }
 }
 
-/// Sends up to gm_mtu() bytes that may be lost: on the network, or for want of a buffer. The callback
-/// runs when they have left.
+/// Sends up to gm_mtu() bytes that may be lost: on the network, or for lack of a buffer. The
+/// callback runs when they were sent.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_datagram_send(
@@ -417,14 +420,15 @@ pub unsafe extern "C" fn gm_datagram_send(
             machine.end_at_once(checked.key.own, call.told, GM_INVALID_PARAMETER);
             return Ok(());
         }
-        // SAFETY: the program's promise.
+        // SAFETY: the program passes valid arguments, as the function's documentation requires.
         unsafe { send_alone(machine, &call, &checked, Kind::Datagram) }
     });
 }
 
 /// Writes `len` bytes to address `target` of the process with port `target_port_id` of node
-/// `target_node_id`, which has registered that memory and called gm_allow_remote_memory_access(). The
-/// program there gets no event. It is in order with messages of the same ports and priority.
+/// `target_node_id`. That process must have registered the memory and called
+/// gm_allow_remote_memory_access(). Its program gets no event. The write is ordered with messages
+/// of the same ports and priority.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_directed_send_with_callback(
@@ -449,13 +453,13 @@ pub unsafe extern "C" fn gm_directed_send_with_callback(
         told: Told { callback, context },
         addr: target,
     };
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     must("gm_directed_send_with_callback", || unsafe {
         send(&call, Kind::Put, Kind::LongPut)
     });
 }
 
-/// The same as gm_directed_send_with_callback().
+/// Does the same as gm_directed_send_with_callback().
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_put(
@@ -469,7 +473,7 @@ pub unsafe extern "C" fn gm_put(
     callback: gm_send_completion_callback_t,
     context: *mut c_void,
 ) {
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe {
         gm_directed_send_with_callback(
             port,
@@ -486,7 +490,7 @@ pub unsafe extern "C" fn gm_put(
 }
 
 /// Reads `len` bytes at address `source` of the process with port `source_port_id` of node
-/// `source_node_id` into `target`, under the conditions of gm_directed_send_with_callback().
+/// `source_node_id` into `target`. The conditions are those of gm_directed_send_with_callback().
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "the interface is GM's")]
 pub unsafe extern "C" fn gm_get(
@@ -515,13 +519,16 @@ pub unsafe extern "C" fn gm_get(
         let Some((mut machine, checked)) = begin(&call)? else {
             return Ok(());
         };
-        // SAFETY: the program's promise: the memory is the library's until the callback runs.
+        // SAFETY: the program guarantees that the memory is valid and unused until the callback
+        // runs.
         unsafe { get(&mut machine, &call, &checked) }
     });
 }
 
+/// Starts a get.
+///
 /// # Safety
-/// The memory of the call is there and nobody else's until its callback runs.
+/// The memory of the call must be valid, and unused by others until its callback runs.
 unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(), Failure> {
     let Checked { key, len, .. } = *checked;
     let (ack, tag) = {
@@ -533,7 +540,7 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
         0 => std::ptr::NonNull::dangling().as_ptr(),
         _ => call.at,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let request = unsafe { expect_answer(machine.node()?, key, tag, (at, len))? };
     let header = Header {
         len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -555,7 +562,7 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
     }
 }
 
-/// Lets other processes read and write the memory that this one has registered, by this port.
+/// Allows other processes to read and write the registered memory of this one through this port.
 ///
 /// Errors: GM_UNATTACHED, GM_INVALID_PARAMETER.
 #[unsafe(no_mangle)]

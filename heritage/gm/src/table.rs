@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that the program has registered: what others may touch, once it lets them.
+//! Memory that the program has registered: other processes may access it if the port allows it.
 
 use std::collections::BTreeMap;
 
-/// By address: bytes, and how often just these were registered.
+/// Lengths by address, with the number of registrations of exactly these bytes.
 #[derive(Default)]
 pub(crate) struct Registered(BTreeMap<usize, Vec<(usize, u32)>>);
 
@@ -20,7 +20,7 @@ impl Registered {
         }
     }
 
-    /// `false` if just these bytes were not registered.
+    /// Removes one registration. Returns `false` if exactly these bytes were not registered.
     pub(crate) fn remove(&mut self, at: usize, len: usize) -> bool {
         let Some(pieces) = self.0.get_mut(&at) else {
             return false;
@@ -38,7 +38,7 @@ impl Registered {
         true
     }
 
-    /// Whether one piece has all of the `len` bytes at `at`.
+    /// Returns whether one registration contains all of the `len` bytes at `at`.
     pub(crate) fn has(&self, at: usize, len: usize) -> bool {
         let Some(end) = at.checked_add(len) else {
             return false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bank of send tokens, which programs keep for parts of theirs that share a port.
+//! Bank of send tokens, for programs whose parts share a port.
 //!
-//! It is empty when a port is opened: the program has all tokens then, and puts in those that it wants to
-//! take out elsewhere. The bank is a count for each priority and does not change what may be sent.
+//! It is empty when a port is opened: the program then has all tokens, and puts some into the bank
+//! to take them out elsewhere. The bank is a count for each priority and does not limit sends.
 
 use crate::code::*;
 use crate::error::{Failure, invalid};
@@ -17,7 +17,7 @@ fn account(priority: c_uint) -> Result<usize, Failure> {
     }
 }
 
-/// Runs `change` with the count of `priority` in the bank of a port.
+/// Calls `change` with the count of `priority` in the bank of a port.
 fn with_bank<T>(
     name: &str,
     port: *mut gm_port,
@@ -31,7 +31,7 @@ fn with_bank<T>(
     })
 }
 
-/// Takes a send token of `priority` that the program has put in the bank: 1, or 0 when there is none.
+/// Takes a send token of `priority` from the bank. Returns 1, or 0 if the bank has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_alloc_send_token(port: *mut gm_port, priority: c_uint) -> c_int {
     with_bank("gm_alloc_send_token", port, priority, |banked| {

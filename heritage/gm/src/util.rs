@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Modules that programs of GM use and that have nothing to do with messages.
+//! Modules of GM for programs that are not about messages.
 
 mod crc;
 mod hash;

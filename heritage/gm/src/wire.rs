@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands in front of each message of GM's in one of Portolan's.
+//! Header of each GM message inside a Portolan message.
 //!
 //! ```text
 //!  0  kind u8                1  size u8; highest bit: high priority
@@ -9,37 +9,37 @@
 //! 12  tag of the bytes that follow by themselves, or a status u32
 //! 16  address u64, of kinds that have one
 //! ```
-//! Integers are little-endian. Short messages follow their header; the bytes of long ones travel as a
-//! tagged message, so that they go from user memory to user memory.
+//! Integers are little-endian. Short messages follow their header. The bytes of long ones are sent
+//! as a tagged message, directly from user memory to user memory.
 
 use crate::world::{PORTS, SIZES};
 
-/// What a message of the library is for.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A message follows.
+    /// Message whose bytes follow.
     Data,
-    /// The same as a tagged message.
+    /// Message whose bytes are sent as a tagged message.
     LongData,
-    /// Bytes for memory follow.
+    /// Put whose bytes follow.
     Put,
-    /// The same as a tagged message.
+    /// Put whose bytes are sent as a tagged message.
     LongPut,
-    /// Bytes of memory are asked for.
+    /// Request for bytes of memory.
     Get,
-    /// Messages were accepted.
+    /// Acknowledgement of accepted messages.
     Ack,
-    /// The next message has failed.
+    /// Notice that the next message has failed.
     Nack,
-    /// Go on with the message after the one that has failed.
+    /// Request to continue with the message after the failed one.
     Resume,
-    /// Throw away what has not been accepted.
+    /// Request to discard the messages that were not accepted.
     Drop,
-    /// It was thrown away.
+    /// Answer to `Drop`: the messages were discarded.
     Dropped,
-    /// A message that nobody acknowledges and that may be lost follows.
+    /// Message without an acknowledgement, which may be lost.
     Datagram,
-    /// One that is not acknowledged follows, in its place among the others.
+    /// Message without an acknowledgement, in order with the other messages.
     Loose,
 }
 
@@ -58,12 +58,12 @@ const KINDS: [Kind; 12] = [
     Kind::Loose,
 ];
 
-/// Bytes of the part that all have.
+/// Length of a header without an address, in bytes.
 pub(crate) const SHORT_LEN: usize = 16;
-/// Bytes with an address.
+/// Length of a header with an address, in bytes.
 pub(crate) const LEN: usize = 24;
 
-/// Marks the high priority beside the size.
+/// Bit of the high priority in the byte of the size.
 const HIGH_BIT: u8 = 0x80;
 
 /// See the module documentation.
@@ -85,7 +85,7 @@ impl Kind {
         matches!(self, Kind::Put | Kind::LongPut | Kind::Get)
     }
 
-    /// Whether it has its place among the messages of a connection.
+    /// Returns whether the message is ordered with the other messages of its connection.
     pub(crate) fn is_ordered(self) -> bool {
         matches!(
             self,
@@ -100,7 +100,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Header {
-    /// The header as bytes, and how many there are.
+    /// Writes the header to `out`, and returns its length.
     #[inline]
     pub(crate) fn write(&self, out: &mut [u8; LEN]) -> usize {
         let high = if self.high { HIGH_BIT } else { 0 };
@@ -120,7 +120,7 @@ impl Header {
         }
     }
 
-    /// A header and what follows it; `None` for what is none.
+    /// Parses a header and returns it with the bytes after it; `None` if it is invalid.
     #[inline]
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let &[kind, size, from_port, to_port] = bytes.get(..4)? else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything but the node: ports, connections, and what is to be done with the node next.
+//! All state except the node: ports, connections, and pending operations of the node.
 //!
-//! It is changed by calls of the program and by the handler of arriving messages, which runs inside
-//! calls of the node; so it is not borrowed while the node is called.
+//! It is changed by calls of the program and by the handler of arriving messages. The handler runs
+//! inside calls of the node, so the world must not be borrowed while the node is called.
 
 use crate::alarm::Alarms;
 use crate::code::*;
@@ -17,42 +17,42 @@ use std::ffi::c_uint;
 use std::ptr;
 use std::time::Duration;
 
-/// Ports of a node, as GM had.
+/// Number of ports of a node, as in GM.
 pub(crate) const PORTS: usize = 8;
-/// Sizes of messages: lengths go up to 2^31 - 1.
+/// Number of sizes of messages: lengths are at most 2^31 - 1.
 pub(crate) const SIZES: usize = 32;
-/// Send tokens of a port: GM had some sixty.
+/// Number of send tokens of a port: GM had some sixty.
 pub(crate) const SEND_TOKENS: u32 = 64;
-/// Receive tokens of a port: enough for two buffers of each size and priority, and then some.
+/// Number of receive tokens of a port: more than two buffers of each size and priority need.
 pub(crate) const RECV_TOKENS: u32 = 256;
-/// Longest message that is told where it lies, in bytes: two cache lines.
+/// Longest message that is received as a FAST event, in bytes: two cache lines.
 pub(crate) const FAST_LEN_MAX: usize = 128;
 
-/// A buffer of the program's.
+/// A buffer that the program has provided.
 #[derive(Clone, Copy)]
 pub(crate) struct Provided {
     pub(crate) at: *mut u8,
     pub(crate) tag: u8,
 }
 
-/// A send that has ended, and the program has not been told.
+/// A send that has ended, and of which the program was not notified yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) told: Told,
     pub(crate) status: gm_status_t,
 }
 
-/// What has happened at a port.
+/// Event of a port.
 pub(crate) enum Item {
     Message(Arrived),
     Sent(Ended),
-    /// An alarm, by its number.
+    /// An alarm that is due, by its number.
     Alarm(u64),
     Violation(u8),
 }
 
-/// A place for a short message. One more than there can be events, so that what the program was told of
-/// last stays while it reads.
+/// Place for a short message. There is one more than there can be events, so that the program can
+/// read the last one.
 pub(crate) type Fast = [u8; FAST_LEN_MAX];
 
 /// A port of this node.
@@ -63,24 +63,24 @@ pub(crate) struct Port {
     pub(crate) allows_remote: bool,
     pub(crate) send_tokens: u32,
     pub(crate) recv_tokens: u32,
-    /// Send tokens that the program has put in the bank, by priority.
+    /// Number of send tokens that the program has put in the bank, by priority.
     pub(crate) banked: [u32; 2],
     pub(crate) acceptable: [gm_size_t; 2],
-    /// By priority and size.
+    /// Provided buffers, by priority and size.
     pub(crate) buffers: Vec<VecDeque<Provided>>,
-    /// Sends that have ended. They come first: a message may be the answer to one of them.
+    /// Ended sends. They come first, because a message may be the answer to one of them.
     pub(crate) sent: VecDeque<Ended>,
-    /// Messages with high priority, and everything else.
+    /// Messages with high priority (`high`), and all other events (`low`).
     pub(crate) high: VecDeque<Item>,
     pub(crate) low: VecDeque<Item>,
-    /// Handed out as events, and not taken by `gm_unknown` yet.
+    /// Passed to the program as events, but not yet returned through `gm_unknown`.
     pub(crate) ended: VecDeque<Ended>,
     pub(crate) alarmed: VecDeque<u64>,
     pub(crate) alarms: Alarms,
     pub(crate) fast: Vec<Fast>,
-    /// Those of no message; the one that was free for longest is first.
+    /// Free places, the one free for longest first.
     pub(crate) fast_free: VecDeque<usize>,
-    /// The one that the program reads.
+    /// Place that the program reads.
     pub(crate) fast_read: Option<usize>,
 }
 
@@ -141,7 +141,7 @@ impl Port {
         self.sent.push_back(Ended { told, status });
     }
 
-    /// The queue of messages and other events whose first comes next.
+    /// Returns the queue that has the next event, of messages and others.
     #[inline]
     fn next_queue(&self, unfinished: &Unfinished) -> Option<&VecDeque<Item>> {
         let is_ready = |item: &Item| match item {
@@ -153,7 +153,7 @@ impl Port {
             .find(|queue| queue.front().is_some_and(is_ready))
     }
 
-    /// Takes the next event: first those of sends, then messages with high priority.
+    /// Takes the next event: ended sends first, then messages with high priority.
     #[inline]
     fn next_event(&mut self, unfinished: &Unfinished) -> Option<Item> {
         if let Some(ended) = self.sent.pop_front() {
@@ -166,7 +166,7 @@ impl Port {
         }
     }
 
-    /// The type of the next event, and the node that has sent it; 0 if it is no message.
+    /// Returns the type of the next event, and the node that sent it; 0 if it is not a message.
     fn peek_event(&self, unfinished: &Unfinished) -> (u8, u16) {
         if !self.sent.is_empty() {
             return (type_of(GM_SENT_EVENT), 0);
@@ -174,7 +174,7 @@ impl Port {
         match self.next_queue(unfinished).and_then(VecDeque::front) {
             None => (type_of(GM_NO_RECV_EVENT), 0),
             Some(Item::Message(arrived)) => {
-                // SAFETY: any bits are numbers.
+                // SAFETY: every bit pattern is valid for these integers.
                 let fields = unsafe { arrived.event.recv };
                 (fields.r#type, u16::from_be(fields.sender_node_id))
             }
@@ -184,7 +184,7 @@ impl Port {
         }
     }
 
-    /// Forgets what has happened, when the port is closed.
+    /// Discards all events, because the port is closed.
     pub(crate) fn clear_events(&mut self) {
         self.sent.clear();
         self.low.clear();
@@ -192,57 +192,57 @@ impl Port {
     }
 }
 
-/// What is to be done with the node.
+/// Pending operation of the node.
 pub(crate) enum Todo {
-    /// Say how far this side has come.
+    /// Send an acknowledgement.
     Ack(Key),
-    /// Send what was asked for.
+    /// Send requested bytes.
     Answer {
         key: Key,
         tag: u32,
         at: *const u8,
         len: usize,
     },
-    /// Throw away bytes that come by themselves.
+    /// Discard separately sent bytes.
     Discard { rank: u32, tag: u32 },
-    /// Nothing will come.
+    /// Cancel a receive whose message will not arrive.
     Cancel(Request),
 }
 
-/// An operation of the node that ends by itself.
+/// An operation of the node that completes in the background.
 pub(crate) struct Finishing {
     pub(crate) request: Request,
     pub(crate) report: Option<Report>,
     pub(crate) lent: Lent,
 }
 
-/// The program's notice of a send's end.
+/// Notice to the program of a send's end.
 #[derive(Clone, Copy)]
 pub(crate) struct Report {
     pub(crate) own: u8,
     /// See [`Unfinished::begin`].
     pub(crate) number: u64,
-    /// Its status holds if the operation ends well.
+    /// Its status is valid if the operation completes without an error.
     pub(crate) ended: Ended,
 }
 
-/// Whose memory an operation uses.
+/// Memory that an operation uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lent {
     Nobodys,
-    /// That of a send or a get of a port: where, and how many bytes.
+    /// Memory of a send or a get of a port: port, address and length.
     Send(u8, usize, usize),
-    /// Registered bytes: where, and how many.
+    /// Registered memory: address and length.
     Registered(usize, usize),
 }
 
-/// Returns true if two pieces of memory, each with its address and length, have bytes in common.
+/// Returns whether two pieces of memory, each with its address and length, overlap.
 fn overlaps((at, len): (usize, usize), (other, other_len): (usize, usize)) -> bool {
     other < at + len && at < other + other_len
 }
 
 impl Lent {
-    /// Whether it uses some of `len` bytes at `at`.
+    /// Returns whether it uses any of `len` registered bytes at `at`.
     pub(crate) fn touches(self, at: usize, len: usize) -> bool {
         match self {
             Lent::Registered(other, other_len) => overlaps((at, len), (other, other_len)),
@@ -250,7 +250,7 @@ impl Lent {
         }
     }
 
-    /// The same, whatever it uses the memory for.
+    /// Returns whether it uses any of `len` bytes at `at`, for any purpose.
     fn uses(self, at: usize, len: usize) -> bool {
         match self {
             Lent::Send(_, other, other_len) => overlaps((at, len), (other, other_len)),
@@ -267,18 +267,18 @@ pub(crate) struct World {
     pub(crate) todo: Vec<Todo>,
     pub(crate) finishing: Vec<Finishing>,
     pub(crate) unfinished: Unfinished,
-    /// Connections that owe an acknowledgement.
+    /// Connections with a due acknowledgement.
     pub(crate) due: Vec<Key>,
     /// Connections that wait for bytes.
     pub(crate) lines: Vec<Key>,
-    /// Messages that wait for buffers.
+    /// Number of messages that wait for buffers.
     pub(crate) held_count: usize,
     pub(crate) tag_count: u32,
     pub(crate) registered: Registered,
-    /// Memory that the program has freed while operations still used it.
+    /// Memory that the program has freed while operations still use it.
     pub(crate) retired: Vec<Retired>,
     pub(crate) patience: Duration,
-    /// What came and was not GM's, or had no buffer and needed none.
+    /// Number of messages that were not GM's, or that were dropped for lack of a buffer.
     pub(crate) dropped_count: u64,
 }
 
@@ -322,7 +322,8 @@ impl World {
         c_uint::from(self.peek_event(own).0) != GM_NO_RECV_EVENT
     }
 
-    /// The type of a port's next event, and the node that has sent it; 0 if it is no message.
+    /// Returns the type of a port's next event, and the node that sent it; 0 if it is not a
+    /// message.
     #[inline]
     pub(crate) fn peek_event(&mut self, own: u8) -> (u8, u16) {
         self.ports[usize::from(own) % PORTS].peek_event(&self.unfinished)
@@ -340,14 +341,14 @@ impl World {
         self.port(key.own).push_message(arrived, key.high);
     }
 
-    /// Ends an accepted send: the node is done with its memory.
+    /// Ends an accepted send, whose memory the node no longer uses.
     pub(crate) fn finish(&mut self, report: &Report) {
         self.unfinished.finish(report.number);
         let Ended { told, status } = report.ended;
         self.port(report.own).push_ended(told, status);
     }
 
-    /// All connections that `wanted` says.
+    /// Returns the connections for which `wanted` returns true.
     pub(crate) fn keys(&mut self, wanted: impl Fn(&Key, &Conn) -> bool) -> Vec<Key> {
         let mut found = Vec::new();
         for (rank, peer) in (0..).zip(&mut self.peers) {
@@ -366,13 +367,13 @@ impl World {
         found
     }
 
-    /// A new tag for bytes that travel by themselves.
+    /// Returns a new tag for separately sent bytes.
     pub(crate) fn new_tag(&mut self) -> u32 {
         self.tag_count = self.tag_count.wrapping_add(1);
         self.tag_count
     }
 
-    /// A send has ended; its own bytes may still be under way.
+    /// Ends a send. Its separate bytes may still be in flight.
     pub(crate) fn end_send(&mut self, key: Key, sending: Sending, status: gm_status_t) {
         let Some(request) = sending.request else {
             if !sending.is_orphan {
@@ -400,7 +401,7 @@ impl World {
         });
     }
 
-    /// Whether the node still uses memory of sends of a port, or has buffers of it.
+    /// Returns whether the node still uses memory of sends of a port, or holds buffers of it.
     pub(crate) fn lends(&mut self, own: u8) -> bool {
         let is_long = |sending: &Sending| sending.request.is_some();
         let waits = self.keys(|key, conn| {
@@ -410,7 +411,8 @@ impl World {
         !waits.is_empty() || self.finishing.iter().any(is_own)
     }
 
-    /// Whether what others have asked for still touches some of `len` registered bytes at `at`.
+    /// Returns whether operations of other processes still use any of `len` registered bytes at
+    /// `at`.
     pub(crate) fn lends_registered(&mut self, at: usize, len: usize) -> bool {
         let touches = |lent: Lent| lent.touches(at, len);
         let waits = self.keys(|_, conn| conn.line.iter().any(|line| touches(line.lent())));
@@ -423,8 +425,8 @@ impl World {
             || self.finishing.iter().any(|one| touches(one.lent))
     }
 
-    /// Returns true if any operation still uses some of `len` bytes at `at`: of others, or of this
-    /// process.
+    /// Returns whether any operation, of this or another process, still uses any of `len` bytes at
+    /// `at`.
     fn uses(&mut self, at: usize, len: usize) -> bool {
         let is_sent = |one: &Sending| one.request.is_some() && overlaps((at, len), one.place);
         let is_buffer = |line: &Line| {
@@ -453,9 +455,9 @@ impl World {
         }
     }
 
-    /// Gives a buffer back to its port, whose message will not come.
+    /// Returns a buffer to its port, because its message will not arrive.
     pub(crate) fn give_back(&mut self, key: Key, event: &gm_recv_event) {
-        // SAFETY: any bits are numbers.
+        // SAFETY: every bit pattern is valid for these integers.
         let fields = unsafe { event.recv };
         let provided = Provided {
             at: crate::event::gm_ntohp(fields.buffer).cast(),
@@ -466,7 +468,7 @@ impl World {
         }
     }
 
-    /// Everything that was sent to a process has failed: it is gone.
+    /// Records that a process has failed, and fails all sends to it.
     pub(crate) fn lose(&mut self, rank: u32) {
         self.peer(rank).is_gone = true;
         for key in self.keys(|key, _| key.rank == rank) {
@@ -478,8 +480,8 @@ impl World {
         }
     }
 
-    /// The process ends: memory that the program has lent may be gone. Nothing is received any more; what
-    /// was posted for receiving is to be withdrawn.
+    /// Prepares for the exit of the process: memory that the program has exposed may become
+    /// invalid. Nothing is received any more. Returns the posted requests, which must be cancelled.
     pub(crate) fn retire(&mut self) -> Vec<Request> {
         for port in &mut self.ports {
             *port = Port {
@@ -505,7 +507,7 @@ impl World {
         posted
     }
 
-    /// Whether anything is to be done with the node that a turn of its own does not do.
+    /// Returns whether the node has pending operations that its own turns do not perform.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !(self.todo.is_empty()
@@ -515,7 +517,7 @@ impl World {
     }
 }
 
-/// What is known of a process, in the table of all.
+/// Returns the state of a process in the table of all processes.
 #[inline]
 pub(crate) fn peer_of(peers: &mut Vec<Peer>, rank: u32) -> &mut Peer {
     let index = rank as usize;

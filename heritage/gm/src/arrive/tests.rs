@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes, without a node: messages that are put in by hand.
+//! Tests of arriving messages without a node: the messages are entered by hand.
 
 use super::*;
 use crate::wire::LEN;
@@ -41,7 +41,7 @@ fn come(world: &mut World, header: &Header, bytes: &[u8]) {
     world.on_message(KEY.rank, &[&head[..len], bytes].concat());
 }
 
-/// What the node would have done with the first of the line.
+/// Ends the first entry of the line, as the node would.
 fn end_first(world: &mut World) -> Line {
     world.conn(KEY).line.pop_front().unwrap()
 }

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hash tables: keys and data of fixed lengths that are copied in, or addresses of the program's.
+//! Hash tables: keys and data of fixed lengths that are copied, or addresses in the program.
 
 use crate::code::*;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long, c_ulong, c_void};
 use std::ptr;
 
-/// Whether two keys are different: 0 if they are equal.
+/// Compares two keys: returns 0 if they are equal.
 pub type gm_hash_compare_t =
     Option<unsafe extern "C" fn(key1: *mut c_void, key2: *mut c_void) -> c_long>;
-/// A number of a key, the same for equal ones.
+/// Returns a number for a key, the same for equal keys.
 pub type gm_hash_function_t = Option<unsafe extern "C" fn(key: *mut c_void) -> c_ulong>;
 
-/// Bytes that were copied, or an address.
+/// Copied bytes, or an address.
 enum Kept {
     Copy(Box<[u8]>),
     Address(*mut c_void),
 }
 
 impl Kept {
+    /// Copies `len` bytes at `at`; keeps the address if `len` is 0.
+    ///
     /// # Safety
-    /// `at` has `len` bytes.
+    /// `at` must have `len` bytes.
     unsafe fn new(at: *mut c_void, len: usize) -> Kept {
         match len {
             0 => Kept::Address(at),
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             _ => Kept::Copy(
                 unsafe { portolan_ffi::bytes(at.cast(), len) }
                     .unwrap_or(&[])
@@ -53,57 +55,65 @@ pub struct gm_hash {
     key_len: usize,
     data_len: usize,
     entries: HashMap<u64, Vec<Entry>>,
-    /// The datum that was removed last, which the program may still read.
+    /// Datum that was removed last, which the program may still read.
     removed: Option<Kept>,
 }
 
 impl gm_hash {
+    /// Returns the number of a key.
+    ///
     /// # Safety
-    /// `key` is as the table's functions, or its length of keys, say.
+    /// `key` must be valid for the table's functions and its length of keys.
     unsafe fn number(&self, key: *mut c_void) -> u64 {
         match self.hash {
-            // SAFETY: the program's promise about its function and key.
+            // SAFETY: the program provided the function for such keys.
             Some(hash) => unsafe { hash(key) },
             None if self.key_len == 0 => key.addr() as u64,
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             None => unsafe { super::crc::gm_crc(key, self.key_len as u64) },
         }
     }
 
+    /// Returns whether a key in the table equals `key`.
+    ///
     /// # Safety
     /// As [`gm_hash::number`].
     unsafe fn is_same(&self, kept: &Kept, key: *mut c_void) -> bool {
         if let Some(compare) = self.compare {
-            // SAFETY: the program's promise about its function and keys.
+            // SAFETY: the program provided the function for such keys.
             return unsafe { compare(kept.at(), key) } == 0;
         }
         match kept {
             Kept::Address(at) => *at == key,
             Kept::Copy(own) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller, see `# Safety`.
                 let other = unsafe { portolan_ffi::bytes(key.cast(), self.key_len) };
                 other == Ok(own)
             }
         }
     }
 
+    /// Finds the entry with `key`.
+    ///
     /// # Safety
     /// As [`gm_hash::number`].
     unsafe fn find(&self, key: *mut c_void) -> Option<(u64, usize)> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let number = unsafe { self.number(key) };
         let entries = self.entries.get(&number)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let index = entries
             .iter()
             .position(|entry| unsafe { self.is_same(&entry.key, key) })?;
         Some((number, index))
     }
 
+    /// Removes the entry with `key`.
+    ///
     /// # Safety
     /// As [`gm_hash::number`].
     unsafe fn take(&mut self, key: *mut c_void) -> Option<Entry> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let (number, index) = unsafe { self.find(key) }?;
         let entries = self.entries.get_mut(&number)?;
         let entry = entries.swap_remove(index);
@@ -114,10 +124,10 @@ impl gm_hash {
     }
 }
 
-/// Makes a hash table for at least `min_entries` entries, which grows. Keys of `key_len` bytes and data of
-/// `data_len` are copied; of length 0 they are addresses, which the table keeps as they are. Keys are
-/// compared by `compare` and numbered by `hash`; where these are null, by their bytes or addresses.
-/// `flags` must be 0. Null if it is not.
+/// Creates a hash table for at least `min_entries` entries, which grows. Keys of `key_len` bytes
+/// and data of `data_len` bytes are copied. With length 0 they are addresses, which the table keeps
+/// unchanged. Keys are compared by `compare` and numbered by `hash`; if these are null, by their
+/// bytes or addresses. `flags` must be 0, otherwise returns null.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_create_hash(
     compare: gm_hash_compare_t,
@@ -148,11 +158,11 @@ pub extern "C" fn gm_create_hash(
     }))
 }
 
-/// Frees a hash table; null is none.
+/// Frees a hash table. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_destroy_hash(hash: *mut gm_hash) {
     if !hash.is_null() {
-        // SAFETY: the program's promise: of gm_create_hash(), and not freed before.
+        // SAFETY: the program passes a pointer from gm_create_hash(), not freed before.
         drop(unsafe { Box::from_raw(hash) });
     }
 }
@@ -166,11 +176,11 @@ pub unsafe extern "C" fn gm_hash_insert(
     key: *mut c_void,
     datum: *mut c_void,
 ) -> gm_status_t {
-    // SAFETY: the program's promise: of gm_create_hash().
+    // SAFETY: the program passes a pointer from gm_create_hash(), or null.
     let Some(hash) = (unsafe { hash.as_mut() }) else {
         return GM_INVALID_PARAMETER;
     };
-    // SAFETY: the program's promise about keys and data.
+    // SAFETY: the program passes keys and data of the table's lengths.
     unsafe {
         if hash.find(key).is_some() {
             return GM_BUSY;
@@ -185,47 +195,47 @@ pub unsafe extern "C" fn gm_hash_insert(
     GM_SUCCESS
 }
 
-/// The datum of the entry with that key, or null.
+/// Returns the datum of the entry with that key, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_hash_find(hash: *mut gm_hash, key: *mut c_void) -> *mut c_void {
-    // SAFETY: the program's promise: of gm_create_hash().
+    // SAFETY: the program passes a pointer from gm_create_hash(), or null.
     let Some(hash) = (unsafe { hash.as_mut() }) else {
         return ptr::null_mut();
     };
-    // SAFETY: the program's promise about keys.
+    // SAFETY: the program passes a key of the table's length.
     match unsafe { hash.find(key) } {
         Some((number, index)) => hash.entries[&number][index].datum.at(),
         None => ptr::null_mut(),
     }
 }
 
-/// Removes the entry with that key: its datum, which stays until the next is removed, or null.
+/// Removes the entry with that key. Returns its datum, which stays valid until the next removal, or
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_hash_remove(hash: *mut gm_hash, key: *mut c_void) -> *mut c_void {
-    // SAFETY: the program's promise: of gm_create_hash().
+    // SAFETY: the program passes a pointer from gm_create_hash(), or null.
     let Some(hash) = (unsafe { hash.as_mut() }) else {
         return ptr::null_mut();
     };
-    // SAFETY: the program's promise about keys.
+    // SAFETY: the program passes a key of the table's length.
     match unsafe { hash.take(key) } {
         Some(entry) => hash.removed.insert(entry.datum).at(),
         None => ptr::null_mut(),
     }
 }
 
-/// Gives the entry with one key another, for which there must be none. Nothing happens if there is no
-/// such entry, or the other key is in use.
+/// Gives an entry another key. Does nothing if there is no such entry, or if the new key is in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_hash_rekey(
     hash: *mut gm_hash,
     old_key: *mut c_void,
     new_key: *mut c_void,
 ) {
-    // SAFETY: the program's promise: of gm_create_hash().
+    // SAFETY: the program passes a pointer from gm_create_hash(), or null.
     let Some(hash) = (unsafe { hash.as_mut() }) else {
         return;
     };
-    // SAFETY: the program's promise about keys.
+    // SAFETY: the program passes a key of the table's length.
     unsafe {
         if hash.find(new_key).is_some() {
             return;

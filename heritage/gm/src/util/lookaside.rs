@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lookaside lists: entries of one length that are given out and come back.
+//! Lookaside lists: entries of one length that are allocated and freed repeatedly.
 
 use crate::code::gm_size_t;
 use std::ffi::c_void;
 use std::ptr;
 
-/// What entries are aligned to, as `malloc`'s memory is; in front of each, its list.
+/// Alignment of entries, as of `malloc`'s memory. The bytes before each entry hold its list.
 const HEAD: usize = 16;
 
 /// A lookaside list.
 pub struct gm_lookaside {
     entry_len: usize,
     free: Vec<*mut u8>,
-    /// Entries that the program has.
+    /// Number of entries that the program has.
     given: usize,
-    /// It goes with the last of them.
+    /// Set when the list must be freed with the last of them.
     is_destroyed: bool,
 }
 
@@ -23,13 +23,13 @@ impl gm_lookaside {
         let Some(len) = self.entry_len.checked_add(HEAD) else {
             return ptr::null_mut();
         };
-        // SAFETY: has no conditions.
+        // SAFETY: malloc() has no preconditions.
         unsafe { libc::malloc(len) }.cast()
     }
 }
 
-/// Makes a list of entries of `entry_len` bytes, `min_entries` of which are there at once; null when there
-/// is no memory.
+/// Creates a list of entries of `entry_len` bytes, with `min_entries` allocated at once. Returns
+/// null if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_create_lookaside(
     entry_len: gm_size_t,
@@ -58,16 +58,17 @@ pub extern "C" fn gm_create_lookaside(
 impl gm_lookaside {
     fn free_all(&mut self) {
         for entry in self.free.drain(..) {
-            // SAFETY: of malloc, and nobody's.
+            // SAFETY: memory of malloc() that nothing else refers to.
             unsafe { libc::free(entry.cast()) };
         }
     }
 }
 
-/// Frees a list; null is none. Entries that were not given back stay until they are.
+/// Frees a list. Does nothing for null. Entries that the program still has stay valid until it
+/// frees them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_destroy_lookaside(list: *mut gm_lookaside) {
-    // SAFETY: the program's promise: of gm_create_lookaside(), and not freed before.
+    // SAFETY: the program passes a pointer from gm_create_lookaside(), not freed before.
     let Some(own) = (unsafe { list.as_mut() }) else {
         return;
     };
@@ -79,10 +80,10 @@ pub unsafe extern "C" fn gm_destroy_lookaside(list: *mut gm_lookaside) {
     }
 }
 
-/// An entry of a list; null when there is no memory.
+/// Allocates an entry of a list. Returns null if there is no memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_lookaside_alloc(list: *mut gm_lookaside) -> *mut c_void {
-    // SAFETY: the program's promise: of gm_create_lookaside().
+    // SAFETY: the program passes a pointer from gm_create_lookaside(), or null.
     let Some(own) = (unsafe { list.as_mut() }) else {
         return ptr::null_mut();
     };
@@ -97,29 +98,29 @@ pub unsafe extern "C" fn gm_lookaside_alloc(list: *mut gm_lookaside) -> *mut c_v
     unsafe { entry.add(HEAD) }.cast()
 }
 
-/// The same, of zeros.
+/// Allocates an entry filled with zeros.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_lookaside_zalloc(list: *mut gm_lookaside) -> *mut c_void {
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     let entry = unsafe { gm_lookaside_alloc(list) };
     if !entry.is_null() {
-        // SAFETY: the list is there, and its entries are as long as it says.
+        // SAFETY: the list is valid, and its entries have `entry_len` bytes.
         unsafe { entry.write_bytes(0, (*list).entry_len) };
     }
     entry
 }
 
-/// Gives an entry back to its list; null is none.
+/// Returns an entry to its list. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_lookaside_free(entry: *mut c_void) {
     if entry.is_null() {
         return;
     }
-    // SAFETY: the program's promise: an entry, which has a head.
+    // SAFETY: the program passes an entry, which has a head.
     let entry = unsafe { entry.cast::<u8>().sub(HEAD) };
     // SAFETY: as above.
     let list = unsafe { entry.cast::<*mut gm_lookaside>().read() };
-    // SAFETY: a list stays as long as it has given entries out.
+    // SAFETY: a list stays valid while the program has entries of it.
     let own = unsafe { &mut *list };
     own.given -= 1;
     own.free.push(entry);

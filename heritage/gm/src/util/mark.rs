@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Marks: places in the program's memory that are told from ones that only look like them, by their
-//! address and a number.
+//! Marks: locations in the program's memory that are recognized by their address and a number.
 
 use crate::code::*;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulong};
 
-/// A mark; the field is the library's.
+/// A mark. The field is private to the library.
 #[repr(C)]
 pub struct gm_mark_t {
     number: u64,
@@ -15,11 +14,11 @@ pub struct gm_mark_t {
 /// A set of marks.
 pub struct gm_mark_set {
     count: u64,
-    /// Numbers by address.
+    /// Numbers of the marks, by address.
     marks: HashMap<usize, u64>,
 }
 
-/// Makes a set with room for `init_count` marks; it grows.
+/// Creates a set with room for `init_count` marks, which grows.
 ///
 /// Errors: GM_INVALID_PARAMETER when `set` is null, GM_OUT_OF_MEMORY.
 #[unsafe(no_mangle)]
@@ -38,26 +37,26 @@ pub unsafe extern "C" fn gm_create_mark_set(
         return GM_OUT_OF_MEMORY;
     }
     let made = Box::into_raw(Box::new(gm_mark_set { count: 0, marks }));
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe { set.write(made) };
     GM_SUCCESS
 }
 
-/// Frees a set; null is none.
+/// Frees a set. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_destroy_mark_set(set: *mut gm_mark_set) {
     if !set.is_null() {
-        // SAFETY: the program's promise: of gm_create_mark_set(), and not freed before.
+        // SAFETY: the program passes a pointer from gm_create_mark_set(), not freed before.
         drop(unsafe { Box::from_raw(set) });
     }
 }
 
-/// Makes `mark` one of the set's.
+/// Adds `mark` to the set.
 ///
-/// Errors: GM_INVALID_PARAMETER when one of them is null.
+/// Errors: GM_INVALID_PARAMETER when an argument is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_mark(set: *mut gm_mark_set, mark: *mut gm_mark_t) -> gm_status_t {
-    // SAFETY: the program's promise: of gm_create_mark_set().
+    // SAFETY: the program passes a pointer from gm_create_mark_set(), or null.
     let Some(set) = (unsafe { set.as_mut() }) else {
         return GM_INVALID_PARAMETER;
     };
@@ -66,36 +65,36 @@ pub unsafe extern "C" fn gm_mark(set: *mut gm_mark_set, mark: *mut gm_mark_t) ->
     }
     set.count += 1;
     set.marks.insert(mark.addr(), set.count);
-    // SAFETY: the program's promise.
+    // SAFETY: the program passes valid arguments, as the function's documentation requires.
     unsafe { mark.write(gm_mark_t { number: set.count }) };
     GM_SUCCESS
 }
 
-/// Whether `mark` is one of the set's: 1 or 0.
+/// Returns 1 if `mark` is in the set, and 0 otherwise.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_mark_is_valid(set: *mut gm_mark_set, mark: *mut gm_mark_t) -> c_int {
-    // SAFETY: the program's promise: of gm_create_mark_set().
+    // SAFETY: the program passes a pointer from gm_create_mark_set(), or null.
     let Some(set) = (unsafe { set.as_ref() }) else {
         return 0;
     };
     let known = set.marks.get(&mark.addr());
-    // SAFETY: only where a mark was made: the program's promise that it is memory still.
+    // SAFETY: reads only an address that was marked, which the program keeps valid.
     c_int::from(known.is_some_and(|number| *number == unsafe { mark.read() }.number))
 }
 
-/// Makes `mark` none of the set's.
+/// Removes `mark` from the set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_unmark(set: *mut gm_mark_set, mark: *mut gm_mark_t) {
-    // SAFETY: the program's promise: of gm_create_mark_set().
+    // SAFETY: the program passes a pointer from gm_create_mark_set(), or null.
     if let Some(set) = unsafe { set.as_mut() } {
         set.marks.remove(&mark.addr());
     }
 }
 
-/// Makes all marks none of the set's.
+/// Removes all marks from the set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gm_unmark_all(set: *mut gm_mark_set) {
-    // SAFETY: the program's promise: of gm_create_mark_set().
+    // SAFETY: the program passes a pointer from gm_create_mark_set(), or null.
     if let Some(set) = unsafe { set.as_mut() } {
         set.marks.clear();
     }
