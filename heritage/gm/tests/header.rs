@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what the sources say, C and C++ take it, and the library has what it
-//! declares, in the same types and with the numbers of the original.
+//! Checks that the committed header matches the sources, that C and C++ compile it, and that the
+//! library exports its functions with the types and numbers of the original.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,10 +17,10 @@ use gm::util::mark::gm_mark_t;
 use std::mem::{align_of, size_of};
 use std::process::Command;
 
-/// Set to write the header instead of comparing it.
+/// Environment variable that writes the header instead of comparing it.
 const UPDATE: &str = "GM_UPDATE_HEADER";
 
-/// The sources that hold what C sees, in the header's order.
+/// Sources of the C interface, in the header's order.
 const SOURCES: &[&str] = &[
     "code",
     "event",
@@ -58,7 +58,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     assert_eq!(exported("libgm.so"), names);
 }
 
-/// Every function is called by one of the test programs.
+/// Checks that a test program calls every function.
 #[test]
 fn no_function_is_untested() {
     let programs = [
@@ -85,7 +85,7 @@ fn both_languages_agree_on_types() {
     assert_eq!(succeed(&mut Command::new(program)), rust);
 }
 
-/// Numbers of the original, some of each kind, and our own.
+/// Some numbers of the original of each kind, and numbers of Portolan's own.
 #[test]
 fn numbers_that_were_published_stay() {
     let published = [

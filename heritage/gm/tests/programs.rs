@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for GM, as jobs that a launcher has started and as processes that are alone.
+//! Programs for GM: as jobs of a launcher, and as single processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,7 +17,7 @@ fn workshop() -> Workshop {
     Workshop::new("gm", "libgm.so")
 }
 
-/// Both sides come to their end, whichever way they go.
+/// Checks that both processes complete on each path.
 fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
     common::assert_both_done(program, ways, args, ["node 1", "node 2"]);
 }
@@ -29,7 +29,7 @@ fn messages_arrive_whichever_way_they_go() {
     assert_both_done(&program, &ways(), &[]);
 }
 
-/// The answer leaves by the same ports, by others, and with the other priority; messages are short and
+/// The answers use the same ports, other ports, and the other priority. Messages are short and
 /// long.
 #[test]
 fn a_send_ends_before_its_answer_comes() {
@@ -52,10 +52,10 @@ fn gm_plus_carries_the_same_messages() {
     assert_both_done(&program, &ways(), &["plus"]);
 }
 
-/// Sends of each node in `make test`; the long run has MESSAGES.
+/// Number of sends of each node in `make test`; the long run uses MESSAGES.
 const TRAFFIC: &str = "20000";
 
-/// The same within one host without loss, where they cost least.
+/// Number of sends within one host without loss, where they cost least.
 const TRAFFIC_WITHIN_HOST: &str = "200000";
 
 #[test]
@@ -66,7 +66,7 @@ fn tokens_are_conserved_whatever_is_sent() {
     assert_both_done(&program, &[vec!["--path", "shm"]], &[TRAFFIC_WITHIN_HOST]);
 }
 
-/// The variable of the environment with the sends of each node in the long run.
+/// Environment variable with the number of sends of each node in the long run.
 const MESSAGES: &str = "GM_MESSAGES";
 
 #[test]
@@ -90,7 +90,7 @@ fn high_messages_pass_and_failures_stop_their_connections_alone() {
     assert_both_done(&program, &ways(), &[]);
 }
 
-/// What a peer takes is told by the allocator, without sanitizers, which replace it.
+/// Measured by the allocator, so without sanitizers, which replace it.
 #[test]
 fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
     let shop = workshop();
@@ -98,12 +98,12 @@ fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
     for path in ["shm", "udp"] {
         let out = run_job(33, &["--path", path], &program, &[]);
         let each = out.split(' ').next().unwrap().parse::<u32>().unwrap();
-        // docs/limits.md: 3 to 5 KiB, and more where they are few.
+        // docs/limits.md: 3 to 5 KiB, and more with few peers.
         assert!((512..12_000).contains(&each), "{path}: {out}");
     }
 }
 
-/// The receiver that never provides a buffer is given up after half a second.
+/// The receiver that never provides a buffer is given up after 0.5 s.
 #[test]
 fn what_fails_stops_its_connection_alone() {
     let shop = workshop();
@@ -132,7 +132,7 @@ fn what_comes_after_main_is_written_nowhere() {
     }
 }
 
-/// At the end they meet for the first time, when a thread has no variables of its own any more.
+/// Their first contact is at exit, when a thread has no thread-local variables any more.
 #[test]
 fn strangers_leave_in_peace() {
     let shop = workshop();
@@ -182,7 +182,7 @@ fn modules_that_programs_use_work() {
     assert_eq!(succeed(&mut Command::new(program)), "all modules work\n");
 }
 
-/// A mistake that a function has no status for, and what is said of it.
+/// Mistakes that have no status, with the message and the exit status.
 const MISTAKES: &[(&str, &str, i32)] = &[
     ("abort", "gm: the program called gm_abort()", 1),
     ("exit", "", 0),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Types and numbers of gm.h as a C compiler sees them; header.rs compares them with Rust's. What is known
- * of GM's own types is asserted. */
+/* Prints types and numbers of gm.h as a C compiler has them; header.rs compares them with Rust's.
+ * Known properties of GM's own types are asserted. */
 
 #include <gm.h>
 #include <gm.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A job of one: opening and closing, names, events, alarms, memory, and what is refused. */
+/* Tests in a job of one: opening and closing, names, events, alarms, memory, and refused calls. */
 
 #include "check.h"
 
@@ -82,12 +82,12 @@ static void lengths(void) {
         CHECK(gm_min_size_for_length(gm_max_length_for_size(size) + 1) == size + 1);
     }
     CHECK(gm_log2_roundup(1) == 0 && gm_log2_roundup(4096) == 12 && gm_log2_roundup(4097) == 13);
-    /* The next power of two is beyond what numbers count. */
+    /* No number can represent the next power of two. */
     CHECK(gm_log2_roundup(-1UL) == 64 && gm_log2_roundup((1UL << 63) + 1) == 64 && gm_log2_roundup(1UL << 63) == 63);
     CHECK(gm_min_size_for_length(-1UL) == 64 && gm_min_size_for_length(1UL << 63) == 64);
 }
 
-/* To itself: the same rules as to others. */
+/* Sends to the own node follow the same rules. */
 static void to_itself(void) {
     char word[16] = "ahoy", buffer[16] = "";
     int status = UNKNOWN;
@@ -100,11 +100,11 @@ static void to_itself(void) {
     status = UNKNOWN;
     gm_resume_sending(port, GM_LOW_PRIORITY, 1, 2, on_sent, &status);
     CHECK(status_of(port, &status) == GM_SUCCESS);
-    /* Without a token nothing is sent; an event says so. */
+    /* Without a token nothing is sent, and an event reports it. */
     for (unsigned i = 0; i <= gm_num_send_tokens(port); i++)
         gm_send_with_callback(port, word, 4, 5, GM_LOW_PRIORITY, 1, 2, NULL, NULL);
     CHECK(GM_RECV_EVENT_TYPE(gm_blocking_receive(port)) == GM_SEND_TOKEN_VIOLATION_EVENT);
-    /* They arrive, and wait for buffers. */
+    /* The messages arrive and wait for buffers. */
     for (int i = 0; i < 100; i++) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_NO_RECV_EVENT);
     gm_close(port);
     OK(gm_open(&port, 0, 2, "again", GM_API_VERSION));
@@ -113,7 +113,7 @@ static void to_itself(void) {
     CHECK(GM_RECV_EVENT_TYPE(gm_blocking_receive_no_spin(port)) == GM_RECV_TOKEN_VIOLATION_EVENT);
     gm_close(port);
     OK(gm_open(&port, 0, 2, "again", GM_API_VERSION));
-    /* Nothing is left of what the port was: neither messages nor tokens nor what had failed. */
+    /* The new port has no messages, tokens or failures of the old one. */
     gm_provide_receive_buffer(port, buffer, 4, GM_LOW_PRIORITY);
     for (int i = 0; i < 100; i++) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_NO_RECV_EVENT);
     status = UNKNOWN;
@@ -121,7 +121,8 @@ static void to_itself(void) {
     CHECK(strcmp(bytes_of(next_message(port)), "ahoy") == 0 && status_of(port, &status) == GM_SUCCESS);
 }
 
-/* A short message stays where its event says, however many others come before that is taken. */
+/* A short message stays at the address in its event, however many messages arrive before the event
+ * is taken. */
 static void short_ones_that_wait(void) {
     static char words[2][16], high[16], low[16];
     struct gm_port *second;
@@ -139,7 +140,7 @@ static void short_ones_that_wait(void) {
         CHECK(status_of(second, &status) == GM_SUCCESS);
         gm_recv_event_t *event = gm_receive(port);
         CHECK(GM_RECV_EVENT_TYPE(event) == GM_FAST_HIGH_RECV_EVENT && is_filled(bytes_of(event), 8, 1, i));
-        /* Every other one is taken into its buffer. */
+        /* Every second one is taken into its buffer. */
         if (i % 2) gm_unknown(port, event);
         if (i % 2) CHECK(GM_RECV_EVENT_TYPE(gm_receive(port)) == GM_HIGH_RECV_EVENT && is_filled(high, 8, 1, i));
     }
@@ -164,7 +165,7 @@ static void alarms(void) {
         gm_unknown(port, event);
     }
     CHECK(rung == 123);
-    /* One that is set anew at another port does not ring at the first. */
+    /* An alarm that is set again at another port does not ring at the first. */
     struct gm_port *second;
     OK(gm_open(&second, 0, 4, "second", GM_API_VERSION));
     gm_set_alarm(port, &all[0], 0, ring, &numbers[0]);
@@ -173,7 +174,7 @@ static void alarms(void) {
     gm_set_alarm(second, &all[0], 0, ring, &numbers[0]);
     CHECK(gm_receive_pending(second) == 1);
     gm_close(second);
-    /* One that is cancelled does not ring, not even when it is due. */
+    /* A cancelled alarm does not ring, even if it is due. */
     gm_set_alarm(port, &all[0], 0, ring, &numbers[0]);
     gm_set_alarm(port, &all[1], 0, ring, &numbers[1]);
     gm_recv_event_t *event = gm_blocking_receive(port);
@@ -212,7 +213,7 @@ static void statuses(void) {
     gm_eprintf("printed %d\n", 2);
 }
 
-/* The ports are the parent's; the child is told so. */
+/* The ports belong to the parent, and calls of the child fail. */
 static void in_a_child(void) {
     pid_t child = fork();
     CHECK(child >= 0);

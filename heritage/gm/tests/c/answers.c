@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 1 asks, node 2 answers. "order": the callback of a send runs before its answer is received.
- * "free": memory is freed while its send is under way, and arrives whole. */
+/* Node 1 sends questions, node 2 answers. "order": the callback of a send runs before its answer is
+ * received. "free": memory is freed while its send is in flight, and arrives intact. */
 
 #include "check.h"
 
@@ -8,7 +8,7 @@ enum { PORT = 2, SECOND = 4, LEN_MAX = 70000, SIZE_LARGE = 17 };
 
 static struct gm_port *port, *second;
 
-/* One question of `len` bytes at `port`, and its answer at `at` with `priority`. */
+/* Sends one question of `len` bytes at `port`, and receives its answer at `at` with `priority`. */
 static void ask(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
     static char question[LEN_MAX], answer[1 << SIZE_LARGE];
     int status = UNKNOWN;
@@ -16,7 +16,7 @@ static void ask(struct gm_port *at, unsigned priority, size_t len, unsigned numb
     gm_provide_receive_buffer_with_tag(at, answer, SIZE_LARGE, priority, 0);
     gm_send_to_peer_with_callback(port, question, SIZE_LARGE, len, GM_LOW_PRIORITY, other, on_sent, &status);
     for (;;) {
-        /* SENT comes at the port of the send. It must be there once the answer is. */
+        /* SENT is an event of the sending port. It must be there once the answer is. */
         gm_recv_event_t *event = gm_receive(at);
         if (!is_message(event)) {
             gm_unknown(at, event);
@@ -55,7 +55,8 @@ static void order(void) {
     }
 }
 
-/* As long as what the C library maps by itself, so that the memory is gone when it is freed. */
+/* Long enough that the C library maps the memory separately, so that it is unmapped when it is
+ * freed. */
 static void free_early(void) {
     enum { LEN = 300000, SIZE = 19, ROUNDS = 20 };
     static char in[1 << SIZE];
@@ -66,7 +67,7 @@ static void free_early(void) {
             fill(out, LEN, me, round);
             gm_send_to_peer_with_callback(port, out, SIZE, LEN, GM_LOW_PRIORITY, other, on_sent, &status);
             gm_dma_free(port, out);
-            /* It would get the same place if that were free. */
+            /* The allocation would get the same place if that were free. */
             char *next = gm_dma_malloc(port, LEN);
             memset(next, 0x5a, LEN);
             meet();

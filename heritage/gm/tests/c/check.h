@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C tests share: a check that names itself when it fails, ports, and waiting. */
+/* Shared code of the C tests: checks that name themselves on failure, ports, and waiting. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -18,7 +18,7 @@ static unsigned me, other; /* nodes: 1 and 2 */
 static struct gm_port *meeting;
 static char meeting_buffers[2][16];
 
-/* The status of a send goes where its context says; -1 before. */
+/* Stores the status of a send at its context; the initial value is -1. */
 static inline void on_sent(struct gm_port *port, void *context, gm_status_t status) {
     (void)port;
     if (context) *(int *)context = status;
@@ -33,14 +33,14 @@ static inline int is_fast(const gm_recv_event_t *event) {
     return GM_RECV_EVENT_TYPE(event) >= GM_FAST_RECV_EVENT;
 }
 
-/* Messages that came while something else was waited for, by port. */
+/* Messages that arrived while another event was awaited, by port. */
 enum { STASH = 256 };
 static struct stash {
     gm_recv_event_t events[STASH];
     unsigned first, last;
 } stashes[8];
 
-/* The next message of a port; everything else is the library's. */
+/* Returns the next message of a port. All other events go to the library. */
 static inline gm_recv_event_t *next_message(struct gm_port *port) {
     struct stash *stash = &stashes[gm_get_port_id(port)];
     if (stash->first != stash->last) return &stash->events[stash->first++ % STASH];
@@ -51,7 +51,7 @@ static inline gm_recv_event_t *next_message(struct gm_port *port) {
     }
 }
 
-/* Takes an event that is not wanted now. */
+/* Handles an event that is not awaited. */
 static inline void put_aside(struct gm_port *port, gm_recv_event_t *event) {
     struct stash *stash = &stashes[gm_get_port_id(port)];
     if (!is_message(event)) {
@@ -62,18 +62,18 @@ static inline void put_aside(struct gm_port *port, gm_recv_event_t *event) {
     stash->events[stash->last++ % STASH] = *event;
 }
 
-/* Until a callback has written the status. */
+/* Waits until a callback has written the status, and returns it. */
 static inline int status_of(struct gm_port *port, volatile int *status) {
     while (*status == UNKNOWN) put_aside(port, gm_receive(port));
     return *status;
 }
 
-/* What a message has brought, wherever it lies. */
+/* Returns the bytes of a message, in its buffer or elsewhere. */
 static inline const char *bytes_of(const gm_recv_event_t *event) {
     return gm_ntohp(is_fast(event) ? event->recv.message : event->recv.buffer);
 }
 
-/* Both processes come here. */
+/* Waits until both processes have called this. */
 static inline void meet(void) {
     int status = UNKNOWN;
     gm_send_to_peer_with_callback(meeting, NULL, MEETING_SIZE, 0, GM_LOW_PRIORITY, other, on_sent, &status);

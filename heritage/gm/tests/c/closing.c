@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Closing a port whose long sends nobody has taken: when gm_close() has returned, their bytes may go. */
+/* Closes a port with long sends that no receiver has taken: when gm_close() has returned, their
+ * bytes may be freed. */
 
 #include "check.h"
 

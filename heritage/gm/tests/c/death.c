@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 2 is killed: what was sent to it, and what is sent later, has failed; node 1 goes on. */
+/* Node 2 is killed: earlier and later sends to it fail, and node 1 continues. */
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sends that fail, each way they can: they stop just the connection that they belong to, and what waits
- * behind them goes on or is dropped as the program says. Node 1 sends, node 2 receives. */
+/* Sends that fail in each possible way. They stop only their own connection, and the sends waiting
+ * behind them are resumed or dropped as the program requests. Node 1 sends, node 2 receives. */
 
 #include "check.h"
 
@@ -15,10 +15,10 @@ static void send_to(unsigned to, unsigned size, unsigned priority, int *status) 
     gm_send_with_callback(port, word, size, 5, priority, other, to, on_sent, status);
 }
 
-/* Node 1 makes a send fail; the two behind it wait; those of other connections do not. */
+/* Node 1 makes a send fail. The two sends behind it wait; those of other connections do not. */
 static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
     int failed, behind[2], high, elsewhere, resumed = UNKNOWN;
-    /* Before anything is sent: half a second is all the time that there is. */
+    /* Provided before anything is sent, because the time limit is only half a second. */
     if (me == 2 && to == PORT) {
         gm_provide_receive_buffer_with_tag(port, buffers[0], SIZE, GM_HIGH_PRIORITY, 1);
         gm_provide_receive_buffer_with_tag(port, buffers[1], SIZE, GM_LOW_PRIORITY, 2);
@@ -60,7 +60,8 @@ static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
     meet();
 }
 
-/* Sends whose bytes travel by themselves are dropped as others are, and nobody touches them any more. */
+/* Sends with separately sent bytes are dropped like all others, and their memory is not used any
+ * more. */
 static void long_ones(void) {
     enum { LEN = 200000 };
     char *bytes = malloc(LEN);
@@ -79,7 +80,7 @@ static void long_ones(void) {
     free(bytes);
 }
 
-/* The memory of others is closed unless they have registered it, and allow. */
+/* Memory is inaccessible to other processes unless its owner has registered it and allows access. */
 static void memory(void) {
     static char word[64];
     int status = UNKNOWN;
@@ -105,7 +106,7 @@ static void memory(void) {
     FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, word, sizeof word));
 }
 
-/* What is wrong from the start has failed at once, and stops nothing. */
+/* Invalid calls fail at once and stop no connection. */
 static void refused(void) {
     static char word[64];
     int status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Many connections between two nodes: high messages pass while the low lane is full, and sends that fail stop
- * just the connections that they belong to, while all others go on. */
+/* Many connections between two nodes. High messages pass while the low lane is full. Failed sends
+ * stop only their own connections, while all others continue. */
 
 #include "check.h"
 
@@ -30,8 +30,8 @@ static unsigned word_of(const gm_recv_event_t *event) {
     return word;
 }
 
-/* Every port has sent as many low messages as it can, for which there are no buffers: high ones pass, and
- * callbacks of high sends run before any of the low ones do. */
+/* Every port has sent the maximum number of low messages, for which there are no buffers. High
+ * messages pass, and callbacks of high sends run before those of the low ones. */
 static void high_ones_pass(void) {
     static unsigned lows[PORTS][EACH], high;
     static int low_statuses[PORTS][EACH];
@@ -68,17 +68,17 @@ static void high_ones_pass(void) {
         for (unsigned k = 0; k < EACH; k++) CHECK(word_of(next_message(ports[i])) == k);
 }
 
-/* A connection as both nodes number it. */
+/* A connection, in the numbering of both nodes. */
 struct conn {
     unsigned from, to, priority, next; /* next: the number that the receiver expects */
 };
 
 static struct conn conns[CONNS];
 
-/* What a connection is to do in a round; both nodes draw the same. */
+/* Action of a connection in a round. Both nodes draw the same. */
 enum { GOOD, RESUMED, DROPPED };
 
-/* In a row: a send that is refused on some connections, two that are not on all. */
+/* Sends in order: first a refused send on some connections, then two accepted ones on all. */
 static void send_round(const unsigned *plan) {
     static unsigned words[CONNS][2];
     static int refused[CONNS], statuses[CONNS][2], recovered[CONNS];
@@ -98,7 +98,7 @@ static void send_round(const unsigned *plan) {
         for (unsigned k = 0; k < 2 && plan[c] == GOOD; k++)
             CHECK(status_of(ports[conns[c].from], &statuses[c][k]) == GM_SUCCESS);
     }
-    /* The others have gone on; these have not. */
+    /* The other connections have continued; these have not. */
     for (unsigned c = 0; c < CONNS; c++)
         for (unsigned k = 0; k < 2 && plan[c] != GOOD; k++) CHECK(statuses[c][k] == UNKNOWN);
     meet();
@@ -118,7 +118,7 @@ static void send_round(const unsigned *plan) {
     }
 }
 
-/* Takes what comes to a port until it has as many messages as the plan says. */
+/* Receives messages at a port until it has as many as the plan requires. */
 static void receive_words(unsigned port, const unsigned *plan, unsigned wanted) {
     unsigned count = 0;
     for (unsigned c = 0; c < CONNS; c++) count += conns[c].to == port && plan[c] == wanted ? 2 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What comes for a process that has returned from main() is written nowhere: its memory is no program's
- * any more. */
+/* Messages for a process that has returned from main() are not written to memory, which the program
+ * does not own any more. */
 
 #include "check.h"
 
@@ -10,7 +10,7 @@ enum { PORT = 2, LEN = 1000, SIZE = 10 };
 
 static char *shared, *provided;
 
-/* Registered before the library's own, so it runs after that. */
+/* Registered before the library's own function, so it runs after that. */
 static void look(void) {
     if (me != 2) return;
     for (int i = 0; i < LEN; i++)
@@ -45,8 +45,8 @@ int main(void) {
         return 0;
     }
     meet();
-    /* Within the second for which the other one waits; if it is slow, the bytes are too early or too late
-     * for it, and there is nothing to see. */
+    /* Within the second for which the other process waits. If that process is slow, the bytes
+     * arrive too early or too late, and the test shows nothing. */
     for (int i = 0; i < 100; i++) {
         usleep(2000);
         put_aside(port, gm_receive(port));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Messages of GM between two nodes: sizes, priorities, tags, tokens, order, what waits for buffers,
- * datagrams, memory of others, events. With "plus" both options of GM+ are on. */
+/* Messages of GM between two nodes: sizes, priorities, tags, tokens, order, waiting for buffers,
+ * datagrams, remote memory, events. With "plus" both options of GM+ are set. */
 
 #include "check.h"
 
@@ -14,7 +14,7 @@ static void provide(struct gm_port *at, void *buffer, unsigned size, unsigned pr
     gm_provide_receive_buffer_with_tag(at, buffer, size, priority, tag);
 }
 
-/* One message each way, of each size, to the same port and to another one. */
+/* Sends one message of each size in each direction, to the same port and to another one. */
 static void sizes(void) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         unsigned size = 3 + round % (SIZE_MAX_USED - 2), priority = round / 3 % 2, tag = round % 256;
@@ -38,7 +38,7 @@ static void sizes(void) {
         CHECK(gm_ntoh_u8(event->recv.sender_port_id) == PORT);
         CHECK(is_filled(bytes_of(event), len, other, round));
         if (is_fast(event)) {
-            /* The buffer comes back as it was, unless the message is kept in it. */
+            /* The buffer is returned unchanged, unless the message is memorized in it. */
             CHECK(in[0][0] == 0x5a);
             if (round % 2) {
                 CHECK(gm_memorize_message(bytes_of(event), in[0], (unsigned)len) == in[0]);
@@ -54,7 +54,7 @@ static void sizes(void) {
     }
 }
 
-/* As many sends as there are tokens, again and again; everything comes in order. */
+/* Sends as many messages as there are tokens, repeatedly; all arrive in order. */
 static void tokens_and_order(void) {
     enum { COUNT = 64, LAPS = 40 };
     static char words[2 * COUNT][64];
@@ -80,7 +80,7 @@ static void tokens_and_order(void) {
         }
         for (int i = 0; i < COUNT; i++) CHECK(status_of(port, &statuses[i]) == GM_SUCCESS);
     }
-    /* The bank has what the program has put in, and no more. */
+    /* The bank has the tokens that the program has put in, and no more. */
     CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 0);
     CHECK(gm_send_token_available(port, GM_HIGH_PRIORITY) == 0);
     gm_free_send_token(port, GM_HIGH_PRIORITY);
@@ -92,7 +92,7 @@ static void tokens_and_order(void) {
     meet();
 }
 
-/* Long ones, many at a time, between short ones: each has its own bytes. */
+/* Many long messages at a time between short ones: each must have its own bytes. */
 static void bursts(void) {
     enum { AHEAD = 6, LAPS = 15, LEN = 50000 };
     static char in_long[AHEAD][1 << 16], in_short[AHEAD][64], out_long[AHEAD][LEN], out_short[AHEAD][16];
@@ -124,7 +124,7 @@ static void bursts(void) {
     meet();
 }
 
-/* A message waits for its buffer, and those behind it for it; another priority does not. */
+/* A message waits for its buffer and delays those behind it, but not those of the other priority. */
 static void what_waits(void) {
     static char low[2][5000], high[64];
     int first = UNKNOWN, after = UNKNOWN, urgent = UNKNOWN;
@@ -155,7 +155,7 @@ static void what_waits(void) {
     meet();
 }
 
-/* Nothing is promised of datagrams but that they are whole. */
+/* Datagrams may be lost, but must be intact. */
 static void datagrams(void) {
     static char buffer[128];
     int status = UNKNOWN;
@@ -168,7 +168,7 @@ static void datagrams(void) {
         CHECK(status_of(port, &status) == GM_SUCCESS);
     }
     meet();
-    /* One has taken the buffer, or all were lost, which a network may do. */
+    /* One datagram has taken the buffer, or all were lost, which a network may do. */
     for (int i = 0; i < 10; i++) put_aside(port, gm_receive(port));
     if (stashes[PORT].first != stashes[PORT].last) {
         gm_recv_event_t *event = next_message(port);
@@ -180,7 +180,7 @@ static void datagrams(void) {
     CHECK(status_of(port, &status) == GM_INVALID_PARAMETER);
 }
 
-/* Bytes into the memory of the other process and out of it, without an event there. */
+/* Writes to and reads from the other process's memory, without an event there. */
 static void memory_of_others(void) {
     static char theirs[8];
     char *shared = gm_dma_malloc(port, LEN_MAX), *got = malloc(LEN_MAX);
@@ -239,7 +239,7 @@ int main(int argc, char **argv) {
         bursts();
         what_waits();
         datagrams();
-        /* A port that was opened anew has its tokens and no buffers. */
+        /* A reopened port has its tokens and no buffers. */
         meet();
         gm_close(port);
         OK(gm_open(&port, 0, PORT, "again", GM_API_VERSION));

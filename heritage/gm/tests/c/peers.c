@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* One process and many others: it exchanges messages of both priorities with each, with all of them under way
- * at once. What each of them takes of its memory is bounded, and told. */
+/* One process and many others: it exchanges messages of both priorities with each, all in flight at
+ * the same time. The memory per peer is measured and limited. */
 
 #include <gm.h>
 
@@ -25,7 +25,7 @@ static void send_word(unsigned node, unsigned *word, unsigned priority) {
     gm_send_to_peer_with_callback(port, word, SIZE, sizeof *word, priority, node, on_sent, NULL);
 }
 
-/* Takes the next event: whether it is a message, with its word and who has sent it. */
+/* Takes the next event. Returns whether it is a message, with its word and sender. */
 static int take_word(unsigned *from, unsigned *word) {
     gm_recv_event_t *event = gm_blocking_receive(port);
     int type = GM_RECV_EVENT_TYPE(event);
@@ -41,7 +41,7 @@ static int take_word(unsigned *from, unsigned *word) {
     return 1;
 }
 
-/* Answers what node 1 sends: with the word and this node's number. */
+/* Answers messages of node 1 with the word and this node's number. */
 static void follow(unsigned me) {
     unsigned words[TURNS];
     for (unsigned turn = 0; turn < TURNS; turn++) {
@@ -54,14 +54,14 @@ static void follow(unsigned me) {
     while (under_way) gm_unknown(port, gm_blocking_receive(port));
 }
 
-/* Sends a word to each other node in each turn, and has an answer of each before the next turn. */
+/* Sends a word to each other node in each turn, and receives all answers before the next turn. */
 static void lead(unsigned nodes) {
     unsigned turn, *heard_in = calloc(nodes + 1, sizeof *heard_in);
     CHECK(heard_in);
     for (turn = 0; turn < TURNS; turn++) {
         unsigned count = 0, from, word;
         for (unsigned node = 2; count < nodes - 1 || under_way;) {
-            /* No more answers at once than there are buffers. */
+            /* Limits the answers in flight to the number of buffers. */
             if (node <= nodes && node - 2 - count < BUFFERS && under_way < gm_num_send_tokens(port)) {
                 send_word(node++, &turn, turn % 2);
                 continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Nodes that have never spoken to one another end as others do. */
+/* Nodes that have never exchanged a message exit like all others. */
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Two threads of each process, each with a port of its own: one waits, in whatever way, while the other
- * one sends what it waits for. */
+/* Two threads of each process, each with its own port: one waits, in various ways, for a message
+ * that the other thread sends. */
 
 #include "check.h"
 
@@ -13,11 +13,11 @@ static void *echo(void *context) {
     struct gm_port *port;
     char word[8] = "word", buffers[2][16];
     OK(gm_open(&port, 0, 4 + which, "thread", GM_API_VERSION));
-    /* Two may send to this port at once, and each waits until its message is accepted. */
+    /* Two threads may send to this port at once, and each waits until its message is accepted. */
     for (int i = 0; i < 2; i++) gm_provide_receive_buffer(port, buffers[i], 4, GM_LOW_PRIORITY);
     for (unsigned round = 0; round < ROUNDS; round++) {
         int status = UNKNOWN;
-        /* To the other thread of the other process, and to that of this one. */
+        /* To the other thread, of the other process and of this one alternately. */
         unsigned to = round % 2 ? other : me;
         gm_send_with_callback(port, word, 4, 5, GM_LOW_PRIORITY, to, 5 - which, on_sent, &status);
         gm_recv_event_t *event = next_message(port);

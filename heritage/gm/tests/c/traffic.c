@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tokens under traffic: two nodes send each other as many messages as the argument says, of many sizes and
- * both priorities, with datagrams and memory of others among them, with as much under way as there are
- * tokens. Every send ends once, every buffer comes back once, messages are whole and in order; at the end
- * each port has just the tokens that it began with. */
+/* Tokens under traffic. Two nodes exchange the number of messages in the argument, of many sizes
+ * and both priorities, with datagrams and remote memory accesses among them, and as many in flight
+ * as there are tokens. Every send ends once, every buffer is returned once, and messages are intact
+ * and in order. At the end each port has exactly its initial tokens. */
 
 #include "check.h"
 
@@ -10,21 +10,22 @@
 
 enum { PORT = 2, SEND_TOKENS = 64, RECV_TOKENS = 256, DATAGRAM_SIZE = 9, DATAGRAMS_MAX = 1 << 20, PLAIN_SIZES = 6 };
 
-/* Sizes of ordinary messages, short to those whose bytes travel by themselves, and buffers of each. */
+/* Sizes of ordinary messages, from short ones to those with separately sent bytes, and the number
+ * of buffers of each. */
 static const unsigned sizes[PLAIN_SIZES] = {5, 6, 8, 12, 13, 17};
 static const unsigned buffer_counts[PLAIN_SIZES] = {24, 24, 16, 8, 4, 2};
 enum { DATAGRAM_BUFFERS = 16, LEN_MAX = 1 << 17, SHARED_LEN = 1 << 16, GOT_LEN = 512 };
 
 enum kind { MESSAGE, DATAGRAM, PUT, GET, LAST };
 
-/* In front of every message. */
+/* Header of every message. */
 struct head {
     uint64_t number; /* of its priority's messages, from 1; of a datagram, of all datagrams */
     uint64_t put;    /* of the last put before it with the same priority */
     uint32_t len, kind;
 };
 
-/* A send that is under way, and its bytes. */
+/* A send in flight, and its bytes. */
 struct slot {
     int is_busy, kind;
     char *bytes;
@@ -47,7 +48,7 @@ static char *shared;          /* written by the other: a number for each priorit
 static gm_remote_ptr_t far;   /* the other's */
 static uint64_t draw_state;
 
-/* The next number that is drawn: the same in every run. */
+/* Draws the next random number, the same in every run. */
 static unsigned draw(unsigned below) {
     draw_state = draw_state * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)((draw_state >> 33) % below);
@@ -55,7 +56,8 @@ static unsigned draw(unsigned below) {
 
 static char pattern_of(uint64_t number, size_t at) { return (char)(number * 7 + at / 3); }
 
-/* The ends of the bytes behind a head, and some between; all of a short one. */
+/* Writes the bytes after a header: all of a short message, the ends and some in between of a long
+ * one. */
 static void paint(char *bytes, size_t len, uint64_t number) {
     for (size_t at = sizeof(struct head); at < len; at += at < 256 || at + 256 > len ? 1 : 61) bytes[at] = pattern_of(number, at);
 }
@@ -101,7 +103,7 @@ static struct slot *take_slot(int kind) {
     return slot;
 }
 
-/* A message, or a datagram. */
+/* Sends a message or a datagram. */
 static void send_message(enum kind kind, unsigned size, unsigned priority) {
     struct slot *slot = take_slot(kind);
     size_t most = gm_max_length_for_size(size);
@@ -142,7 +144,7 @@ static void send_something(void) {
         send_message(MESSAGE, sizes[which < 62 ? 5 : which < 70 ? 4 : which < 90 ? 3 : which % 3], priority);
 }
 
-/* A message has come: into a buffer that was provided, whole, and of its priority the next. */
+/* Checks a received message: it is in a provided buffer, intact, and the next of its priority. */
 static void on_message(gm_recv_event_t *event) {
     struct buffer *buffer = &buffers[gm_ntoh_u8(event->recv.tag)];
     const char *bytes = bytes_of(event);
@@ -187,7 +189,7 @@ static void traffic(uint64_t count) {
     while (ended < begun || !is_over[0] || !is_over[1]) take_event(gm_blocking_receive(port));
 }
 
-/* As many sends as there are tokens, and buffers for all others: neither violates anything; one more does. */
+/* Uses all send tokens and all receive tokens without a violation; one more of each violates. */
 static void count_tokens(void) {
     static char words[RECV_TOKENS + 1][16];
     while (gm_receive_pending(port)) take_event(gm_receive(port));
@@ -214,7 +216,7 @@ static void count_tokens(void) {
     CHECK(GM_RECV_EVENT_TYPE(event) == GM_RECV_TOKEN_VIOLATION_EVENT);
 }
 
-/* Each tells the other where its memory is. */
+/* Sends the address of this process's memory to the other process. */
 static void open_memory(void) {
     CHECK(shared = gm_dma_calloc(port, 1, SHARED_LEN + GOT_LEN));
     for (unsigned i = 0; i < GOT_LEN; i++) shared[SHARED_LEN + i] = pattern_of(me, i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The modules that have nothing to do with messages. */
+/* Tests of the modules that are not about messages. */
 
 #include "check.h"
 
@@ -23,7 +23,7 @@ static void hashes(void) {
     gm_hash_rekey(table, &no_key, &(int){8});
     CHECK(*(int *)gm_hash_remove(table, &no_key) == 49 && !gm_hash_find(table, &no_key));
     gm_destroy_hash(table);
-    /* Addresses, by functions of the program's. */
+    /* Addresses, with functions of the program. */
     table = gm_create_hash(compare, hash, 0, 0, 0, 0);
     char one[] = "one", two[] = "two", again[] = "one";
     OK(gm_hash_insert(table, one, two));
@@ -54,7 +54,7 @@ static void lookasides(void) {
             if (lap < 2 || i > 0) gm_lookaside_free(entries[i]);
         }
     }
-    /* The last entry takes the list with it. */
+    /* The last entry frees the list. */
     gm_destroy_lookaside(list);
     gm_lookaside_free(entries[0]);
     gm_destroy_lookaside(gm_create_lookaside(0, 0));
