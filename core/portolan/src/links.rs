@@ -139,7 +139,7 @@ impl OpenLink {
     }
 }
 
-/// See the module documentation.
+/// The open links of this process.
 pub(crate) struct Links {
     open: Vec<OpenLink>,
     /// Indices in `open`, by the protocol's number of the link.

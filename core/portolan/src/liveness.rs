@@ -72,7 +72,7 @@ struct Members {
     keys: Vec<Option<Key>>,
 }
 
-/// See the module documentation.
+/// Liveness probes of this process, with the thread that answers those of peers.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     shared: Arc<Shared>,

@@ -6,7 +6,7 @@
 //! cost per system call, per datagram and per byte. [`PathModel`] predicts from them the time of a
 //! lone message and of one in a stream. [`Choices`] are the protocol settings that follow.
 //!
-//! The command `portolan tune` does the measuring. The one invariant: a model is used only on the
+//! The command `portolan tune` measures. The one invariant: a model is used only on the
 //! machine, kernel and version that it was measured with.
 
 mod host;

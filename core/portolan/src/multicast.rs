@@ -123,7 +123,7 @@ pub(crate) struct Call<'a> {
     pub(crate) own: Ipv4Addr,
 }
 
-/// See the module documentation.
+/// Multicast state of this process: groups and pending broadcasts.
 pub(crate) struct Multicasts {
     job_id: [u8; 16],
     secret: [u8; 32],

@@ -252,10 +252,10 @@ impl Node {
     /// Sends `bytes`. The caller may reuse them when this returns.
     ///
     /// A message of up to [`Node::BUFFERED_LEN_MAX`] bytes is copied and in flight when this
-    /// returns, whether or not a receive is posted, as long as its lane has at most 512 KiB of
-    /// unread messages there. A longer message has arrived when this returns. Two processes that
-    /// send each other such messages before they receive therefore deadlock. A message to this
-    /// process itself is copied, whatever its length.
+    /// returns, even if no receive is posted. This holds while its lane has at most 512 KiB of
+    /// unread messages at the receiver. A longer message has arrived when this returns. Two
+    /// processes that send each other such messages before they receive therefore deadlock. A
+    /// message to this process itself is copied, whatever its length.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::NoPath`], [`Error::PeerGone`]; [`Error::SelfFull`].
@@ -587,7 +587,8 @@ impl Node {
         0
     }
 
-    /// Makes progress, and sleeps between, until `done` returns true. For programs whose handlers count.
+    /// Makes progress until `done` returns true, and sleeps while there is nothing to do. For
+    /// programs that count in their handlers.
     ///
     /// `done` must depend on what handlers change: it is called after each turn.
     ///

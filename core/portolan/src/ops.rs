@@ -219,7 +219,7 @@ pub(crate) struct PlainRecv {
 /// Id of no operation: generations begin at 1.
 const NOBODY: OpId = OpId(0);
 
-/// See the module documentation.
+/// Table of the pending operations.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     places: Vec<(u32, Option<Op>)>,

@@ -96,8 +96,8 @@ pub struct RawRemote {
     pub key: u64,
 }
 
-/// Two words of the caller that an operation's completion returns. The library does not interpret
-/// them, except that it cancels by `context`.
+/// Two words of the caller that an operation's completion returns. The library uses only
+/// `context`, to find the operations to cancel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cookie {
     /// Identifies the operation for [`crate::Endpoint::cancel`].

@@ -33,7 +33,7 @@ const FRAMES_PER_KEY: u32 = 1 << 23;
 /// segmentation is 65,507.
 const CALL_LEN_MAX: usize = 65_000;
 
-/// See the module documentation.
+/// Seals of all sessions of this process.
 pub(crate) struct Seals {
     cipher: Cipher,
     /// Derived from the job's secret and number.

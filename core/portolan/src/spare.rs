@@ -17,7 +17,7 @@ pub(crate) const KEPT_LEN_MAX: usize = 8 << 20;
 /// messages would hold all that is kept.
 const USED_PART: usize = 2;
 
-/// See the module documentation.
+/// Store of spare memory, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare(Arc<Mutex<Shelf>>);
 

@@ -27,7 +27,7 @@ const STALL_LOOKS: Duration = Duration::from_millis(50);
 /// connection.
 const ROUSED_TURNS: u32 = 4;
 
-/// See the module documentation.
+/// The streams of this process.
 pub(crate) struct Streams {
     link: Stream,
     /// Set to reject parts without a checksum. `P15.5`

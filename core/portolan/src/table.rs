@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// See the module documentation.
+/// Addresses of this process and of its peers.
 pub(crate) struct Table {
     own: Address,
     others: Others,

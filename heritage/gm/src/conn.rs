@@ -102,7 +102,7 @@ pub(crate) struct Held {
     pub(crate) since: Instant,
 }
 
-/// See the module documentation.
+/// State of one connection.
 #[derive(Default)]
 pub(crate) struct Conn {
     pub(crate) sent: VecDeque<Sending>,

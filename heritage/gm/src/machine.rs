@@ -40,7 +40,7 @@ unsafe impl Send for WorldCell {}
 
 static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
 
-/// See the module documentation.
+/// The node of this process, with the state of waits.
 pub(crate) struct Machine {
     node: Option<Node>,
     /// Number of calls of gm_init(), minus those of gm_finalize().

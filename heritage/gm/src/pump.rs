@@ -23,7 +23,7 @@ const STACK_LEN: usize = 512;
 /// too long. A check costs as much as a turn.
 const IDLE_TURNS_PER_LOOK: u32 = 64;
 
-/// Turns without a message after which a polling program yields the core. If there are more
+/// Turns without a message between two yields of the core by a polling program. If there are more
 /// processes than cores, the awaited message comes from one of them.
 const IDLE_TURNS_PER_YIELD: u32 = 256;
 

@@ -66,7 +66,7 @@ pub(crate) const LEN: usize = 24;
 /// Bit of the high priority in the byte of the size.
 const HIGH_BIT: u8 = 0x80;
 
-/// See the module documentation.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,

@@ -259,7 +259,7 @@ impl Lent {
     }
 }
 
-/// See the module documentation.
+/// All state except the node.
 pub(crate) struct World {
     pub(crate) size: u32,
     pub(crate) ports: [Port; PORTS],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that the committed header matches the sources, that C and C++ compile it, and that the
-//! library exports its functions with the types and numbers of the original.
+//! Checks that the committed header matches the sources, and that C and C++ compile it. Checks that
+//! the library exports the declared functions, with the types and numbers of the original.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

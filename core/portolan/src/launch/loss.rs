@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
-/// See the module documentation.
+/// Reports lost peers over the connection to the agent.
 #[derive(Debug)]
 pub(crate) struct LossReporter {
     /// Another descriptor of the connection to the agent.

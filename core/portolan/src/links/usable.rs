@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Maximum number of interfaces that an error names.
 const NAMED_MAX: usize = 4;
 
-/// See the module documentation.
+/// Addresses of this host that a job uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Usable {
     /// The most likely to reach other hosts first.

@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
     Answered,
 }
 
-/// See the module documentation.
+/// Addresses of one peer, with the results of the probes.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     tried: Box<[(SocketAddr, Outcome)]>,

@@ -6,7 +6,7 @@ use super::{BLOCK_LEN, BLOCKS_AHEAD, block_count, block_range};
 use crate::buffer::Buffer;
 use portolan_multicast::{Codec, Front, Listener, Sent, Terms};
 
-/// See the module documentation.
+/// A broadcast that this member receives.
 pub(super) struct Hearing {
     root: u32,
     codec: Codec,

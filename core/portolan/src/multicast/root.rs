@@ -33,7 +33,7 @@ struct Member {
     is_told: bool,
 }
 
-/// See the module documentation.
+/// A broadcast that this process sends.
 pub(super) struct Root {
     codec: Codec,
     buffer: Buffer,

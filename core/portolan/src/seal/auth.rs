@@ -12,7 +12,7 @@ use ring::aead::{AES_128_GCM, AES_256_GCM, Algorithm, CHACHA20_POLY1305};
 /// Minimum frame length, in bytes, that every path must carry (`P6.2`).
 const FRAME_LEN_LEAST: usize = 512;
 
-/// See the module documentation.
+/// Value of the setting `auth`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Auth {
     /// No authentication; for comparing.

@@ -7,7 +7,7 @@ const WINDOW: u32 = 1024;
 
 const WORDS: usize = WINDOW as usize / 64;
 
-/// See the module documentation.
+/// Window of received counts.
 #[derive(Debug)]
 pub(super) struct Replay {
     /// Successor of the highest received count.

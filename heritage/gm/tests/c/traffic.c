@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tokens under traffic. Two nodes exchange the number of messages in the argument, of many sizes
- * and both priorities, with datagrams and remote memory accesses among them, and as many in flight
- * as there are tokens. Every send ends once, every buffer is returned once, and messages are intact
- * and in order. At the end each port has exactly its initial tokens. */
+/* Tokens under traffic. Two nodes exchange as many messages as the argument gives, of many sizes and
+ * both priorities, with datagrams and remote memory accesses among them. All send tokens are used.
+ * Every send ends once, every buffer is returned once, and messages are intact and in order. At the
+ * end each port has exactly its initial tokens. */
 
 #include "check.h"
 
