@@ -172,7 +172,7 @@ impl Machine {
         self.after_turns(moved, 1)
     }
 
-    /// Runs some turns until a message arrives. A polling program calls again in any case, and
+    /// Runs at most [`TURNS_PER_POLL`] turns, until a message arrives. A polling program calls again, and
     /// calls cost more than turns.
     #[inline]
     pub(crate) fn turns(&mut self) -> Result<(), Failure> {

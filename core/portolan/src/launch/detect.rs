@@ -14,7 +14,7 @@ use portolan_sys::inherit::is_inherited_socket;
 pub enum Starter {
     /// `portolan run`.
     Portolan,
-    /// A launcher that speaks PMI-1 over an inherited socket: MPICH's and Intel's hydra,
+    /// A launcher that uses PMI-1 over an inherited socket: MPICH's and Intel's hydra,
     /// `srun --mpi=pmi2`.
     Pmi {
         /// Inherited socket.
