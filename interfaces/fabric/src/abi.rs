@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libfabric's binary interface, as far as a provider meets it.
+//! The part of libfabric's binary interface that a provider uses.
 //!
-//! Layouts and numbers are those of libfabric 1.17; later versions, up to 2.x, only append
-//! fields. Names follow the headers (`struct fi_ops_msg` is [`OpsMsg`]), so that its manual pages
-//! serve as documentation. `layout.rs` compares every offset with the installed headers.
+//! Layouts and numbers are those of libfabric 1.17. Later versions, up to 2.x, only append fields.
+//! Names follow the headers (`struct fi_ops_msg` is [`OpsMsg`]), so libfabric's manual pages
+//! document them. `layout.rs` compares every offset with the installed headers.
 
 #![allow(
     dead_code,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations that are not offered. Applications call through the tables without looking, so each
-//! has a function that says so.
+//! Functions for operations that the provider does not support. Applications call through the
+//! tables without checking for null, so each entry is set.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -8,7 +8,7 @@ use crate::abi::*;
 
 const NOSYS: c_int = -libc::ENOSYS;
 
-/// What every object has, of which an object's own table replaces what it offers.
+/// Default operations of every object. An object's own table overrides the supported ones.
 pub(crate) const OPS: Ops = Ops {
     size: size_of::<Ops>(),
     close,
@@ -17,7 +17,7 @@ pub(crate) const OPS: Ops = Ops {
     ops_open,
 };
 
-/// Functions that return that they are not offered, by the types of their arguments.
+/// Defines functions that take the given argument types and return `ENOSYS`.
 macro_rules! absent {
     ($($name:ident($($arg:ty),+);)+) => {$(
         pub(crate) extern "C" fn $name($(_: $arg),+) -> c_int {
@@ -33,17 +33,17 @@ absent! {
     bind(*mut Fid, *mut Fid, u64);
     control(*mut Fid, c_int, *mut c_void);
     ops_open(*mut Fid, *const c_char, u64, Out<c_void>, Context);
-    // Of a fabric.
+    // Fabric operations.
     wait_open(*mut FidFabric, *mut c_void, Out<c_void>);
-    // Of a domain.
+    // Domain operations.
     scalable_ep(*mut FidDomain, *mut Info, Out<FidEp>, Context);
     poll_open(*mut FidDomain, *mut c_void, Out<c_void>);
     stx_ctx(*mut FidDomain, *mut TxAttr, Out<c_void>, Context);
     srx_ctx(*mut FidDomain, *mut RxAttr, Out<FidEp>, Context);
-    // Of an address vector.
+    // Address vector operations.
     insertsvc(*mut FidAv, *const c_char, *const c_char, *mut u64, u64, Context);
     insertsym(*mut FidAv, *const c_char, usize, *const c_char, usize, *mut u64, u64, Context);
-    // Of an endpoint.
+    // Endpoint operations.
     tx_ctx(*mut FidEp, c_int, *mut TxAttr, Out<FidEp>, Context);
     rx_ctx(*mut FidEp, c_int, *mut RxAttr, Out<FidEp>, Context);
     setname(*mut Fid, *mut c_void, usize);

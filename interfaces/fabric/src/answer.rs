@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `struct fi_info`: what `fi_getinfo` answers, and what comes with a connection request. Each part is
-//! from the C library's heap, since the application's libfabric frees it.
+//! `struct fi_info`: the results of `fi_getinfo`, and the information in a connection request. Each
+//! part is allocated on the C heap, because the application's libfabric frees it.
 
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
@@ -13,14 +13,14 @@ use crate::errno::Errno;
 use crate::offer::{self, Kind, Offer};
 use crate::sockaddr::CAddr;
 
-/// The provider's name, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
+/// Name of the provider, as in `FI_PROVIDER=portolan` and `fi_info -p portolan`.
 pub(crate) const NAME: &CStr = c"portolan";
-/// The name of the one fabric and the one domain there are.
+/// Name of the only fabric and the only domain.
 pub(crate) const FABRIC_NAME: &CStr = c"portolan";
-/// Bytes beyond each structure, zero: later versions of libfabric append fields and read them.
+/// Zero bytes after each structure. Later versions of libfabric append fields and read them.
 const SLACK: usize = 128;
 
-/// An answer, before it is laid out as C has it.
+/// Provider information in Rust form, before it is converted to C structures.
 #[derive(Clone)]
 pub(crate) struct Answer {
     offer: Offer,
@@ -29,16 +29,17 @@ pub(crate) struct Answer {
     src: Option<Box<[u8]>>,
     dest: Option<Box<[u8]>>,
     handle: usize,
-    /// libfabric adds the provider's name to what `fi_getinfo` answers, and to nothing else.
+    /// Set if the provider's name is included. libfabric adds the name to results of `fi_getinfo`
+    /// only.
     is_named: bool,
 }
 
-// SAFETY: its structures' pointers are null: `everything` and `matching` set none, and `again` clears
-// those that an application may have set.
+// SAFETY: all pointers in the structures are null. `everything` and `matching` set none, and
+// `again` clears those that an application may have set.
 unsafe impl Send for Answer {}
 
 impl Answer {
-    /// One to a program that was built for the version `api`.
+    /// Creates an answer for a program that was built for the libfabric version `api`.
     pub(crate) fn new(offer: Offer, api: u32, addr_format: u32) -> Answer {
         Answer {
             offer,
@@ -51,14 +52,14 @@ impl Answer {
         }
     }
 
-    /// The same offer again, as an application passes it, with no addresses.
+    /// Recreates the offer from information that an application passes, without addresses.
     ///
     /// # Safety
-    /// The information's parts are null or valid.
+    /// The parts of `info` are null or valid.
     pub(crate) unsafe fn again(info: &Info, api: u32) -> Answer {
         let mut offer = offer::everything(Kind::Connected);
         offer.caps = info.caps;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             offer.tx = info.tx_attr.as_ref().copied().unwrap_or(offer.tx);
             offer.rx = info.rx_attr.as_ref().copied().unwrap_or(offer.rx);
@@ -66,21 +67,21 @@ impl Answer {
             let head = info.domain_attr.as_ref().copied();
             offer.domain.head = head.unwrap_or(offer.domain.head);
         }
-        // What is said of objects of the application's is of no use to others.
+        // Names and keys of the application's objects are useless to other processes.
         (offer.domain.head.domain, offer.domain.head.name) = (null_mut(), null_mut());
         (offer.domain.head.auth_key, offer.ep.auth_key) = (null_mut(), null_mut());
         Answer::new(offer, api, info.addr_format)
     }
 
-    /// With this source, unless it has one.
+    /// Sets the source address, unless there is one.
     pub(crate) fn or_source(mut self, src: Option<Box<[u8]>>) -> Answer {
         self.src = self.src.or(src);
         self
     }
 
-    /// Adds the address that stands for all addresses of this host, unless there is a source.
+    /// Sets the wildcard address of this host as the source, unless there is one.
     ///
-    /// MPICH prints the source of every answer and does not check that there is one.
+    /// MPICH prints the source of every result without a null check.
     pub(crate) fn or_any_source(self) -> Answer {
         let dest_len = self.dest.as_ref().map_or(0, |dest| dest.len());
         let is_v6 = self.addr_format == SOCKADDR_IN6 || dest_len == size_of::<libc::sockaddr_in6>();
@@ -91,19 +92,19 @@ impl Answer {
         self.or_source(Some(CAddr::of(&any).bytes().into()))
     }
 
-    /// With this destination, unless it has one.
+    /// Sets the destination address, unless there is one.
     pub(crate) fn or_destination(mut self, dest: Option<Box<[u8]>>) -> Answer {
         self.dest = self.dest.or(dest);
         self
     }
 
-    /// With what an endpoint is made from.
+    /// Sets the handle from which an endpoint is created.
     pub(crate) fn with_handle(self, handle: *mut Fid) -> Answer {
         let handle = handle as usize;
         Answer { handle, ..self }
     }
 
-    /// What comes with a request of `remote` for a connection with `local`.
+    /// Returns the information for a request of `remote` for a connection with `local`.
     pub(crate) fn of_request(&self, local: &SocketAddr, remote: &SocketAddr) -> Answer {
         Answer {
             src: Some(CAddr::of(local).bytes().into()),
@@ -113,7 +114,7 @@ impl Answer {
         }
     }
 
-    /// Lay it out.
+    /// Converts the answer to C structures.
     ///
     /// # Errors
     /// `NOMEM`.
@@ -153,36 +154,37 @@ impl Answer {
     }
 }
 
-/// Information that the application has not got yet.
+/// Information that has not been passed to the application yet.
 pub(crate) struct OwnedInfo(*mut Info);
 
-// SAFETY: nobody else has the pointer, and nothing behind it belongs to a thread.
+// SAFETY: this value is the only owner of the pointer, and no part of the structure is bound to a
+// thread.
 unsafe impl Send for OwnedInfo {}
 
 impl OwnedInfo {
-    /// Show it to the application, which does not own it.
+    /// Returns the pointer. The application may read through it but does not own it.
     pub(crate) fn ptr(&self) -> *mut Info {
         self.0
     }
 
-    /// Give it to the application.
+    /// Transfers ownership to the application.
     pub(crate) fn into_raw(self) -> *mut Info {
         let info = self.0;
         std::mem::forget(self);
         info
     }
 
-    /// Put another behind it.
+    /// Appends another structure to the list.
     pub(crate) fn append(&mut self, next: OwnedInfo) {
-        // SAFETY: made by `build`, and still ours.
+        // SAFETY: allocated by `build`, and still owned by `self`.
         unsafe { (*self.0).next = next.into_raw() };
     }
 }
 
 impl Drop for OwnedInfo {
-    /// As libfabric frees it.
+    /// Frees the structure the way libfabric does.
     fn drop(&mut self) {
-        // SAFETY: made by `build`: each part comes from the C library's heap, and is ours.
+        // SAFETY: allocated by `build`. Each part is on the C heap and owned by `self`.
         unsafe {
             let info = &*self.0;
             drop((!info.next.is_null()).then(|| OwnedInfo(info.next)));
@@ -205,35 +207,35 @@ impl Drop for OwnedInfo {
     }
 }
 
-/// Copy a value to memory from the C library's heap, which `fi_freeinfo` gives back.
+/// Copies a value to the C heap, to be freed by `fi_freeinfo`.
 fn allocate<T: Copy>(value: &T) -> Result<*mut T, Errno> {
-    // SAFETY: no precondition.
+    // SAFETY: the call has no preconditions.
     let memory = unsafe { libc::calloc(1, size_of::<T>() + SLACK) }.cast::<T>();
     if memory.is_null() {
         return Err(Errno::NOMEM);
     }
-    // SAFETY: just allocated, large enough, aligned for every type.
+    // SAFETY: just allocated, large enough, and aligned for every type.
     unsafe { memory.write(*value) };
     Ok(memory)
 }
 
-/// The same for bytes, with their count.
+/// Copies bytes to the C heap and returns them with their count.
 fn bytes(value: Option<&[u8]>) -> Result<(*mut c_void, usize), Errno> {
     let Some(value) = value else {
         return Ok((null_mut(), 0));
     };
-    // SAFETY: no precondition.
+    // SAFETY: the call has no preconditions.
     let memory = unsafe { libc::calloc(1, value.len() + SLACK) }.cast::<u8>();
     if memory.is_null() {
         return Err(Errno::NOMEM);
     }
-    // SAFETY: just allocated, and long enough.
+    // SAFETY: just allocated, with at least `value.len()` bytes.
     unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), memory, value.len()) };
     Ok((memory.cast(), value.len()))
 }
 
 fn text(value: &CStr) -> Result<*mut c_char, Errno> {
-    // SAFETY: a C string.
+    // SAFETY: `value` is a C string.
     let copy = unsafe { libc::strdup(value.as_ptr()) };
     if copy.is_null() {
         Err(Errno::NOMEM)

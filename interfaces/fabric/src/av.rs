@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Address vectors. An address becomes the number of its place, in the order of insertion as long
-//! as none is removed; maps and tables are alike.
+//! Address vectors. An address maps to its index, in order of insertion as long as none is removed.
+//! Maps and tables work the same way.
 
 #![allow(unsafe_code, reason = "called from C, with arrays of the application")]
 
@@ -29,7 +29,7 @@ static AV_OPS: OpsAv = OpsAv {
     straddr,
 };
 
-/// An insertion that tells of each address by itself.
+/// Flag of an insertion that reports an error for each address.
 const SYNC_ERR: u64 = 1 << 58;
 
 pub(crate) extern "C" fn open(
@@ -39,10 +39,10 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open domain of ours, and the application's attributes.
+        // SAFETY: an open domain of this provider, and the application's attributes.
         let (domain, attr) = unsafe { (domain_of(domain), attr.as_mut()) };
         if let Some(attr) = attr {
-            // No vectors that processes share, none that report to an event queue, no scalable
+            // Not supported: shared vectors, vectors that report to an event queue, scalable
             // endpoints.
             if !attr.name.is_null() || attr.flags & (READ | COMPLETION) != 0 {
                 return Err(Errno::NOSYS);
@@ -59,7 +59,7 @@ pub(crate) extern "C" fn open(
             fid: fid(CLASS_AV, context, &FID_OPS),
             ops: &raw const AV_OPS,
         };
-        // SAFETY: the application's place for the vector.
+        // SAFETY: `out` is the application's storage for the vector.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
@@ -74,11 +74,11 @@ extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     integer(|| {
-        // What `fi_getinfo` gives for a destination that it does not know.
+        // `fi_getinfo` returns a null destination if it does not know one.
         if addresses.is_null() && count > 0 {
             return Err(Errno::INVAL);
         }
-        // SAFETY: an open vector of ours.
+        // SAFETY: an open vector of this provider.
         let object = unsafe { Object::<FidAv>::of(av) };
         let mut state = object.lock();
         let errors = if flags & SYNC_ERR != 0 {
@@ -88,11 +88,11 @@ extern "C" fn insert(
         };
         let mut inserted = 0;
         for at in 0..count {
-            // SAFETY: `count` addresses of this length, which need not be aligned.
+            // SAFETY: `addresses` has `count` addresses of this length; they need not be aligned.
             let bytes = unsafe { *addresses.cast::<[u8; EndpointAddress::LEN]>().add(at) };
             let place = insert_one(&mut state, object.index(), &bytes);
             inserted += c_int::from(place.is_ok());
-            // SAFETY: arrays of `count`, or null.
+            // SAFETY: `out` and `errors` are arrays of `count` elements, or null.
             unsafe {
                 if !out.is_null() {
                     *out.add(at) = place.map_or(ADDR_NOTAVAIL, |place| place as u64);
@@ -106,7 +106,7 @@ extern "C" fn insert(
     })
 }
 
-/// Add an address as the application passes it.
+/// Inserts one address in the application's format.
 fn insert_one(
     state: &mut State,
     av: usize,
@@ -118,11 +118,11 @@ fn insert_one(
 
 extern "C" fn remove(av: *mut FidAv, addrs: *mut u64, count: usize, _flags: u64) -> c_int {
     status(|| {
-        // SAFETY: an open vector of ours.
+        // SAFETY: an open vector of this provider.
         let object = unsafe { Object::<FidAv>::of(av) };
         let mut state = object.lock();
         for at in 0..count {
-            // SAFETY: an array of `count`.
+            // SAFETY: `addrs` is an array of `count` elements.
             state.remove(object.index(), unsafe { *addrs.add(at) })?;
         }
         Ok(())
@@ -131,47 +131,47 @@ extern "C" fn remove(av: *mut FidAv, addrs: *mut u64, count: usize, _flags: u64)
 
 extern "C" fn lookup(av: *mut FidAv, addr: u64, out: *mut c_void, len: *mut usize) -> c_int {
     status(|| {
-        // SAFETY: an open vector of ours.
+        // SAFETY: an open vector of this provider.
         let object = unsafe { Object::<FidAv>::of(av) };
         let address = object.lock().address(object.index(), addr)?;
-        // SAFETY: a place for `*len` bytes.
+        // SAFETY: `out` has room for `*len` bytes.
         match unsafe { hand_out(&address, out, len) } {
-            // What fits is there, and the length tells of the rest.
+            // A truncated address is not an error here; the length reports the full size.
             Err(Errno::TOOSMALL) => Ok(()),
             other => other,
         }
     })
 }
 
-/// Copy an address to the application.
+/// Copies an address to the application.
 ///
 /// # Errors
-/// `TOOSMALL` if not all of it fits; the length needed is told in any case.
+/// `TOOSMALL` if it does not fit. The required length is stored in any case.
 ///
 /// # Safety
-/// `out` has `*len` bytes.
+/// `out` has room for `*len` bytes.
 pub(crate) unsafe fn hand_out(
     address: &EndpointAddress,
     out: *mut c_void,
     len: *mut usize,
 ) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { hand_out_bytes(address.as_bytes(), out, len) }
 }
 
-/// The same for an address of any kind.
+/// Copies an address of any kind to the application.
 ///
 /// # Errors
-/// As [`hand_out`].
+/// As for [`hand_out`].
 ///
 /// # Safety
-/// `out` has `*len` bytes.
+/// `out` has room for `*len` bytes.
 pub(crate) unsafe fn hand_out_bytes(
     address: &[u8],
     out: *mut c_void,
     len: *mut usize,
 ) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let room = len.replace(address.len());
         let copied = room.min(address.len());
@@ -186,20 +186,20 @@ pub(crate) unsafe fn hand_out_bytes(
     }
 }
 
-/// Write an address for people, as much of it as fits, and tell the length it needs.
+/// Writes an address as text, truncated to the buffer, and stores the required length.
 extern "C" fn straddr(
     _av: *mut FidAv,
     address: *const c_void,
     buf: *mut c_char,
     len: *mut usize,
 ) -> *const c_char {
-    // SAFETY: an address of this length, which need not be aligned.
+    // SAFETY: `address` points to an address of this length; it need not be aligned.
     let bytes = unsafe { *address.cast::<[u8; EndpointAddress::LEN]>() };
     let text = EndpointAddress::from_bytes(&bytes).map_or_else(
         |_| "not an address of portolan".to_owned(),
         |address| address.to_string(),
     );
-    // SAFETY: the application's place for `*len` bytes.
+    // SAFETY: `buf` is the application's buffer of `*len` bytes.
     unsafe {
         let room = len.replace(text.len() + 1);
         let copied = text.len().min(room.saturating_sub(1));
@@ -212,6 +212,6 @@ extern "C" fn straddr(
 }
 
 extern "C" fn close(av: *mut Fid) -> c_int {
-    // SAFETY: an open vector of ours, closed only once.
+    // SAFETY: an open vector of this provider, closed only once.
     unsafe { Object::<FidAv>::close(av, State::close_av) }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connection management, beside the data path: who listens, who calls whom, who has hung up (P16).
+//! Connection management, separate from the data path: listeners, requests and disconnects (P16).
 //!
-//! Each event queue has a [`Manager`], which has the sockets of the endpoints that report there. It
-//! works when somebody looks at the queue, or at a completion queue of an endpoint; it knows no domain,
-//! and what an endpoint must learn of its connection lies in the [`Conn`] that the two share.
+//! Each event queue has a [`Manager`], which owns the sockets of the endpoints that report to that
+//! queue. The manager makes progress when the event queue, or a completion queue of one of these
+//! endpoints, is read. It does not refer to a domain. A [`Conn`], shared by manager and endpoint,
+//! holds the state of a connection that the endpoint needs.
 //!
-//! The one invariant: what comes by a socket is looked at only as far as it is sound, and nothing of
-//! it is kept but bounded data.
+//! Invariant: bytes from a socket are interpreted only after validation, and stored data is
+//! bounded.
 
 mod conn;
 mod drops;
@@ -24,5 +25,5 @@ pub(crate) use event::{Event, Events, Fidptr};
 pub(crate) use manager::{Listening, Manager};
 pub(crate) use request::Request;
 
-/// Bytes of a program's own that may come with a request, an answer or a rejection.
+/// Maximum bytes of application data in a request, an acceptance or a rejection.
 pub(crate) use portolan_wire::CONNECTION_DATA_LEN_MAX as DATA_LEN_MAX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of completed operations. Reading one makes its endpoints work.
+//! Counters of completed operations. Reading a counter makes progress on its endpoints.
 
 #![allow(unsafe_code, reason = "called from C")]
 
@@ -35,9 +35,9 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open domain of ours, and the application's attributes.
+        // SAFETY: an open domain of this provider, and the application's attributes.
         let (domain, attr) = unsafe { (domain_of(domain), attr.as_ref()) };
-        // Waiting is done by `fi_cntr_wait`, not on a descriptor.
+        // Applications wait with `fi_cntr_wait`, not on a descriptor.
         if attr.is_some_and(|attr| {
             !matches!(attr.wait_obj, WAIT_NONE | WAIT_UNSPEC | WAIT_YIELD) || attr.events != 0
         }) {
@@ -48,20 +48,20 @@ pub(crate) extern "C" fn open(
             fid: fid(CLASS_CNTR, context, &FID_OPS),
             ops: &raw const CNTR_OPS,
         };
-        // SAFETY: the application's place for the counter.
+        // SAFETY: `out` is the application's storage for the counter.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
 }
 
 extern "C" fn close(cntr: *mut Fid) -> c_int {
-    // SAFETY: an open counter of ours, closed only once.
+    // SAFETY: an open counter of this provider, closed only once.
     unsafe { Object::<FidCntr>::close(cntr, State::close_cntr) }
 }
 
-/// Use a counter after its endpoints worked.
+/// Makes progress on the counter's endpoints and passes the counter to `body`.
 fn with<T>(cntr: *mut FidCntr, body: impl FnOnce(&mut Cntr) -> T) -> T {
-    // SAFETY: an open counter of ours.
+    // SAFETY: an open counter of this provider.
     let object = unsafe { Object::<FidCntr>::of(cntr) };
     let mut state = object.lock();
     state.progress_cntr(object.index());
@@ -98,7 +98,7 @@ extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
 
 extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
     status(|| {
-        // SAFETY: an open counter of ours.
+        // SAFETY: an open counter of this provider.
         let object = unsafe { Object::<FidCntr>::of(cntr) };
         let deadline = Deadline::after(timeout);
         let mut errors = None;

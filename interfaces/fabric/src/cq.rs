@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues as the application sees them. Reading one makes its endpoints work.
+//! Completion queues in the C interface. Reading a queue makes progress on its endpoints.
 
 #![allow(
     unsafe_code,
@@ -35,9 +35,9 @@ static CQ_OPS: OpsCq = OpsCq {
     strerror,
 };
 
-/// Entries for which room is made when the application names no size.
+/// Entries reserved when the application passes no size.
 const ROOM_DEFAULT: usize = 256;
-/// Room made at once at most; a queue grows beyond it when it has to.
+/// Maximum number of entries reserved in advance. A queue grows beyond it if necessary.
 const ROOM_MAX: usize = 4096;
 
 pub(crate) extern "C" fn open(
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open domain of ours, and the application's attributes.
+        // SAFETY: an open domain of this provider, and the application's attributes.
         let (domain, attr) = unsafe { (domain_of(domain), attr.as_ref()) };
         let (entry_len, thresholds, room) = shape(attr)?;
         let queue = Queue::new(entry_len, thresholds, room);
@@ -56,13 +56,14 @@ pub(crate) extern "C" fn open(
             fid: fid(CLASS_CQ, context, &FID_OPS),
             ops: &raw const CQ_OPS,
         };
-        // SAFETY: the application's place for the queue.
+        // SAFETY: `out` is the application's storage for the queue.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
 }
 
-/// Length of an entry, whether reads may wait for several, and room to make.
+/// Returns the length of an entry, true if reads may wait for several entries, and the number of
+/// entries to reserve.
 fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
     let Some(attr) = attr else {
         return Ok((entry_len(CQ_FORMAT_UNSPEC)?, false, ROOM_DEFAULT));
@@ -86,7 +87,7 @@ fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
     Ok((entry_len(attr.format)?, thresholds, room))
 }
 
-/// The shorter formats are the beginnings of the longest.
+/// Returns the length of an entry. The shorter formats are prefixes of the longest.
 fn entry_len(format: c_int) -> Result<usize, Errno> {
     Ok(match format {
         CQ_FORMAT_CONTEXT => std::mem::offset_of!(CqTaggedEntry, flags),
@@ -98,13 +99,13 @@ fn entry_len(format: c_int) -> Result<usize, Errno> {
 }
 
 extern "C" fn close(cq: *mut Fid) -> c_int {
-    // SAFETY: an open queue of ours, closed only once.
+    // SAFETY: an open queue of this provider, closed only once.
     unsafe { Object::<FidCq>::close(cq, State::close_cq) }
 }
 
 extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     status(|| {
-        // SAFETY: an open queue of ours; `arg` is as the command wants it.
+        // SAFETY: an open queue of this provider; `arg` has the type that the command requires.
         unsafe {
             let object = Object::<FidCq>::of(cq);
             match command {
@@ -123,7 +124,7 @@ extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
 
 extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
     size(|| {
-        // SAFETY: an open queue of ours, and arrays for `count` entries.
+        // SAFETY: an open queue of this provider, and arrays of `count` entries.
         unsafe {
             let object = Object::<FidCq>::of(cq);
             let into = Arrays::new(buf, count, sources);
@@ -134,7 +135,7 @@ extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, sources: 
 
 extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) -> isize {
     size(|| {
-        // SAFETY: an open queue of ours, and a place for the entry.
+        // SAFETY: an open queue of this provider, and `out` points to an entry.
         let (object, out) = unsafe { (Object::<FidCq>::of(cq), &mut *out) };
         let mut state = object.lock();
         let queue = state.cq(object.index());
@@ -160,9 +161,10 @@ fn fill(out: &mut CqErrEntry, failure: &Failure) {
     out.prov_errno = failure.errno.0;
 }
 
-/// Lend the text until the next read. It is never copied to where `err_data` points: programs pass
-/// structures that they have not cleared, with anything there. Who brings memory of its own gets
-/// the text by `fi_cq_strerror`.
+/// Stores a pointer to the text, which is valid until the next read.
+///
+/// The text is never copied to `err_data`: some programs pass structures that they have not
+/// cleared. A program with its own buffer gets the text from `fi_cq_strerror`.
 fn lend_text(out: &mut CqErrEntry, kept: &str) {
     if out.err_data_size == 0 {
         out.err_data = kept.as_ptr().cast_mut().cast();
@@ -172,7 +174,7 @@ fn lend_text(out: &mut CqErrEntry, kept: &str) {
     }
 }
 
-/// The cause of the failure that was read last: who, and why.
+/// Returns the cause of the most recently read failure, with the peer.
 extern "C" fn strerror(
     cq: *mut FidCq,
     prov_errno: c_int,
@@ -180,13 +182,14 @@ extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: an open queue of ours.
+    // SAFETY: an open queue of this provider.
     let object = unsafe { Object::<FidCq>::of(cq) };
     let mut state = object.lock();
     let text = state.cq(object.index()).last_text(prov_errno);
     if !buf.is_null() && len > 0 {
         let copied = text.count_bytes().min(len - 1);
-        // SAFETY: `len` bytes are the application's; `copied` is below it, and at most the text.
+        // SAFETY: the application provides `len` bytes. `copied` is below `len` and at most the
+        // text's length.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), buf, copied);
             *buf.add(copied) = 0;

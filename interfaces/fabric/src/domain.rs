@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Domains, and what is opened from one.
+//! Domains, and the functions that open their objects.
 
 #![allow(unsafe_code, reason = "called from C")]
 
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open fabric of ours, whose version libfabric fills in after `open`, and the
+        // SAFETY: an open fabric of this provider, whose version libfabric sets after `open`, and the
         // application's information.
         let (api, attr) = unsafe {
             let info = info.as_ref().ok_or(Errno::INVAL)?;
@@ -52,18 +52,19 @@ pub(crate) extern "C" fn open(
             ops: &raw const DOMAIN_OPS,
             mr: &raw const mr::OPS,
         };
-        // SAFETY: the application's place for the domain.
+        // SAFETY: `out` is the application's storage for the domain.
         unsafe { Object::give(out, head, &domain, 0) };
         Ok(())
     })
 }
 
-/// An event queue would only hear of asynchronous registration, which there is none of.
+/// Accepts an event queue. It would only report asynchronous registrations, which do not exist
+/// here.
 extern "C" fn bind(_domain: *mut Fid, _eq: *mut Fid, _flags: u64) -> c_int {
     0
 }
 
 extern "C" fn close(domain: *mut Fid) -> c_int {
-    // SAFETY: an open domain of ours, closed only once.
+    // SAFETY: an open domain of this provider, closed only once.
     unsafe { Object::<FidDomain>::close(domain, |state, _| state.close()) }
 }

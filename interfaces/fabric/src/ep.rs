@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Endpoints as the application sees them. What they carry is in the modules below.
+//! Endpoints in the C interface. The operations are in the submodules.
 
 #![allow(
     unsafe_code,
@@ -44,9 +44,9 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open domain of ours, and the application's information.
+        // SAFETY: an open domain of this provider, and the application's information.
         let (domain, info) = unsafe { (domain_of(domain), info.as_ref().ok_or(Errno::INVAL)?) };
-        // SAFETY: as above; a handle is an object of ours.
+        // SAFETY: as above; a handle is an object of this provider.
         let link = unsafe { connected::link_of(info)? };
         let cm = match link {
             None => &raw const cm::OPS,
@@ -58,7 +58,7 @@ pub(crate) extern "C" fn open(
             eprintln!("portolan: no endpoint for libfabric: {error}");
             Errno(libc::ENODEV)
         })?;
-        // SAFETY: parts of the information are null or valid.
+        // SAFETY: the parts of `info` are null or valid.
         let ep = unsafe { new(engine, info) };
         let ep = match link {
             None => ep,
@@ -75,16 +75,18 @@ pub(crate) extern "C" fn open(
             atomic: &raw const atomic::OPS,
             collective: null(),
         };
-        // SAFETY: the application's place for the endpoint.
+        // SAFETY: `out` is the application's storage for the endpoint.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
 }
 
+/// Creates the state of an endpoint.
+///
 /// # Safety
-/// The information's parts are null or valid.
+/// The parts of `info` are null or valid.
 unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (tx, rx) = unsafe { (info.tx_attr.as_ref(), info.rx_attr.as_ref()) };
     let (tx_flags, rx_flags) = (
         tx.map_or(0, |tx| tx.op_flags),
@@ -96,7 +98,7 @@ unsafe fn new(engine: Endpoint, info: &Info) -> Ep {
 
 extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     status(|| {
-        // SAFETY: an open endpoint, and an open object, of ours.
+        // SAFETY: an open endpoint and an open object of this provider.
         unsafe {
             let object = Object::<FidEp>::of(ep);
             let (mut state, ep) = (object.lock(), object.index());
@@ -107,7 +109,7 @@ extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                     allow(flags, SEND | RECV | SELECTIVE_COMPLETION, Errno::BADFLAGS)?;
                     state.bind_cq(ep, Object::<FidCq>::of(other).index(), flags)
                 }
-                // The target of remote memory operations does not hear of them.
+                // The target of remote memory operations is not notified of them.
                 CLASS_CNTR if flags == 0 => Err(Errno::NOSYS),
                 CLASS_CNTR => {
                     allow(flags, SEND | RECV | READ | WRITE, Errno::NOSYS)?;
@@ -116,7 +118,7 @@ extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
                 CLASS_EQ if state.ep(ep).is_connected_kind() => {
                     state.ep(ep).link()?.set_manager(eq::manager(other))
                 }
-                // Endpoints without connections have nothing to say on an event queue.
+                // Connectionless endpoints report no events.
                 CLASS_EQ => Ok(()),
                 _ => Err(Errno::INVAL),
             }
@@ -134,7 +136,7 @@ fn allow(flags: u64, known: u64, otherwise: Errno) -> Result<(), Errno> {
 
 extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     status(|| {
-        // SAFETY: an open endpoint of ours; `arg` is as the command wants it.
+        // SAFETY: an open endpoint of this provider; `arg` has the type that the command requires.
         unsafe {
             let object = Object::<FidEp>::of(ep);
             let mut state = object.lock();
@@ -154,22 +156,23 @@ extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     })
 }
 
-/// What was sent is waited for without the lock: the domain's other endpoints need not wait.
+/// Closes the endpoint. It flushes sent data without the lock, so the domain's other endpoints need
+/// not wait.
 extern "C" fn close(ep: *mut Fid) -> c_int {
-    // SAFETY: an open endpoint of ours, closed only once.
+    // SAFETY: an open endpoint of this provider, closed only once.
     unsafe { Object::<FidEp>::close(ep, State::close_ep) }
 }
 
-/// The number that goes with a message or a write, if the flags of a call by structure say so.
+/// Returns the immediate data of a message or a write, if the flags of the call request it.
 fn data_of(data: u64, flags: u64) -> Option<u64> {
     (flags & REMOTE_CQ_DATA != 0).then_some(data)
 }
 
-/// Run an operation of the data path on an endpoint's domain.
+/// Runs a data path operation on an endpoint's domain.
 #[inline(always)]
 fn with(ep: *mut FidEp, operation: impl FnOnce(&mut State, usize) -> Result<(), Errno>) -> isize {
     done(|| {
-        // SAFETY: an open endpoint of ours.
+        // SAFETY: an open endpoint of this provider.
         let object = unsafe { Object::<FidEp>::of(ep) };
         operation(&mut object.lock(), object.index())
     })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event queues: what happens to connections, and what the application writes into one. Reading one
-//! makes its connections work.
+//! Event queues: events of connections, and events that the application writes. Reading a queue
+//! makes progress on its connections.
 
 #![allow(unsafe_code, reason = "called from C, with memory of the application")]
 
@@ -32,16 +32,17 @@ static EQ_OPS: OpsEq = OpsEq {
     strerror,
 };
 
-/// Longest event that is taken: the connection events of libfabric are shorter.
+/// Maximum bytes of an event that the application writes. libfabric's connection events are
+/// shorter.
 const EVENT_LEN_MAX: usize = 4096;
-/// A read with this flag leaves the event in the queue.
+/// Flag of a read that leaves the event in the queue.
 const LEAVE: u64 = PEEK;
 
 #[repr(C)]
 struct Eq {
     head: FidEq,
     manager: Arc<Manager>,
-    /// What `strerror` lent out last.
+    /// Text that `strerror` returned last.
     text: Mutex<CString>,
 }
 
@@ -71,25 +72,27 @@ pub(crate) extern "C" fn open(
             manager: Arc::new(Manager::new()?),
             text: Mutex::default(),
         };
-        // SAFETY: the application's place for the queue.
+        // SAFETY: `out` is the application's storage for the queue.
         unsafe { *out = Box::into_raw(Box::new(queue)).cast() };
         Ok(())
     })
 }
 
+/// Returns the queue behind a pointer.
+///
 /// # Safety
-/// An open queue of ours.
+/// `eq` is an open queue of this provider.
 unsafe fn queue<'a, P>(eq: *mut P) -> &'a Eq {
-    // SAFETY: the head is at the beginning, by `repr(C)`.
+    // SAFETY: the head is the first field, by `repr(C)`.
     unsafe { &*eq.cast() }
 }
 
-/// Who manages the connections that report to a queue.
+/// Returns the manager of the connections that report to a queue.
 ///
 /// # Safety
-/// An open queue of ours.
+/// `eq` is an open queue of this provider.
 pub(crate) unsafe fn manager(eq: *mut Fid) -> Arc<Manager> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Arc::clone(unsafe { &queue(eq).manager })
 }
 
@@ -112,11 +115,11 @@ extern "C" fn sread(
     flags: u64,
 ) -> isize {
     size(|| {
-        // SAFETY: an open queue of ours.
+        // SAFETY: an open queue of this provider.
         let queue = unsafe { queue(eq) };
         let deadline = Deadline::after(timeout);
         loop {
-            // SAFETY: the application's places for the event and its `len` bytes.
+            // SAFETY: `event` may be written, and `buf` has room for `len` bytes.
             let take = |events: &mut Events| unsafe {
                 match hand_out(events, event, buf, len, flags & LEAVE != 0) {
                     Err(Errno::AGAIN) => Ok(events.fd()),
@@ -133,13 +136,13 @@ extern "C" fn sread(
     })
 }
 
-/// Hand the oldest event out.
+/// Copies the oldest event to the application.
 ///
 /// # Errors
-/// `AGAIN` if there is none, `AVAIL` if it is a failure, `TOOSMALL` if there is no room for it.
+/// `AGAIN` if there is none, `AVAIL` if it is a failure, `TOOSMALL` if it does not fit.
 ///
 /// # Safety
-/// `kind` may be written, `buf` has `len` bytes.
+/// `kind` may be written, and `buf` has room for `len` bytes.
 unsafe fn hand_out(
     events: &mut Events,
     kind: *mut u32,
@@ -147,7 +150,7 @@ unsafe fn hand_out(
     len: usize,
     leave: bool,
 ) -> Result<isize, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (number, copied) = unsafe {
         match events.front().ok_or(Errno::AGAIN)? {
             Event::Failed { .. } => return Err(Errno::AVAIL),
@@ -160,31 +163,31 @@ unsafe fn hand_out(
             } => (CONNREQ, put_cm(fid.ptr(), info.ptr(), data, buf, len)?),
         }
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { *kind = number };
     if !leave && let Some(Event::Request { info, offered, .. }) = events.pop() {
-        // The program's from now on.
+        // The program owns them from now on.
         info.into_raw();
         offered.give();
     }
     Ok(copied.cast_signed())
 }
 
-/// Copy the first `least` bytes of an event, and as many more as there is room for.
+/// Copies the first `least` bytes of an event, and as many more as fit.
 ///
 /// # Safety
-/// `buf` has `len` bytes.
+/// `buf` has room for `len` bytes.
 unsafe fn put(bytes: &[u8], least: usize, buf: *mut c_void, len: usize) -> Result<usize, Errno> {
     if len < least {
         return Err(Errno::TOOSMALL);
     }
     let count = bytes.len().min(len);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_nonoverlapping(bytes.as_ptr(), buf.cast(), count) };
     Ok(count)
 }
 
-/// The same for an event of a connection, whose data may be cut off.
+/// Copies a connection event, whose data may be truncated.
 ///
 /// # Safety
 /// As for [`put`].
@@ -197,16 +200,16 @@ unsafe fn put_cm(
 ) -> Result<usize, Errno> {
     const HEAD_LEN: usize = size_of::<EqCmEntry>();
     let head = EqCmEntry { fid, info };
-    // SAFETY: the entry's own bytes, of which none is padding.
+    // SAFETY: the bytes of the entry, which has no padding.
     let head = unsafe { std::slice::from_raw_parts((&raw const head).cast::<u8>(), HEAD_LEN) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { put(&[head, data].concat(), HEAD_LEN, buf, len) }
 }
 
-/// Tell why a connection has not come to be, with what the peer's program said of it.
+/// Returns the cause of a failed connection, with the data of the peer's program.
 extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize {
     size(|| {
-        // SAFETY: an open queue of ours, and a place for the entry.
+        // SAFETY: an open queue of this provider, and `out` points to an entry.
         let (queue, out) = unsafe { (queue(eq), &mut *out) };
         queue.manager.with_events(|events| {
             let Some(Event::Failed { fid, errno, data }) = events.front() else {
@@ -224,7 +227,8 @@ extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize
     })
 }
 
-/// Copy data to where the application wants them, or lend them until the next failure is read.
+/// Copies the data to the application's buffer. Without one, returns a pointer that is valid until
+/// the next failure is read.
 fn lend(out: &mut EqErrEntry, kept: &[u8]) {
     if out.err_data_size == 0 || out.err_data.is_null() {
         out.err_data = kept.as_ptr().cast_mut().cast();
@@ -232,7 +236,7 @@ fn lend(out: &mut EqErrEntry, kept: &[u8]) {
         return;
     }
     let count = kept.len().min(out.err_data_size);
-    // SAFETY: the application's place for as many bytes as it says.
+    // SAFETY: the application's buffer has as many bytes as it states.
     unsafe { copy_nonoverlapping(kept.as_ptr(), out.err_data.cast(), count) };
     out.err_data_size = count;
 }
@@ -248,7 +252,7 @@ extern "C" fn write(
         if len > EVENT_LEN_MAX {
             return Err(Errno::INVAL);
         }
-        // SAFETY: an open queue of ours, and the application's `len` bytes.
+        // SAFETY: an open queue of this provider, and the application's `len` bytes.
         let (queue, bytes) = unsafe { (queue(eq), std::slice::from_raw_parts(buf.cast(), len)) };
         queue.manager.with_events(|events| {
             if events.is_full() {
@@ -261,7 +265,7 @@ extern "C" fn write(
     })
 }
 
-/// The system's words for an error.
+/// Returns the system's description of an error.
 extern "C" fn strerror(
     eq: *mut FidEq,
     prov_errno: c_int,
@@ -269,13 +273,14 @@ extern "C" fn strerror(
     buf: *mut c_char,
     len: usize,
 ) -> *const c_char {
-    // SAFETY: an open queue of ours.
+    // SAFETY: an open queue of this provider.
     let mut text = unsafe { queue(eq) }.text.lock();
     let words = std::io::Error::from_raw_os_error(prov_errno).to_string();
     *text = CString::new(words).unwrap_or_default();
     if !buf.is_null() && len > 0 {
         let copied = text.count_bytes().min(len - 1);
-        // SAFETY: `len` bytes are the application's; `copied` is below it, and at most the text.
+        // SAFETY: the application provides `len` bytes. `copied` is below `len` and at most the
+        // text's length.
         unsafe {
             copy_nonoverlapping(text.as_ptr(), buf, copied);
             *buf.add(copied) = 0;
@@ -286,7 +291,7 @@ extern "C" fn strerror(
 
 extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     status(|| {
-        // SAFETY: an open queue of ours; `arg` is as the command wants it.
+        // SAFETY: an open queue of this provider; `arg` has the type that the command requires.
         unsafe {
             match command {
                 GETWAIT => *arg.cast() = queue(eq).manager.with_events(|events| events.fd())?,
@@ -298,13 +303,15 @@ extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     })
 }
 
+/// Checks that a reader may sleep on the queue's descriptor.
+///
 /// # Errors
-/// `AGAIN` if there is something to read, `OPBADSTATE` in a forked child.
+/// `AGAIN` if an event can be read, `OPBADSTATE` in a forked child.
 ///
 /// # Safety
-/// An open queue of ours.
+/// `eq` is an open queue of this provider.
 pub(crate) unsafe fn trywait(eq: *mut Fid) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let empty = unsafe { queue(eq) }
         .manager
         .with_events(|events| events.is_empty())?;
@@ -313,12 +320,12 @@ pub(crate) unsafe fn trywait(eq: *mut Fid) -> Result<(), Errno> {
 
 extern "C" fn close(eq: *mut Fid) -> c_int {
     status(|| {
-        // SAFETY: an open queue of ours.
+        // SAFETY: an open queue of this provider.
         let users = Arc::strong_count(&unsafe { queue(eq) }.manager) - 1;
         if users > 0 {
             return Err(Errno::BUSY);
         }
-        // SAFETY: made by `open`, closed only once.
+        // SAFETY: allocated by `open`, and closed only once.
         drop(unsafe { Box::from_raw(eq.cast::<Eq>()) });
         Ok(())
     })

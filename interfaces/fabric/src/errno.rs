@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Error numbers, and the boundary at which results become C's return values.
+//! Error numbers, and the conversion of results to C return values.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use portolan::{RawError, RemoteFault, SubmitError};
 
 use crate::abi;
 
-/// A positive error number of libfabric, of errno's or its own.
+/// A positive error number: an errno value, or one that libfabric defines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Errno(pub(crate) i32);
 
@@ -53,7 +53,7 @@ impl From<SubmitError> for Errno {
     }
 }
 
-/// The number that a completion with this error carries.
+/// Returns the number that a completion with this error carries.
 pub(crate) fn of_completion(error: &RawError) -> Errno {
     Errno(match error {
         RawError::Truncated { .. } => abi::ETRUNC,
@@ -76,33 +76,33 @@ fn of_fault(fault: RemoteFault) -> i32 {
     }
 }
 
-/// Run the body of a call from C that returns an `int`; a panic becomes an error.
+/// Runs the body of a C call that returns an `int`. A panic becomes an error.
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Errno>) -> c_int {
     integer(|| body().map(|()| 0))
 }
 
-/// The same for a call that returns a number of its own.
+/// Runs the body of a C call that returns a count as an `int`.
 pub(crate) fn integer(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     caught(body).unwrap_or_else(|error| -error.0)
 }
 
-/// The same for a call of the data path, which returns `ssize_t`.
+/// Runs the body of a data path call, which returns `ssize_t`.
 #[inline(always)]
 pub(crate) fn size(body: impl FnOnce() -> Result<isize, Errno>) -> isize {
     caught(body).unwrap_or_else(|error| -(error.0 as isize))
 }
 
-/// The same for one that returns nothing but success.
+/// Runs the body of a data path call without a result.
 #[inline(always)]
 pub(crate) fn done(body: impl FnOnce() -> Result<(), Errno>) -> isize {
     size(|| body().map(|()| 0))
 }
 
-/// Inlined, so that what a call of the data path captures stays in registers.
+/// Catches a panic of `body`. Inlined, so that the captures of a data path call stay in registers.
 #[inline(always)]
 fn caught<T>(body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
-    // What a panic left half done belongs to the caller's objects alone, who sees an error and can
-    // only close them.
+    // A panic may leave only the caller's objects in an inconsistent state. The caller gets an
+    // error, after which it can only close them.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno(abi::EOTHER)))
 }
 

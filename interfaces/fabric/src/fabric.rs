@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fabric: what domains are opened from.
+//! The fabric, from which domains are opened.
 
 #![allow(unsafe_code, reason = "called from C")]
 
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: the application's attributes, and its place for the fabric.
+        // SAFETY: the application's attributes; `out` points to its storage for the fabric.
         unsafe {
             let api_version = attr.as_ref().ok_or(Errno::INVAL)?.api_version;
             let fabric = FidFabric {
@@ -48,11 +48,11 @@ pub(crate) extern "C" fn open(
     })
 }
 
-/// Prepare queues for a sleep on their descriptors.
+/// Prepares queues for a sleep on their descriptors.
 extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
     status(|| {
         for at in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: an array of `count` open objects of ours.
+            // SAFETY: `fids` is an array of `count` open objects of this provider.
             unsafe {
                 let fid = *fids.add(at);
                 match class(fid)? {
@@ -68,7 +68,7 @@ extern "C" fn trywait(_fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int
 
 extern "C" fn close(fabric: *mut Fid) -> c_int {
     status(|| {
-        // SAFETY: made by `open`, closed only once.
+        // SAFETY: allocated by `open`, and closed only once.
         drop(unsafe { Box::from_raw(fabric.cast::<FidFabric>()) });
         Ok(())
     })

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `fi_getinfo`: whether to answer at all, and the answer.
+//! `fi_getinfo`: decides if the provider is offered, and builds the result.
 //!
-//! Open MPI takes whatever provider qualifies. So none is offered here unless the user asked:
-//! `FI_PROVIDER` names it, the program's hints do, or `PORTOLAN_FABRIC=1` is set.
+//! Open MPI uses any provider that qualifies. Therefore none is offered unless the user requested
+//! it: `FI_PROVIDER` or the program's hints name it, or `PORTOLAN_FABRIC=1` is set.
 
 #![allow(unsafe_code, reason = "reads and makes structures of C")]
 
@@ -28,7 +28,8 @@ pub(crate) extern "C" fn getinfo(
     out: *mut *mut Info,
 ) -> c_int {
     status(|| {
-        // SAFETY: libfabric passes valid hints or null, C strings or null, and a place for the answer.
+        // SAFETY: libfabric passes hints and C strings that are valid or null, and storage for the
+        // result.
         unsafe {
             if !is_asked_for(hints) {
                 return Err(Errno::NODATA);
@@ -46,14 +47,16 @@ pub(crate) extern "C" fn getinfo(
     })
 }
 
+/// Converts a string argument.
+///
 /// # Safety
 /// `text` is null or a C string.
 unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// A call of `fi_getinfo`. Its hints, and their parts, are valid while it lives.
+/// Arguments of `fi_getinfo`. The hints and their parts are valid for its lifetime.
 struct Question<'a> {
     api: u32,
     node: Option<&'a CStr>,
@@ -63,15 +66,15 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Every kind of endpoint that meets the hints, one behind the other.
+    /// Returns a list of all kinds of endpoint that satisfy the hints.
     ///
     /// # Safety
-    /// The hints' parts are null or valid.
+    /// The parts of the hints are null or valid.
     unsafe fn answers(&self) -> Result<OwnedInfo, Errno> {
         let mut first: Option<OwnedInfo> = None;
         let mut refusal = Errno::NODATA;
         for kind in Kind::ALL {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             match (unsafe { self.answer(kind) }, &mut first) {
                 (Ok(info), Some(first)) => first.append(info),
                 (Ok(info), None) => first = Some(info),
@@ -81,10 +84,12 @@ impl Question<'_> {
         first.ok_or(refusal)
     }
 
+    /// Returns the information for one kind of endpoint.
+    ///
     /// # Safety
     /// As for [`Question::answers`].
     unsafe fn answer(&self, kind: Kind) -> Result<OwnedInfo, Errno> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let offer = self.offer(kind)?;
             let mut answer = match kind {
@@ -108,18 +113,20 @@ impl Question<'_> {
         }
     }
 
+    /// Returns the offer for one kind of endpoint.
+    ///
     /// # Safety
     /// As for [`Question::answers`].
     unsafe fn offer(&self, kind: Kind) -> Result<Offer, Errno> {
-        // Layered providers are built on connections; there is no use for one on this provider, which
-        // has all that they add.
+        // libfabric's utility providers use connections of a base provider. They are not offered on
+        // this provider, which has all the features that they add.
         if kind == Kind::Connected && self.flags & CORE_PROV_ONLY != 0 {
             return Err(Errno::NODATA);
         }
         let Some(info) = self.hints.filter(|_| self.flags & PROV_ATTR_ONLY == 0) else {
             return Ok(offer::everything(kind));
         };
-        // SAFETY: the caller's promise; each part is null or valid.
+        // SAFETY: guaranteed by the caller; each part is null or valid.
         let asked = unsafe {
             Asked {
                 api: self.api,
@@ -135,8 +142,8 @@ impl Question<'_> {
         offer::matching(kind, &asked).map_err(|mismatch| refused(mismatch.0))
     }
 
-    /// Tell whether there is such a host. Addresses do not follow from it, but many programs name one
-    /// and exchange addresses in a way of their own.
+    /// Checks that the host exists. Peer addresses cannot be derived from a host name, but many
+    /// programs pass one and exchange addresses by other means.
     fn check_node(&self) -> Result<(), Errno> {
         let Some(node) = self
             .node
@@ -153,7 +160,8 @@ impl Question<'_> {
         }
     }
 
-    /// Node and service are where to listen, or whom to connect with.
+    /// Returns an answer whose source (for a listener) or destination is resolved from node and
+    /// service.
     fn answer_connected(&self, offer: Offer) -> Result<Answer, Errno> {
         let asked = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
         let wants_place = self.node.is_some() || self.service.is_some();
@@ -184,7 +192,7 @@ impl Question<'_> {
     }
 }
 
-/// The format of addresses: the one that was asked for, else that of the address there is.
+/// Returns the requested address format, or the format of the address found if none was requested.
 fn format_of(asked: u32, found: Option<&SocketAddr>) -> u32 {
     match (asked, found) {
         (FORMAT_UNSPEC, Some(SocketAddr::V6(_))) => SOCKADDR_IN6,
@@ -193,10 +201,12 @@ fn format_of(asked: u32, found: Option<&SocketAddr>) -> u32 {
     }
 }
 
+/// Returns true if the user requested this provider.
+///
 /// # Safety
 /// `hints` is null or valid.
 unsafe fn is_asked_for(hints: *const Info) -> bool {
-    // SAFETY: the caller's promise; names are C strings or null.
+    // SAFETY: guaranteed by the caller; names are C strings or null.
     let by_hints = unsafe {
         hints
             .as_ref()
@@ -208,17 +218,17 @@ unsafe fn is_asked_for(hints: *const Info) -> bool {
         || is_on(&settings::FABRIC)
 }
 
-/// Tell whether a C string is the provider's name.
+/// Returns true if a C string is the provider's name.
 ///
 /// # Safety
 /// `name` is null or a C string.
 unsafe fn is_our_name(name: *const c_char) -> bool {
-    // SAFETY: not null, and so a C string by the caller's promise.
+    // SAFETY: not null, so the caller guarantees a C string.
     !name.is_null() && unsafe { CStr::from_ptr(name) } == NAME
 }
 
-/// Tell whether a switch in the environment is on. One that is neither on nor off is off, and told
-/// once: libfabric asks many times.
+/// Returns true if a switch in the environment is on. An invalid value counts as off and is
+/// reported once, because libfabric calls `fi_getinfo` many times.
 fn is_on(switch: &Setting) -> bool {
     static TOLD: Once = Once::new();
     switch.is_on().unwrap_or_else(|error| {
@@ -227,8 +237,8 @@ fn is_on(switch: &Setting) -> bool {
     })
 }
 
-/// Tell whether a list of providers, as in `FI_PROVIDER`, names this one. One that begins with
-/// `^` lists those to leave out, and asks for nobody.
+/// Returns true if a list of providers, as in `FI_PROVIDER`, names this one. A list that begins
+/// with `^` excludes providers and requests none.
 fn selected(list: &str) -> bool {
     let ours = NAME.to_str().unwrap_or_default();
     !list.starts_with('^')
@@ -237,7 +247,7 @@ fn selected(list: &str) -> bool {
             .any(|name| name.trim().eq_ignore_ascii_case(ours))
 }
 
-/// What a program asks for and cannot have is told to those who want to know.
+/// Prints the unsupported request if `PORTOLAN_VERBOSE` is set, and returns the error.
 fn refused(what: &str) -> Errno {
     if is_on(&settings::VERBOSE) {
         eprintln!("portolan: not offered to libfabric: the program asks for {what}");
@@ -245,28 +255,30 @@ fn refused(what: &str) -> Errno {
     Errno::NODATA
 }
 
+/// Checks the fabric and domain names.
+///
 /// # Safety
 /// Names in the hints are C strings or null.
 unsafe fn check_names(asked: &Asked<'_>) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let fits =
         |name: *const c_char| name.is_null() || unsafe { CStr::from_ptr(name) } == FABRIC_NAME;
-    // SAFETY: part of the hints.
+    // SAFETY: a part of the hints.
     let fabric = unsafe { asked.info.fabric_attr.as_ref() };
     let named = asked.domain.is_none_or(|domain| fits(domain.name))
         && fabric.is_none_or(|fabric| fits(fabric.name));
     if named { Ok(()) } else { Err(Errno::NODATA) }
 }
 
-/// What an application passes of its own addresses, as long as the kind of endpoint has them.
+/// Returns the address that an application passes, if it is valid for the kind of endpoint.
 ///
 /// # Safety
 /// `addr` is null or has `len` bytes.
 unsafe fn passed(kind: Kind, addr: *const c_void, len: usize) -> Option<Box<[u8]>> {
     match kind {
-        // One of another length is not ours, and is left out.
+        // An address of another length is not of this provider, and is ignored.
         Kind::Unconnected if addr.is_null() || len != EndpointAddress::LEN => None,
-        // SAFETY: `len` bytes are there.
+        // SAFETY: `addr` has `len` bytes.
         Kind::Unconnected => Some(unsafe { slice::from_raw_parts(addr.cast(), len) }.into()),
         // SAFETY: as above.
         Kind::Connected => unsafe { sockaddr::read(addr, len) }.map(|addr| bytes(&addr)),
@@ -294,10 +306,10 @@ mod tests {
         assert!(!selected("portolan;ofi_rxm"));
     }
 
-    /// What a program gets that names the provider, and a host.
+    /// Calls `fi_getinfo` for a program that names the provider and a host.
     fn ask(node: &CStr, flags: u64) -> c_int {
-        // SAFETY: hints that live through the call, of which the rest is null; a place for the answer,
-        // which is too little to be worth freeing in a test.
+        // SAFETY: the hints live through the call, and their other fields are null. The result is
+        // stored in `out`; it is small, so the test does not free it.
         unsafe {
             let mut fabric: FabricAttr = std::mem::zeroed();
             fabric.prov_name = NAME.as_ptr().cast_mut();
@@ -317,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_host_that_nobody_knows_has_no_peer() {
-        // Not a name at all, so nobody is asked about it.
+        // Not a valid host name, so no name server is queried.
         let nowhere = c"no host";
         assert_eq!(ask(nowhere, 0), -libc::ENODATA);
         assert_eq!(ask(nowhere, SOURCE), 0, "this host is no peer");

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Portolan as a libfabric provider: Open MPI, MPICH and whatever else speaks libfabric runs on
-//! Portolan without being rebuilt.
+//! Portolan as a libfabric provider. Open MPI, MPICH and other users of libfabric run on Portolan
+//! without a rebuild.
 //!
-//! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. What it gets offers reliable
-//! endpoints, connected or not; each is a `portolan::Endpoint`. All objects of a domain live in one
-//! `state::State` behind one lock, which is not taken where the application promised to call
-//! from one thread at a time; the calls from C lie above it, and it knows none of them. Progress
-//! happens inside the calls that read queues and counters.
+//! libfabric loads `libportolan-fi.so` and calls [`fi_prov_ini`]. The provider offers reliable
+//! endpoints, connected or connectionless. Each one is a `portolan::Endpoint`. All objects of a
+//! domain live in one `state::State` behind one lock. The lock is not taken if the application
+//! promised to call from one thread at a time. The modules that implement the C calls use `state`;
+//! `state` does not depend on them. Progress happens in the calls that read queues and counters.
 //!
-//! The provider stays silent unless it is asked for by name (`getinfo.rs`): being installed never
-//! changes which network a program uses. Only this crate's interface to C is unsafe; each module
-//! that has such code opts in, and the invariant they share is libfabric's contract: a pointer
-//! given to a call is valid as its manual page says, and no object is used after its `close`.
+//! The provider is offered only if it is requested by name (`getinfo.rs`). Installing it never
+//! changes the network that a program uses.
+//!
+//! Only this crate's C interface is unsafe, and each module with such code opts in. They share one
+//! invariant, which is libfabric's contract: a pointer passed to a call is valid as its manual page
+//! states, and no object is used after its `close`.
 
 #![warn(missing_docs)]
 

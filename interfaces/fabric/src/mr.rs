@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory regions: what peers may read or write, by a key.
+//! Memory regions, which peers access by a key.
 
 #![allow(unsafe_code, reason = "called from C, with memory of the application")]
 
@@ -72,7 +72,7 @@ extern "C" fn regattr(
     register(domain, unsafe { &*attr }, out)
 }
 
-/// The attributes of a call that passes the most important ones.
+/// Returns attributes for the calls that pass only the main ones.
 fn attr(
     iov: *const iovec,
     iov_count: usize,
@@ -99,7 +99,7 @@ fn register(domain: *mut Fid, attr: &MrAttr, out: *mut *mut FidMr) -> c_int {
         if attr.iov_count != 1 || attr.iface != 0 {
             return Err(Errno::INVAL);
         }
-        // SAFETY: an open domain of ours; one entry is there.
+        // SAFETY: an open domain of this provider; the list has one entry.
         let (domain, memory) = unsafe { (domain_of(domain), *attr.iov) };
         let mut state = domain.lock();
         let mr = plan(domain, &state, attr, memory)?;
@@ -111,13 +111,13 @@ fn register(domain: *mut Fid, attr: &MrAttr, out: *mut *mut FidMr) -> c_int {
             mem_desc: null_mut(),
             key,
         };
-        // SAFETY: the application's place for the region.
+        // SAFETY: `out` is the application's storage for the region.
         unsafe { Object::give(out, head, domain, index) };
         Ok(())
     })
 }
 
-/// Decide on key and addresses, as the domain was opened.
+/// Selects key and base address according to the domain's `mr_mode`.
 fn plan(domain: &Domain, state: &State, attr: &MrAttr, memory: iovec) -> Result<Mr, Errno> {
     let memory = RawPiece {
         ptr: memory.iov_base.cast(),
@@ -141,7 +141,7 @@ fn plan(domain: &Domain, state: &State, attr: &MrAttr, memory: iovec) -> Result<
     Ok(Mr::new(memory, access, key, base))
 }
 
-/// Regions need no binding; some applications bind them all the same.
+/// Accepts bindings without effect. Regions need none, but some applications bind them.
 extern "C" fn bind(_mr: *mut Fid, _to: *mut Fid, flags: u64) -> c_int {
     if flags & (REMOTE_READ | REMOTE_WRITE) == 0 {
         0
@@ -155,6 +155,6 @@ extern "C" fn control(_mr: *mut Fid, command: c_int, _arg: *mut c_void) -> c_int
 }
 
 extern "C" fn close(mr: *mut Fid) -> c_int {
-    // SAFETY: an open region of ours, closed only once.
+    // SAFETY: an open region of this provider, closed only once.
     unsafe { Object::<FidMr>::close(mr, State::close_mr) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting without the lock: until when, and what to do after a turn that brought nothing.
+//! Waiting without the lock: deadlines, and the action after a turn without progress.
 
 #![allow(unsafe_code, reason = "sleeps on a descriptor")]
 
@@ -7,10 +7,10 @@ use std::ffi::c_int;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Longest sleep at once: what a wake-up that got lost would cost.
+/// Longest single sleep. It bounds the delay if a wake-up is lost.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
-/// When a wait of the application ends; never, as in `poll`, if its timeout is negative.
+/// End of an application's wait. As in `poll`, a negative timeout means no deadline.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
@@ -24,14 +24,14 @@ impl Deadline {
         self.0.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// How long to sleep at once.
+    /// Returns the length of the next sleep.
     fn next_sleep(self) -> Duration {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         self.0.map_or(SLEEP_MAX, left).min(SLEEP_MAX)
     }
 }
 
-/// What to do after a turn that brought nothing. Of several the least is done.
+/// Action after a turn without progress. The smallest of several values wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Nap {
     Again,
@@ -41,7 +41,7 @@ pub(crate) enum Nap {
 }
 
 impl Nap {
-    /// Do it, until the deadline at most. The lock is not held.
+    /// Performs the action, at most until the deadline. The lock is not held.
     pub(crate) fn take(self, deadline: Deadline) {
         match self {
             Nap::Again => std::hint::spin_loop(),
@@ -57,7 +57,7 @@ fn poll(fd: RawFd, at_most: Duration) {
         events: libc::POLLIN,
         revents: 0,
     };
-    // Rounded up: a sleep of nothing at all would spin.
+    // At least 1 ms: a timeout of zero would spin.
     let ms = c_int::try_from(at_most.as_millis())
         .unwrap_or(c_int::MAX)
         .max(1);

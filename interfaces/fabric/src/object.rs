@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Objects that the application holds: a head laid out as libfabric wants, then what we need.
+//! Objects that the application holds: a head in libfabric's layout, followed by the provider's
+//! fields.
 
 #![allow(
     unsafe_code,
@@ -15,37 +16,37 @@ use crate::abi::{Fid, FidDomain, Ops};
 use crate::errno::{Errno, status};
 use crate::state::{Domain, State};
 
-/// An object of a domain: what C sees, and where its state is.
+/// An object of a domain: its head for C, and the index of its state.
 #[repr(C)]
 pub(crate) struct Object<F> {
     head: F,
     domain: Arc<Domain>,
-    /// Its place in the domain's table of such objects.
+    /// Index of the object in the domain's table of its type.
     index: usize,
 }
 
 impl<F> Object<F> {
-    /// Give an object to the application, which owns it until it closes it.
+    /// Passes an object to the application, which owns it until it closes it.
     ///
     /// # Safety
-    /// `out` may be written; `F` begins with a [`Fid`].
+    /// `out` may be written, and `F` begins with a [`Fid`].
     pub(crate) unsafe fn give(out: *mut *mut F, head: F, domain: &Arc<Domain>, index: usize) {
         let object = Box::new(Object {
             head,
             domain: Arc::clone(domain),
             index,
         });
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { *out = Box::into_raw(object).cast() };
     }
 
-    /// See an object again.
+    /// Returns the object behind a pointer.
     ///
     /// # Safety
-    /// `fid` came from [`Object::give`] with the same `F` and is not closed.
+    /// `fid` was stored by [`Object::give`] with the same `F` and is not closed.
     #[inline]
     pub(crate) unsafe fn of<'a, P>(fid: *mut P) -> &'a Object<F> {
-        // SAFETY: the head is at the beginning of the object, by `repr(C)`.
+        // SAFETY: the head is the first field of the object, by `repr(C)`.
         unsafe { &*fid.cast() }
     }
 
@@ -53,32 +54,32 @@ impl<F> Object<F> {
         &self.domain
     }
 
-    /// Its place in the domain's table of such objects.
+    /// Returns the index of the object in the domain's table of its type.
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// The domain's tables.
+    /// Locks the domain's tables.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, State> {
         self.domain.lock()
     }
 
-    /// Take an object back from the application, unless `remove` finds that it is in use. What that
-    /// takes out of the domain's tables ends without the lock.
+    /// Closes an object, unless `remove` reports that it is in use. The value that `remove` takes
+    /// out of the tables is dropped without the lock.
     ///
     /// # Safety
-    /// As for [`Object::of`]; once closed, it is not used afterwards.
+    /// As for [`Object::of`]. The object is not used after a successful close.
     pub(crate) unsafe fn close<T>(
         fid: *mut Fid,
         remove: impl FnOnce(&mut State, usize) -> Result<T, Errno>,
     ) -> c_int {
         status(|| {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let object = unsafe { Object::<F>::of(fid) };
             let removed = remove(&mut object.lock(), object.index)?;
-            // SAFETY: made by `Box::into_raw` in `give`.
+            // SAFETY: allocated by `Box::new` in `give`.
             drop(unsafe { Box::from_raw(fid.cast::<Object<F>>()) });
             drop(removed);
             Ok(())
@@ -86,16 +87,16 @@ impl<F> Object<F> {
     }
 }
 
-/// See a domain again.
+/// Returns the domain behind a pointer.
 ///
 /// # Safety
-/// An open domain of ours.
+/// `domain` is an open domain of this provider.
 pub(crate) unsafe fn domain_of<'a, P>(domain: *mut P) -> &'a Arc<Domain> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { Object::<FidDomain>::of(domain) }.domain()
 }
 
-/// Make the head of an object.
+/// Creates the head of an object.
 pub(crate) fn fid(fclass: usize, context: *mut c_void, ops: &'static Ops) -> Fid {
     Fid {
         fclass,
@@ -104,12 +105,12 @@ pub(crate) fn fid(fclass: usize, context: *mut c_void, ops: &'static Ops) -> Fid
     }
 }
 
-/// The kind of object behind a pointer, or an error for none.
+/// Returns the class of the object behind a pointer, or an error for a null pointer.
 ///
 /// # Safety
-/// `fid` is null or an object of ours.
+/// `fid` is null or an object of this provider.
 pub(crate) unsafe fn class(fid: *const Fid) -> Result<usize, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { fid.as_ref() }
         .map(|fid| fid.fclass)
         .ok_or(Errno::INVAL)

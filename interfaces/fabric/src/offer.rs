@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the provider offers, and whether it meets what an application asks for.
+//! The provider's capabilities, and their comparison with an application's request.
 //!
-//! Asked for nothing, everything is offered. Asked for something, the answer is an offer that has
-//! it, or the first thing that cannot be had.
+//! Without a request, everything is offered. With one, the result is an offer that satisfies it, or
+//! the first attribute that cannot be satisfied.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use crate::abi::*;
 
-/// Format of addresses: this provider's own 64 bytes.
+/// Address format: this provider's own format of 64 bytes.
 pub(crate) const ADDR_FORMAT: u32 = PROV_SPECIFIC | 0x504f;
-/// Number of the wire protocol among libfabric's: the range for providers outside of its tree.
+/// Number of the wire protocol, in libfabric's range for external providers.
 const PROTOCOL: u32 = PROV_SPECIFIC | 0x504f;
 
 const PRIMARY: u64 = MSG | TAGGED | RMA | ATOMIC;
@@ -21,12 +21,12 @@ const SECONDARY: u64 = MULTI_RECV | SOURCE | DIRECTED_RECV | LOCAL_COMM | REMOTE
 const CAPS: u64 = PRIMARY | TX_MODIFIERS | RX_MODIFIERS | SECONDARY;
 const TX_CAPS: u64 = PRIMARY | TX_MODIFIERS;
 const RX_CAPS: u64 = PRIMARY | RX_MODIFIERS | MULTI_RECV | SOURCE | DIRECTED_RECV;
-/// Of no use where all comes from one peer.
+/// Capabilities without effect if there is only one peer.
 const MANY_PEERS: u64 = SOURCE | DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = LOCAL_COMM | REMOTE_COMM;
 
-/// All operations of one pair are one ordered stream, performed in that order at the target (P12.9).
-/// Long ones are transfers, whose bytes come when they come: see [`ORDERED_LEN_MAX`].
+/// All operations of a pair are one ordered stream, and the target performs them in that order
+/// (P12.9). Long ones are transfers, whose bytes arrive in any order: see [`ORDERED_LEN_MAX`].
 const ORDER: u64 = ORDER_SAS
     | ORDER_SAW
     | ORDER_RAW
@@ -43,39 +43,40 @@ const TX_FLAGS: u64 =
     COMPLETION | INJECT | INJECT_COMPLETE | TRANSMIT_COMPLETE | DELIVERY_COMPLETE | MATCH_COMPLETE;
 const RX_FLAGS: u64 = COMPLETION | MULTI_RECV;
 
-/// Longest message that is copied at once: what goes by one call, with room to spare.
+/// Longest injected message: it fits one system call with room to spare.
 pub(crate) const INJECT_LEN_MAX: usize = 4096;
-/// Longest access that is ordered with others to the same bytes: what never becomes a transfer.
+/// Longest access that is ordered with others to the same bytes. It never becomes a transfer.
 const ORDERED_LEN_MAX: usize = INJECT_LEN_MAX;
-/// Longest message: what the protocol's lengths can say.
+/// Longest message, limited by the protocol's length fields.
 pub(crate) const MESSAGE_LEN_MAX: usize = 1 << 40;
-/// Pieces of one message in memory.
+/// Maximum number of memory pieces in a message.
 pub(crate) const PIECES_MAX: usize = 8;
-/// Operations of an endpoint under way at once. Nothing is allocated for it.
+/// Maximum number of operations in flight on an endpoint. No memory is allocated for them in
+/// advance.
 const QUEUE_LEN: usize = 16 * 1024;
-/// Objects of a kind in a domain. Nothing is allocated for it either.
+/// Maximum number of objects of one type in a domain. No memory is allocated for them in advance.
 const OBJECTS_MAX: usize = 1 << 16;
-/// All 64 bits of a tag are the application's: libfabric's pattern for "no structure".
+/// libfabric's tag format for 64 bits without structure, all of them the application's.
 const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
-/// Bytes of a message for people that may come with a failed completion.
+/// Maximum bytes of the error text of a failed completion.
 pub(crate) const ERROR_TEXT_MAX: usize = 256;
-/// How memory is registered when the application does not say what it can do: by address, with
-/// keys that cannot be guessed.
+/// Registration mode if the application states no preference: by virtual address, with random keys.
 const MR_MODERN: c_int = MR_VIRT_ADDR | MR_ALLOCATED | MR_PROV_KEY;
-/// From here on `mr_mode` is a set of bits.
+/// First version in which `mr_mode` is a bit set.
 const MR_BITS_SINCE: u32 = version(1, 5);
 
-/// The kinds of endpoint there are.
+/// Kind of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// `FI_EP_RDM`: it talks with anybody.
+    /// `FI_EP_RDM`: connectionless, with any number of peers.
     Unconnected,
-    /// `FI_EP_MSG`: it is connected, and talks with one.
+    /// `FI_EP_MSG`: connected to one peer.
     Connected,
 }
 
 impl Kind {
-    /// Who asks for neither is offered both, and takes the first.
+    /// Both kinds, in the order of the results. Programs that request neither usually take the
+    /// first.
     pub(crate) const ALL: [Kind; 2] = [Kind::Unconnected, Kind::Connected];
 
     fn ep_type(self) -> c_int {
@@ -105,7 +106,7 @@ impl Kind {
     }
 }
 
-/// What an application asks for; parts that it left out are `None`.
+/// An application's request. Missing parts are `None`.
 pub(crate) struct Asked<'a> {
     pub(crate) api: u32,
     pub(crate) info: &'a Info,
@@ -115,7 +116,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) domain: Option<&'a DomainAttr>,
 }
 
-/// What it gets. Names, addresses and the fabric's attributes are added in `getinfo.rs`.
+/// The provider's offer. Names, addresses and fabric attributes are added in `getinfo.rs`.
 #[derive(Clone, Copy)]
 pub(crate) struct Offer {
     pub(crate) caps: u64,
@@ -125,13 +126,13 @@ pub(crate) struct Offer {
     pub(crate) domain: LongDomainAttr,
 }
 
-/// The first thing that was asked for and cannot be had.
+/// The first requested attribute that cannot be satisfied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mismatch(pub(crate) &'static str);
 
 type Verdict = Result<(), Mismatch>;
 
-/// Offer everything.
+/// Offers all capabilities.
 pub(crate) fn everything(kind: Kind) -> Offer {
     let mut offer = Offer {
         caps: kind.caps(),
@@ -145,10 +146,10 @@ pub(crate) fn everything(kind: Kind) -> Offer {
     offer
 }
 
-/// Offer what was asked for.
+/// Offers the requested attributes.
 ///
 /// # Errors
-/// What cannot be had.
+/// The first attribute that cannot be satisfied.
 pub(crate) fn matching(kind: Kind, asked: &Asked<'_>) -> Result<Offer, Mismatch> {
     let mut offer = everything(kind);
     fit_info(&mut offer, kind, asked.info)?;
@@ -176,8 +177,7 @@ fn fit_info(offer: &mut Offer, kind: Kind, info: &Info) -> Verdict {
     Ok(())
 }
 
-/// What comes with capabilities that were asked for by name: both directions if none was named,
-/// and what costs nothing.
+/// Adds implied capabilities: both directions if none was requested, and capabilities without cost.
 fn with_implied(caps: u64) -> u64 {
     let mut all = caps | LOCAL_COMM | REMOTE_COMM;
     if caps & (MSG | TAGGED) != 0 && caps & (SEND | RECV) == 0 {
@@ -285,13 +285,14 @@ fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
     need(asked.auth_key_size == 0, "an authorization key")?;
     within(asked.caps, DOMAIN_CAPS, "a capability of the domain")?;
     if asked.threading != THREAD_UNSPEC {
-        // Every level holds: those below `FI_THREAD_SAFE` promise more, and need less.
+        // All levels are supported. Those below `FI_THREAD_SAFE` restrict the application more, and
+        // require less of the provider.
         own.threading = asked.threading;
     }
     if asked.av_type != AV_UNSPEC {
         own.av_type = asked.av_type;
     }
-    // The control calls work at once, whoever waits for them.
+    // Control calls complete immediately in either mode.
     if matches!(asked.control_progress, PROGRESS_AUTO | PROGRESS_MANUAL) {
         own.control_progress = asked.control_progress;
     }
@@ -299,7 +300,7 @@ fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
     Ok(())
 }
 
-/// The way of registering memory: of the ways we know, those the application knows, too.
+/// Selects the registration mode that both the provider and the application support.
 fn mr_mode(asked: c_int, api: u32) -> Result<c_int, Mismatch> {
     if api < MR_BITS_SINCE {
         return match asked {

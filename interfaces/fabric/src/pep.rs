@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Passive endpoints: where peers may ask for connections.
+//! Passive endpoints, at which peers request connections.
 
 #![allow(unsafe_code, reason = "called from C, with memory of the application")]
 
@@ -51,7 +51,7 @@ static CM_OPS: OpsCm = OpsCm {
     join: absent::join,
 };
 
-/// Requests that wait in the system until the program looks, unless it says how many.
+/// Default length of the system's queue of connections that the program has not accepted.
 const BACKLOG_DEFAULT: c_int = 128;
 
 #[repr(C)]
@@ -61,21 +61,21 @@ struct Pep {
 }
 
 struct State {
-    /// What is told of who asks, but for addresses.
+    /// Information reported with each request, without the addresses.
     template: Answer,
     manager: Option<Arc<Manager>>,
     backlog: c_int,
-    /// Bound, until somebody listens at it or connects from it.
+    /// A bound socket, until an endpoint listens at it or connects from it.
     socket: Option<OwnedFd>,
-    /// Its address.
+    /// Address of the socket.
     name: Option<SocketAddr>,
     listening: Option<Listening>,
 }
 
-/// Addresses of the passive endpoints that are open: a handle that is not here is never followed.
+/// Addresses of the open passive endpoints. A handle that is not in this set is never dereferenced.
 static OPEN: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// Whether a handle is a passive endpoint that is open.
+/// Returns true if a handle is an open passive endpoint.
 pub(crate) fn is_open(handle: *mut Fid) -> bool {
     OPEN.lock().contains(&(handle as usize))
 }
@@ -87,9 +87,9 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open fabric of ours, and the application's information.
+        // SAFETY: an open fabric of this provider, and the application's information.
         let (api, info) = unsafe { ((*fabric).api_version, info.as_ref().ok_or(Errno::INVAL)?) };
-        // SAFETY: parts of the information are null or valid.
+        // SAFETY: the parts of `info` are null or valid.
         let (ep, addr, template) = unsafe {
             (
                 info.ep_attr.as_ref(),
@@ -119,35 +119,37 @@ pub(crate) extern "C" fn open(
         let state = Mutex::new(state);
         let pep = Box::into_raw(Box::new(Pep { head, state }));
         OPEN.lock().insert(pep as usize);
-        // SAFETY: the application's place for the endpoint.
+        // SAFETY: `out` is the application's storage for the endpoint.
         unsafe { *out = pep.cast() };
         Ok(())
     })
 }
 
+/// Returns the passive endpoint behind a pointer.
+///
 /// # Safety
-/// An open passive endpoint of ours.
+/// `pep` is an open passive endpoint of this provider.
 unsafe fn pep<'a, P>(pep: *mut P) -> &'a Pep {
-    // SAFETY: the head is at the beginning, by `repr(C)`.
+    // SAFETY: the head is the first field, by `repr(C)`.
     unsafe { &*pep.cast() }
 }
 
-/// Take the address of a passive endpoint that does not listen, to connect from it.
+/// Takes the socket of a passive endpoint that does not listen, to connect from its address.
 ///
 /// # Errors
-/// `INVAL` if it has none, or none any more.
+/// `INVAL` if it has none, or if the socket was taken before.
 ///
 /// # Safety
-/// An open passive endpoint of ours.
+/// `handle` is an open passive endpoint of this provider.
 pub(crate) unsafe fn take_socket(handle: *mut Fid) -> Result<OwnedFd, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let mut state = unsafe { pep(handle) }.state.lock();
     state.socket.take().ok_or(Errno::INVAL)
 }
 
 impl State {
     fn bind(&mut self, addr: &SocketAddr) -> Result<(), Errno> {
-        // One that cannot be had leaves what there is. It may be this very address.
+        // On failure the previous socket stays bound, possibly to this very address.
         let socket = socket::bind(addr)?;
         self.name = socket::name(&socket);
         self.socket = Some(socket);
@@ -163,7 +165,7 @@ impl State {
         match (&self.socket, self.name) {
             (Some(_), _) => {}
             (None, None) => self.bind(&(Ipv4Addr::UNSPECIFIED, 0).into())?,
-            // An endpoint has taken its address.
+            // Another endpoint has taken the socket.
             (None, Some(_)) => return Err(Errno::OPBADSTATE),
         }
         let socket = self.socket.take().ok_or(Errno::INVAL)?;
@@ -181,7 +183,7 @@ impl State {
 
 extern "C" fn bind(at: *mut Fid, other: *mut Fid, _flags: u64) -> c_int {
     status(|| {
-        // SAFETY: an open passive endpoint, and an open object, of ours.
+        // SAFETY: an open passive endpoint and an open object of this provider.
         unsafe {
             if class(other)? != CLASS_EQ {
                 return Err(Errno::INVAL);
@@ -201,7 +203,7 @@ extern "C" fn control(at: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
         if command != BACKLOG {
             return Err(Errno::NOSYS);
         }
-        // SAFETY: an open passive endpoint of ours; the backlog is an `int`.
+        // SAFETY: an open passive endpoint of this provider; `arg` points to an `int`.
         let (mut state, backlog) = unsafe { (pep(at).state.lock(), *arg.cast::<c_int>()) };
         if backlog < 0 || state.listening.is_some() {
             return Err(Errno::INVAL);
@@ -211,7 +213,7 @@ extern "C" fn control(at: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     })
 }
 
-/// Nothing is ever posted here.
+/// Fails, because no operation is ever posted on a passive endpoint.
 extern "C" fn cancel(_: *mut Fid, _: *mut c_void) -> isize {
     -(libc::ENOSYS as isize)
 }
@@ -223,17 +225,17 @@ extern "C" fn getopt(
     value: *mut c_void,
     len: *mut usize,
 ) -> c_int {
-    // SAFETY: the application's place for a value.
+    // SAFETY: `value` is the application's storage of `*len` bytes.
     status(|| unsafe { cm_data_len(level, name, value, len) })
 }
 
-/// Tell how long a program's own data may be.
+/// Stores the maximum length of a program's connection data.
 ///
 /// # Errors
 /// `NOPROTOOPT` for any other option, `TOOSMALL`.
 ///
 /// # Safety
-/// `value` has `*len` bytes.
+/// `value` has room for `*len` bytes.
 pub(crate) unsafe fn cm_data_len(
     level: c_int,
     name: c_int,
@@ -243,7 +245,7 @@ pub(crate) unsafe fn cm_data_len(
     if level != OPT_ENDPOINT || name != OPT_CM_DATA_SIZE {
         return Err(Errno::NOPROTOOPT);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if *len < size_of::<usize>() {
             return Err(Errno::TOOSMALL);
@@ -260,7 +262,7 @@ extern "C" fn setopt(_: *mut Fid, _: c_int, _: c_int, _: *const c_void, _: usize
 
 extern "C" fn setname(at: *mut Fid, addr: *mut c_void, len: usize) -> c_int {
     status(|| {
-        // SAFETY: an open passive endpoint of ours; the application's address.
+        // SAFETY: an open passive endpoint of this provider, and the application's address.
         let (mut state, addr) = unsafe { (pep(at).state.lock(), sockaddr::read(addr, len)) };
         if state.listening.is_some() {
             return Err(Errno::BUSY);
@@ -271,20 +273,20 @@ extern "C" fn setname(at: *mut Fid, addr: *mut c_void, len: usize) -> c_int {
 
 extern "C" fn getname(at: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {
     status(|| {
-        // SAFETY: an open passive endpoint of ours.
+        // SAFETY: an open passive endpoint of this provider.
         let name = unsafe { pep(at) }.state.lock().name;
-        // SAFETY: the application's place for as many bytes as it says.
+        // SAFETY: the application's buffer has as many bytes as it states.
         unsafe { hand_out(name.as_ref(), out, len) }
     })
 }
 
-/// Write an address, or the one that no socket has yet.
+/// Writes an address, or the unspecified one if there is no socket yet.
 ///
 /// # Errors
-/// As [`crate::av::hand_out_bytes`].
+/// As for [`crate::av::hand_out_bytes`].
 ///
 /// # Safety
-/// `out` has `*len` bytes.
+/// `out` has room for `*len` bytes.
 pub(crate) unsafe fn hand_out(
     name: Option<&SocketAddr>,
     out: *mut c_void,
@@ -292,13 +294,13 @@ pub(crate) unsafe fn hand_out(
 ) -> Result<(), Errno> {
     let unbound = (Ipv4Addr::UNSPECIFIED, 0).into();
     let name = CAddr::of(name.unwrap_or(&unbound));
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { crate::av::hand_out_bytes(name.bytes(), out, len) }
 }
 
 extern "C" fn listen(at: *mut FidPep) -> c_int {
     status(|| {
-        // SAFETY: an open passive endpoint of ours.
+        // SAFETY: an open passive endpoint of this provider.
         let (pep, context) = unsafe { (pep(at), (*at).fid.context) };
         let fid = Fidptr::new(at.cast(), context);
         pep.state.lock().listen(fid)
@@ -312,17 +314,17 @@ extern "C" fn reject(
     len: usize,
 ) -> c_int {
     status(|| {
-        // SAFETY: the application's data.
+        // SAFETY: the application's data of `len` bytes.
         let data = unsafe { param_of(param, len)? };
         let request = Request::take(handle).ok_or(Errno::INVAL)?;
         request.reject(data)
     })
 }
 
-/// A program's own data.
+/// Returns a program's connection data.
 ///
 /// # Errors
-/// `INVAL` if they are too long.
+/// `INVAL` if the data is too long.
 ///
 /// # Safety
 /// `param` is null or has `len` bytes.
@@ -333,14 +335,14 @@ pub(crate) unsafe fn param_of<'a>(param: *const c_void, len: usize) -> Result<&'
     if len > cm::DATA_LEN_MAX {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { std::slice::from_raw_parts(param.cast(), len) })
 }
 
 extern "C" fn close(at: *mut Fid) -> c_int {
     status(|| {
         OPEN.lock().remove(&(at as usize));
-        // SAFETY: made by `open`, closed only once.
+        // SAFETY: allocated by `open`, and closed only once.
         drop(unsafe { Box::from_raw(at.cast::<Pep>()) });
         Ok(())
     })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What libfabric finds after loading the library.
+//! The entry point that libfabric calls after it has loaded the library.
 
 #![allow(
     unsafe_code,
@@ -13,30 +13,30 @@ use std::sync::OnceLock;
 use crate::abi::{self, Provider};
 use crate::{answer, fabric, getinfo};
 
-/// The provider's own version, as libfabric packs it.
+/// Version of the provider, in libfabric's format.
 const VERSION: u32 = abi::version(0, 1);
-/// The newest interface this was tried with; what a library without `fi_version` is told.
+/// Newest interface version that was tested. It is reported if the library has no `fi_version`.
 const FALLBACK: u32 = abi::version(1, 17);
 
-/// Lives in a static, and is written once.
+/// The provider's description. It is stored in a static and written once.
 #[repr(transparent)]
 pub(crate) struct Registered(Provider);
 
-// SAFETY: libfabric's core keeps `context` for itself and serialises its own use of it; the other
-// fields are never written after construction.
+// SAFETY: libfabric's core owns `context` and serialises its own use of it. The other fields are
+// never written after construction.
 unsafe impl Sync for Registered {}
-// SAFETY: as above; nothing in it belongs to a thread.
+// SAFETY: as above; no field is bound to a thread.
 unsafe impl Send for Registered {}
 
-/// Return the provider to the libfabric library that loaded this one.
+/// Returns the provider to the libfabric library that loaded this one.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut c_void {
     static PROVIDER: OnceLock<Box<Registered>> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {
         Box::new(Registered(Provider {
             version: VERSION,
-            // The core skips a provider that is older than what the program asks for, and MPICH
-            // asks for the version of the library it runs with.
+            // The core skips a provider that is older than the version the program requests, and
+            // MPICH requests the version of the library it runs with.
             fi_version: running_version(),
             context: [null_mut(); 4],
             name: answer::NAME.as_ptr(),
@@ -48,7 +48,7 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
     std::ptr::from_ref(provider.as_ref()).cast_mut().cast()
 }
 
-/// The version of the libfabric that is loaded.
+/// Returns the version of the loaded libfabric.
 fn running_version() -> u32 {
     // SAFETY: the name is a C string; the look-up has no other precondition.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"fi_version".as_ptr()) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Socket addresses, as C lays them out and as Rust does. Of families there are IPv4's and IPv6's.
+//! Conversion of IPv4 and IPv6 socket addresses between C and Rust.
 
 #![allow(unsafe_code, reason = "structures of C, as bytes")]
 
@@ -9,17 +9,17 @@ use std::ptr::{null, null_mut};
 
 use libc::{AF_INET, AF_INET6, sockaddr_in, sockaddr_in6};
 
-/// A socket address as C has it.
+/// A socket address in C layout.
 #[derive(Clone, Copy)]
 pub(crate) struct CAddr {
-    /// As long as the longer of the two; aligned for both.
+    /// Storage with the size of the longer structure, aligned for both.
     storage: sockaddr_in6,
     len: usize,
 }
 
 impl CAddr {
     pub(crate) fn of(addr: &SocketAddr) -> CAddr {
-        // SAFETY: plain numbers, of which zeros are a value.
+        // SAFETY: integers only, for which zero is valid.
         let mut storage: sockaddr_in6 = unsafe { std::mem::zeroed() };
         let len = match addr {
             SocketAddr::V4(v4) => {
@@ -43,22 +43,24 @@ impl CAddr {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the structure's own bytes, of which `len` belong to the address; it has no padding.
+        // SAFETY: the bytes of the structure, of which `len` belong to the address. It has no
+        // padding.
         unsafe { std::slice::from_raw_parts((&raw const self.storage).cast(), self.len) }
     }
 }
 
-/// A family, as addresses have it: the numbers are small.
+/// Converts an address family to the type of the address field. The numbers are small.
 fn family(number: c_int) -> u16 {
     u16::try_from(number).unwrap_or_default()
 }
 
-/// Returns true for the address that names neither a place nor a port, such as `0.0.0.0:0`.
+/// Returns true for an unspecified address without a port, such as `0.0.0.0:0`.
 pub(crate) fn is_any(addr: &SocketAddr) -> bool {
     addr.ip().is_unspecified() && addr.port() == 0
 }
 
-/// Read an address; `None` for one of another family, or a shorter one than its family's.
+/// Reads an address. Returns `None` if it is of another family, or shorter than its family
+/// requires.
 ///
 /// # Safety
 /// `addr` is null or has `len` bytes.
@@ -66,11 +68,12 @@ pub(crate) unsafe fn read(addr: *const c_void, len: usize) -> Option<SocketAddr>
     if addr.is_null() || len < size_of::<u16>() {
         return None;
     }
-    // SAFETY: the caller's promise; the family comes first. Programs' memory need not be aligned.
+    // SAFETY: guaranteed by the caller; the family is the first field. Memory of programs may be
+    // unaligned.
     let family = c_int::from(unsafe { addr.cast::<u16>().read_unaligned() });
     match family {
         AF_INET if len >= size_of::<sockaddr_in>() => {
-            // SAFETY: as long as the family's structure.
+            // SAFETY: at least as long as the structure of the family.
             let v4 = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
@@ -86,7 +89,7 @@ pub(crate) unsafe fn read(addr: *const c_void, len: usize) -> Option<SocketAddr>
     }
 }
 
-/// As [`read`], of an address that says itself how long it is, by its family.
+/// Reads an address whose length follows from its family.
 ///
 /// # Safety
 /// `addr` is null, or an address of any family.
@@ -94,34 +97,34 @@ pub(crate) unsafe fn read_by_family(addr: *const c_void) -> Option<SocketAddr> {
     if addr.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let family = c_int::from(unsafe { addr.cast::<u16>().read_unaligned() });
     let len = match family {
         AF_INET => size_of::<sockaddr_in>(),
         AF_INET6 => size_of::<sockaddr_in6>(),
         _ => return None,
     };
-    // SAFETY: an address is as long as its family's are.
+    // SAFETY: an address has the length of its family's structure.
     unsafe { read(addr, len) }
 }
 
-/// What is looked up, and how.
+/// A name resolution request.
 #[derive(Clone, Copy)]
 pub(crate) struct Lookup<'a> {
     pub(crate) node: Option<&'a CStr>,
     pub(crate) service: Option<&'a CStr>,
     /// `AF_INET`, `AF_INET6`, or 0 for both.
     pub(crate) family: c_int,
-    /// To listen at: without a node, every address of this host.
+    /// Resolves an address to listen at: without a node, the wildcard address.
     pub(crate) passive: bool,
-    /// The node is an address, and no name server is asked.
+    /// The node is a numeric address, and no name server is queried.
     pub(crate) numeric: bool,
 }
 
 impl Lookup<'_> {
-    /// The first address found, of IPv4 if there is one.
+    /// Returns the first IPv4 address found, or else the first IPv6 address.
     pub(crate) fn first(&self) -> Option<SocketAddr> {
-        // SAFETY: plain numbers and null pointers, of which zeros are a value.
+        // SAFETY: integers and pointers, for which zero is valid.
         let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
         hints.ai_family = self.family;
         hints.ai_socktype = libc::SOCK_STREAM;
@@ -133,7 +136,7 @@ impl Lookup<'_> {
         };
         let ptr = |text: Option<&CStr>| text.map_or(null::<c_char>(), CStr::as_ptr);
         let mut list = null_mut();
-        // SAFETY: C strings or null, hints, and a place for the answer.
+        // SAFETY: C strings or null, hints, and storage for the result.
         let code = unsafe {
             let (node, service) = (ptr(self.node), ptr(self.service));
             libc::getaddrinfo(node, service, &raw const hints, &raw mut list)
@@ -143,7 +146,7 @@ impl Lookup<'_> {
         }
         let mut found: Option<SocketAddr> = None;
         let mut next: *const libc::addrinfo = list;
-        // SAFETY: a list of the C library's, whose addresses are as long as it says.
+        // SAFETY: a list of the C library, whose addresses have the lengths it states.
         while let Some(entry) = unsafe { next.as_ref() } {
             // SAFETY: as above.
             let addr = unsafe { read(entry.ai_addr.cast(), entry.ai_addrlen as usize) };
@@ -153,7 +156,7 @@ impl Lookup<'_> {
             };
             next = entry.ai_next;
         }
-        // SAFETY: the list that was given, once.
+        // SAFETY: the list that `getaddrinfo` returned, freed once.
         unsafe { libc::freeaddrinfo(list) };
         found
     }
@@ -163,10 +166,10 @@ impl Lookup<'_> {
 mod tests {
     use super::*;
 
-    /// Read what was written, from the first `len` bytes.
+    /// Converts an address to C and reads back its first `len` bytes.
     fn again(addr: SocketAddr, len: usize) -> Option<SocketAddr> {
         let c = CAddr::of(&addr);
-        // SAFETY: no more than the bytes there are.
+        // SAFETY: not longer than the bytes of `c`.
         unsafe { read(c.bytes().as_ptr().cast(), len.min(c.bytes().len())) }
     }
 
@@ -182,7 +185,7 @@ mod tests {
     #[test]
     fn other_families_and_nothing_are_no_addresses() {
         let unix = [1u8, 0, b'/', b'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        // SAFETY: as many bytes as it says, or null.
+        // SAFETY: the length of the array, or a null pointer.
         unsafe {
             assert_eq!(read(unix.as_ptr().cast(), unix.len()), None);
             assert_eq!(read(null(), 16), None);

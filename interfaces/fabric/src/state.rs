@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything that belongs to a domain. Objects name one another by their place in its tables; what C
-//! calls is above, and asks for an effect.
+//! The state of a domain. Objects refer to one another by their index in its tables. The modules
+//! that implement the C calls depend on this one, not the reverse.
 
 mod av;
 mod cntr;
@@ -44,9 +44,9 @@ pub(crate) struct State {
     mrs: Slab<Mr>,
 }
 
-/// Opening and closing. What is closed is returned, so that it ends without the lock.
+/// Opening and closing. A closed object is returned, so that it is dropped without the lock.
 impl State {
-    /// Add an endpoint, which registers the regions there are.
+    /// Adds an endpoint, and registers the existing regions with it.
     pub(crate) fn open_ep(&mut self, mut ep: Ep) -> Result<usize, Errno> {
         for (_, mr) in &self.mrs {
             ep.register(mr)?;
@@ -106,7 +106,7 @@ impl State {
         self.mrs.iter().any(|(_, mr)| mr.key() == key)
     }
 
-    /// Register a region by all endpoints, or by none.
+    /// Registers a region with all endpoints, or with none if one of them fails.
     pub(crate) fn open_mr(&mut self, mr: Mr) -> Result<usize, Errno> {
         let mut eps = self.eps.iter_mut();
         if let Some(error) = eps.find_map(|(_, ep)| ep.register(&mr).err()) {
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Whether the domain may be closed. Regions and counters that are left keep its memory.
+    /// Checks that the domain may be closed. Remaining regions and counters keep its memory alive.
     pub(crate) fn close(&self) -> Result<(), Errno> {
         if self.eps.is_empty() && self.cqs.is_empty() && self.avs.is_empty() {
             Ok(())
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-/// The objects, by their places.
+/// Access to the objects by index.
 impl State {
     #[inline]
     pub(crate) fn ep(&mut self, at: usize) -> &mut Ep {
@@ -156,7 +156,7 @@ impl State {
     }
 }
 
-/// Which object uses which.
+/// Bindings between objects.
 impl State {
     pub(crate) fn bind_av(&mut self, ep: usize, av: usize) -> Result<(), Errno> {
         let (ep, addresses) = (&mut self.eps[ep], self.avs.get(av).ok_or(Errno::INVAL)?);
@@ -166,7 +166,7 @@ impl State {
             .try_for_each(|(at, address)| ep.insert(at, &address))
     }
 
-    /// Have an endpoint report to a queue, in the directions that the flags name.
+    /// Makes an endpoint report to a queue, in the directions that the flags name.
     pub(crate) fn bind_cq(&mut self, at: usize, cq: usize, flags: u64) -> Result<(), Errno> {
         let ep = &mut self.eps[at];
         ep.add_cq(cq, flags);
@@ -174,14 +174,14 @@ impl State {
         queue.attach(at, || ep.wait_fds())
     }
 
-    /// Have an endpoint count operations with any of these flags.
+    /// Makes an endpoint count operations with any of these flags.
     pub(crate) fn bind_cntr(&mut self, ep: usize, cntr: usize, of: u64) -> Result<(), Errno> {
         self.eps[ep].add_cntr(cntr, of);
         self.cntrs.get_mut(cntr).ok_or(Errno::INVAL)?.attach(ep);
         Ok(())
     }
 
-    /// Add an address to a vector, and tell the endpoints that use it.
+    /// Adds an address to a vector and to the endpoints that use it.
     pub(crate) fn insert(&mut self, av: usize, address: &EndpointAddress) -> Result<usize, Errno> {
         let at = self.avs[av].insert(*address);
         for ep in users(&mut self.eps, av) {
@@ -190,7 +190,7 @@ impl State {
         Ok(at)
     }
 
-    /// Take an address out of a vector, and tell the endpoints that use it.
+    /// Removes an address from a vector and from the endpoints that use it.
     pub(crate) fn remove(&mut self, av: usize, addr: u64) -> Result<(), Errno> {
         let at = self.avs[av].take(addr).ok_or(Errno::INVAL)?;
         users(&mut self.eps, av).for_each(|ep| ep.forget(at));
@@ -202,27 +202,27 @@ impl State {
     }
 }
 
-/// The endpoints that use an address vector.
+/// Returns the endpoints that use an address vector.
 fn users(eps: &mut Slab<Ep>, av: usize) -> impl Iterator<Item = &mut Ep> {
     let all = eps.iter_mut().map(|(_, ep)| ep);
     all.filter(move |ep| ep.uses_av(av))
 }
 
-/// Work, inside of the application's calls.
+/// Progress, in the application's calls.
 impl State {
-    /// Let an endpoint work for one turn; what it completed is in its queues.
+    /// Runs one turn of an endpoint. Its completions are put into its queues.
     pub(crate) fn progress(&mut self, ep: usize) {
         self.turn(ep, &mut None);
     }
 
-    /// Let the endpoints of a queue work, unless there is something to read anyway.
+    /// Runs one turn of each endpoint of a queue, unless the queue has entries.
     pub(crate) fn progress_cq(&mut self, cq: usize) {
         if !self.cqs[cq].has_news() {
             self.progress_all(|state| state.cqs[cq].eps());
         }
     }
 
-    /// Let the endpoints of a counter work.
+    /// Runs one turn of each endpoint of a counter.
     pub(crate) fn progress_cntr(&mut self, cntr: usize) {
         self.progress_all(|state| state.cntrs[cntr].eps());
     }
@@ -235,8 +235,8 @@ impl State {
         }
     }
 
-    /// As [`State::progress`]; what was completed was read, or is in queues. Returns whether this
-    /// process is a child, which the endpoint does nothing for.
+    /// Runs one turn of an endpoint. Completions are passed to `reader` or put into queues. Returns
+    /// true if this process is a forked child, in which endpoints make no progress.
     #[inline(always)]
     fn turn(&mut self, ep: usize, reader: &mut Option<&mut Reader>) -> bool {
         let State {
@@ -251,7 +251,7 @@ impl State {
         })
     }
 
-    /// Where the completions of an endpoint go.
+    /// Returns the destination of an endpoint's completions.
     #[inline]
     fn delivery(&mut self, ep: usize) -> Delivery<'_> {
         let routes = self.eps[ep].routes();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The descriptor on which an application sleeps until its queue has news.
 //!
-//! It is readable when an endpoint of the queue has work, or when another thread has put an entry
-//! into the queue since the last look.
+//! It is readable when an endpoint of the queue has work, or when another thread has added an entry
+//! since the last [`Wake::arm`].
 
 #![allow(
     unsafe_code,
@@ -16,15 +16,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use portolan_sys::epoll::Epoll;
 use portolan_sys::fork::Owner;
 
-/// Tokens are not used: whoever wakes looks at everything.
+/// Epoll token. It is unused, because a woken reader polls everything.
 const ANY: u64 = 0;
 
-/// The kernel's parts of it are the same in a forked child, which leaves them as they are.
+/// A descriptor to sleep on. A forked child shares its kernel objects with the parent and does not
+/// change them.
 pub(crate) struct Wake {
     owner: Owner,
     set: Epoll,
     bell: File,
-    /// Somebody is about to sleep; the next entry has to ring.
+    /// Set if a reader is about to sleep, so the next entry must ring.
     armed: bool,
 }
 
@@ -35,7 +36,7 @@ impl Wake {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: just opened, and owned by no other value.
         let bell = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let set = Epoll::new()?;
         set.add(&bell, ANY)?;
@@ -47,26 +48,26 @@ impl Wake {
         })
     }
 
-    /// Also wake when this endpoint has work.
+    /// Also wakes when this endpoint has work.
     pub(crate) fn watch(&self, engine: RawFd) -> io::Result<()> {
-        // SAFETY: the endpoint is open, and holds the descriptor open.
+        // SAFETY: the endpoint is open and keeps the descriptor open.
         self.set.add(unsafe { BorrowedFd::borrow_raw(engine) }, ANY)
     }
 
     pub(crate) fn forget(&self, engine: RawFd) {
         if !self.owner.is_another() {
-            // SAFETY: as in `watch`; the endpoint is closed after this.
+            // SAFETY: as in `watch`; the endpoint is closed only after this call.
             self.set.remove(unsafe { BorrowedFd::borrow_raw(engine) });
         }
     }
 
-    /// Take off old rings, and have the next entry ring.
+    /// Clears earlier rings and makes the next entry ring.
     pub(crate) fn arm(&mut self) {
         if self.owner.is_another() {
             return;
         }
         let mut count = [0; 8];
-        // Nothing to read is the usual case.
+        // Usually there is nothing to read.
         let _ = self.bell.read(&mut count);
         self.armed = true;
     }
@@ -78,14 +79,14 @@ impl Wake {
         }
     }
 
-    /// Wake whoever sleeps.
+    /// Wakes all sleepers.
     #[cold]
     pub(crate) fn ring_now(&mut self) {
         self.armed = false;
         if self.owner.is_another() {
             return;
         }
-        // Fails only if the counter is full, and then it is readable.
+        // Fails only if the counter is full, and then the descriptor is readable.
         let _ = self.bell.write(&1u64.to_ne_bytes());
     }
 

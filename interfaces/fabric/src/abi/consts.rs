@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers: capabilities, flags, modes, orders, enumerations.
+//! Constants: capabilities, flags, modes, orders and enumerations.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ pub(crate) const fn version(major: u32, minor: u32) -> u32 {
     major << 16 | minor
 }
 
-// Capabilities and operation flags share one space of bits.
+// Capabilities and operation flags share one bit space.
 pub(crate) const MSG: u64 = 1 << 1;
 pub(crate) const RMA: u64 = 1 << 2;
 pub(crate) const TAGGED: u64 = 1 << 3;
@@ -32,12 +32,13 @@ pub(crate) const REMOTE_COMM: u64 = 1 << 52;
 pub(crate) const RMA_EVENT: u64 = 1 << 56;
 pub(crate) const SOURCE: u64 = 1 << 57;
 pub(crate) const DIRECTED_RECV: u64 = 1 << 59;
-// The same bits mean something else with a receive, a binding or an atomic operation.
+// The same bits have another meaning for a receive, a binding or an atomic operation.
 pub(crate) const CLAIM: u64 = 1 << 59;
 pub(crate) const DISCARD: u64 = 1 << 58;
 pub(crate) const SELECTIVE_COMPLETION: u64 = 1 << 59;
 
-// Flags of `fi_getinfo`. The last is libfabric's own: it asks for what it builds providers upon.
+// Flags of `fi_getinfo`. libfabric itself sets `CORE_PROV_ONLY` to find base providers for its
+// utility providers.
 pub(crate) const NUMERICHOST: u64 = 1 << 55;
 pub(crate) const CORE_PROV_ONLY: u64 = 1 << 59;
 pub(crate) const PROV_ATTR_ONLY: u64 = 1 << 54;
@@ -46,7 +47,7 @@ pub(crate) const ADDR_UNSPEC: u64 = u64::MAX;
 pub(crate) const ADDR_NOTAVAIL: u64 = u64::MAX;
 pub(crate) const SHARED_CONTEXT: usize = usize::MAX;
 
-// Address formats. The last bit says "defined by the provider".
+// Address formats. The last bit means "defined by the provider".
 pub(crate) const FORMAT_UNSPEC: u32 = 0;
 pub(crate) const SOCKADDR: u32 = 1;
 pub(crate) const SOCKADDR_IN: u32 = 2;
@@ -69,7 +70,7 @@ pub(crate) const MR_PROV_KEY: c_int = 1 << 6;
 pub(crate) const PROGRESS_UNSPEC: c_int = 0;
 pub(crate) const PROGRESS_AUTO: c_int = 1;
 pub(crate) const PROGRESS_MANUAL: c_int = 2;
-// Control and data progress by the same calls; appeared with 2.0.
+// Control and data progress by the same calls. Added in libfabric 2.0.
 pub(crate) const PROGRESS_CONTROL_UNIFIED: c_int = 3;
 
 pub(crate) const THREAD_UNSPEC: c_int = 0;
@@ -104,7 +105,7 @@ pub(crate) const CLASS_CQ: usize = 14;
 pub(crate) const CLASS_CNTR: usize = 15;
 pub(crate) const CLASS_CONNREQ: usize = 18;
 
-// Events of connections.
+// Connection events.
 pub(crate) const CONNREQ: u32 = 1;
 pub(crate) const CONNECTED: u32 = 2;
 pub(crate) const SHUTDOWN: u32 = 3;
@@ -135,7 +136,7 @@ pub(crate) const CQ_FORMAT_TAGGED: c_int = 4;
 pub(crate) const CQ_COND_NONE: c_int = 0;
 pub(crate) const CQ_COND_THRESHOLD: c_int = 1;
 
-// Errors of libfabric's own; the others are errno's.
+// Error codes that libfabric defines. All other codes are errno values.
 pub(crate) const EOTHER: i32 = 256;
 pub(crate) const ETOOSMALL: i32 = 257;
 pub(crate) const EOPBADSTATE: i32 = 258;

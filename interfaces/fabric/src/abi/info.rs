@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an application asks for and what a provider offers: `struct fi_info` and its parts.
+//! `struct fi_info` and its parts: the attributes that applications request and providers offer.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -83,8 +83,10 @@ pub(crate) struct DomainAttr {
     pub(crate) tclass: u32,
 }
 
-/// What later versions appended to `fi_domain_attr`. Offered to all (who does not know it does
-/// not look), never read from hints.
+/// Domain attributes with the fields that later versions appended to `fi_domain_attr`.
+///
+/// They are filled in for every application, because older ones do not read them. They are never
+/// read from hints.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct LongDomainAttr {

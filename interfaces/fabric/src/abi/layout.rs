@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares the layouts written down here with the headers that are installed.
+//! Compares the layouts in this crate with the installed libfabric headers.
 //!
-//! The C compiler judges: it is given an assertion for each field and each size.
+//! The C compiler checks one static assertion for each field and each size.
 
 use std::io::Write;
 use std::mem::offset_of;
@@ -14,8 +14,8 @@ const HEADERS: &str = "#include <stddef.h>\n#include <rdma/fabric.h>\n#include <
 #include <rdma/fi_eq.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n\
 #include <rdma/providers/fi_prov.h>\n";
 
-/// Assertions that fields are where they are here. The names of C follow those of Rust in brackets
-/// where they differ.
+/// Appends assertions that C fields have the same offsets as the Rust fields. A C name in brackets
+/// follows a Rust name that differs from it.
 macro_rules! offsets {
     ($text:expr, $c:literal, $rust:ty: $($field:ident $(($c_field:literal))?),+ $(,)?) => {$({
         let name = [$($c_field,)? stringify!($field)][0];
@@ -27,7 +27,7 @@ macro_rules! offsets {
     })+};
 }
 
-/// The same for the size, of structures that applications make, or make arrays of.
+/// Appends the size assertion for a structure that applications allocate, alone or in arrays.
 fn size(text: &mut String, c: &str, size: usize) {
     *text += &format!("_Static_assert(sizeof(struct {c}) >= {size}, \"size of {c}\");\n");
 }
@@ -160,7 +160,7 @@ fn numbers(text: &mut String) {
     }
 }
 
-/// The C compiler's complaints about a text, or none.
+/// Returns the C compiler's error output for `text`, which is empty if it compiles.
 fn complaints(text: &str) -> String {
     let mut cc = Command::new("cc")
         .args(["-std=gnu11", "-fsyntax-only", "-x", "c", "-"])
@@ -185,7 +185,7 @@ fn layouts_and_numbers_are_those_of_the_installed_headers() {
     objects(&mut text);
     numbers(&mut text);
     assert_eq!(complaints(&text), "");
-    // The judge is awake.
+    // Check that a wrong offset is detected.
     offsets!(&mut text, "fi_info", Info: caps("mode"));
     assert!(complaints(&text).contains("fi_info.mode"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is passed to operations and read from queues.
+//! Arguments of operations, and entries that queues return.
 
 use std::ffi::{c_int, c_void};
 
@@ -50,7 +50,7 @@ pub(crate) struct MsgRma {
     pub(crate) data: u64,
 }
 
-/// Elements of an atomic operation: `count` of the operation's data type.
+/// Operands of an atomic operation: `count` elements of the operation's data type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Ioc {
@@ -147,7 +147,7 @@ pub(crate) struct EqEntry {
     pub(crate) data: u64,
 }
 
-/// An event of a connection, behind which data of the program's come.
+/// A connection event. The peer program's data follows it in memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct EqCmEntry {
@@ -166,7 +166,7 @@ pub(crate) struct EqErrEntry {
     pub(crate) err_data_size: usize,
 }
 
-/// The longest completion entry; the shorter formats are prefixes of it.
+/// The longest completion entry. The shorter formats are prefixes of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct CqTaggedEntry {
@@ -178,7 +178,7 @@ pub(crate) struct CqTaggedEntry {
     pub(crate) tag: u64,
 }
 
-/// Ends where 1.17's ends; later versions append the source's address.
+/// A completion error, as libfabric 1.17 defines it. Later versions append the source address.
 #[repr(C)]
 pub(crate) struct CqErrEntry {
     pub(crate) op_context: *mut c_void,

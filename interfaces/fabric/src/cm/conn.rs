@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an endpoint and the manager of its connection both know of it.
+//! The state of a connection that its endpoint shares with the manager.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use portolan::EndpointAddress;
 
 use crate::wake::Wake;
 
-/// How far a connection is. It only goes forward.
+/// Stage of a connection. It only advances.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stage {
-    /// Nobody was asked.
+    /// No request was sent.
     #[default]
     Idle,
-    /// The peer was asked, and has not answered.
+    /// A request was sent and is not answered yet.
     Asking,
-    /// Both have agreed.
+    /// Both sides have agreed.
     Connected,
-    /// It has ended, or never came to be.
+    /// The connection has ended, or was never established.
     Over,
 }
 
@@ -31,16 +31,16 @@ pub(crate) enum Stage {
 pub(crate) struct Conn {
     stage: AtomicU8,
     peer: OnceLock<EndpointAddress>,
-    /// The addresses of the TCP connection: ours, and the peer's.
+    /// Local and remote address of the TCP connection.
     ends: Mutex<(Option<SocketAddr>, Option<SocketAddr>)>,
-    /// What wakes who sleeps on a completion queue, made for the first of them.
+    /// Wakes threads that sleep on a completion queue. Created for the first sleeper.
     wake: Mutex<Option<Wake>>,
 }
 
 impl Conn {
     #[inline]
     pub(crate) fn stage(&self) -> Stage {
-        // SYNC: conn-stage. What was written before the stage was set is seen.
+        // SYNC: conn-stage. Makes all writes before the stage was set visible.
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Idle,
             1 => Stage::Asking,
@@ -49,7 +49,7 @@ impl Conn {
         }
     }
 
-    /// Go forward, never back.
+    /// Advances the stage. An earlier stage has no effect.
     pub(super) fn advance(&self, stage: Stage) {
         // SYNC: conn-stage.
         self.stage.fetch_max(stage as u8, Ordering::Release);
@@ -60,11 +60,11 @@ impl Conn {
         }
     }
 
-    /// A descriptor that is readable when the connection is further than `seen`, or when there is news
-    /// by its `socket`, which is watched from now on.
+    /// Returns a descriptor that is readable when the connection has advanced beyond `seen`, or
+    /// when its `socket` is ready. The socket is watched from now on.
     ///
     /// # Errors
-    /// For want of descriptors.
+    /// No descriptor is available.
     pub(crate) fn open_wake(
         &self,
         seen: Stage,
@@ -80,12 +80,12 @@ impl Conn {
         Ok(fd)
     }
 
-    /// The same, if somebody has opened it.
+    /// Returns the same descriptor, if it was opened.
     pub(crate) fn wake_fd(&self) -> Option<RawFd> {
         self.wake.lock().as_ref().map(Wake::fd)
     }
 
-    /// Wake nobody for what was seen; for what has come after it, on.
+    /// Clears the wake-up for stages up to `seen`. A later stage still wakes the sleeper.
     pub(crate) fn calm(&self, seen: Stage) {
         if let Some(wake) = &mut *self.wake.lock() {
             wake.arm();
@@ -95,39 +95,39 @@ impl Conn {
         }
     }
 
-    /// Wake who sleeps for news by the socket, too.
+    /// Also wakes the sleeper when `socket` is ready.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// Errors of `epoll_ctl`.
     pub(super) fn watch(&self, socket: impl AsFd) -> io::Result<()> {
         let watched = |wake: &Wake| wake.watch(socket.as_fd().as_raw_fd());
         self.wake.lock().as_ref().map_or(Ok(()), watched)
     }
 
-    /// The socket is closed after this.
+    /// Stops watching `socket`, which the caller closes next.
     pub(super) fn forget(&self, socket: impl AsFd) {
         if let Some(wake) = &*self.wake.lock() {
             wake.forget(socket.as_fd().as_raw_fd());
         }
     }
 
-    /// The peer's endpoint, once there is a connection.
+    /// Returns the peer's endpoint, once the connection is established.
     pub(crate) fn peer(&self) -> Option<EndpointAddress> {
         self.peer.get().copied()
     }
 
     pub(super) fn connect(&self, peer: EndpointAddress) {
-        // Said once in the life of a connection.
+        // Set once in the life of a connection.
         let _ = self.peer.set(peer);
         self.advance(Stage::Connected);
     }
 
-    /// The address of this end, as far as it is known.
+    /// Returns the local address, if known.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.ends.lock().0
     }
 
-    /// The address of the other end.
+    /// Returns the remote address, if known.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.ends.lock().1
     }

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Callers that are hung up on without an answer: why, and how many.
+//! Reasons for and counts of callers that were dropped without an answer.
 
 use std::net::SocketAddr;
 
-/// Why a caller was dropped.
+/// Reason for dropping a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DropReason {
-    /// It has said nothing for long.
+    /// It sent nothing for too long.
     Silent,
-    /// Others came, who were silent, too; it was the oldest.
+    /// Too many silent callers were connected, and it was the oldest.
     Crowded,
-    /// What it said is no request, or it hung up before it had said one.
+    /// Its bytes were not a request, or it disconnected before it sent a complete one.
     NoRequest,
     /// Its listener was closed.
     Unheard,
-    /// The system could not do what it takes.
+    /// A system call failed.
     System,
 }
 
 const REASON_COUNT: usize = DropReason::System as usize + 1;
 
-/// How many, for each reason.
+/// Number of dropped callers for each reason.
 #[derive(Default)]
 pub(super) struct Drops([u64; REASON_COUNT]);
 
 impl Drops {
-    /// Count one, and say so now and then: strangers could fill a log.
+    /// Counts a drop. Only counts that are powers of two are logged, so that strangers cannot fill
+    /// a log.
     pub(super) fn count(&mut self, reason: DropReason, who: Option<SocketAddr>) {
         let count = &mut self.0[reason as usize];
         *count += 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event queue holds, in the order in which it happened.
+//! Events of an event queue, in order of occurrence.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -12,12 +12,11 @@ use crate::answer::OwnedInfo;
 use crate::errno::Errno;
 use crate::wake::Wake;
 
-/// Events that are kept; the application ought to read them. Who asks for a connection beyond that
-/// waits in the system's backlog.
+/// Maximum number of queued events. Further connection requests wait in the system's backlog.
 const EVENTS_MAX: usize = 4096;
 
-/// An object of the application's, which events name, and the context that it was opened with. Neither
-/// is ever followed.
+/// Address of an application object that events refer to, with the context it was opened with.
+/// Neither pointer is ever dereferenced.
 #[derive(Clone, Copy)]
 pub(crate) struct Fidptr {
     at: usize,
@@ -42,7 +41,7 @@ impl Fidptr {
 }
 
 impl PartialEq for Fidptr {
-    /// An object is itself, whatever context the application has given it since.
+    /// Compares the object only. The application may have changed its context.
     fn eq(&self, other: &Fidptr) -> bool {
         self.at == other.at
     }
@@ -50,22 +49,22 @@ impl PartialEq for Fidptr {
 
 /// An event.
 pub(crate) enum Event {
-    /// The application wrote it.
+    /// An event that the application wrote.
     Written { event: u32, bytes: Box<[u8]> },
-    /// Of a connection, with data of the peer's program.
+    /// A connection event, with data of the peer's program.
     Connection {
         event: u32,
         fid: Fidptr,
         data: Box<[u8]>,
     },
-    /// Somebody asks for a connection.
+    /// A request for a connection.
     Request {
         fid: Fidptr,
         info: OwnedInfo,
         offered: Offered,
         data: Box<[u8]>,
     },
-    /// A connection has not come to be.
+    /// A connection could not be established.
     Failed {
         fid: Fidptr,
         errno: Errno,
@@ -84,16 +83,16 @@ impl Event {
     }
 }
 
-/// The events of a queue, and what its reader sleeps on.
+/// Events of a queue, and the descriptor that its reader sleeps on.
 pub(crate) struct Events {
     queue: VecDeque<Event>,
     wake: Wake,
-    /// Data of the failure that was read last, which `readerr` lent out.
+    /// Data of the most recently read failure, to which `readerr` returned a pointer.
     last_data: Box<[u8]>,
 }
 
 impl Events {
-    /// The reader also wakes for `sockets`.
+    /// Creates an empty queue whose reader also wakes for `sockets`.
     pub(super) fn new(sockets: RawFd) -> io::Result<Events> {
         let wake = Wake::new()?;
         wake.watch(sockets)?;
@@ -112,7 +111,7 @@ impl Events {
         self.queue.is_empty()
     }
 
-    /// Descriptor that is readable while there are events, or sockets have news.
+    /// Returns a descriptor that is readable while events are queued or sockets are ready.
     pub(crate) fn fd(&self) -> RawFd {
         self.wake.fd()
     }
@@ -122,7 +121,7 @@ impl Events {
         self.wake.ring_now();
     }
 
-    /// The oldest.
+    /// Returns the oldest event.
     pub(crate) fn front(&self) -> Option<&Event> {
         self.queue.front()
     }
@@ -133,13 +132,13 @@ impl Events {
         event
     }
 
-    /// Drop what is told of an object that is closed.
+    /// Drops all events of an object that is closed.
     pub(super) fn purge(&mut self, object: Fidptr) {
         self.queue.retain(|event| !event.is_of(object));
         self.calm();
     }
 
-    /// Keep data of a failure, to lend it until the next one.
+    /// Stores data of a failure. The pointer to it stays valid until the next failure is read.
     pub(crate) fn keep(&mut self, data: Box<[u8]>) -> &[u8] {
         self.last_data = data;
         &self.last_data

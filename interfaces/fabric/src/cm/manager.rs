@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The manager of an event queue: its sockets, and what happens by them.
+//! The manager of an event queue: its sockets and their state machines.
 
 mod callers;
 
@@ -28,11 +28,13 @@ use crate::abi::{CONNECTED, SHUTDOWN};
 use crate::answer::Answer;
 use crate::errno::Errno;
 
-/// What the alarm is called in the set of sockets; no slot is.
+/// Key of the alarm in the epoll set; no slot has it.
 const ALARM: u64 = u64::MAX;
 
-/// See the module documentation. A forked child has the same sockets, and the set of them that the
-/// kernel keeps is its parent's: it stays away from all.
+/// Manager of an event queue; see the module documentation.
+///
+/// A forked child inherits the sockets, but the kernel's epoll set is shared with the parent. The
+/// child therefore touches none of them.
 pub(crate) struct Manager {
     inner: Mutex<Inner>,
     owner: Owner,
@@ -40,48 +42,48 @@ pub(crate) struct Manager {
 
 struct Inner {
     slots: Slab<Slot>,
-    /// The sockets of all slots, by their places.
+    /// Sockets of all slots, keyed by slot index.
     net: Epoll,
-    /// Those that are silent, the oldest first; some may be silent no more.
+    /// Slots of silent callers, oldest first. Some may have sent something since.
     silent: VecDeque<usize>,
-    /// Listeners that are not watched until the alarm rings, or something else changes.
+    /// Listeners that are not watched until the alarm rings or a resource is released.
     parked: Vec<usize>,
     alarm: Arc<Alarm>,
     drops: Drops,
     events: Events,
 }
 
-/// A socket.
+/// State of one socket.
 enum Slot {
     Listener(Box<Listener>),
     Silent(Caller),
     Line(Line),
 }
 
-/// A connection of an endpoint of ours.
+/// A connection of a local endpoint.
 struct Line {
     talk: Talk,
     party: Party,
     phase: Phase,
 }
 
-/// What comes next by it.
+/// Next step of a connection.
 enum Phase {
-    /// The system connects; then this is said.
+    /// The system is connecting; then this request is sent.
     Connecting(Ask),
-    /// The peer's answer.
+    /// The request was sent; the peer's answer is pending.
     Asked,
-    /// Nothing, while it lives.
+    /// The connection is established.
     Connected,
 }
 
-/// What is said to ask for a connection.
+/// Contents of a connection request.
 struct Ask {
     own: EndpointAddress,
     data: Box<[u8]>,
 }
 
-/// The endpoint that a connection is for.
+/// The endpoint that owns a connection.
 #[derive(Clone)]
 struct Party {
     conn: Arc<Conn>,
@@ -98,7 +100,7 @@ impl AsFd for Slot {
     }
 }
 
-/// A passive endpoint that listens; it ends when this is dropped.
+/// A passive endpoint that listens. Dropping it stops the listener.
 pub(crate) struct Listening {
     manager: Arc<Manager>,
     at: usize,
@@ -130,7 +132,7 @@ impl Manager {
         Ok(Manager { inner, owner })
     }
 
-    /// Use the events, after what has happened was looked at.
+    /// Makes progress and passes the events to `body`.
     ///
     /// # Errors
     /// `OPBADSTATE` in a forked child.
@@ -145,7 +147,7 @@ impl Manager {
         Ok(done)
     }
 
-    /// Look at what has happened, unless somebody else does.
+    /// Makes progress, unless another thread does.
     pub(crate) fn progress(&self) {
         if !self.owner.is_another()
             && let Some(mut inner) = self.inner.try_lock()
@@ -154,10 +156,11 @@ impl Manager {
         }
     }
 
-    /// Take connections at a bound socket, for a passive endpoint. Requests come as `template` says.
+    /// Listens at a bound socket for a passive endpoint. Requests are reported with the attributes
+    /// of `template`.
     ///
     /// # Errors
-    /// What the system says; the socket comes back with it, still bound.
+    /// Errors of the system calls, with the socket, which is still bound.
     pub(crate) fn listen(
         self: &Arc<Manager>,
         bound: OwnedFd,
@@ -180,12 +183,12 @@ impl Manager {
         Ok(Listening { manager, at, fid })
     }
 
-    /// Ask who listens at `to` for a connection, by a new socket, as the endpoint of this address.
-    /// Returns the place of the socket.
+    /// Requests a connection from the listener at `to`, for the local endpoint `own`. Returns the
+    /// socket's slot.
     ///
     /// # Errors
-    /// What the system says at once; the socket comes back with it, still bound. What it says later is
-    /// an event.
+    /// Immediate errors of the system calls, with the socket, which is still bound. Later errors
+    /// are reported as events.
     pub(crate) fn connect(
         &self,
         (conn, fid): (&Arc<Conn>, Fidptr),
@@ -198,7 +201,7 @@ impl Manager {
             Ok(inner) => inner,
             Err(errno) => return Err((socket, errno)),
         };
-        // Before it connects: what was begun cannot be taken back.
+        // Watch the socket first: a connect that has started cannot be undone.
         let at = match inner.watch(&socket, true) {
             Ok(at) => at,
             Err(error) => return Err((socket, error.into())),
@@ -225,10 +228,10 @@ impl Manager {
         Ok(at)
     }
 
-    /// Say yes to a request, as the endpoint of this address. Returns the place of the socket.
+    /// Accepts a request for the local endpoint `own`. Returns the socket's slot.
     ///
     /// # Errors
-    /// `CONNABORTED` when who asked has gone.
+    /// `CONNABORTED` if the requester has disconnected.
     pub(crate) fn accept(
         &self,
         (conn, fid): (&Arc<Conn>, Fidptr),
@@ -246,16 +249,16 @@ impl Manager {
         }))?;
         conn.connect(peer);
         inner.tell(CONNECTED, fid, Box::default());
-        // It may have ended already, or have said more with its request.
+        // The peer may already have disconnected, or have sent more after its request.
         inner.serve_line(at);
         Ok(at)
     }
 
-    /// A descriptor that wakes a sleeper when a connection, whose socket is at this place if it has one,
-    /// gets further than `seen`.
+    /// Returns a descriptor that wakes a sleeper when a connection advances beyond `seen`. `at` is
+    /// the slot of its socket, if it has one.
     ///
     /// # Errors
-    /// For want of descriptors, `OPBADSTATE` in a forked child.
+    /// No descriptor is available; `OPBADSTATE` in a forked child.
     pub(crate) fn wake_of(
         &self,
         conn: &Arc<Conn>,
@@ -272,7 +275,7 @@ impl Manager {
         Ok(conn.open_wake(seen, socket)?)
     }
 
-    /// End a connection, and tell of it, unless it has ended.
+    /// Ends an established connection and reports the event.
     pub(crate) fn hang_up(&self, at: usize, conn: &Conn) {
         let Ok(mut inner) = self.lock() else { return };
         if conn.stage() == Stage::Connected {
@@ -280,7 +283,7 @@ impl Manager {
         }
     }
 
-    /// Tell no more of an object that is closed, and close its socket.
+    /// Drops all events of a closed object, and closes its socket.
     pub(crate) fn forget(&self, at: usize, fid: Fidptr) {
         let Ok(mut inner) = self.lock() else { return };
         if inner.slots.get(at).is_some_and(|slot| is_of(slot, fid)) {
@@ -291,12 +294,14 @@ impl Manager {
         inner.resume();
     }
 
-    /// Callers that were dropped for this reason.
+    /// Returns the number of callers dropped for this reason.
     #[cfg(test)]
     pub(crate) fn dropped(&self, reason: super::DropReason) -> u64 {
         self.inner.lock().drops.of(reason)
     }
 
+    /// Locks the manager's state.
+    ///
     /// # Errors
     /// `OPBADSTATE` in a forked child.
     fn lock(&self) -> Result<MutexGuard<'_, Inner>, Errno> {
@@ -327,7 +332,8 @@ impl Inner {
         Ok(at)
     }
 
-    /// Watch what is put into a slot next, also for room to write. Returns the place of that slot.
+    /// Watches the socket that is put into a slot next, also for writability if `room` is set.
+    /// Returns the index of that slot.
     fn watch(&self, socket: impl AsFd, room: bool) -> io::Result<usize> {
         let at = self.slots.vacant_key();
         self.net.add(&socket, at as u64)?;
@@ -338,7 +344,7 @@ impl Inner {
         Ok(at)
     }
 
-    /// Fill the slot that is watched.
+    /// Fills the slot that [`Inner::watch`] returned.
     fn put(&mut self, at: usize, slot: Slot) {
         let put_at = self.slots.insert(slot);
         debug_assert_eq!(put_at, at, "a slot was filled in between");
@@ -351,7 +357,7 @@ impl Inner {
             line.party.conn.forget(&line.talk);
         }
         self.parked.retain(|&other| other != at);
-        // There is a descriptor now.
+        // A descriptor is free now.
         self.resume();
         Some(slot)
     }
@@ -398,13 +404,14 @@ impl Inner {
                 Heard::End(Some(error)) => self.fail(at, error.into(), Box::default()),
                 Heard::End(None) => self.fail(at, Errno(libc::ECONNRESET), Box::default()),
             },
-            // Anything that is said now is out of turn, and ends it as silence would. `P16.2`
+            // Any data in this state violates the protocol and ends the connection, as a disconnect
+            // does. `P16.2`
             Phase::Connected if line.talk.is_silent() => {}
             Phase::Connected => self.end(at),
         }
     }
 
-    /// Say what is wanted, if the system has connected.
+    /// Sends the request once the TCP connection is established.
     fn ask(&mut self, at: usize) {
         let Some(Slot::Line(line)) = self.slots.get_mut(at) else {
             return;
@@ -440,18 +447,18 @@ impl Inner {
         line.party.conn.connect(peer);
         let fid = line.party.fid;
         self.tell(CONNECTED, fid, said.data);
-        // It may have ended already.
+        // The peer may already have disconnected.
         self.serve_line(at);
     }
 
-    /// A connection has not come to be.
+    /// Reports that a connection could not be established.
     fn fail(&mut self, at: usize, errno: Errno, data: Box<[u8]>) {
         if let Some(fid) = self.part(at) {
             self.events.push(Event::Failed { fid, errno, data });
         }
     }
 
-    /// A connection has ended.
+    /// Reports that a connection has ended.
     fn end(&mut self, at: usize) {
         if let Some(fid) = self.part(at) {
             self.tell(SHUTDOWN, fid, Box::default());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections that somebody asks for, between the event that tells of one and the program's answer.
+//! Connection requests, from the event that reports one to the program's answer.
 
 #![allow(
     unsafe_code,
@@ -22,14 +22,14 @@ use crate::abi::{CLASS_CONNREQ, Fid, Ops};
 use crate::absent;
 use crate::errno::Errno;
 
-/// A request for a connection. One that is dropped without an answer is rejected.
+/// A connection request. It is rejected if it is dropped without an answer.
 pub(crate) struct Request {
-    /// `None` when it was answered.
+    /// `None` once the request is answered.
     talk: Option<Talk>,
     peer: EndpointAddress,
-    /// Who may answer: a forked child may not.
+    /// The process that may answer. A forked child may not.
     owner: Owner,
-    /// Among those that have no answer.
+    /// The request's place among the unanswered ones.
     _seat: Seat,
 }
 
@@ -43,13 +43,13 @@ impl Request {
         }
     }
 
-    /// Our address, and that of who asks.
+    /// Returns the local address and the requester's address.
     pub(crate) fn ends(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let talk = self.talk.as_ref();
         (talk.and_then(Talk::local), talk.and_then(Talk::remote))
     }
 
-    /// Say no, with data for the other program.
+    /// Rejects the request, with data for the other program.
     ///
     /// # Errors
     /// `OPBADSTATE` in a forked child.
@@ -65,15 +65,16 @@ impl Request {
         if !self.owner.is_another()
             && let Some(mut talk) = self.talk.take()
         {
-            // Who asked and went is told nothing.
+            // A requester that has disconnected gets no answer.
             let _ = talk.say(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
         }
     }
 
-    /// Say yes, as the endpoint of this address. Returns the connection, and who is at its other end.
+    /// Accepts the request for the local endpoint `own`. Returns the connection and the peer's
+    /// endpoint.
     ///
     /// # Errors
-    /// `CONNABORTED` when who asked has gone.
+    /// `CONNABORTED` if the requester has disconnected.
     pub(super) fn accept(
         mut self,
         own: &EndpointAddress,
@@ -93,20 +94,21 @@ impl Drop for Request {
     }
 }
 
-/// A handle is used by others, and does nothing itself.
+/// Operations of a handle. Other calls take a handle as an argument; it has none of its own.
 static OPS: Ops = absent::OPS;
 
-/// What a program holds for a request: the head of an object of libfabric's, which it may look at.
+/// A request as the program refers to it, with the head of a libfabric object, which programs may
+/// read.
 struct Handle {
     head: Fid,
     request: Request,
 }
 
-// SAFETY: the head's pointers are null, and to a static.
+// SAFETY: the head's pointers are null or point to a static.
 unsafe impl Send for Handle {}
 
-/// The requests that were told of and are not answered, by their handles' addresses. A handle that is
-/// not here is never followed: programs may use one twice.
+/// Requests that were reported and are not answered, keyed by the address of their handle. A handle
+/// that is not in this table is never dereferenced, because programs may use one twice.
 static HANDLES: Mutex<Option<HashMap<usize, Box<Handle>>>> = Mutex::new(None);
 
 /// A request in the table.
@@ -131,19 +133,20 @@ impl Offered {
         Offered { at, owner }
     }
 
-    /// What the program names it by.
+    /// Returns the handle by which the program refers to the request.
     pub(super) fn ptr(&self) -> *mut Fid {
         self.at as *mut Fid
     }
 
-    /// Leave it to the program.
+    /// Leaves the request to the program.
     pub(crate) fn give(self) {
         std::mem::forget(self);
     }
 }
 
 impl Drop for Offered {
-    /// Nobody was told. In a forked child the table may be locked for ever.
+    /// Removes the request, which was not reported. In a forked child the table may be locked for
+    /// ever.
     fn drop(&mut self) {
         if !self.owner.is_another() {
             drop(Request::take(self.ptr()));
@@ -152,7 +155,8 @@ impl Drop for Offered {
 }
 
 impl Request {
-    /// The request of a handle, which is of no use from then on; `None` for one that is none.
+    /// Removes and returns the request of a handle, which is invalid from then on. Returns `None`
+    /// for an unknown handle.
     pub(crate) fn take(handle: *mut Fid) -> Option<Request> {
         let mut handles = HANDLES.lock();
         let handle = handles.as_mut()?.remove(&(handle as usize))?;

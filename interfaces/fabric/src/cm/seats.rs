@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many callers of a listener may be without an answer, and what wakes who looks after listeners
-//! that wait.
+//! The limit of unanswered callers of a listener, and the alarm that resumes parked listeners.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,18 +13,20 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// A timer's shortest wait, which is none.
+/// Shortest delay of a timer, for an immediate ring.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// A descriptor that is readable at once after a ring, or after a while.
+/// A descriptor that becomes readable after a ring, immediate or delayed.
 pub(super) struct Alarm {
     timer: OwnedFd,
     owner: Owner,
 }
 
 impl Alarm {
+    /// Creates a silent alarm.
+    ///
     /// # Errors
-    /// For want of descriptors.
+    /// No descriptor is available.
     pub(super) fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -37,7 +38,7 @@ impl Alarm {
         self.ring_after(AT_ONCE);
     }
 
-    /// Ring after a time below a second. A ring that nobody has seen waits as long.
+    /// Rings after a delay below one second. An earlier ring that was not read is delayed, too.
     pub(super) fn ring_after(&self, wait: Duration) {
         let none = Timespec {
             tv_sec: 0,
@@ -50,16 +51,16 @@ impl Alarm {
                 ..none
             },
         };
-        // In a forked child it is the parent's.
+        // A forked child shares the parent's timer.
         if !self.owner.is_another() {
-            // Fails only for times that there are not.
+            // Fails only for invalid times.
             let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
         }
     }
 
-    /// Be silent until the next ring.
+    /// Clears the alarm until the next ring.
     pub(super) fn clear(&self) {
-        // Nothing to read is as good.
+        // An empty read is harmless.
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
     }
 }
@@ -70,7 +71,7 @@ impl AsFd for Alarm {
     }
 }
 
-/// The callers of a listener.
+/// Seats of a listener's callers.
 pub(super) struct Seats {
     taken: Arc<Taken>,
     count_max: usize,
@@ -82,7 +83,7 @@ struct Taken {
 }
 
 impl Seats {
-    /// For so many; `alarm` rings when one is given back.
+    /// Creates `count_max` seats. `alarm` rings when one of a full set is released.
     pub(super) fn new(count_max: usize, alarm: &Arc<Alarm>) -> Seats {
         let taken = Arc::new(Taken {
             count: AtomicUsize::new(0),
@@ -92,11 +93,12 @@ impl Seats {
     }
 
     pub(super) fn are_taken(&self) -> bool {
-        // SYNC: caller-seats. Who sees the ring of a seat that was given back sees it free.
+        // SYNC: caller-seats. A thread that sees the ring of a released seat also sees the lower
+        // count.
         self.taken.count.load(Ordering::Acquire) >= self.count_max
     }
 
-    /// Take one, which there is.
+    /// Takes a seat. The caller has checked that one is free.
     pub(super) fn take(&self) -> Seat {
         self.taken.count.fetch_add(1, Ordering::Relaxed);
         Seat {
@@ -106,7 +108,7 @@ impl Seats {
     }
 }
 
-/// A caller's, until it has an answer or is gone.
+/// A seat that a caller holds until it is answered or dropped.
 pub(super) struct Seat {
     taken: Arc<Taken>,
     count_max: usize,

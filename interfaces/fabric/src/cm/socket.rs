@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets of connection management: bound before they are used, and never waited for.
+//! Sockets of connection management: bound before use, and never blocking.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,16 +10,17 @@ use portolan::PortRange;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// A peer's host that is silent is asked after so long, again and again, and given up when as many
-/// questions are lost: half a minute in all. Portolan finds out sooner when there is traffic.
+/// Keepalive: the first probe after this idle time, then one per interval. The peer is declared
+/// dead after `KEEPALIVE_COUNT` lost probes, 30 s in all. Portolan detects it sooner if there is
+/// traffic.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_BETWEEN: Duration = Duration::from_secs(5);
 const KEEPALIVE_COUNT: u32 = 4;
 
-/// A socket without an address yet, for those of the family of this one.
+/// Opens an unbound socket of the address family of `addr`.
 ///
 /// # Errors
-/// What `socket` says.
+/// Errors of `socket`.
 fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match addr {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -34,11 +35,12 @@ fn open(addr: &SocketAddr) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Opens a socket bound to `addr`, to listen at or to connect from. Port 0 stands for a free one of the
+/// Opens a socket bound to `addr`, to listen or to connect. Port 0 selects a free port of the
 /// setting `ports`.
 ///
 /// # Errors
-/// The errno of `bind`; `EADDRINUSE` if all ports of the setting are taken; `EINVAL` if it is no range.
+/// The errno of `bind`; `EADDRINUSE` if all ports of the setting are in use; `EINVAL` if the
+/// setting is not a range.
 pub(crate) fn bind(addr: &SocketAddr) -> io::Result<OwnedFd> {
     bind_in(addr, ports()?)
 }
@@ -60,7 +62,7 @@ fn bind_in(addr: &SocketAddr, ports: PortRange) -> io::Result<OwnedFd> {
 
 fn bind_to(addr: &SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     let socket = open(addr)?;
-    // A server that was restarted may listen where it did.
+    // Lets a restarted server bind its previous port.
     sockopt::set_socket_reuseaddr(&socket, is_shared)?;
     rustix::net::bind(&socket, addr)?;
     Ok(socket)
@@ -88,24 +90,24 @@ fn ports() -> io::Result<PortRange> {
     })
 }
 
-/// The address of a socket.
+/// Returns the local address of a socket.
 pub(crate) fn name(socket: &OwnedFd) -> Option<SocketAddr> {
     let name = rustix::net::getsockname(socket).ok()?;
     SocketAddr::try_from(name).ok()
 }
 
-/// Have a bound socket take connections.
+/// Makes a bound socket listen.
 ///
 /// # Errors
-/// What `listen` says.
+/// Errors of `listen`.
 pub(super) fn listen(socket: &OwnedFd, backlog: i32) -> io::Result<()> {
     Ok(rustix::net::listen(socket, backlog)?)
 }
 
-/// Begin to connect, from where the socket is bound or from anywhere.
+/// Starts to connect, from the bound address or from any.
 ///
 /// # Errors
-/// What `connect` says at once.
+/// Immediate errors of `connect`.
 pub(super) fn connect(socket: &OwnedFd, to: &SocketAddr) -> io::Result<()> {
     tune(socket)?;
     match rustix::net::connect(socket, to) {
@@ -114,18 +116,18 @@ pub(super) fn connect(socket: &OwnedFd, to: &SocketAddr) -> io::Result<()> {
     }
 }
 
-/// The next connection that somebody has made, and who. It is to be prepared.
+/// Accepts the next connection. Call [`prepare`] before using it.
 ///
 /// # Errors
-/// What `accept` says: there is none, or none can be taken.
+/// Errors of `accept`: no connection is pending, or resources are missing.
 pub(super) fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     listener.accept()
 }
 
-/// Have a connection that was accepted behave as one that was made.
+/// Sets the options of an accepted connection, as [`connect`] does for an outgoing one.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system calls.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     tune(stream)
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn socket_without_a_port_gets_one_of_the_range_alone() {
         let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
-        // Below Linux's ephemeral ports. Other processes of this host may hold some.
+        // Below Linux's ephemeral ports. Other processes of this host may use some of them.
         let ports: PortRange = "28140-28179".parse().unwrap();
         let socket = bind_in(&anywhere, ports).unwrap();
         let port = name(&socket).unwrap().port();
@@ -155,7 +157,7 @@ mod tests {
         let one = format!("{port}-{port}").parse().unwrap();
         let errno = bind_in(&anywhere, one).unwrap_err().raw_os_error();
         assert_eq!(errno, Some(libc::EADDRINUSE));
-        // A port that the program names is used as it is.
+        // A port that the program chooses is not changed.
         drop(socket);
         let socket = bind_in(&(Ipv4Addr::LOCALHOST, port).into(), "1-1".parse().unwrap());
         assert_eq!(name(&socket.unwrap()).unwrap().port(), port);

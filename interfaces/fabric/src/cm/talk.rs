@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A TCP connection by which one thing is said each way. It never waits.
+//! A TCP connection that carries one message in each direction, without blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::socket;
 use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, EndpointId};
 
-/// What was said.
+/// A message of the connection protocol.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) word: ConnectionWord,
@@ -16,16 +16,17 @@ pub(super) struct Said {
     pub(super) data: Box<[u8]>,
 }
 
-/// What there is to hear.
+/// Result of reading from a connection.
 #[derive(Debug)]
 pub(super) enum Heard {
     Nothing,
     Said(Said),
-    /// The other end is closed, or has said what means nothing. Why, if the system knows.
+    /// The connection was closed, or its data is invalid. Holds the system's error, if there is
+    /// one.
     End(Option<io::Error>),
 }
 
-/// See the module documentation.
+/// A connection of the protocol; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Talk {
     stream: TcpStream,
@@ -33,7 +34,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    /// `stream` does not block, or is made so before it is used.
+    /// Wraps `stream`, which is non-blocking, or made so by [`Talk::prepare`] before use.
     pub(super) fn new(stream: TcpStream) -> Talk {
         Talk {
             stream,
@@ -41,12 +42,12 @@ impl Talk {
         }
     }
 
-    /// Have the stream of an accepted connection not block.
+    /// Makes an accepted connection non-blocking.
     pub(super) fn prepare(&self) -> io::Result<()> {
         socket::prepare(&self.stream)
     }
 
-    /// Say something. It is shorter than any socket's buffer, of which nothing else is used.
+    /// Sends a message. It fits any socket's send buffer, which holds nothing else.
     pub(super) fn say(
         &mut self,
         word: ConnectionWord,
@@ -63,7 +64,7 @@ impl Talk {
         self.stream.write_all(&bytes[..len])
     }
 
-    /// Hear what has come.
+    /// Reads a message, if it is complete.
     pub(super) fn hear(&mut self) -> Heard {
         loop {
             match ConnectionFrame::parse(&self.heard) {
@@ -80,7 +81,7 @@ impl Talk {
                 Ok(None) => {}
             }
             let mut bytes = [0; CONNECTION_LEN_MAX];
-            // What has been heard is part of a frame, so there is room for some more.
+            // The bytes read so far are an incomplete frame, so there is room for more.
             let room = CONNECTION_LEN_MAX - self.heard.len();
             match self.stream.read(&mut bytes[..room]) {
                 Ok(0) => return Heard::End(None),
@@ -92,15 +93,15 @@ impl Talk {
         }
     }
 
-    /// Whether the other end is there, and has said nothing that nobody has heard.
+    /// Returns true if the peer is connected and all its data has been read.
     pub(super) fn is_silent(&mut self) -> bool {
         matches!(self.hear(), Heard::Nothing) && self.heard.is_empty()
     }
 
-    /// Whether a connection that was begun stands now.
+    /// Returns true if a started connection is established.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The connection could not be established.
     pub(super) fn is_connected(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);

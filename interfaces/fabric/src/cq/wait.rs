@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping until a completion is there. The lock is not held in the sleep.
+//! Blocking reads of completion queues. The lock is not held during the sleep.
 
 use std::ffi::{c_int, c_void};
 
@@ -28,7 +28,7 @@ pub(super) extern "C" fn sreadfrom(
     timeout: c_int,
 ) -> isize {
     size(|| {
-        // SAFETY: an open queue of ours.
+        // SAFETY: an open queue of this provider.
         let object = unsafe { Object::<FidCq>::of(cq) };
         let threshold = threshold(object, cond, count);
         let into = Arrays::new(buf, count, sources);
@@ -41,7 +41,7 @@ pub(super) extern "C" fn sreadfrom(
                 let is_over = deadline.is_over();
                 let is_signalled = queue.take_signal();
                 if queue.has_failed() || queue.len() >= threshold || is_over || is_signalled {
-                    // SAFETY: the application's arrays.
+                    // SAFETY: arrays of the application, of `count` entries.
                     return unsafe { state.read(object.index(), &into) };
                 }
                 state.nap_of_cq(object.index())?
@@ -51,32 +51,32 @@ pub(super) extern "C" fn sreadfrom(
     })
 }
 
-/// How many entries the application waits for: one, unless the queue was opened for thresholds.
+/// Returns the number of entries to wait for: one, unless the queue was opened for thresholds.
 fn threshold(object: &Object<FidCq>, cond: *const c_void, count: usize) -> usize {
     if cond.is_null() || !object.lock().cq(object.index()).has_thresholds() {
         return 1;
     }
-    // libfabric passes the number itself in the pointer.
+    // libfabric passes the number itself as the pointer.
     (cond as usize).clamp(1, count.max(1))
 }
 
 pub(super) extern "C" fn signal(cq: *mut FidCq) -> c_int {
     status(|| {
-        // SAFETY: an open queue of ours.
+        // SAFETY: an open queue of this provider.
         let object = unsafe { Object::<FidCq>::of(cq) };
         object.lock().signal(object.index())
     })
 }
 
-/// Prepare a queue for a sleep on its descriptor.
+/// Prepares a queue for a sleep on its descriptor.
 ///
 /// # Errors
-/// `AGAIN` if there is something to read, or work to do, instead.
+/// `AGAIN` if entries can be read or progress can be made now.
 ///
 /// # Safety
-/// An open queue of ours.
+/// `cq` is an open queue of this provider.
 pub(crate) unsafe fn trywait(cq: *mut Fid) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let object = unsafe { Object::<FidCq>::of(cq) };
     object.lock().try_wait(object.index())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Atomic operations on numbers in a peer's memory. Operands are copied: they are short.
+//! Atomic operations on a peer's memory. Operands are copied, because they are short.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -29,7 +29,7 @@ pub(super) static OPS: OpsAtomic = OpsAtomic {
     compwritevalid,
 };
 
-/// libfabric's operations, by their numbers.
+/// libfabric's operations, in the order of their numbers.
 const OPERATIONS: [AtomicOp; 19] = [
     AtomicOp::Min,
     AtomicOp::Max,
@@ -53,7 +53,7 @@ const OPERATIONS: [AtomicOp; 19] = [
 ];
 /// `FI_ATOMIC_READ`.
 const READ_OP: c_int = 10;
-/// The first of those that compare.
+/// First operation that compares.
 const SWAP_OP: c_int = 12;
 
 /// The three forms of a call.
@@ -74,7 +74,7 @@ impl Form {
     }
 }
 
-/// What is done, and to which kind of number.
+/// Operation and data type of a call.
 #[derive(Clone, Copy)]
 struct What {
     op: AtomicOp,
@@ -82,14 +82,16 @@ struct What {
 }
 
 impl What {
+    /// Looks up an operation.
+    ///
     /// # Errors
-    /// The form of call has no such operation, or not on such numbers.
+    /// The form has no such operation, or not for this data type.
     fn of(form: Form, datatype: c_int, op: c_int) -> Result<What, Errno> {
         let unsupported = Errno(libc::EOPNOTSUPP);
         let at = |number: c_int| usize::try_from(number).unwrap_or(usize::MAX);
         let what = What {
             op: *OPERATIONS.get(at(op)).ok_or(unsupported)?,
-            // libfabric's order of the numbers up to 64 bits, without complex ones.
+            // libfabric's order of the data types up to 64 bits, without complex numbers.
             datatype: *Datatype::ALL.get(at(datatype)).ok_or(unsupported)?,
         };
         let known = form.takes(op) && what.op.supports(what.datatype);
@@ -97,12 +99,12 @@ impl What {
     }
 
     fn count_max(self) -> usize {
-        // Operands and compared numbers share the bound.
+        // Operands and comparands share the limit.
         ATOMIC_LEN_MAX / 2 / self.datatype.len()
     }
 }
 
-/// The arguments that all forms share, as C passes them.
+/// The arguments that all forms share.
 struct Call {
     datatype: c_int,
     op: c_int,
@@ -112,14 +114,14 @@ struct Call {
     report: Report,
 }
 
-/// Whether a call's success is reported.
+/// Reporting of a call's completion.
 #[derive(Clone, Copy)]
 enum Report {
-    /// As the endpoint's flags say.
+    /// According to the endpoint's flags.
     Usual,
-    /// As the flags of a call by structure say.
+    /// According to the flags of the call's structure.
     By(u64),
-    /// Nothing is, not even failure.
+    /// Nothing is reported, not even a failure.
     Never,
 }
 
@@ -147,7 +149,7 @@ impl Call {
     }
 }
 
-/// Numbers, as C passes them.
+/// Operands, comparands or results as C passes them.
 #[derive(Clone, Copy)]
 enum Array {
     None,
@@ -156,11 +158,13 @@ enum Array {
 }
 
 impl Array {
+    /// Returns the array as byte pieces.
+    ///
     /// # Errors
-    /// More pieces than are offered, or longer ones than there can be.
+    /// More pieces than the provider supports, or a length overflow.
     ///
     /// # Safety
-    /// A list is as long as it says.
+    /// A list has the length it states.
     unsafe fn pieces(self, element_len: usize) -> Result<Pieces, Errno> {
         let one;
         let (ioc, count) = match self {
@@ -172,12 +176,12 @@ impl Array {
             }
             Array::List(ioc, count) => (ioc, count),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Pieces::of_ioc(ioc, count, element_len) }
     }
 }
 
-/// The numbers of a call.
+/// The arrays of a call.
 struct Numbers {
     operands: Array,
     compare: Array,
@@ -202,19 +206,21 @@ impl Numbers {
     }
 }
 
-/// Do what a call of any form asks for.
+/// Runs a call of any form.
 ///
 /// # Safety
-/// The numbers are as the application describes them: operands and compared ones are readable now,
-/// results are left alone until the completion.
+/// The arrays are valid as described: operands and comparands are readable now. The results stay
+/// untouched until the completion.
 unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isize {
     with(ep, |state, at| {
         let what = What::of(form, call.datatype, call.op)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { perform(state.ep(at), form, what, call, numbers) }
     })
 }
 
+/// Runs an operation that was looked up.
+///
 /// # Safety
 /// As for [`run`].
 unsafe fn perform(
@@ -225,7 +231,7 @@ unsafe fn perform(
     numbers: &Numbers,
 ) -> Result<(), Errno> {
     let len = what.datatype.len();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let [operands, compare, result] = unsafe {
         [
             numbers.operands.pieces(len)?,
@@ -239,7 +245,7 @@ unsafe fn perform(
         return Err(Errno::MSGSIZE);
     }
     let mut bytes = Vec::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if !reads {
             bytes = gather(operands.as_ref());
@@ -252,14 +258,14 @@ unsafe fn perform(
         operands: &bytes,
     };
     let op = call.as_op(ep, form);
-    // SAFETY: the caller's promise, for the results.
+    // SAFETY: guaranteed by the caller for the results.
     unsafe { ep.atomic((call.peer, call.remote), &atomic, result.as_ref(), op) }
 }
 
-/// As [`run`], for a call by structure; `numbers` adds the others to the operands.
+/// Runs a call by structure, like [`run`]. `numbers` adds the other arrays to the operands.
 ///
 /// # Safety
-/// The structure is as the application describes it; for the numbers, as for [`run`].
+/// The structure is valid as described. For the arrays, as for [`run`].
 unsafe fn run_msg(
     ep: *mut FidEp,
     form: Form,
@@ -267,7 +273,7 @@ unsafe fn run_msg(
     flags: u64,
     numbers: impl FnOnce(Array) -> Numbers,
 ) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let msg = &*msg;
         if msg.rma_iov_count != 1 {
@@ -287,9 +293,9 @@ unsafe fn run_msg(
     }
 }
 
-/// The calls of one [`Form`]: with an array of numbers, with a list of arrays, by structure; and the one
-/// that tells which operations there are. Beside operands a form has other numbers, each with the method
-/// of [`Numbers`] that takes them.
+/// Defines the calls of one [`Form`]: with one array, with a list of arrays, by structure, and the
+/// query for supported operations. A form may have more arrays than operands, each with the method
+/// of [`Numbers`] that adds it.
 macro_rules! calls {
     (
         $form:expr, $one:ident, $list:ident, $by_msg:ident, $valid:ident
@@ -310,7 +316,7 @@ macro_rules! calls {
         ) -> isize {
             let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
             let numbers = Numbers::of(Array::One(buf, count))$(.$as(Array::One($buf, count)))*;
-            // SAFETY: the application's numbers.
+            // SAFETY: arrays of the application.
             unsafe { run(ep, $form, &call, &numbers) }
         }
 
@@ -329,7 +335,7 @@ macro_rules! calls {
         ) -> isize {
             let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
             let numbers = Numbers::of(Array::List(iov, count))$(.$as(Array::List($iov, $iov_count)))*;
-            // SAFETY: the application's numbers.
+            // SAFETY: arrays of the application.
             unsafe { run(ep, $form, &call, &numbers) }
         }
 
@@ -340,14 +346,14 @@ macro_rules! calls {
             flags: u64,
         ) -> isize {
             let numbers = |of: Array| Numbers::of(of)$(.$as(Array::List($iov, $iov_count)))*;
-            // SAFETY: the application's structure and numbers.
+            // SAFETY: structure and arrays of the application.
             unsafe { run_msg(ep, $form, msg, flags, numbers) }
         }
 
         extern "C" fn $valid(_: *mut FidEp, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
             status(|| {
                 let what = What::of($form, datatype, op)?;
-                // SAFETY: the application's place for the number, or null.
+                // SAFETY: `count` is null or points to the application's storage.
                 if let Some(count) = unsafe { count.as_mut() } {
                     *count = what.count_max();
                 }
@@ -383,11 +389,11 @@ extern "C" fn inject(
         ..Call::new(datatype, op, peer, RawRemote { addr, key }, null_mut())
     };
     let numbers = Numbers::of(Array::One(buf, count));
-    // SAFETY: the application's numbers.
+    // SAFETY: arrays of the application.
     unsafe { run(ep, Form::Plain, &call, &numbers) }
 }
 
-/// `fi_query_atomic`: whether an operation exists in the form that the flags name.
+/// `fi_query_atomic`: checks that an operation exists in the form that the flags select.
 pub(crate) extern "C" fn query(
     _domain: *mut FidDomain,
     datatype: c_int,
@@ -403,7 +409,7 @@ pub(crate) extern "C" fn query(
             _ => return Err(Errno::INVAL),
         };
         let what = What::of(form, datatype, op)?;
-        // SAFETY: the application's place for the attributes.
+        // SAFETY: `attr` is null or the application's storage.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVAL)?;
         attr.count = what.count_max();
         attr.size = what.datatype.len();
@@ -411,8 +417,8 @@ pub(crate) extern "C" fn query(
     })
 }
 
-/// Bytes of the numbers of one operation, operands and compared numbers together: the protocol's
-/// bound, a page.
+/// Maximum bytes of operands and comparands of one operation together. It is the protocol's limit,
+/// one page.
 pub(crate) const ATOMIC_LEN_MAX: usize = 4096;
 
 /// Flags of `fi_query_atomic`.

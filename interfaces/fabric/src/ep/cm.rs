@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The address of an endpoint without connections.
+//! The address of a connectionless endpoint.
 
 use std::ffi::{c_int, c_void};
 
@@ -24,10 +24,10 @@ pub(super) static OPS: OpsCm = OpsCm {
 
 extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {
     status(|| {
-        // SAFETY: an open endpoint of ours.
+        // SAFETY: an open endpoint of this provider.
         let object = unsafe { Object::<FidEp>::of(ep) };
         let address = object.lock().ep(object.index()).address();
-        // SAFETY: the application's place for as many bytes as it says.
+        // SAFETY: the application's buffer has as many bytes as it states.
         unsafe { hand_out(&address, out, len) }
     })
 }

@@ -26,27 +26,27 @@ pub(super) static OPS: OpsCm = OpsCm {
     join: absent::join,
 };
 
-/// What connects an endpoint, if it is of that kind: a request, a passive endpoint whose address it
-/// takes, or nothing yet.
+/// Returns the connection state of a new connected endpoint, or `None` for a connectionless one.
+/// The handle is a request, a passive endpoint whose address is taken over, or null.
 ///
 /// # Errors
-/// `INVAL` for a handle that is neither, or was used before.
+/// `INVAL` for any other handle, or one that was used before.
 ///
 /// # Safety
-/// The information's parts are null or valid; its handle is null, or an object of ours, or was one of
-/// a request.
+/// The parts of `info` are null or valid. Its handle is null, an object of this provider, or was the handle
+/// of a request.
 pub(super) unsafe fn link_of(info: &Info) -> Result<Option<Link>, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let ep_type = unsafe { info.ep_attr.as_ref() }.map_or(EP_UNSPEC, |ep| ep.ep_type);
     if ep_type != EP_MSG {
         return Ok(None);
     }
     if info.handle.is_null() {
         let mut link = Link::default();
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let source = unsafe { sockaddr::read(info.src_addr, info.src_addrlen) };
-        // The kernel chooses an address when the endpoint connects. A socket bound now would occupy a
-        // port for all destinations.
+        // The kernel selects an address when the endpoint connects. A socket bound now would occupy
+        // a port for all destinations.
         if let Some(addr) = source.filter(|addr| !sockaddr::is_any(addr)) {
             link.bind(&addr)?;
         }
@@ -55,26 +55,26 @@ pub(super) unsafe fn link_of(info: &Info) -> Result<Option<Link>, Errno> {
     if let Some(request) = Request::take(info.handle) {
         return Ok(Some(Link::of_request(request)));
     }
-    // SAFETY: open passive endpoints only, whatever the handle is.
+    // SAFETY: `is_open` accepts only open passive endpoints, whatever the handle is.
     let socket = unsafe { pep::is_open(info.handle).then(|| pep::take_socket(info.handle)) };
     Ok(Some(Link::of_socket(socket.ok_or(Errno::INVAL)??)))
 }
 
-/// Use the endpoint behind a pointer.
+/// Calls `body` with the endpoint behind a pointer.
 ///
 /// # Safety
-/// An open endpoint of ours.
+/// `ep` is an open endpoint of this provider.
 unsafe fn with<T>(
     ep: *mut Fid,
     body: impl FnOnce(&mut Ep) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let object = unsafe { Object::<FidEp>::of(ep) };
     body(object.lock().ep(object.index()))
 }
 
 extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, len: usize) -> c_int {
-    // SAFETY: an open endpoint of ours; the application's address.
+    // SAFETY: an open endpoint of this provider, and the application's address.
     status(|| unsafe {
         let addr = sockaddr::read(addr, len).ok_or(Errno::INVAL)?;
         with(ep, |ep| ep.link()?.bind(&addr))
@@ -82,7 +82,7 @@ extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, len: usize) -> c_int {
 }
 
 extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: an open endpoint of ours; the application's place for as many bytes as it says.
+    // SAFETY: an open endpoint of this provider; the application's buffer has as many bytes as it states.
     status(|| unsafe {
         let name = with(ep, |ep| Ok(ep.link()?.local()))?;
         pep::hand_out(name.as_ref(), out, len)
@@ -109,7 +109,7 @@ extern "C" fn connect(
     param: *const c_void,
     len: usize,
 ) -> c_int {
-    // SAFETY: an open endpoint of ours; the application's address, and its data.
+    // SAFETY: an open endpoint of this provider, and the application's address and data.
     status(|| unsafe {
         let data = pep::param_of(param, len)?;
         let to = sockaddr::read_by_family(addr).ok_or(Errno::INVAL)?;
@@ -122,7 +122,7 @@ extern "C" fn connect(
 }
 
 extern "C" fn accept(ep: *mut FidEp, param: *const c_void, len: usize) -> c_int {
-    // SAFETY: an open endpoint of ours; the application's data.
+    // SAFETY: an open endpoint of this provider, and the application's data.
     status(|| unsafe {
         let data = pep::param_of(param, len)?;
         let fid = Fidptr::new(ep.cast(), (*ep).fid.context);
@@ -133,10 +133,10 @@ extern "C" fn accept(ep: *mut FidEp, param: *const c_void, len: usize) -> c_int 
     })
 }
 
-/// What was sent arrives first, within a while.
+/// Ends the connection after the data sent so far has arrived, or after `LINGER`.
 extern "C" fn shutdown(ep: *mut FidEp, _flags: u64) -> c_int {
     status(|| {
-        // SAFETY: an open endpoint of ours.
+        // SAFETY: an open endpoint of this provider.
         let object = unsafe { Object::<FidEp>::of(ep) };
         let end = Instant::now() + LINGER;
         loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages, tagged or not: from a call's arguments to an operation of the endpoint.
+//! Plain and tagged messages: converts a call's arguments to an operation of the endpoint.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ use crate::errno::Errno;
 use crate::offer::INJECT_LEN_MAX;
 use crate::state::{Ep, Op, Side, State};
 
-/// A message to send.
+/// Arguments of a send.
 pub(super) struct Outgoing {
     to: u64,
     space: RawSpace,
@@ -21,7 +21,7 @@ pub(super) struct Outgoing {
     flags: u64,
 }
 
-/// A message to receive.
+/// Arguments of a receive.
 pub(super) struct Incoming {
     from: u64,
     space: RawSpace,
@@ -30,10 +30,11 @@ pub(super) struct Incoming {
     flags: u64,
 }
 
-/// Send. `what` makes a message of the flags of calls that pass none.
+/// Sends a message. `what` creates the arguments from the default flags, which apply to calls
+/// without flags.
 ///
 /// # Safety
-/// The memory stays as it is until the completion.
+/// The memory is not changed until the completion.
 #[inline(always)]
 pub(super) unsafe fn submit(
     ep: *mut FidEp,
@@ -44,28 +45,29 @@ pub(super) unsafe fn submit(
         let tx = state.ep(at).tx();
         let what = what(tx.default_flags());
         let op = what.op(tx);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { send(state, at, &what, memory.pieces()?.as_ref(), &op) }
     })
 }
 
-/// Send a copy, without a completion.
+/// Sends a copy, without a completion.
 ///
 /// # Safety
 /// The memory is readable now.
 #[inline(always)]
 pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { memory.bytes() };
     with(ep, |state, at| {
         state.inject(at, what.to, &what.spec(), bytes)
     })
 }
 
-/// Post a buffer. `what` makes a message of the flags of calls that pass none.
+/// Posts a receive. `what` creates the arguments from the default flags, which apply to calls
+/// without flags.
 ///
 /// # Safety
-/// The memory is left alone until the completion.
+/// The memory is not accessed until the completion.
 #[inline(always)]
 pub(super) unsafe fn post(
     ep: *mut FidEp,
@@ -74,12 +76,12 @@ pub(super) unsafe fn post(
 ) -> isize {
     with(ep, |state, at| {
         let what = what(state.ep(at).rx().default_flags());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { recv(state, at, &what, memory.pieces()?.as_ref()) }
     })
 }
 
-/// What the completions of this kind of message say.
+/// Returns the flags that completions of this kind of message carry.
 #[inline]
 fn kind(space: RawSpace) -> u64 {
     match space {
@@ -160,19 +162,19 @@ impl Incoming {
         ep.rx().op(self.context, flags, self.flags)
     }
 
-    /// Whether the call has one of these flags.
+    /// Returns true if the call has one of these flags.
     #[inline]
     pub(super) fn asks_for(&self, flags: u64) -> bool {
         self.flags & flags != 0
     }
 
-    /// What the application calls a message by that it takes out of matching.
+    /// Returns the application's name for a message that it removes from matching.
     pub(super) fn name(&self) -> usize {
         self.context as usize
     }
 }
 
-/// Send.
+/// Sends a message.
 ///
 /// # Safety
 /// The pieces stay valid until the completion.
@@ -185,14 +187,14 @@ unsafe fn send(
     op: &Op,
 ) -> Result<(), Errno> {
     if what.flags & INJECT != 0 {
-        // SAFETY: the caller's promise, for this call.
+        // SAFETY: guaranteed by the caller, for this call.
         return unsafe { send_copy(state, at, what, pieces, op) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { state.send(at, what.to, &what.spec(), pieces, op) }
 }
 
-/// Send what may be reused at once, and yet is reported.
+/// Sends a copy, so that the memory may be reused at once, with a completion.
 ///
 /// # Safety
 /// The pieces are readable now.
@@ -207,15 +209,15 @@ unsafe fn send_copy(
     if total_len(pieces) > INJECT_LEN_MAX {
         return Err(Errno::MSGSIZE);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let bytes = unsafe { gather(pieces) };
     state.send_copy(at, what.to, &what.spec(), &bytes, op)
 }
 
-/// Post a buffer.
+/// Posts a receive.
 ///
 /// # Safety
-/// The pieces stay valid, and are not used, until the completion.
+/// The pieces stay valid, and are not accessed, until the completion.
 #[inline(always)]
 unsafe fn recv(
     state: &mut State,
@@ -224,7 +226,7 @@ unsafe fn recv(
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
     if what.asks_for(PEEK | CLAIM) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { peek::recv(state, at, what, pieces) };
     }
     let ep = state.ep(at);
@@ -234,10 +236,10 @@ unsafe fn recv(
         let &[buffer] = pieces else {
             return Err(Errno::INVAL);
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { ep.recv_multi(&spec, buffer, op) }
     } else {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { ep.recv(&spec, pieces, op) }
     }
 }

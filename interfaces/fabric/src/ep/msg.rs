@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages: the tables of operations, of those without a tag and of tagged ones. `desc` arguments mean
-//! nothing here, since memory needs no registration to be sent from.
+//! Operation tables of plain and tagged messages. `desc` arguments are ignored, because memory
+//! needs no registration for sends.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,8 +12,8 @@ use super::message::{Incoming, Outgoing, post, submit, submit_copy};
 use super::pieces::{List, One};
 use crate::abi::*;
 
-/// The module `$name` with the table of `$Ops`, whose calls by structure take a `$Msg`. Tagged calls have
-/// a tag behind the peer, and those that receive also the bits of it to ignore.
+/// Defines the module `$name` with a table of type `$Ops`, whose calls by structure take a `$Msg`.
+/// Tagged calls have a tag after the peer; tagged receives also have the bits of the tag to ignore.
 macro_rules! table {
     ($name:ident, $Ops:ident, $Msg:ident $(, $tag:ident, $ignore:ident)?) => {
         pub(super) mod $name {
@@ -42,7 +42,7 @@ macro_rules! table {
                 context: *mut c_void,
             ) -> isize {
                 let what = |flags| Incoming::plain(from, context, flags)$(.tagged($tag, $ignore))?;
-                // SAFETY: the application leaves the buffer alone until the completion.
+                // SAFETY: the application does not access the buffer until the completion.
                 unsafe { post(ep, One(buf, len), what) }
             }
 
@@ -61,7 +61,8 @@ macro_rules! table {
             }
 
             extern "C" fn recvmsg(ep: *mut FidEp, msg: *const $Msg, flags: u64) -> isize {
-                // SAFETY: the application's structure; its pieces are left alone until the completion.
+                // SAFETY: the application's structure; its pieces are not accessed until the
+                // completion.
                 unsafe {
                     let msg = &*msg;
                     let what = |_| {
@@ -81,7 +82,7 @@ macro_rules! table {
                 context: *mut c_void,
             ) -> isize {
                 let what = |flags| Outgoing::plain(to, None, context, flags)$(.tagged($tag))?;
-                // SAFETY: the application leaves the message as it is until the completion.
+                // SAFETY: the application does not change the message until the completion.
                 unsafe { submit(ep, One(buf, len), what) }
             }
 
@@ -100,7 +101,8 @@ macro_rules! table {
             }
 
             extern "C" fn sendmsg(ep: *mut FidEp, msg: *const $Msg, flags: u64) -> isize {
-                // SAFETY: the application's structure; its pieces stay as they are until the completion.
+                // SAFETY: the application's structure; its pieces are not changed until the
+                // completion.
                 unsafe {
                     let msg = &*msg;
                     let imm = data_of(msg.data, flags);
@@ -134,7 +136,7 @@ macro_rules! table {
                 $($tag: u64,)?
             ) -> isize {
                 let what = Outgoing::plain(to, None, null_mut(), 0)$(.tagged($tag))?;
-                // SAFETY: the application's message, for this call.
+                // SAFETY: the application's message is readable during this call.
                 unsafe { submit_copy(ep, One(buf, len), &what) }
             }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options of an endpoint, default flags, and withdrawing operations.
+//! Options and default flags of an endpoint, and cancelling of operations.
 
 use std::ffi::{c_int, c_void};
 
@@ -21,10 +21,10 @@ pub(super) static OPS: OpsEp = OpsEp {
     tx_size_left: absent::size_left,
 };
 
-/// Withdraw a posted receive. It completes as cancelled, or as received if that came first.
+/// Cancels a posted receive. It completes as cancelled, or as received if a message matched first.
 extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
     done(|| {
-        // SAFETY: an open endpoint of ours.
+        // SAFETY: an open endpoint of this provider.
         let object = unsafe { Object::<FidEp>::of(ep) };
         object.lock().ep(object.index()).cancel(context as u64);
         Ok(())
@@ -40,7 +40,7 @@ extern "C" fn getopt(
 ) -> c_int {
     status(|| {
         if name == OPT_CM_DATA_SIZE {
-            // SAFETY: an open endpoint of ours; a place for `*len` bytes.
+            // SAFETY: an open endpoint of this provider; `value` has room for `*len` bytes.
             return unsafe {
                 let object = Object::<FidEp>::of(ep);
                 match object.lock().ep(object.index()).is_connected_kind() {
@@ -52,7 +52,7 @@ extern "C" fn getopt(
         if level != OPT_ENDPOINT || name != OPT_MIN_MULTI_RECV {
             return Err(Errno::NOPROTOOPT);
         }
-        // SAFETY: an open endpoint of ours; a place for `*len` bytes.
+        // SAFETY: an open endpoint of this provider; `value` has room for `*len` bytes.
         unsafe {
             if *len < size_of::<usize>() {
                 return Err(Errno::TOOSMALL);
@@ -79,7 +79,7 @@ extern "C" fn setopt(
         if len < size_of::<usize>() {
             return Err(Errno::INVAL);
         }
-        // SAFETY: an open endpoint of ours; the option's value is a `size_t`.
+        // SAFETY: an open endpoint of this provider; the option's value is a `size_t`.
         unsafe {
             let object = Object::<FidEp>::of(ep);
             object.lock().ep(object.index()).set_min_free(*value.cast());
@@ -88,12 +88,12 @@ extern "C" fn setopt(
     })
 }
 
-/// Tell the default flags of one direction, which is named by the flags that are there.
+/// Stores the default flags of the direction that `*flags` selects.
 ///
 /// # Safety
 /// `flags` may be read and written.
 pub(super) unsafe fn get_flags(ep: &Ep, flags: *mut u64) -> Result<(), Errno> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         *flags = match *flags & (SEND | RECV) {
             SEND => ep.tx().default_flags(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looking at messages that nobody has received yet, taking them out of matching, and receiving
-//! those that were taken out.
+//! Peeking at unexpected messages, claiming them (removing them from matching), and receiving
+//! claimed messages.
 
 use portolan::{RawEnvelope, RawPiece, RawRecv};
 
@@ -9,10 +9,10 @@ use crate::abi::*;
 use crate::errno::Errno;
 use crate::state::{Ep, State};
 
-/// Do what a receive with `FI_PEEK` or `FI_CLAIM` asks for.
+/// Runs a receive with `FI_PEEK` or `FI_CLAIM`.
 ///
 /// # Safety
-/// The pieces stay valid, and are not used, until the completion.
+/// The pieces stay valid, and are not accessed, until the completion.
 #[cold]
 pub(super) unsafe fn recv(
     state: &mut State,
@@ -21,17 +21,17 @@ pub(super) unsafe fn recv(
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
     if !what.asks_for(PEEK) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         return unsafe { recv_claimed(state, at, what, pieces) };
     }
     let spec = what.spec(state.ep(at))?;
     let mut found = look(state.ep(at), what, &spec)?;
     if found.is_none() {
-        // It may have arrived since the endpoint worked last.
+        // The message may have arrived since the last turn of the endpoint.
         state.progress(at);
         found = look(state.ep(at), what, &spec)?;
     }
-    // The answer is a completion, found or not.
+    // The result is a completion, whether or not a message was found.
     let op = what.op(state.ep(at));
     match found {
         Some(envelope) => {
@@ -53,6 +53,8 @@ fn look(ep: &mut Ep, what: &Incoming, spec: &RawRecv) -> Result<Option<RawEnvelo
     }
 }
 
+/// Receives or discards a message that was claimed before.
+///
 /// # Safety
 /// As for [`recv`].
 unsafe fn recv_claimed(
@@ -68,6 +70,6 @@ unsafe fn recv_claimed(
         state.found(at, &op, &envelope, 0);
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ep.recv_claimed(what.name(), pieces, op) }
 }

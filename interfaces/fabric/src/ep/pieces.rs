@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message's memory, as the application lists it.
+//! The memory of a message, as the application lists it.
 
 use std::ffi::c_void;
 
@@ -15,22 +15,24 @@ const NOTHING: RawPiece = RawPiece {
     len: 0,
 };
 
-/// Up to [`PIECES_MAX`] pieces, on the stack.
+/// Up to [`PIECES_MAX`] pieces, stored on the stack.
 pub(super) struct Pieces {
     pieces: [RawPiece; PIECES_MAX],
     count: usize,
 }
 
 impl Pieces {
+    /// Converts a list of buffers.
+    ///
     /// # Errors
-    /// More pieces than are offered.
+    /// The list has more pieces than the provider supports.
     ///
     /// # Safety
     /// `iov` has `count` entries.
     unsafe fn of_iov(iov: *const iovec, count: usize) -> Result<Pieces, Errno> {
         let mut all = Pieces::room_for(count)?;
         for at in 0..count {
-            // SAFETY: below the caller's count.
+            // SAFETY: `at` is below the caller's count.
             let entry = unsafe { *iov.add(at) };
             all.pieces[at] = RawPiece {
                 ptr: entry.iov_base.cast(),
@@ -40,10 +42,10 @@ impl Pieces {
         Ok(all)
     }
 
-    /// The same for elements of `element_len` bytes.
+    /// Converts a list of arrays whose elements have `element_len` bytes.
     ///
     /// # Errors
-    /// As for [`Pieces::of_iov`].
+    /// As for [`Pieces::of_iov`], or a length overflows.
     ///
     /// # Safety
     /// `ioc` has `count` entries.
@@ -54,7 +56,7 @@ impl Pieces {
     ) -> Result<Pieces, Errno> {
         let mut all = Pieces::room_for(count)?;
         for at in 0..count {
-            // SAFETY: below the caller's count.
+            // SAFETY: `at` is below the caller's count.
             let entry = unsafe { *ioc.add(at) };
             let len = entry.count.checked_mul(element_len).ok_or(Errno::INVAL)?;
             all.pieces[at] = RawPiece {
@@ -86,30 +88,32 @@ impl AsRef<[RawPiece]> for Pieces {
 pub(super) trait Memory {
     type Pieces: AsRef<[RawPiece]>;
 
+    /// Converts the memory to pieces.
+    ///
     /// # Errors
-    /// More pieces than are offered.
+    /// The list has more pieces than the provider supports.
     ///
     /// # Safety
-    /// A list is as long as it says.
+    /// A list has the length it states.
     unsafe fn pieces(self) -> Result<Self::Pieces, Errno>;
 }
 
-/// A buffer, and its length.
+/// A buffer and its length.
 #[derive(Clone, Copy)]
 pub(super) struct One(pub(super) *const c_void, pub(super) usize);
 
 impl One {
-    /// What a call may read while it lasts.
+    /// Returns the bytes, which a call may read until it returns.
     ///
     /// # Safety
-    /// The buffer is as long as it says, and readable.
+    /// The buffer is readable and has the length it states.
     #[inline]
     pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
         let One(buf, len) = self;
         if len == 0 {
             return &[];
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(buf.cast(), len) }
     }
 }
@@ -125,7 +129,7 @@ impl Memory for One {
     }
 }
 
-/// A list of buffers, and how many they are.
+/// A list of buffers and their count.
 #[derive(Clone, Copy)]
 pub(super) struct List(pub(super) *const iovec, pub(super) usize);
 
@@ -134,25 +138,25 @@ impl Memory for List {
 
     #[inline]
     unsafe fn pieces(self) -> Result<Pieces, Errno> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Pieces::of_iov(self.0, self.1) }
     }
 }
 
-/// Copy what the pieces hold.
+/// Copies the bytes of the pieces.
 ///
 /// # Safety
 /// Each piece is readable.
 pub(super) unsafe fn gather(pieces: &[RawPiece]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len).sum());
     for piece in pieces.iter().filter(|piece| piece.len > 0) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.ptr, piece.len) });
     }
     bytes
 }
 
-/// The length of all pieces.
+/// Returns the length of all pieces together.
 pub(super) fn total_len(pieces: &[RawPiece]) -> usize {
     pieces
         .iter()

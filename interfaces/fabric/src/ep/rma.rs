@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory. A completion says that the target's memory was read or written, so every level
-//! of completion an application may ask for is met.
+//! Remote memory access. A completion means that the target's memory was read or written, which
+//! satisfies every completion level that an application may request.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -28,7 +28,7 @@ pub(super) static OPS: OpsRma = OpsRma {
     injectdata,
 };
 
-/// An access to a peer's memory.
+/// Arguments of an access to a peer's memory.
 struct Access {
     peer: u64,
     remote: RawRemote,
@@ -58,11 +58,12 @@ impl Access {
     }
 }
 
-/// What moves bytes between the pieces and the peer's memory: [`put`] or [`get`]. Unsafe, since
-/// the pieces must be left as they are, or alone, until the completion.
+/// Moves bytes between the pieces and the peer's memory: [`put`] or [`get`]. It is unsafe because
+/// the pieces must not be changed (`put`) or accessed (`get`) until the completion.
 type Move = unsafe fn(&mut Ep, &Access, &[RawPiece]) -> Result<(), Errno>;
 
-/// Read or write. `what` makes an access of the flags of calls that pass none.
+/// Reads or writes. `what` creates the arguments from the default flags, which apply to calls
+/// without flags.
 ///
 /// # Safety
 /// As for `of`.
@@ -75,19 +76,18 @@ unsafe fn access(
     with(ep, |state, at| {
         let ep = state.ep(at);
         let what = what(ep.tx().default_flags());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { of(ep, &what, memory.pieces()?.as_ref()) }
     })
 }
 
-/// The same for a call by structure.
+/// Reads or writes for a call by structure.
 ///
 /// # Safety
-/// The structure and its arrays are as the application describes them; for their pieces, as for
-/// `of`.
+/// The structure and its arrays are valid as described. For the pieces, as for `of`.
 unsafe fn access_msg(of: Move, ep: *mut FidEp, msg: *const MsgRma, flags: u64) -> isize {
     with(ep, |state, at| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (what, pieces) = unpack(&*msg, flags)?;
             of(state.ep(at), &what, pieces.as_ref())
@@ -95,22 +95,22 @@ unsafe fn access_msg(of: Move, ep: *mut FidEp, msg: *const MsgRma, flags: u64) -
     })
 }
 
-/// Write.
+/// Writes to a peer's memory.
 ///
 /// # Safety
 /// The pieces stay valid until the completion.
 unsafe fn put(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(WRITE, ep);
     if what.flags & INJECT != 0 {
-        // SAFETY: the caller's promise, for this call.
+        // SAFETY: guaranteed by the caller, for this call.
         return put_copy(ep, what, op, unsafe { gather(pieces) });
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ep.put((what.peer, what.remote), pieces, what.imm, op) }
 }
 
-/// Write a copy. It is an operation like the others, so that counters and queues tell when it is
-/// done, not when it was taken.
+/// Writes a copy to a peer's memory. Counters and queues report it when it is done, as any other
+/// operation, not when it was submitted.
 fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Errno> {
     if bytes.len() > INJECT_LEN_MAX {
         return Err(Errno::MSGSIZE);
@@ -118,25 +118,25 @@ fn put_copy(ep: &mut Ep, what: &Access, op: Op, bytes: Vec<u8>) -> Result<(), Er
     ep.put_owned((what.peer, what.remote), bytes, what.imm, op)
 }
 
-/// Read.
+/// Reads a peer's memory.
 ///
 /// # Safety
-/// The pieces stay valid, and are not used, until the completion.
+/// The pieces stay valid, and are not accessed, until the completion.
 unsafe fn get(ep: &mut Ep, what: &Access, pieces: &[RawPiece]) -> Result<(), Errno> {
     let op = what.op(READ, ep);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ep.get((what.peer, what.remote), pieces, op) }
 }
 
-/// The arguments of a call by structure.
+/// Returns the arguments of a call by structure.
 ///
 /// # Safety
-/// The structure and its arrays are as the application describes them.
+/// The structure and its arrays are valid as described.
 unsafe fn unpack(msg: &MsgRma, flags: u64) -> Result<(Access, Pieces), Errno> {
     if msg.rma_iov_count != 1 {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (target, pieces) = unsafe { (*msg.rma_iov, List(msg.iov, msg.iov_count).pieces()?) };
     if target.len != total_len(pieces.as_ref()) {
         return Err(Errno::INVAL);
@@ -152,7 +152,7 @@ unsafe fn unpack(msg: &MsgRma, flags: u64) -> Result<(Access, Pieces), Errno> {
     Ok((what, pieces))
 }
 
-/// The calls with one buffer, with a list of them and by structure, of one [`Move`].
+/// Defines the calls of one [`Move`]: with one buffer, with a list, and by structure.
 macro_rules! calls {
     ($of:ident, $Byte:ty: $one:ident, $list:ident, $by_msg:ident) => {
         extern "C" fn $one(
@@ -166,8 +166,8 @@ macro_rules! calls {
             context: *mut c_void,
         ) -> isize {
             let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
-            // SAFETY: until the completion the application leaves what is written from as it is, and
-            // what is read into alone.
+            // SAFETY: until the completion, the application does not change the memory of a write,
+            // and does not access the memory of a read.
             unsafe { access($of, ep, One(buf, len), what) }
         }
 
@@ -221,7 +221,7 @@ extern "C" fn inject(
     key: u64,
 ) -> isize {
     let what = Access::new(peer, RawRemote { addr, key }, null_mut(), 0);
-    // SAFETY: the application's bytes, for this call.
+    // SAFETY: the application's bytes are readable during this call.
     unsafe { inject_put(ep, One(buf, len), &what) }
 }
 
@@ -239,13 +239,13 @@ extern "C" fn injectdata(
     unsafe { inject_put(ep, One(buf, len), &what) }
 }
 
-/// Write a copy, of which nobody is told.
+/// Writes a copy without a completion.
 ///
 /// # Safety
 /// The memory is readable now.
 unsafe fn inject_put(ep: *mut FidEp, memory: One, what: &Access) -> isize {
     with(ep, |state, at| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { memory.bytes() }.to_vec();
         put_copy(state.ep(at), what, Op::untold(RMA | WRITE), bytes)
     })

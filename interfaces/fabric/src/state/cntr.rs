@@ -3,12 +3,12 @@
 
 use std::num::Wrapping;
 
-/// A counter.
+/// A counter of successes and errors.
 #[derive(Default)]
 pub(crate) struct Cntr {
     value: Wrapping<u64>,
     errors: Wrapping<u64>,
-    /// The endpoints that count here, each once.
+    /// Endpoints that use this counter, without duplicates.
     eps: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Cntr {
         self.errors = Wrapping(errors);
     }
 
-    /// The endpoints that count here.
+    /// Returns the endpoints that use this counter.
     #[inline]
     pub(super) fn eps(&self) -> &[usize] {
         &self.eps

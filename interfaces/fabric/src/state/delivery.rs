@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of a completion from an endpoint to a queue and a counter.
+//! Delivery of an endpoint's completions to queues and counters.
 
 use portolan::{RawCompletion, RawError, RawKind};
 use slab::Slab;
@@ -13,12 +13,12 @@ use super::routes::Routes;
 use crate::abi;
 use crate::errno::{self, Errno};
 
-/// Where an endpoint's completions go.
+/// Destination of an endpoint's completions.
 pub(super) struct Delivery<'a> {
     routes: &'a Routes,
     cqs: &'a mut Slab<Queue>,
     cntrs: &'a mut Slab<Cntr>,
-    /// Somebody reads one of the queues.
+    /// The reader of one of the queues, if a read is in progress.
     reader: Option<&'a mut Reader>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Report a completion of an endpoint with these peers.
+    /// Reports a completion of an endpoint with these peers.
     #[inline]
     pub(super) fn complete(&mut self, completion: &RawCompletion, peers: &Peers) {
         if completion.kind == RawKind::RemotePut {
@@ -52,7 +52,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Report success, where the operation is to be reported.
+    /// Counts a success, and reports it if the operation requests that.
     #[inline]
     pub(super) fn succeed(&mut self, op: &Op, entry: Entry) {
         if op.is_reported()
@@ -63,7 +63,7 @@ impl<'a> Delivery<'a> {
         self.count(op.flags());
     }
 
-    /// Count an operation that has no completion.
+    /// Counts an operation that has no completion.
     #[inline]
     pub(super) fn count(&mut self, flags: u64) {
         if let Some(cntr) = self.counter(flags) {
@@ -71,7 +71,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Report a failure, unless nobody could tell whose it is.
+    /// Counts a failure, and reports it unless the operation has no context to identify it.
     #[cold]
     fn fail(&mut self, op: &Op, failure: Failure) {
         if let Some(cntr) = self.counter(op.flags()) {
@@ -83,14 +83,14 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Tell of a message that was looked for.
+    /// Reports a message that a peek found.
     pub(super) fn found(&mut self, op: &Op, entry: Entry) {
         if let Some(queue) = self.queue_of(op) {
             queue.push(entry);
         }
     }
 
-    /// Tell that a message that was looked for is not there, and why if there is a reason.
+    /// Reports that a peek found no message, with the cause if there is one.
     pub(super) fn not_found(&mut self, op: &Op, why: Option<RawError>) {
         let (errno, text) = match why {
             Some(error) => (errno::of_completion(&error), error.to_string()),
@@ -106,7 +106,7 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// A peer's put with immediate data: reported to the receive queue, without a context.
+    /// Reports a peer's put with immediate data to the receive queue, without a context.
     #[cold]
     fn announce_put(&mut self, completion: &RawCompletion, peers: &Peers) {
         let entry = Entry {
@@ -121,7 +121,8 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// To who reads the queue now, unless something waits before it, else into the queue.
+    /// Passes an entry to the current reader, or queues it if the reader is full or older entries
+    /// wait.
     #[inline]
     fn push(&mut self, cq: usize, entry: &Entry) {
         let Some(queue) = self.cqs.get_mut(cq) else {
@@ -145,7 +146,7 @@ impl<'a> Delivery<'a> {
     }
 }
 
-/// What is told of a completion.
+/// Returns the queue entry of a completion.
 #[inline]
 fn entry(op: &Op, completion: &RawCompletion, peers: &Peers) -> Entry {
     let mut flags = op.flags();

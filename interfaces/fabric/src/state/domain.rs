@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What belongs together under one lock, and how it was opened.
+//! A domain: the state behind one lock, and the attributes it was opened with.
 
 use std::ffi::c_int;
 
@@ -10,10 +10,10 @@ use crate::abi::{
     DomainAttr, MR_BASIC, MR_PROV_KEY, MR_VIRT_ADDR, PROGRESS_AUTO, THREAD_DOMAIN, version,
 };
 
-/// Since this version a failed completion has room for a text.
+/// First version in which a failed completion has room for a text.
 const ERROR_DATA_SINCE: u32 = version(1, 5);
 
-/// What a domain was opened with, and what it holds.
+/// State and attributes of a domain.
 pub(crate) struct Domain {
     state: Guarded<State>,
     mr_mode: c_int,
@@ -22,7 +22,7 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// One as `attr` asks for, of an application that was built for the version `api`.
+    /// Creates a domain with the attributes `attr`, for an application built for the version `api`.
     pub(crate) fn new(attr: &DomainAttr, api: u32) -> Domain {
         let locking = attr.threading != THREAD_DOMAIN;
         Domain {
@@ -38,17 +38,18 @@ impl Domain {
         self.state.lock()
     }
 
-    /// Keys of regions are ours to choose, and then nobody can guess them.
+    /// Returns true if the provider chooses the keys of regions. They are random, so no process can
+    /// guess them.
     pub(crate) fn chooses_keys(&self) -> bool {
         self.mr_mode == MR_BASIC || self.mr_mode & MR_PROV_KEY != 0
     }
 
-    /// Peers name places in a region by their addresses here, not by offsets.
+    /// Returns true if peers address bytes in a region by virtual address instead of offset.
     pub(crate) fn addresses_are_virtual(&self) -> bool {
         self.mr_mode == MR_BASIC || self.mr_mode & MR_VIRT_ADDR != 0
     }
 
-    /// The application wants progress while it makes no calls.
+    /// Returns true if the application expects progress while it makes no calls.
     pub(crate) fn has_own_progress(&self) -> bool {
         self.data_progress == PROGRESS_AUTO
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An endpoint: the engine, who its peers are, and where its completions go.
+//! An endpoint: the engine, its peers, and the destination of its completions.
 
 #![allow(unsafe_code, reason = "lends memory of the application to the engine")]
 
@@ -22,8 +22,8 @@ use crate::abi::{ADDR_UNSPEC, RECV, SELECTIVE_COMPLETION, SEND};
 use crate::errno::Errno;
 use crate::nap::Nap;
 
-/// Least room that a buffer for many messages keeps, unless the application says another: the
-/// messages of most programs' control traffic are shorter.
+/// Default minimum free space in a multi-receive buffer. Most programs' control messages are
+/// shorter.
 const MIN_FREE_DEFAULT: usize = 64;
 
 /// An endpoint.
@@ -31,29 +31,29 @@ pub(crate) struct Ep {
     engine: Endpoint,
     routes: Routes,
     peers: Peers,
-    /// The address vector it is bound to.
+    /// The bound address vector.
     av: Option<usize>,
     claims: Vec<Claimed>,
     tx: Side,
     rx: Side,
     sources: Sources,
     min_free: usize,
-    /// Of a connected endpoint.
+    /// Connection of a connected endpoint.
     link: Option<Box<Link>>,
 }
 
-/// Whom receives are from.
+/// Sources that receives accept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sources {
-    /// Anybody.
+    /// Any peer.
     All,
-    /// Whom they name.
+    /// The peer that the receive names.
     Named,
 }
 
 impl Ep {
-    /// An endpoint of which nothing is bound yet, with the flags of calls that pass none. Receives
-    /// name a source if it is `directed`.
+    /// Creates an endpoint without bindings. The flags apply to calls that pass none. Receives name
+    /// a source if `directed` is set.
     pub(crate) fn new(engine: Endpoint, tx_flags: u64, rx_flags: u64, directed: bool) -> Ep {
         let sources = match directed {
             true => Sources::Named,
@@ -73,19 +73,19 @@ impl Ep {
         }
     }
 
-    /// What is sent, and what is read and written at peers.
+    /// Returns the flags of sends and remote memory operations.
     #[inline]
     pub(crate) fn tx(&self) -> Side {
         self.tx
     }
 
-    /// What is received.
+    /// Returns the flags of receives.
     #[inline]
     pub(crate) fn rx(&self) -> Side {
         self.rx
     }
 
-    /// Set the flags of calls that pass none, in the one direction that is named among them.
+    /// Sets the default flags of calls that pass none, for the one direction that `flags` contains.
     pub(crate) fn set_default_flags(&mut self, flags: u64) -> Result<(), Errno> {
         let side = match flags & (SEND | RECV) {
             SEND => &mut self.tx,
@@ -96,7 +96,7 @@ impl Ep {
         Ok(())
     }
 
-    /// Least room that a buffer for many messages keeps.
+    /// Returns the minimum free space in a multi-receive buffer.
     pub(crate) fn min_free(&self) -> usize {
         self.min_free
     }
@@ -113,7 +113,7 @@ impl Ep {
         &self.routes
     }
 
-    /// Report to a queue, in the directions that the flags name.
+    /// Reports to a queue, in the directions that the flags name.
     pub(super) fn add_cq(&mut self, cq: usize, flags: u64) {
         let selective = flags & SELECTIVE_COMPLETION != 0;
         if flags & SEND != 0 {
@@ -125,12 +125,12 @@ impl Ep {
         self.routes.add_cq(cq, flags);
     }
 
-    /// Count operations with any of these flags.
+    /// Counts operations with any of these flags.
     pub(super) fn add_cntr(&mut self, cntr: usize, of: u64) {
         self.routes.add_cntr(cntr, of);
     }
 
-    /// Use an address vector.
+    /// Uses an address vector.
     pub(super) fn set_av(&mut self, av: usize) {
         self.av = Some(av);
     }
@@ -143,21 +143,21 @@ impl Ep {
         self.av == Some(av)
     }
 
-    /// Learn of an address at its place in the vector.
+    /// Adds an address with its index in the vector.
     pub(super) fn insert(&mut self, at: usize, address: &EndpointAddress) -> Result<(), Errno> {
         let peer = self.engine.insert(address).map_err(|_| Errno::NOMEM)?;
         self.peers.learn(at, peer, address);
         Ok(())
     }
 
-    /// Forget an address; the peer goes with its last place.
+    /// Removes an address. The peer is removed with its last index.
     pub(super) fn forget(&mut self, at: usize) {
         if let Some(peer) = self.peers.forget(at) {
             self.engine.remove(peer);
         }
     }
 
-    /// The peer that a receive is limited to.
+    /// Returns the peer that a receive is restricted to.
     #[inline]
     pub(crate) fn source(&self, addr: u64) -> Result<Option<PeerIndex>, Errno> {
         match self.sources {
@@ -167,15 +167,15 @@ impl Ep {
         }
     }
 
-    /// The place of a peer in the address vector.
+    /// Returns the index of a peer in the address vector.
     pub(super) fn place_of(&self, peer: PeerIndex) -> u64 {
         self.peers.source(Some(peer))
     }
 
-    /// Open a region to peers.
+    /// Registers a region for access by peers.
     pub(super) fn register(&mut self, mr: &Mr) -> Result<(), Errno> {
-        // SAFETY: the application registered the memory, and keeps it until it closes the region,
-        // which deregisters it.
+        // SAFETY: the application registered the memory and keeps it valid until it closes the
+        // region, which deregisters it.
         let registered = unsafe {
             self.engine
                 .register(mr.memory(), mr.access(), mr.key(), mr.base())
@@ -190,7 +190,7 @@ impl Ep {
         self.engine.deregister(key);
     }
 
-    /// Work for one turn. Returns whether this process is a child, which nothing is done for.
+    /// Runs one turn. Returns true if this process is a forked child, in which nothing is done.
     #[inline(always)]
     pub(super) fn work(
         &mut self,
@@ -218,12 +218,12 @@ impl Ep {
         self.engine.is_forked()
     }
 
-    /// Why messages may be missing: the engine had no memory for them.
+    /// Returns the error if messages may be missing because the engine ran out of memory.
     pub(super) fn shortage(&self) -> Option<RawError> {
         self.engine.shortage()
     }
 
-    /// What is to be done after a turn that brought nothing. One that may sleep is armed.
+    /// Returns the action after a turn without progress. An endpoint that may sleep is armed.
     pub(super) fn nap(&mut self) -> Nap {
         match self.engine.idle() {
             Idle::Spin => Nap::Again,
@@ -233,15 +233,15 @@ impl Ep {
         }
     }
 
-    /// Prepare for a sleep on the descriptor. Returns whether there is nothing to do.
+    /// Prepares for a sleep on the descriptor. Returns true if no work is pending.
     pub(super) fn arm(&mut self) -> bool {
         !self.has_link_news() && self.engine.arm()
     }
 
-    /// What to sleep on for a queue.
+    /// Returns the descriptors that a queue's reader sleeps on.
     ///
     /// # Errors
-    /// For want of descriptors.
+    /// No descriptor is available.
     pub(super) fn wait_fds(&self) -> Result<WaitFds, Errno> {
         let link = self.link.as_ref().map(|link| link.wake_fd());
         Ok([Some(self.wait_fd()), link.transpose()?])

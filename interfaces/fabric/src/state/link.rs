@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a connected endpoint has beside the others: its connection, and one peer.
+//! State that only a connected endpoint has: its connection and its one peer.
 
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
@@ -11,41 +11,42 @@ use portolan::{Endpoint, EndpointAddress, PeerIndex};
 use crate::cm::{Conn, Fidptr, Manager, Request, Stage, socket};
 use crate::errno::Errno;
 
-/// Between looks at the connection by an endpoint that is polled: a look is a system call.
+/// Turns between polls of the connection's socket by a polling endpoint, because a poll is a system
+/// call.
 const LOOK_TURNS: u32 = 256;
 
-/// What was sent is waited for so long when a connection ends. `P16.3`
+/// Time in which sent data may still arrive when a connection ends. `P16.3`
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
-/// What a peer has sent before it hung up is taken for so long, unless its session ends before. By a
-/// network all of it has been acknowledged; by shared memory it lies there, and is found when the
-/// peer's rings are mapped.
+/// Time in which data that a peer sent before it disconnected is accepted, unless the session ends
+/// first. Over a network, all such data has been acknowledged. Over shared memory, it is in the
+/// rings and is found when the peer's rings are mapped.
 const LAST_LOOK: Duration = Duration::from_millis(100);
-/// And for so many turns that bring nothing, however long this process was kept from them.
+/// Minimum number of turns in addition to [`LAST_LOOK`], in case this process was not scheduled.
 const LAST_TURNS: u32 = 1000;
 
-/// A connection of an endpoint. See the module documentation.
+/// Connection of an endpoint; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Link {
     conn: Arc<Conn>,
     manager: Option<Arc<Manager>>,
-    /// The request that it was made from, until that is answered.
+    /// The request it was created from, until the request is answered.
     request: Option<Request>,
-    /// Where it connects from, if the application has said so.
+    /// A bound socket to connect from, if the application named an address.
     bound: Option<OwnedFd>,
-    /// Its socket at the manager, and what events call it.
+    /// Slot of its socket in the manager, and the object that events name.
     socket: Option<(usize, Fidptr)>,
-    /// How far the connection was at the last turn.
+    /// Stage of the connection at the last turn.
     seen: Stage,
     peer: Option<PeerIndex>,
     turns: u32,
-    /// When the end of the connection was seen, and the turns since then.
+    /// Time at which the end of the connection was noticed, and the number of turns since.
     end: Option<(Instant, u32)>,
 }
 
-/// Making one.
+/// Creation.
 impl Link {
-    /// To be accepted.
+    /// Creates a connection that is to be accepted.
     pub(crate) fn of_request(request: Request) -> Link {
         let link = Link::default();
         let (local, remote) = request.ends();
@@ -57,7 +58,7 @@ impl Link {
         }
     }
 
-    /// To be connected from a bound socket.
+    /// Creates a connection that starts from a bound socket.
     pub(crate) fn of_socket(bound: OwnedFd) -> Link {
         let mut link = Link::default();
         link.set_socket(bound);
@@ -69,15 +70,15 @@ impl Link {
         self.bound = Some(bound);
     }
 
-    /// Connect from this address.
+    /// Binds a socket to this address to connect from it.
     pub(crate) fn bind(&mut self, addr: &SocketAddr) -> Result<(), Errno> {
         self.check_idle()?;
-        // One that cannot be had leaves what there is. It may be this very address.
+        // On failure the previous socket stays bound, possibly to this very address.
         self.set_socket(socket::bind(addr)?);
         Ok(())
     }
 
-    /// Report to an event queue.
+    /// Sets the manager of the event queue to report to.
     pub(crate) fn set_manager(&mut self, manager: Arc<Manager>) -> Result<(), Errno> {
         if self.manager.is_some() {
             return Err(Errno::OPBADSTATE);
@@ -93,7 +94,7 @@ impl Link {
 
 /// Connecting.
 impl Link {
-    /// The connection is for an endpoint of this address, which events call `fid`.
+    /// Requests a connection for the local endpoint `own`. Events name it `fid`.
     pub(crate) fn connect(
         &mut self,
         fid: Fidptr,
@@ -117,7 +118,7 @@ impl Link {
         Ok(())
     }
 
-    /// The same for one that was made from a request.
+    /// Accepts the request from which this connection was created.
     pub(crate) fn accept(
         &mut self,
         fid: Fidptr,
@@ -141,14 +142,14 @@ impl Link {
         }
     }
 
-    /// End the connection, and tell of it.
+    /// Ends the connection and reports the event.
     pub(crate) fn hang_up(&self) {
         if let (Some(manager), Some((at, _))) = (&self.manager, self.socket) {
             manager.hang_up(at, &self.conn);
         }
     }
 
-    /// The endpoint is closed: nobody is told any more.
+    /// Closes the connection without an event, because the endpoint is closed.
     pub(super) fn close(&mut self) {
         drop(self.request.take());
         if let (Some(manager), Some((at, fid))) = (&self.manager, self.socket.take()) {
@@ -157,7 +158,7 @@ impl Link {
     }
 }
 
-/// What is known of it.
+/// State queries.
 impl Link {
     pub(crate) fn stage(&self) -> Stage {
         self.conn.stage()
@@ -171,15 +172,15 @@ impl Link {
         self.conn.remote()
     }
 
-    /// The peer, while connected.
+    /// Returns the peer, while connected.
     pub(super) fn peer(&self) -> Option<PeerIndex> {
         self.peer.filter(|_| self.conn.stage() == Stage::Connected)
     }
 
-    /// A descriptor that is readable when there is something to follow, or news by the socket.
+    /// Returns a descriptor that is readable when the stage has changed, or the socket is ready.
     ///
     /// # Errors
-    /// For want of descriptors.
+    /// No descriptor is available.
     pub(super) fn wake_fd(&self) -> Result<RawFd, Errno> {
         if let Some(fd) = self.conn.wake_fd() {
             return Ok(fd);
@@ -191,7 +192,7 @@ impl Link {
         }
     }
 
-    /// Look at the socket, and tell what has changed since the last time.
+    /// Polls the socket, and returns the stage if it has changed since the last turn handled it.
     pub(super) fn look(&mut self) -> Option<Stage> {
         if let Some(manager) = &self.manager {
             manager.progress();
@@ -199,7 +200,7 @@ impl Link {
         self.change()
     }
 
-    /// The same, with a look now and then only.
+    /// Returns the stage if it has changed, but polls the socket only once in [`LOOK_TURNS`] turns.
     pub(super) fn look_sometimes(&mut self) -> Option<Stage> {
         self.turns = self.turns.wrapping_add(1);
         match self.turns % LOOK_TURNS {
@@ -208,19 +209,21 @@ impl Link {
         }
     }
 
-    /// What there is to follow: who asks waits, and sleeps.
+    /// Returns a stage to handle. While a request is pending there is none, so the endpoint may
+    /// sleep.
     fn change(&self) -> Option<Stage> {
         let stage = self.conn.stage();
         let is_news = stage != self.seen && matches!(stage, Stage::Connected | Stage::Over);
         is_news.then_some(stage)
     }
 
-    /// Whether the session has ended after the connection.
+    /// Returns true if the session was ended after the connection.
     pub(super) fn has_parted(&self) -> bool {
         self.seen == Stage::Over
     }
 
-    /// Learn who the peer is, if there is one by now. Returns it with its address the first time.
+    /// Registers the peer with the engine, if the connection is established. Returns the peer with
+    /// its address the first time.
     pub(super) fn meet(
         &mut self,
         engine: &mut Endpoint,
@@ -237,16 +240,17 @@ impl Link {
         Ok(Some((peer, address)))
     }
 
-    /// Whether all that was sent has arrived, or cannot any more.
+    /// Returns true if all sent data has arrived, or can no longer arrive.
     pub(super) fn is_settled(&self, engine: &Endpoint) -> bool {
         self.peer().is_none_or(|peer| engine.is_settled(peer))
     }
 
-    /// Let what was sent arrive, for a while, unless the peer hangs up. Returns whether there is nothing
-    /// left to wait for.
+    /// Waits until the sent data has arrived, the peer disconnects, or [`LINGER`] expires. Returns
+    /// true if nothing is left to wait for.
     pub(super) fn linger(&mut self, engine: &mut Endpoint) -> bool {
         let end = Instant::now() + LINGER;
-        // By the connection, where a peer that was killed shows long before its session notices.
+        // Poll the connection first: it shows that a peer was killed long before the session times
+        // out.
         self.look();
         while !self.is_settled(engine) {
             if Instant::now() >= end {
@@ -260,8 +264,8 @@ impl Link {
         true
     }
 
-    /// The connection is over, and this is a turn after that: whether all has come that the peer has
-    /// sent before.
+    /// Counts a turn after the connection has ended. Returns true if all data that the peer sent
+    /// before has arrived.
     pub(super) fn has_all(&mut self, engine: &Endpoint) -> bool {
         let Some(peer) = self.peer else {
             return true;
@@ -271,7 +275,7 @@ impl Link {
         engine.is_gone(peer) || *turns > LAST_TURNS && since.elapsed() > LAST_LOOK
     }
 
-    /// End the session, and all that waits for it.
+    /// Ends the session, and cancels all pending operations.
     pub(super) fn part(&mut self, engine: &mut Endpoint) {
         self.seen = Stage::Over;
         self.conn.calm(self.seen);
@@ -295,7 +299,7 @@ mod tests {
     use super::*;
     use crate::tests::harness::{PATIENCE, is_readable};
 
-    /// Ask who listens there, be accepted as the endpoint of this address, and hear of it.
+    /// Connects to a local listener, accepts as the endpoint at `address`, and waits for the event.
     fn connected(link: &mut Link, engine: &mut Endpoint, address: EndpointAddress) -> TcpStream {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = server.local_addr().unwrap();
@@ -321,10 +325,10 @@ mod tests {
 
     #[test]
     fn nothing_is_waited_for_once_the_peer_has_hung_up() {
-        // Too long to be taken before it is wanted.
+        // Too long to be copied before a receive is posted.
         let mut data = vec![7; 1 << 20];
         let open = || Endpoint::open(&EndpointConfig::default()).unwrap();
-        // The other never works, as one that was killed.
+        // The other endpoint makes no progress, like a killed process.
         let (mut engine, other) = (open(), open());
         let mut link = Link::default();
         let stream = connected(&mut link, &mut engine, other.address());
@@ -338,7 +342,7 @@ mod tests {
             len: data.len(),
         };
         let peer = link.peer().unwrap();
-        // SAFETY: the data outlive the engine.
+        // SAFETY: the data outlives the engine.
         let sent = unsafe { engine.send(peer, &send, &[piece], Cookie::new(1)) };
         assert!(matches!(sent, Ok(Sent::Pending)));
         assert!(!link.is_settled(&engine), "nobody has taken it");
@@ -347,8 +351,8 @@ mod tests {
         link.close();
     }
 
-    /// Have a peer hang up, and follow it. The descriptor is asked for before there is a socket if
-    /// `early`.
+    /// Disconnects a peer and waits for the wake-up. If `early` is set, the descriptor is opened
+    /// before there is a socket.
     fn wakes(early: bool) {
         let patience_ms = i32::try_from(PATIENCE.as_millis()).unwrap();
         let open = || Endpoint::open(&EndpointConfig::default()).unwrap();

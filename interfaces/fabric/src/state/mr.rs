@@ -3,12 +3,12 @@
 
 use portolan::{RawAccess, RawPiece};
 
-/// A region, registered by every endpoint of its domain.
+/// A region, registered with every endpoint of its domain.
 pub(crate) struct Mr {
     start: usize,
     len: usize,
     key: u64,
-    /// What addresses in the region count from.
+    /// Address of the first byte in peers' requests.
     base: u64,
     access: RawAccess,
 }
@@ -39,7 +39,7 @@ impl Mr {
         }
     }
 
-    /// What peers may do.
+    /// Returns the operations that peers may perform.
     pub(super) fn access(&self) -> RawAccess {
         self.access
     }

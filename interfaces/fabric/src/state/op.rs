@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an operation's completion is to say, and whether it is to be told.
+//! An operation's completion data, and the flags that control its reporting.
 
 use std::ffi::c_void;
 
@@ -11,9 +11,9 @@ use crate::abi::COMPLETION;
 /// Flags of one direction of an endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Side {
-    /// Those of calls that pass none.
+    /// Flags of calls that pass none.
     default: u64,
-    /// Only operations that ask for it are reported.
+    /// Set if only operations that request a completion are reported.
     selective: bool,
 }
 
@@ -25,7 +25,7 @@ impl Side {
         }
     }
 
-    /// The flags of calls that pass none.
+    /// Returns the flags of calls that pass none.
     #[inline]
     pub(crate) fn default_flags(self) -> u64 {
         self.default
@@ -39,7 +39,8 @@ impl Side {
         self.selective = selective;
     }
 
-    /// An operation of this direction, by a call with these flags; its completion has those of `kind`.
+    /// Creates an operation of this direction, for a call with the flags `call`. Its completion has
+    /// the flags `kind`.
     #[inline]
     pub(crate) fn op(self, context: *mut c_void, kind: u64, call: u64) -> Op {
         let reported = !self.selective || call & COMPLETION != 0;
@@ -52,20 +53,21 @@ impl Side {
     }
 }
 
-/// An operation under way. The engine carries it, as a cookie.
+/// An operation in flight. The engine carries it as a cookie.
 #[derive(Clone, Copy)]
 pub(crate) struct Op {
-    /// The application's pointer, handed back and never followed.
+    /// The application's pointer, which is returned and never dereferenced.
     context: usize,
-    /// The flags of its completion.
+    /// Flags of the completion.
     flags: u64,
-    /// Report success.
+    /// Set if a success is reported.
     reported: bool,
-    /// Do not even report failure: the application gave no context, and could not tell whose it is.
+    /// Set if not even a failure is reported. The application passed no context, so it could not
+    /// identify the operation.
     silent: bool,
 }
 
-/// In a cookie's flags, above those that libfabric has: [`Op::reported`] and [`Op::silent`].
+/// Bits of a cookie's flags above libfabric's, for [`Op::reported`] and [`Op::silent`].
 const REPORTED: u64 = 1 << 63;
 const SILENT: u64 = 1 << 62;
 
@@ -81,7 +83,7 @@ impl From<Op> for Cookie {
 }
 
 impl Op {
-    /// Without a context: neither success nor failure is reported.
+    /// Creates an operation without a context, for which neither success nor failure is reported.
     #[inline]
     pub(crate) fn untold(flags: u64) -> Op {
         Op {
@@ -102,25 +104,25 @@ impl Op {
         }
     }
 
-    /// The flags of its completion.
+    /// Returns the flags of the completion.
     #[inline]
     pub(super) fn flags(&self) -> u64 {
         self.flags
     }
 
-    /// Whether success is told.
+    /// Returns true if a success is reported.
     #[inline]
     pub(super) fn is_reported(&self) -> bool {
         self.reported
     }
 
-    /// Whether not even failure is told.
+    /// Returns true if not even a failure is reported.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// What is told of one that has ended where the call is made.
+    /// Returns the queue entry of an operation that completed within its call.
     #[inline]
     pub(crate) fn entry(&self) -> Entry {
         Entry {

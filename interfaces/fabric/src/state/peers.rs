@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The peers of an endpoint, by their places in its address vector and by the engine's numbers.
+//! The peers of an endpoint, by index in its address vector and by the engine's number.
 
 use portolan::{Cause, EndpointAddress, PeerIndex, RawError};
 
 use crate::abi::ADDR_NOTAVAIL;
 use crate::errno::{self, Errno};
 
-/// Who an endpoint talks with.
+/// Address book of an endpoint's peers.
 #[derive(Default)]
 pub(super) struct Peers {
-    /// Peers by their place in the address vector.
+    /// Peers by their index in the address vector.
     by_place: Vec<Option<PeerIndex>>,
-    /// Places in the address vector, by peer.
+    /// Indices in the address vector, by peer.
     sources: Vec<u64>,
-    /// Who the peers are, for messages to people.
+    /// Addresses of the peers, for error messages.
     owners: Vec<Option<EndpointAddress>>,
-    /// Those that are gone, of which the user was told.
+    /// Failed peers that the user was notified of.
     lost: Vec<PeerIndex>,
-    /// There is one peer, by a connection.
+    /// Set if the one peer is that of a connection.
     is_connected: bool,
 }
 
 impl Peers {
-    /// The peer at an address of the vector.
+    /// Returns the peer at an index of the vector.
     #[inline]
     pub(super) fn find(&self, addr: u64) -> Result<PeerIndex, Errno> {
         let at = usize::try_from(addr).unwrap_or(usize::MAX);
         self.by_place.get(at).copied().flatten().ok_or(Errno::INVAL)
     }
 
-    /// The place of a peer in the vector.
+    /// Returns the index of a peer in the vector.
     #[inline]
     pub(super) fn source(&self, peer: Option<PeerIndex>) -> u64 {
         let index = peer.map_or(usize::MAX, |peer| peer.0 as usize);
         self.sources.get(index).copied().unwrap_or(ADDR_NOTAVAIL)
     }
 
-    /// Learn of an address at its place in the vector.
+    /// Adds a peer at its index in the vector.
     pub(super) fn learn(&mut self, at: usize, peer: PeerIndex, address: &EndpointAddress) {
         if self.by_place.len() <= at {
             self.by_place.resize(at + 1, None);
@@ -48,13 +48,13 @@ impl Peers {
             self.owners.resize(index + 1, None);
         }
         self.owners[index] = Some(*address);
-        // Inserted twice: messages are told to come from the first place.
+        // If an address was inserted twice, its first index is reported as the source of messages.
         if self.sources[index] == ADDR_NOTAVAIL {
             self.sources[index] = at as u64;
         }
     }
 
-    /// Learn of the one peer of a connected endpoint, which has no place.
+    /// Adds the one peer of a connected endpoint, which has no index.
     pub(super) fn learn_only(&mut self, peer: PeerIndex, address: &EndpointAddress) {
         let index = peer.0 as usize;
         self.owners.resize(index + 1, None);
@@ -62,12 +62,12 @@ impl Peers {
         self.is_connected = true;
     }
 
-    /// Whether a peer is gone, of which the user was told.
+    /// Returns true if a peer has failed and the user was notified.
     pub(super) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// The number that a completion with this error carries.
+    /// Returns the number that a completion with this error carries.
     #[cold]
     pub(super) fn errno_of(&self, error: &RawError) -> Errno {
         match error {
@@ -76,7 +76,7 @@ impl Peers {
         }
     }
 
-    /// Forget an address. Returns the peer if that was its last place.
+    /// Removes an address. Returns the peer if this was its last index.
     pub(super) fn forget(&mut self, at: usize) -> Option<PeerIndex> {
         let peer = self.by_place.get_mut(at).and_then(Option::take)?;
         let other = self.by_place.iter().position(|&other| other == Some(peer));
@@ -86,7 +86,7 @@ impl Peers {
         other.is_none().then_some(peer)
     }
 
-    /// Who and why, for people.
+    /// Returns an error message with the peer and the cause.
     #[cold]
     pub(super) fn sentence(&self, peer: Option<PeerIndex>, error: &RawError) -> String {
         match peer {
@@ -95,7 +95,7 @@ impl Peers {
         }
     }
 
-    /// A peer, in words. Its place in the address vector is often, and not always, its rank.
+    /// Describes a peer. Its index in the address vector is usually, but not always, its rank.
     fn describe(&self, peer: PeerIndex) -> String {
         let owner = self.owners.get(peer.0 as usize).copied().flatten();
         let owner = owner.map_or_else(
@@ -108,8 +108,8 @@ impl Peers {
         }
     }
 
-    /// Tell the user once about each peer that is gone. Some programs end at the first failure, with
-    /// no word about whose it was.
+    /// Prints one message for each failed peer. Some programs exit at the first failure without
+    /// naming the peer.
     #[cold]
     pub(super) fn announce_loss(&mut self, peer: Option<PeerIndex>, error: &RawError) {
         if !matches!(error, RawError::PeerGone(cause) if *cause != Cause::Closed) {
@@ -119,7 +119,7 @@ impl Peers {
             return;
         };
         self.lost.push(gone);
-        // One call, one line: other processes write to the same terminal.
+        // One call writes one line, because other processes write to the same terminal.
         let line = format!("portolan: {}\n", self.sentence(peer, error));
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The contents of a completion queue.
 //!
-//! It has no bound of its own: every entry stems from an operation that was accepted, and those are
-//! bounded. So nothing is lost, which `FI_RM_ENABLED` promises.
+//! The queue has no limit of its own. Every entry belongs to an accepted operation, and the number
+//! of those is bounded. No entry is lost, as `FI_RM_ENABLED` requires.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use crate::errno::Errno;
 use crate::wake::Wake;
 
-/// A completion, as the longest format tells it.
+/// A completion, with the fields of the longest format.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Entry {
     pub(crate) context: usize,
@@ -20,32 +20,33 @@ pub(crate) struct Entry {
     pub(crate) buf: usize,
     pub(crate) data: u64,
     pub(crate) tag: u64,
-    /// Where a message came from, by the address vector; `ADDR_NOTAVAIL` for an unsolicited peer.
+    /// Index of the message's source in the address vector; `ADDR_NOTAVAIL` for a peer that was not
+    /// inserted.
     pub(crate) source: u64,
 }
 
-/// An operation that failed.
+/// A failed operation.
 pub(crate) struct Failure {
     pub(crate) entry: Entry,
-    /// Bytes of the message that did not fit.
+    /// Number of bytes of the message that did not fit.
     pub(crate) beyond: usize,
     pub(crate) errno: Errno,
-    /// One sentence, with the peer and the cause.
+    /// Error message, one sentence with the peer and the cause.
     pub(crate) text: String,
 }
 
-/// What an endpoint has to sleep on: its engine's descriptor, and its connection's, if it has one.
+/// Descriptors that an endpoint's user sleeps on: its engine's, and its connection's if it has one.
 pub(super) type WaitFds = [Option<RawFd>; 2];
 
 /// A completion queue.
 pub(crate) struct Queue {
     entry_len: usize,
     thresholds: bool,
-    /// The endpoints that report here, each once.
+    /// Endpoints that report to this queue, without duplicates.
     eps: Vec<usize>,
-    /// Somebody called `fi_cq_signal`.
+    /// Set by `fi_cq_signal`.
     signalled: bool,
-    /// The text of the failure that was read last, which `readerr` lent out.
+    /// Text of the most recently read failure, to which `readerr` returned a pointer.
     last_text: String,
     wake: Option<Wake>,
     entries: VecDeque<Entry>,
@@ -53,8 +54,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue whose entries are read in a format of `entry_len` bytes. With `thresholds` the
-    /// application says how many entries a waiting read waits for.
+    /// Creates a queue whose entries are read in a format of `entry_len` bytes. With `thresholds`
+    /// set, a blocking read may wait for several entries.
     pub(crate) fn new(entry_len: usize, thresholds: bool, capacity: usize) -> Queue {
         Queue {
             entry_len,
@@ -68,13 +69,13 @@ impl Queue {
         }
     }
 
-    /// Bytes of an entry in the format that the application reads.
+    /// Returns the bytes of an entry in the application's format.
     #[inline]
     pub(super) fn entry_len(&self) -> usize {
         self.entry_len
     }
 
-    /// Whether a waiting read may wait for several entries.
+    /// Returns true if a blocking read may wait for several entries.
     pub(crate) fn has_thresholds(&self) -> bool {
         self.thresholds
     }
@@ -114,19 +115,21 @@ impl Queue {
         !self.failures.is_empty()
     }
 
-    /// Whether a read would return something.
+    /// Returns true if entries or failures can be read.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.entries.is_empty() || self.has_failed()
     }
 
-    /// Keep the text of the failure that was read last, to lend it until the next one.
+    /// Stores the text of the most recently read failure. The pointer to it stays valid until the
+    /// next failure is read.
     pub(crate) fn keep_text(&mut self, text: String) -> &str {
         self.last_text = text;
         &self.last_text
     }
 
-    /// The text of the failure that was read last, as C wants it, or what there is to say without.
+    /// Returns the text of the most recently read failure as a C string, or a generic text if there
+    /// is none.
     pub(crate) fn last_text(&mut self, errno: i32) -> &CStr {
         let text = &mut self.last_text;
         if text.is_empty() {
@@ -138,13 +141,14 @@ impl Queue {
         CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
     }
 
-    /// The endpoints that report here.
+    /// Returns the endpoints that report to this queue.
     #[inline]
     pub(super) fn eps(&self) -> &[usize] {
         &self.eps
     }
 
-    /// Have an endpoint report here. `fds` tells what it has to sleep on, if somebody sleeps here.
+    /// Makes an endpoint report to this queue. `fds` returns the endpoint's descriptors, and is
+    /// called if the queue has one to sleep on.
     pub(super) fn attach(
         &mut self,
         ep: usize,
@@ -160,10 +164,10 @@ impl Queue {
         }
     }
 
-    /// Forget an endpoint that is being closed.
+    /// Removes an endpoint that is being closed.
     pub(super) fn detach(&mut self, ep: usize, fds: impl FnOnce() -> Result<WaitFds, Errno>) {
         self.eps.retain(|&other| other != ep);
-        // What was not to be had was not watched.
+        // Descriptors that could not be opened were not watched.
         if let Some(wake) = &self.wake
             && let Ok(fds) = fds()
         {
@@ -171,7 +175,8 @@ impl Queue {
         }
     }
 
-    /// The descriptor to sleep on, made when first asked for. `fds_of` tells those of endpoints.
+    /// Returns the descriptor to sleep on, which is created by the first call. `fds_of` returns the
+    /// descriptors of an endpoint.
     pub(super) fn wake(
         &mut self,
         fds_of: impl Fn(usize) -> Result<WaitFds, Errno>,
@@ -185,18 +190,18 @@ impl Queue {
         self.wake.as_mut().ok_or(Errno::NOMEM)
     }
 
-    /// End a read that waits, or the next one that would.
+    /// Ends a blocking read in progress, or the next one.
     pub(super) fn signal(&mut self) {
         self.signalled = true;
     }
 
-    /// Whether a waiting read is to end all the same.
+    /// Returns true if a blocking read must return without entries, and clears the signal.
     pub(crate) fn take_signal(&mut self) -> bool {
         std::mem::take(&mut self.signalled)
     }
 }
 
-/// Also wake when one of these is readable.
+/// Also wakes for these descriptors.
 fn watch(wake: &Wake, fds: WaitFds) -> Result<(), Errno> {
     let mut fds = fds.into_iter().flatten();
     let watched = fds.try_for_each(|fd| wake.watch(fd));
@@ -213,7 +218,7 @@ mod tests {
         let mut bells: Vec<Wake> = (0..4).map(|_| Wake::new().unwrap()).collect();
         let fds = [[0, 1], [2, 3]].map(|of| of.map(|at: usize| Some(bells[at].fd())));
         let mut queue = Queue::new(8, false, 0);
-        // One before anybody asks for the descriptor, and one after.
+        // Attach one endpoint before the descriptor is created, and one after.
         queue.attach(0, || Ok(fds[0])).unwrap();
         let fd = queue.wake(|ep| Ok(fds[ep])).unwrap().fd();
         queue.attach(1, || Ok(fds[1])).unwrap();

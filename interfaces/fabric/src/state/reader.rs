@@ -10,7 +10,7 @@ use super::queue::Entry;
 use crate::abi::{CqTaggedEntry, EOPBADSTATE};
 use crate::errno::Errno;
 
-/// Where a read puts what it takes; `sources` may be null.
+/// Destination arrays of a read; `sources` may be null.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrays {
     buf: *mut c_void,
@@ -28,8 +28,11 @@ impl Arrays {
         }
     }
 
+    /// Writes an entry.
+    ///
     /// # Safety
-    /// There is room for an entry at `at`, of `len` bytes, at most those of the longest format.
+    /// There is room for an entry of `len` bytes at `at`; `len` is at most the length of the
+    /// longest format.
     #[inline]
     unsafe fn write(&self, at: usize, entry: &Entry, len: usize) {
         let whole = CqTaggedEntry {
@@ -40,7 +43,7 @@ impl Arrays {
             data: entry.data,
             tag: entry.tag,
         };
-        // SAFETY: the caller's promise; both sides are plain bytes.
+        // SAFETY: guaranteed by the caller; both sides are plain bytes.
         unsafe {
             let target = self.buf.cast::<u8>().add(at * len);
             std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), target, len);
@@ -51,9 +54,9 @@ impl Arrays {
     }
 }
 
-/// A read under way: entries of its queue go straight to the application's arrays.
+/// A read in progress. Entries of its queue are written directly to the application's arrays.
 pub(super) struct Reader {
-    /// The queue.
+    /// Index of the queue.
     cq: usize,
     entry_len: usize,
     into: Arrays,
@@ -61,8 +64,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Starts a read.
+    ///
     /// # Safety
-    /// The arrays have room for their count of entries of this length while the reader lives.
+    /// While the reader lives, the arrays have room for their count of entries of this length.
     #[inline]
     unsafe fn new(cq: usize, entry_len: usize, into: &Arrays) -> Reader {
         Reader {
@@ -83,23 +88,26 @@ impl Reader {
         self.taken < self.into.count
     }
 
-    /// Write an entry; there is room.
+    /// Writes an entry. The caller has checked that there is room.
     #[inline]
     pub(super) fn put(&mut self, entry: &Entry) {
         debug_assert!(self.has_room());
-        // SAFETY: `new`'s caller has promised room for the count, and `taken` is below it.
+        // SAFETY: the caller of `new` guarantees room for the count, and `taken` is below it.
         unsafe { self.into.write(self.taken, entry, self.entry_len) };
         self.taken += 1;
     }
 }
 
 impl State {
-    /// Read what is there, after a turn of the endpoints, unless more is there than the arrays take.
-    /// Sends write their entries when they are called: a program that reads one after each send must
-    /// not keep its endpoints from working.
+    /// Reads available entries after a turn of the endpoints. The turn is skipped if the queue
+    /// holds more entries than fit the arrays.
+    ///
+    /// Sends add their entries when they are called. The turn therefore also runs if there are
+    /// entries: a program that reads one entry after each send must not keep its endpoints from
+    /// making progress.
     ///
     /// # Errors
-    /// As [`State::read`].
+    /// As for [`State::read`].
     ///
     /// # Safety
     /// The arrays have room for their count.
@@ -107,10 +115,10 @@ impl State {
     pub(crate) unsafe fn read_new(&mut self, cq: usize, into: &Arrays) -> Result<isize, Errno> {
         let queue = &mut self.cqs[cq];
         if queue.has_failed() || queue.len() > into.count {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             return unsafe { self.read(cq, into) };
         }
-        // SAFETY: as above, until the read has ended.
+        // SAFETY: as above, for the duration of the read.
         let mut reader = unsafe { Reader::new(cq, queue.entry_len(), into) };
         while let Some(entry) = queue.pop() {
             reader.put(&entry);
@@ -125,10 +133,10 @@ impl State {
         }
     }
 
-    /// Read what is there.
+    /// Reads available entries.
     ///
     /// # Errors
-    /// `AVAIL` if a failure is to be read first, `AGAIN` if there is nothing.
+    /// `AVAIL` if a failure must be read first, `AGAIN` if there are no entries.
     ///
     /// # Safety
     /// The arrays have room for their count.
@@ -145,7 +153,7 @@ impl State {
                 false => Errno::AGAIN,
             });
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut reader = unsafe { Reader::new(cq, queue.entry_len(), into) };
         while reader.has_room()
             && let Some(entry) = queue.pop()
@@ -155,8 +163,8 @@ impl State {
         Ok(reader.taken.cast_signed())
     }
 
-    /// Let the endpoints of a queue that is being read work for one turn. Returns whether this process
-    /// is a child, which they do nothing for.
+    /// Runs one turn of each endpoint of a queue that is being read. Returns true if this process
+    /// is a forked child, in which endpoints make no progress.
     #[inline(always)]
     fn progress_read(&mut self, cq: usize, reader: &mut Reader) -> bool {
         let (mut next, mut is_forked) = (0, false);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which queue and which counter an endpoint's completions go to.
+//! Selects the queue and the counter of an endpoint's completions.
 
 use crate::abi::{RECV, SEND};
 
-/// Where an endpoint's completions go.
+/// Destinations of an endpoint's completions.
 #[derive(Default)]
 pub(super) struct Routes {
     tx_cq: Option<usize>,
@@ -18,7 +18,7 @@ struct Bound {
 }
 
 impl Routes {
-    /// Report to a queue in the directions that the flags name.
+    /// Reports to a queue in the directions that the flags name.
     pub(super) fn add_cq(&mut self, cq: usize, directions: u64) {
         if directions & SEND != 0 {
             self.tx_cq = Some(cq);
@@ -28,12 +28,12 @@ impl Routes {
         }
     }
 
-    /// Count operations with any of these flags.
+    /// Counts operations with any of these flags.
     pub(super) fn add_cntr(&mut self, cntr: usize, of: u64) {
         self.counters.push(Bound { of, cntr });
     }
 
-    /// The queue of operations with these flags.
+    /// Returns the queue of operations with these flags.
     #[inline]
     pub(super) fn cq(&self, flags: u64) -> Option<usize> {
         match flags & RECV {
@@ -42,7 +42,7 @@ impl Routes {
         }
     }
 
-    /// The counter of operations with these flags.
+    /// Returns the counter of operations with these flags.
     #[inline]
     pub(super) fn cntr(&self, flags: u64) -> Option<usize> {
         if self.counters.is_empty() {

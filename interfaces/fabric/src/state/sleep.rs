@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to do until a queue or a counter has news. The endpoints know: look again, let others run, or
-//! sleep.
+//! Waiting for a queue or a counter. The endpoints choose between polling again, yielding and
+//! sleeping.
 
 use std::os::fd::RawFd;
 
@@ -10,7 +10,8 @@ use crate::nap::Nap;
 use crate::wake::Wake;
 
 impl State {
-    /// How to wait for a counter. Several endpoints have no common descriptor: then there is no sleep.
+    /// Returns the way to wait for a counter. Several endpoints have no common descriptor, so there
+    /// is no sleep.
     pub(crate) fn nap_of_cntr(&mut self, cntr: usize) -> Nap {
         let State { cntrs, eps, .. } = self;
         match cntrs[cntr].eps() {
@@ -22,7 +23,7 @@ impl State {
         }
     }
 
-    /// How to wait for a queue; one on which to sleep is armed.
+    /// Returns the way to wait for a queue, which is armed if the caller is to sleep.
     pub(crate) fn nap_of_cq(&mut self, cq: usize) -> Result<Nap, Errno> {
         let State { cqs, eps, .. } = self;
         let naps = cqs[cq].eps().iter().map(|&ep| eps[ep].nap());
@@ -32,10 +33,10 @@ impl State {
         }
     }
 
-    /// Prepare a queue for a sleep on its descriptor.
+    /// Prepares a queue for a sleep on its descriptor.
     ///
     /// # Errors
-    /// `AGAIN` if there is something to read, or work to do, instead.
+    /// `AGAIN` if entries can be read or progress can be made now.
     pub(crate) fn try_wait(&mut self, cq: usize) -> Result<(), Errno> {
         self.progress_cq(cq);
         if self.cqs[cq].has_news() {
@@ -48,14 +49,14 @@ impl State {
         self.arm_cq(cq).map(drop)
     }
 
-    /// End a read that waits.
+    /// Ends a blocking read.
     pub(crate) fn signal(&mut self, cq: usize) -> Result<(), Errno> {
         self.wake(cq)?.ring_now();
         self.cqs[cq].signal();
         Ok(())
     }
 
-    /// The descriptor of a queue.
+    /// Returns the descriptor of a queue.
     pub(crate) fn wait_fd(&mut self, cq: usize) -> Result<RawFd, Errno> {
         Ok(self.wake(cq)?.fd())
     }

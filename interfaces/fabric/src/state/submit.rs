@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations that end where the call is made, and are told of there and then.
+//! Operations that may complete within their call, and are then reported immediately.
 
 #![allow(unsafe_code, reason = "lends memory of the application to the engine")]
 
@@ -12,7 +12,7 @@ use crate::abi::{REMOTE_CQ_DATA, SEND};
 use crate::errno::Errno;
 
 impl State {
-    /// Send.
+    /// Sends a message.
     ///
     /// # Safety
     /// The pieces stay valid until the completion.
@@ -25,7 +25,7 @@ impl State {
         pieces: &[RawPiece],
         op: &Op,
     ) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let sent = unsafe { self.eps[at].send(to, what, pieces, op) }?;
         if sent == Sent::Done {
             self.delivery(at).succeed(op, op.entry());
@@ -33,7 +33,7 @@ impl State {
         Ok(())
     }
 
-    /// Send a copy.
+    /// Sends a copy.
     pub(crate) fn send_copy(
         &mut self,
         at: usize,
@@ -47,7 +47,7 @@ impl State {
         Ok(())
     }
 
-    /// Send a copy, without a completion.
+    /// Sends a copy, without a completion.
     #[inline(always)]
     pub(crate) fn inject(
         &mut self,
@@ -61,7 +61,7 @@ impl State {
         Ok(())
     }
 
-    /// Tell of a message that was looked for, of which `len` bytes were found.
+    /// Reports a message that a peek found, of which `len` bytes were found.
     pub(crate) fn found(&mut self, at: usize, op: &Op, envelope: &RawEnvelope, len: usize) {
         let has_data = match envelope.imm {
             Some(_) => REMOTE_CQ_DATA,
@@ -78,7 +78,7 @@ impl State {
         self.delivery(at).found(op, entry);
     }
 
-    /// Tell that a message that was looked for is not there.
+    /// Reports that a peek found no message.
     pub(crate) fn not_found(&mut self, at: usize, op: &Op) {
         let why = self.eps[at].shortage();
         self.delivery(at).not_found(op, why);

@@ -366,7 +366,7 @@ impl Drop for Party {
 /// # Safety
 /// An open object.
 pub(super) unsafe fn close(fid: *mut Fid) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ((*(*fid).ops).close)(fid) }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who connects to a listener: taken, heard, and offered to the program as a request.
+//! Callers of a listener: accepting, reading their requests, and reporting them to the program.
 //!
-//! Whoever is not taken waits in the system's backlog. A listener from which nobody can be taken now is
-//! parked: it is not watched, for it would stay readable, and who sleeps until there is news would not.
+//! A caller that is not accepted waits in the system's backlog. A listener that cannot accept now
+//! is parked: it is not watched, because it would stay readable and keep sleepers awake.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -22,34 +22,34 @@ use crate::cm::seats::{Alarm, Seat, Seats};
 use crate::cm::socket;
 use crate::cm::talk::{Heard, Talk};
 
-/// Who connects has so long to say what for: many times what a request takes on its way. `P16.2`
+/// Time in which a caller must send its request: many times the transmission time. `P16.2`
 const SILENCE_MAX: Duration = Duration::from_secs(3);
-/// So many of those are kept; beyond, the oldest goes. `P16.2`
+/// Maximum number of silent callers. Beyond it, the oldest is dropped. `P16.2`
 const SILENT_MAX: usize = 64;
-/// Callers of a listener without an answer, unless its backlog is longer: an eighth of the descriptors
-/// that a process usually has. Programs that gather more before they answer say so by the backlog.
+/// Maximum number of unanswered callers of a listener, unless its backlog is longer. It is an
+/// eighth of the usual descriptor limit of a process. Programs that need more set a longer backlog.
 const UNANSWERED_MAX: usize = 128;
-/// Connections taken from one listener at a look; others wait no longer than until the next.
+/// Maximum number of connections accepted from one listener per call of `progress`.
 const ACCEPTED_MAX: usize = 16;
-/// When the system has nothing to take a caller with, it is asked again after so long: ten times in the
-/// second after which TCP would ask again.
+/// Delay before the next `accept` when the system lacks resources: ten attempts in the second after
+/// which TCP retransmits.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Where peers may connect.
+/// A listening socket.
 pub(super) struct Listener {
     socket: TcpListener,
     fid: Fidptr,
-    /// What is told of who asks, but for addresses.
+    /// Information reported with each request, without the addresses.
     template: Answer,
     seats: Seats,
-    /// The system had nothing to take the last caller with.
+    /// Set if the last `accept` failed for lack of resources.
     short: bool,
 }
 
-/// Somebody who has connected, and has not said what for.
+/// A caller that has connected and has not sent a complete request.
 pub(super) struct Caller {
     talk: Talk,
-    /// Where it has connected.
+    /// Slot of the listener that accepted it.
     listener: usize,
     until: Instant,
     seat: Seat,
@@ -77,7 +77,7 @@ impl Listener {
         self.fid == object
     }
 
-    /// Say once why nobody is taken, until somebody is.
+    /// Logs the reason of an `accept` failure once, until an `accept` succeeds.
     fn note_shortage(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.short, true) {
             let at = self.socket.local_addr().map(|at| at.to_string());
@@ -124,7 +124,7 @@ impl Inner {
                 }
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
-                    // That one has gone.
+                    // The caller has disconnected.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
                         listener.note_shortage(&error);
@@ -141,14 +141,14 @@ impl Inner {
         match ready.and_then(|()| self.add(Slot::Silent(caller))) {
             Ok(at) => {
                 self.silent.push_back(at);
-                // Most have said what they want by now.
+                // Most callers have sent their request by now.
                 self.hear_silent(at);
             }
             Err(_) => self.drops.count(DropReason::System, Some(who)),
         }
     }
 
-    /// Leave a listener alone until [`Inner::resume`].
+    /// Stops watching a listener until [`Inner::resume`].
     fn park(&mut self, at: usize) {
         if let Some(slot @ Slot::Listener(_)) = self.slots.get(at) {
             self.net.remove(slot);
@@ -156,7 +156,7 @@ impl Inner {
         }
     }
 
-    /// Look at the parked listeners again: something has changed.
+    /// Watches the parked listeners again, after a resource was released.
     pub(super) fn resume(&mut self) {
         for at in std::mem::take(&mut self.parked) {
             if let Some(slot @ Slot::Listener(_)) = self.slots.get(at)
@@ -168,7 +168,7 @@ impl Inner {
         }
     }
 
-    /// Close those that have connected to a listener that is no more.
+    /// Drops the callers of a closed listener.
     pub(super) fn drop_callers(&mut self, of: usize) {
         let slots = self.slots.iter();
         let callers: Vec<usize> = slots
@@ -181,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// Close those that have been silent too long, or are too many.
+    /// Drops callers that were silent too long, or exceed the limit.
     pub(super) fn drop_silent(&mut self) {
         while let Some(&at) = self.silent.front() {
             let reason = match self.slots.get(at) {
@@ -220,7 +220,7 @@ impl Inner {
             return;
         };
         let who = caller.talk.remote();
-        // Whatever is no request has no answer.
+        // Invalid requests are not answered.
         match request_event(caller, heard, listener) {
             Some(event) => self.events.push(event),
             None => self.drops.count(DropReason::NoRequest, who),
@@ -228,7 +228,7 @@ impl Inner {
     }
 }
 
-/// What is told of somebody who has spoken; `None` if it was no request.
+/// Returns the event for a caller's request, or `None` if its bytes are not a request.
 fn request_event(caller: Caller, heard: Heard, listener: &Listener) -> Option<Event> {
     let Heard::Said(said) = heard else {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that nobody has received yet: looking at them, and taking them out of matching.
+//! Unexpected messages: peeking at them, and claiming them, which removes them from matching.
 
 use portolan::{RawClaim, RawEnvelope, RawPiece, RawRecv};
 
@@ -7,21 +7,21 @@ use super::Ep;
 use crate::errno::Errno;
 use crate::state::op::Op;
 
-/// A message that was taken out of matching.
+/// A claimed message.
 pub(super) struct Claimed {
-    /// The pointer that the application took it with, and names it by.
+    /// The application's context pointer, which names the message.
     context: usize,
     claim: RawClaim,
     envelope: RawEnvelope,
 }
 
 impl Ep {
-    /// Look for a message.
+    /// Searches for a message.
     pub(crate) fn peek(&mut self, spec: &RawRecv) -> Result<Option<RawEnvelope>, Errno> {
         Ok(self.engine.peek(spec)?)
     }
 
-    /// Look for a message, and take it out of matching under this name.
+    /// Searches for a message and removes it from matching under the name `context`.
     pub(crate) fn claim(
         &mut self,
         spec: &RawRecv,
@@ -38,7 +38,7 @@ impl Ep {
         Ok(Some(envelope))
     }
 
-    /// Look for a message, and drop it.
+    /// Searches for a message and discards it.
     pub(crate) fn discard(&mut self, spec: &RawRecv) -> Result<Option<RawEnvelope>, Errno> {
         let found = self.engine.claim(spec)?;
         Ok(found.map(|(claim, envelope)| {
@@ -47,7 +47,7 @@ impl Ep {
         }))
     }
 
-    /// Drop a message that was taken out of matching.
+    /// Discards a claimed message.
     pub(crate) fn discard_claimed(&mut self, context: usize) -> Result<RawEnvelope, Errno> {
         let Claimed {
             claim, envelope, ..
@@ -56,7 +56,7 @@ impl Ep {
         Ok(envelope)
     }
 
-    /// Receive a message that was taken out of matching.
+    /// Receives a claimed message.
     ///
     /// # Safety
     /// As for [`Ep::recv`].
@@ -67,7 +67,7 @@ impl Ep {
         op: Op,
     ) -> Result<(), Errno> {
         let Claimed { claim, .. } = self.take_claimed(context)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.recv_claimed(claim, pieces, op.into()) }?)
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A connected endpoint: the same operations with the one peer there is, while there is one.
+//! A connected endpoint: the same operations, with one peer while the connection lives.
 
 use portolan::PeerIndex;
 
@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::state::link::Link;
 
 impl Ep {
-    /// Make it one that is connected by `link`.
+    /// Makes this a connected endpoint, with the connection `link`.
     pub(crate) fn connected_by(mut self, link: Link) -> Ep {
         self.link = Some(Box::new(link));
         self
@@ -19,15 +19,15 @@ impl Ep {
         self.link.is_some()
     }
 
-    /// Its connection.
+    /// Returns the connection.
     ///
     /// # Errors
-    /// `NOSYS` for an endpoint of the other kind.
+    /// `NOSYS` for a connectionless endpoint.
     pub(crate) fn link(&mut self) -> Result<&mut Link, Errno> {
         self.link.as_deref_mut().ok_or(Errno::NOSYS)
     }
 
-    /// The peer of an operation.
+    /// Returns the peer of an operation.
     #[inline]
     pub(super) fn peer(&mut self, addr: u64) -> Result<PeerIndex, Errno> {
         match self.peers.find(addr) {
@@ -36,7 +36,7 @@ impl Ep {
         }
     }
 
-    /// The one that there is, whatever the application calls it.
+    /// Returns the connection's peer, whatever address the application passes.
     #[inline(never)]
     fn only_peer(&mut self, otherwise: Errno) -> Result<PeerIndex, Errno> {
         let Some(link) = &self.link else {
@@ -58,7 +58,7 @@ impl Ep {
         link.peer().ok_or(Errno::NOTCONN)
     }
 
-    /// Do what follows from what has become of the connection.
+    /// Handles changes of the connection's state.
     #[cold]
     #[inline(never)]
     pub(super) fn follow(&mut self) {
@@ -67,19 +67,20 @@ impl Ep {
             link.hang_up();
         }
         match link.look_sometimes() {
-            // Without it, the first operation says why.
+            // On failure the next operation returns the error.
             Some(Stage::Connected) => drop(self.meet()),
             Some(Stage::Over) => self.part(),
-            // What has come is there for receives that are posted now; others wait for nobody.
+            // New receives match messages that have arrived; all others are cancelled.
             None if link.has_parted() => self.engine.cancel_all(),
             _ => {}
         }
     }
 
-    /// The connection is over: when all has come that was sent before, what is left ends.
+    /// Handles a closed connection: ends the session once all data sent before the close has
+    /// arrived.
     fn part(&mut self) {
         let Some(link) = &mut self.link else { return };
-        // A connection may have come and gone between two looks.
+        // The connection may have been established and closed between two polls.
         if let Ok(Some((peer, address))) = link.meet(&mut self.engine) {
             self.peers.learn_only(peer, &address);
         }
@@ -88,13 +89,13 @@ impl Ep {
         }
     }
 
-    /// Whether all that was sent has arrived, or cannot any more.
+    /// Returns true if all sent data has arrived, or can no longer arrive.
     pub(crate) fn is_settled(&self) -> bool {
         let link = self.link.as_ref();
         link.is_none_or(|link| link.is_settled(&self.engine))
     }
 
-    /// Whether something has become of the connection that a turn would follow.
+    /// Returns true if the connection's state has changed and the next turn would handle it.
     pub(super) fn has_link_news(&mut self) -> bool {
         let link = self.link.as_mut();
         link.is_some_and(|link| link.look().is_some())
@@ -102,7 +103,7 @@ impl Ep {
 }
 
 impl Drop for Ep {
-    /// A connection ends when what was sent has arrived.
+    /// Ends the connection after the sent data has arrived.
     fn drop(&mut self) {
         if let Some(link) = &mut self.link
             && !self.engine.is_forked()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Operations of an endpoint, with peers by their address and what is told of them as a cookie.
+//! Operations of an endpoint. Peers are given by address, and a cookie carries the [`Op`].
 
 use portolan::{RawAtomic, RawPiece, RawRecv, RawRemote, RawSend, Sent};
 
@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::state::op::Op;
 
 impl Ep {
-    /// Send.
+    /// Sends a message.
     ///
     /// # Safety
     /// The pieces stay valid until the completion.
@@ -21,11 +21,11 @@ impl Ep {
         op: &Op,
     ) -> Result<Sent, Errno> {
         let peer = self.peer(to)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.send(peer, what, pieces, (*op).into()) }?)
     }
 
-    /// Send a copy.
+    /// Sends a copy.
     #[inline(always)]
     pub(in crate::state) fn inject(
         &mut self,
@@ -37,10 +37,10 @@ impl Ep {
         Ok(self.engine.inject(peer, what, bytes)?)
     }
 
-    /// Post a buffer.
+    /// Posts a receive.
     ///
     /// # Safety
-    /// The pieces stay valid, and are not used, until the completion.
+    /// The pieces stay valid, and are not accessed, until the completion.
     #[inline(always)]
     pub(crate) unsafe fn recv(
         &mut self,
@@ -48,11 +48,11 @@ impl Ep {
         pieces: &[RawPiece],
         op: Op,
     ) -> Result<(), Errno> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.recv(what, pieces, op.into()) }?)
     }
 
-    /// Post a buffer for many messages.
+    /// Posts a multi-receive buffer.
     ///
     /// # Safety
     /// As for [`Ep::recv`].
@@ -63,17 +63,17 @@ impl Ep {
         op: Op,
     ) -> Result<(), Errno> {
         let min_free = self.min_free;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.recv_multi(what, buffer, min_free, op.into()) }?)
     }
 
-    /// Withdraw a posted receive, of several with this context the oldest: the application told them
-    /// apart by nothing.
+    /// Cancels a posted receive. If several have this context, the oldest is cancelled, because
+    /// nothing distinguishes them.
     pub(crate) fn cancel(&mut self, context: u64) {
         self.engine.cancel(context);
     }
 
-    /// Write to a peer's memory.
+    /// Writes to a peer's memory.
     ///
     /// # Safety
     /// The pieces stay valid until the completion.
@@ -85,11 +85,11 @@ impl Ep {
         op: Op,
     ) -> Result<(), Errno> {
         let peer = self.peer(peer)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.put(peer, remote, pieces, imm, op.into()) }?)
     }
 
-    /// Write a copy to a peer's memory.
+    /// Writes a copy to a peer's memory.
     pub(crate) fn put_owned(
         &mut self,
         (peer, remote): (u64, RawRemote),
@@ -101,10 +101,10 @@ impl Ep {
         Ok(self.engine.put_owned(peer, remote, bytes, imm, op.into())?)
     }
 
-    /// Read a peer's memory.
+    /// Reads a peer's memory.
     ///
     /// # Safety
-    /// The pieces stay valid, and are not used, until the completion.
+    /// The pieces stay valid, and are not accessed, until the completion.
     pub(crate) unsafe fn get(
         &mut self,
         (peer, remote): (u64, RawRemote),
@@ -112,14 +112,14 @@ impl Ep {
         op: Op,
     ) -> Result<(), Errno> {
         let peer = self.peer(peer)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.get(peer, remote, pieces, op.into()) }?)
     }
 
-    /// Change numbers in a peer's memory.
+    /// Runs an atomic operation on a peer's memory.
     ///
     /// # Safety
-    /// The pieces for results stay valid, and are not used, until the completion.
+    /// The pieces for results stay valid, and are not accessed, until the completion.
     pub(crate) unsafe fn atomic(
         &mut self,
         (peer, remote): (u64, RawRemote),
@@ -128,7 +128,7 @@ impl Ep {
         op: Op,
     ) -> Result<(), Errno> {
         let peer = self.peer(peer)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         Ok(unsafe { self.engine.atomic(peer, remote, what, results, op.into()) }?)
     }
 }
