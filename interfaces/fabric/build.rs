@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the provider need `libfabric.so.1` at run time without needing it to be built.
+//! Links the provider to `libfabric.so.1`, without needing libfabric to build it.
 //!
-//! The provider asks the library that loaded it for its version. A copy loaded privately, as
-//! MPICH's own is, is found only if the provider names it as needed. So the provider is linked
-//! against an empty library of that name, made here.
+//! The provider queries the version of the library that loaded it. A privately loaded copy, such as
+//! MPICH's own, is found only if the provider lists it as needed. The provider is therefore linked
+//! against an empty library of that name, which is built here.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -74,7 +74,7 @@ extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     integer(|| {
-        // `fi_getinfo` returns a null destination if it does not know one.
+        // `fi_getinfo` may have returned a null destination address.
         if addresses.is_null() && count > 0 {
             return Err(Errno::INVAL);
         }

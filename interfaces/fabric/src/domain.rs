@@ -39,8 +39,8 @@ pub(crate) extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     status(|| {
-        // SAFETY: an open fabric of this provider, whose version libfabric sets after `open`, and the
-        // application's information.
+        // SAFETY: an open fabric of this provider, whose version libfabric sets after `open`, and
+        // the application's information.
         let (api, attr) = unsafe {
             let info = info.as_ref().ok_or(Errno::INVAL)?;
             let attr = info.domain_attr.as_ref().ok_or(Errno::INVAL)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The provider as an application meets it: through the tables of operations, without libfabric.
+//! Tests of the provider through the operation tables, without libfabric.
 
 mod atomic;
 mod connected;

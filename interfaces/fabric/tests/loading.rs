@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The provider inside the libfabric that is installed, used by libfabric's own programs.
+//! The provider in the installed libfabric, used by libfabric's own programs.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest run of a program of libfabric's here, on a machine that is busy with other things.
+/// Longest run of a libfabric program, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The provider, under the name that libfabric looks for.
+/// Returns a directory with the provider under the name that libfabric searches for.
 fn library() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(built(), dir.path().join("libportolan-fi.so")).unwrap();
     dir
 }
 
-/// The library that cargo built for this test, which lies beside it.
+/// Returns the path of the library that cargo built for this test, beside the test program.
 fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let found = test
@@ -94,14 +94,14 @@ fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
         return;
     }
     let dir = library();
-    // All its sizes are 64 bytes to 1 MiB.
+    // "all" stands for sizes from 64 bytes to 1 MiB.
     for (size, messages, kind) in [
         ("all", "msg", "rdm"),
         ("all", "tagged", "rdm"),
         ("300000", "msg", "rdm"),
         ("all", "msg", "msg"),
     ] {
-        // The programs meet on a TCP port of their own, before the provider comes in.
+        // The programs connect on a TCP port of their own before they use the provider.
         let free = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -123,7 +123,7 @@ fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
             let run = command("fi_pingpong", dir.path(), &client_args)
                 .output()
                 .unwrap();
-            // Until the server listens, there is nobody to talk to.
+            // The client fails until the server listens.
             if run.status.success() || begun.elapsed() > PATIENCE {
                 break run;
             }

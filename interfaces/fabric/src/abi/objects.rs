@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Objects and their tables of operations. An application calls through the tables without looking
-//! whether an entry is there, so every entry is set.
+//! Objects and their operation tables. Applications call through the tables without checking for
+//! null, so every entry is set.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -81,7 +81,8 @@ pub(crate) struct FidMr {
     pub(crate) key: u64,
 }
 
-/// Tables of operations: first their own size, then functions by the types of their arguments.
+/// Defines operation tables: their size in bytes, followed by functions, given by their argument
+/// types.
 macro_rules! tables {
     ($($(#[$doc:meta])+ $name:ident { $($call:ident($($arg:ty),+) -> $result:ty;)+ })+) => {$(
         $(#[$doc])+
@@ -93,16 +94,16 @@ macro_rules! tables {
     )+};
 }
 
-/// What the application is told again when an operation is done, or knows an object by.
+/// An application's pointer, returned with completions and events.
 pub(crate) type Context = *mut c_void;
-/// Where a new object is put.
+/// Destination of the pointer to a new object.
 pub(crate) type Out<T> = *mut *mut T;
-/// How a buffer is registered, or each of several.
+/// Registration descriptors: of one buffer, or of each buffer in a list.
 type Desc = *mut c_void;
 type Descs = *mut *mut c_void;
 
 tables! {
-    /// What every object can do.
+    /// `struct fi_ops`: operations of every object.
     Ops {
         close(*mut Fid) -> c_int;
         bind(*mut Fid, *mut Fid, u64) -> c_int;
@@ -119,7 +120,7 @@ tables! {
         trywait(*mut FidFabric, *mut *mut Fid, c_int) -> c_int;
     }
 
-    /// `struct fi_ops_domain`, without what is optional at its end.
+    /// `struct fi_ops_domain`, without its optional last entries.
     OpsDomain {
         av_open(*mut FidDomain, *mut AvAttr, Out<FidAv>, Context) -> c_int;
         cq_open(*mut FidDomain, *mut CqAttr, Out<FidCq>, Context) -> c_int;
@@ -139,7 +140,7 @@ tables! {
         regattr(*mut Fid, *const MrAttr, u64, Out<FidMr>) -> c_int;
     }
 
-    /// `struct fi_ops_av`, without what is optional at its end.
+    /// `struct fi_ops_av`, without its optional last entries.
     OpsAv {
         insert(*mut FidAv, *const c_void, usize, *mut u64, u64, Context) -> c_int;
         insertsvc(*mut FidAv, *const c_char, *const c_char, *mut u64, u64, Context) -> c_int;

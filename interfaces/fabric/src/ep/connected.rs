@@ -33,8 +33,8 @@ pub(super) static OPS: OpsCm = OpsCm {
 /// `INVAL` for any other handle, or one that was used before.
 ///
 /// # Safety
-/// The parts of `info` are null or valid. Its handle is null, an object of this provider, or was the handle
-/// of a request.
+/// The parts of `info` are null or valid. Its handle is null, an object of this provider, or was
+/// the handle of a request.
 pub(super) unsafe fn link_of(info: &Info) -> Result<Option<Link>, Errno> {
     // SAFETY: guaranteed by the caller.
     let ep_type = unsafe { info.ep_attr.as_ref() }.map_or(EP_UNSPEC, |ep| ep.ep_type);
@@ -82,7 +82,8 @@ extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, len: usize) -> c_int {
 }
 
 extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {
-    // SAFETY: an open endpoint of this provider; the application's buffer has as many bytes as it states.
+    // SAFETY: an open endpoint of this provider; the application's buffer has as many bytes as it
+    // states.
     status(|| unsafe {
         let name = with(ep, |ep| Ok(ep.link()?.local()))?;
         pep::hand_out(name.as_ref(), out, len)

@@ -26,11 +26,11 @@ fn atomic(of: &Party) -> &OpsAtomic {
 
 fn bytes_of(numbers: &mut [u64]) -> &mut [u8] {
     let len = size_of_val(numbers);
-    // SAFETY: numbers are bytes.
+    // SAFETY: the bytes of integers, which have no padding.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), len) }
 }
 
-/// Fetch, and do `op` with one number. Returns what was there.
+/// Runs the fetching operation `op` with one operand. Returns the previous value.
 fn fetch(a: &Party, b: &Party, addr: u64, key: u64, op: c_int, operand: u64) -> u64 {
     let mut before = 0xa5u64;
     let (buf, result) = ((&raw const operand).cast(), (&raw mut before).cast());
@@ -109,7 +109,7 @@ fn number_is_swapped_only_if_the_comparison_holds() {
     };
     assert_eq!(swap(CSWAP, 11, 9), 10);
     assert_eq!(swap(CSWAP, 12, 10), 10);
-    // If the compared number is less than the one that is there.
+    // The operation swaps if the comparand is less than the current value.
     assert_eq!(swap(CSWAP_LT, 13, 12), 12);
     assert_eq!(swap(CSWAP_LT, 14, 11), 12);
     drop(region);

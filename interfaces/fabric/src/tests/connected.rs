@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connected endpoints: meeting, talking, parting, and what strangers do.
+//! Connected endpoints: connecting, messages, disconnects and hostile peers.
 
 mod addresses;
 mod crowds;

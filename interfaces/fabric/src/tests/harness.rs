@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program's side: opens everything with a few words, and calls through the tables.
+//! A program that opens one object of each type and calls through the tables.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use crate::abi::*;
 use crate::provider::fi_prov_ini;
 
-/// Longest wait for something that has to come, on a machine that is busy with other things.
+/// Longest wait for an expected event, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const API: u32 = version(1, 17);
 
-/// Sleep on a descriptor, for so long at most. Returns whether it is readable.
+/// Sleeps on a descriptor until it is readable or the timeout expires. Returns true if it is
+/// readable.
 pub(crate) fn is_readable(fd: c_int, timeout_ms: c_int) -> bool {
     let mut entry = libc::pollfd {
         fd,
@@ -28,12 +29,12 @@ pub(crate) fn is_readable(fd: c_int, timeout_ms: c_int) -> bool {
     }
 }
 
-/// How a program opens its endpoint.
+/// Options with which a program opens its objects.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
     pub(super) threading: c_int,
     pub(super) format: c_int,
-    /// Flags of the binding to the completion queue, beside the directions.
+    /// Flags of the binding to the completion queue, in addition to the directions.
     pub(super) binding: u64,
 }
 
@@ -47,7 +48,7 @@ impl Default for Plan {
     }
 }
 
-/// A program with one of each object.
+/// A program with one object of each type.
 pub(super) struct Party {
     pub(super) info: *mut Info,
     pub(super) fabric: *mut FidFabric,
@@ -58,7 +59,7 @@ pub(super) struct Party {
     pub(super) ep: *mut FidEp,
 }
 
-/// A completion as the test reads it.
+/// A completion that the test has read.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(super) struct Done {
     pub(super) context: usize,
@@ -69,10 +70,10 @@ pub(super) struct Done {
     pub(super) source: u64,
 }
 
-/// Ask for information as a program does that names the provider.
+/// Calls `fi_getinfo` as a program that names the provider.
 pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int> {
     let provider = fi_prov_ini().cast::<Provider>();
-    // SAFETY: hints that live through the call; a place for the answer.
+    // SAFETY: the hints live through the call, and `out` is on the stack.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
         fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
@@ -86,7 +87,7 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
 }
 
 pub(super) fn free(info: *mut Info) {
-    // SAFETY: as libfabric frees it: each part comes from the C library's heap.
+    // SAFETY: freed the way libfabric does; each part is on the C heap.
     unsafe {
         let whole = &*info;
         if !whole.next.is_null() {
@@ -115,7 +116,7 @@ impl Party {
         let provider = fi_prov_ini().cast::<Provider>();
         let (mut fabric, mut domain, mut av, mut cq, mut cntr) =
             (null_mut(), null_mut(), null_mut(), null_mut(), null_mut());
-        // SAFETY: each object is open when it is used, and the attributes are whole.
+        // SAFETY: each object is open when it is used, and the attributes are complete.
         unsafe {
             (*(*info).fabric_attr).api_version = API;
             (*(*info).domain_attr).threading = plan.threading;
@@ -163,7 +164,7 @@ impl Party {
     }
 
     fn open_ep(&mut self, binding: u64) {
-        // SAFETY: open objects, and a place for the endpoint.
+        // SAFETY: open objects, and storage for the endpoint.
         unsafe {
             let open = (*(*self.domain).ops).endpoint;
             ok(open(self.domain, self.info, &raw mut self.ep, null_mut()));
@@ -176,13 +177,13 @@ impl Party {
         }
     }
 
-    /// Another endpoint in the place of the one there was.
+    /// Replaces the endpoint by a new one.
     pub(super) fn reopen_ep(&mut self) {
         self.close_ep();
         self.open_ep(0);
     }
 
-    /// Two programs that know each other by the first place of their address vectors.
+    /// Opens two programs, each at index 0 of the other's address vector.
     pub(super) fn pair(plan: Plan) -> (Party, Party) {
         let (a, b) = (Party::open(plan), Party::open(plan));
         assert_eq!(a.insert(&b.name()), 0);
@@ -193,7 +194,7 @@ impl Party {
     pub(super) fn name(&self) -> Vec<u8> {
         let mut bytes = vec![0xa5; 100];
         let mut len = bytes.len();
-        // SAFETY: an open endpoint, and a place for `len` bytes.
+        // SAFETY: an open endpoint, and room for `len` bytes.
         unsafe {
             let fid = &raw mut (*self.ep).fid;
             ok(((*(*self.ep).cm).getname)(
@@ -208,7 +209,7 @@ impl Party {
 
     pub(super) fn insert(&self, name: &[u8]) -> u64 {
         let mut addr = 0xa5;
-        // SAFETY: an open vector; one address, and a place for one number.
+        // SAFETY: an open vector, one address, and storage for one number.
         let count = unsafe {
             ((*(*self.av).ops).insert)(
                 self.av,
@@ -256,7 +257,7 @@ impl Party {
         });
     }
 
-    /// Call until the endpoint has room.
+    /// Repeats a call until the endpoint has room.
     pub(super) fn retry(&self, mut call: impl FnMut() -> isize) {
         let begun = Instant::now();
         loop {
@@ -269,16 +270,16 @@ impl Party {
         }
     }
 
-    /// Make progress, and read nothing.
+    /// Makes progress without reading an entry.
     pub(super) fn work(&self) {
-        // SAFETY: an open queue; no entry is asked for.
+        // SAFETY: an open queue; no entry is requested.
         unsafe { ((*(*self.cq).ops).read)(self.cq, null_mut(), 0) };
     }
 
-    /// One completion, or the number of an error.
+    /// Returns one completion, or the number of an error.
     pub(super) fn read(&self) -> Result<Done, isize> {
         let mut source = 0xa5;
-        // SAFETY: an open queue with the longest format; places for one entry.
+        // SAFETY: an open queue with the longest format, and storage for one entry.
         unsafe {
             let mut entry: CqTaggedEntry = std::mem::zeroed();
             let out = (&raw mut entry).cast();
@@ -298,7 +299,7 @@ impl Party {
         }
     }
 
-    /// The next completion, with the other side working, too.
+    /// Returns the next completion. The other side makes progress, too.
     pub(super) fn wait(&self, other: &Party) -> Done {
         match self.wait_any(other) {
             Ok(done) => done,
@@ -306,7 +307,7 @@ impl Party {
         }
     }
 
-    /// The next completion or failure.
+    /// Returns the next completion or failure.
     pub(super) fn wait_any(&self, other: &Party) -> Result<Done, CqErrEntry> {
         let begun = Instant::now();
         loop {
@@ -323,7 +324,7 @@ impl Party {
     }
 
     pub(super) fn failure(&self) -> CqErrEntry {
-        // SAFETY: an open queue, and a place for the entry.
+        // SAFETY: an open queue, and storage for the entry.
         unsafe {
             let mut entry: CqErrEntry = std::mem::zeroed();
             assert_eq!(((*(*self.cq).ops).readerr)(self.cq, &raw mut entry, 0), 1);
@@ -351,7 +352,7 @@ impl Drop for Party {
             return;
         }
         self.close_ep();
-        // SAFETY: each is open, and nothing uses it any more.
+        // SAFETY: the objects are open and not used afterwards.
         unsafe {
             ok(close(&raw mut (*self.cntr).fid));
             ok(close(&raw mut (*self.cq).fid));
@@ -363,8 +364,10 @@ impl Drop for Party {
     }
 }
 
+/// Closes an object.
+///
 /// # Safety
-/// An open object.
+/// `fid` is an open object.
 pub(super) unsafe fn close(fid: *mut Fid) -> c_int {
     // SAFETY: guaranteed by the caller.
     unsafe { ((*(*fid).ops).close)(fid) }

@@ -55,7 +55,7 @@ fn message_that_does_not_fit_is_an_error_of_its_receive_alone() {
     assert_eq!((failure.err, failure.op_context as usize), (ETRUNC, 6));
     assert_eq!((failure.len, failure.olen), (3, 3));
     assert_eq!(&buf, b"lon\xa5");
-    // SAFETY: lent until the next read of the queue.
+    // SAFETY: the text stays valid until the next read of the queue.
     let text =
         unsafe { std::slice::from_raw_parts(failure.err_data.cast::<u8>(), failure.err_data_size) };
     let text = std::str::from_utf8(text).unwrap();
@@ -233,7 +233,7 @@ fn tagged_and_plain_messages_are_matched_apart() {
     assert_eq!((&plain[..5], &tagged[..6]), (&b"plain"[..], &b"tagged"[..]));
 }
 
-/// Receive with flags, by structure. Nothing is received into.
+/// Receives with flags, by structure. No data is written to `buf`.
 fn with_flags(of: &Party, buf: &mut [u8], tag: u64, context: usize, flags: u64) {
     let iov = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
@@ -252,7 +252,7 @@ fn with_flags(of: &Party, buf: &mut [u8], tag: u64, context: usize, flags: u64) 
     of.retry(|| (of.tagged().recvmsg)(of.ep, &raw const msg, flags));
 }
 
-/// Look until a message is there. Returns what the look told.
+/// Peeks until a message is found. Returns the completion of the peek.
 fn look(of: &Party, other: &Party, tag: u64, flags: u64) -> super::harness::Done {
     let begun = std::time::Instant::now();
     loop {

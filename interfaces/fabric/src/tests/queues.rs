@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queues, counters, waiting, and the life of objects.
+//! Queues, counters, waiting, and the lifetime of objects.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -40,7 +40,7 @@ fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
     send(&silent, 1, 0);
     send(&loud, 2, COMPLETION);
     assert_eq!(a.wait(&b).context, 2);
-    // Each is counted all the same.
+    // All operations are counted, reported or not.
     let begun = Instant::now();
     while a.count() < 2 {
         b.work();
@@ -62,7 +62,7 @@ fn shorter_formats_are_read_with_their_own_stride() {
     let mut contexts = [0usize; 4];
     let (mut taken, begun) = (0, Instant::now());
     while taken < 3 {
-        // SAFETY: an open queue; entries of one pointer, of which there is one more.
+        // SAFETY: an open queue; entries of one pointer each, and one spare element.
         let code = unsafe {
             let out = contexts[taken..].as_mut_ptr().cast();
             ((*(*b.cq).ops).read)(b.cq, out, 3 - taken)
@@ -74,7 +74,7 @@ fn shorter_formats_are_read_with_their_own_stride() {
     assert_eq!(contexts, [10, 11, 12, 0]);
 }
 
-/// Two that have heard from one another, so that sends end within their calls.
+/// Opens two programs that have exchanged a message, so that sends complete within their calls.
 fn acquainted() -> (Party, Party) {
     let (a, b) = Party::pair(Plan::default());
     let mut word = [0; 8];
@@ -85,9 +85,9 @@ fn acquainted() -> (Party, Party) {
     (a, b)
 }
 
-/// The contexts of one read of up to `N` entries, the number of an error for none.
+/// Returns the contexts of one read of up to `N` entries, or the number of an error.
 fn read_contexts<const N: usize>(of: &Party) -> Result<Vec<usize>, isize> {
-    // SAFETY: plain bytes, of which zeros are a value; an open queue with the longest format.
+    // SAFETY: plain bytes, for which zero is valid; an open queue with the longest format.
     let (entries, code) = unsafe {
         let mut entries: [CqTaggedEntry; N] = std::mem::zeroed();
         let out = entries.as_mut_ptr().cast();
@@ -123,7 +123,7 @@ fn an_entry_that_waited_is_read_before_one_that_comes_with_the_read() {
     a.trecv(&mut word, 0, TAG, 0, 3);
     b.tsend(b"answer", TAG, 4);
     b.wait(&a);
-    // Its entry is written by the call.
+    // The call itself adds its entry.
     a.tsend(b"question", TAG, 5);
     let (mut contexts, begun) = (Vec::new(), Instant::now());
     while contexts.len() < 2 {
@@ -144,7 +144,7 @@ fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
     loop {
         a.tsend(b"more", TAG, 5);
         sent += 1;
-        // What was just sent has an entry already.
+        // The message just sent already has an entry.
         if a.read().unwrap().context == 3 {
             break;
         }
@@ -173,10 +173,10 @@ fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
         assert!(begun.elapsed() < PATIENCE);
     }
     let mut text = [0xa5u8; 64];
-    // SAFETY: an open queue, a place for the entry, and one for the text.
+    // SAFETY: an open queue, and storage for the entry and the text.
     unsafe {
         let mut entry: CqErrEntry = std::mem::zeroed();
-        // Nothing may be written there; it stands for whatever the stack had.
+        // Represents uninitialised stack memory, to which nothing may be written.
         entry.err_data = std::ptr::without_provenance_mut(8);
         entry.err_data_size = usize::MAX;
         let ops = &*(*a.cq).ops;
@@ -196,16 +196,16 @@ fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
 #[test]
 fn nothing_is_inserted_from_nowhere() {
     let party = Party::open(Plan::default());
-    // SAFETY: an open vector; no address is given.
+    // SAFETY: an open vector; the address is null.
     let code =
         unsafe { ((*(*party.av).ops).insert)(party.av, null(), 1, null_mut(), 0, null_mut()) };
     assert_eq!(code, -libc::EINVAL);
 }
 
-/// One side that another thread uses while this one waits.
+/// A program that another thread uses while this one waits.
 struct Elsewhere(Party);
 
-// SAFETY: the objects are used by one thread at a time.
+// SAFETY: only one thread at a time uses the objects.
 unsafe impl Send for Elsewhere {}
 
 impl Elsewhere {
@@ -215,9 +215,9 @@ impl Elsewhere {
     }
 }
 
-/// Wait for one completion, as `fi_cq_sread` does. Returns its code and the entry's context.
+/// Waits for one completion with `fi_cq_sread`. Returns its code and the entry's context.
 fn sread(of: &Party, timeout_ms: c_int) -> (isize, usize) {
-    // SAFETY: an open queue, and a place for an entry.
+    // SAFETY: an open queue, and storage for an entry.
     unsafe {
         let mut entry: CqTaggedEntry = std::mem::zeroed();
         let out = (&raw mut entry).cast();
@@ -264,7 +264,7 @@ fn descriptor_is_readable_when_a_message_has_come() {
         a.send();
         a
     });
-    // SAFETY: open objects, and places for what is asked.
+    // SAFETY: open objects, and storage for the results.
     unsafe {
         let fid = &raw mut (*b.cq).fid;
         assert_eq!(
@@ -311,7 +311,7 @@ fn what_is_in_use_cannot_be_closed() {
         threading: THREAD_DOMAIN,
         ..Plan::default()
     });
-    // SAFETY: open objects, and they stay so.
+    // SAFETY: open objects, which stay open.
     unsafe {
         assert_eq!(close(&raw mut (*a.cq).fid), -libc::EBUSY);
         assert_eq!(close(&raw mut (*a.av).fid), -libc::EBUSY);

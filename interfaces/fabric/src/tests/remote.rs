@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use super::harness::{Party, Plan, close};
 use crate::abi::*;
 
-/// A region of a program, closed at the end.
+/// A memory region that is closed when dropped.
 pub(super) struct Region(*mut FidMr);
 
 impl Region {
@@ -29,7 +29,7 @@ impl Region {
     }
 
     pub(super) fn key(&self) -> u64 {
-        // SAFETY: open.
+        // SAFETY: an open region.
         unsafe { (*self.0).key }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The address that a program was told is the one that is used, also by the call after one that failed.
+//! An address that was reported to a program stays in use, also after a call that failed.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -11,7 +11,7 @@ use super::harness::{Server, Side, ask, name_of};
 use crate::abi::*;
 use crate::sockaddr::{self, CAddr};
 
-/// Multicast, where TCP cannot connect: the call says so itself.
+/// A multicast address, for which a TCP connect fails immediately.
 const NOWHERE: &str = "224.0.0.1:9";
 
 fn name_client(client: &Side, addr: SocketAddr) -> c_int {
@@ -39,7 +39,7 @@ fn an_endpoint_connects_from_its_address_after_a_connect_that_failed() {
     assert!((client.cm().connect)(client.ep, to, null(), 0) < 0);
     assert_eq!((name(), client.connect(b"")), (from, 0));
     let request = server.request(|| client.work());
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     let asker = unsafe { sockaddr::read((*request.info).dest_addr, (*request.info).dest_addrlen) };
     assert_eq!((asker, name()), (Some(from), from));
     drop(server.accept(request, b""));
@@ -49,7 +49,7 @@ fn an_endpoint_connects_from_its_address_after_a_connect_that_failed() {
 fn a_passive_endpoint_listens_at_its_address_after_a_listen_that_failed() {
     let (first, second) = (Server::bound(), Server::bound());
     let at = first.addr();
-    // Two may have an address of which one may listen.
+    // Two endpoints may have the same address, but only one of them may listen.
     assert_eq!((name_server(&second, at), first.listen()), (0, 0));
     assert_eq!(second.listen(), -libc::EADDRINUSE);
     assert_eq!(second.addr(), at);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! More callers than can be taken, or than the program answers: they wait, and nobody spins.
+//! More callers than can be accepted, or than the program answers: they wait, and no process spins.
 
 #![allow(
     unsafe_code,
@@ -19,7 +19,7 @@ use super::hostile::{frame, some_address, stranger};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, free, is_readable};
 
-/// As many as may be without an answer, if the backlog is no longer.
+/// Default limit of unanswered callers.
 const UNANSWERED_MAX: u8 = 128;
 
 fn event_fd(server: &Server) -> c_int {
@@ -27,7 +27,7 @@ fn event_fd(server: &Server) -> c_int {
     wait_fd(unsafe { &raw mut (*server.desk.eq).fid })
 }
 
-/// Read a queue that has nothing, until who sleeps on it sleeps.
+/// Reads an empty queue until its descriptor is not readable any more.
 fn calms_down(server: &Server) {
     let fd = event_fd(server);
     let begun = Instant::now();
@@ -40,7 +40,7 @@ fn calms_down(server: &Server) {
     }
 }
 
-/// The next event, by a program that sleeps on the descriptor in between.
+/// Returns the next event of a program that sleeps on the descriptor.
 fn sleeps_until_asked(server: &Server) -> Got {
     let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
     loop {
@@ -55,7 +55,7 @@ fn sleeps_until_asked(server: &Server) -> Got {
     }
 }
 
-/// Somebody of this address who asks, with a number.
+/// Connects as the endpoint `id` and sends a request that contains a number.
 fn asks(server: &Server, id: Id, number: u8) -> TcpStream {
     let mut stranger = stranger(server);
     let request = frame(ConnectionWord::Request, id, &[number]);
@@ -64,20 +64,19 @@ fn asks(server: &Server, id: Id, number: u8) -> TcpStream {
 }
 
 fn rejects(server: &Server, request: &Got) {
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     assert_eq!(server.reject(handle, b""), 0);
     free(request.info);
 }
 
-/// Have this process open no more descriptors than it may, as far as the system lets it. Returns how
-/// many it might before.
+/// Sets the limit of open descriptors to `count`. Returns the previous limit.
 fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: a place for the limit, which is set again with another number.
+    // SAFETY: `limit` is on the stack. It is filled before it is set with another number.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
         let before = limit.rlim_cur;

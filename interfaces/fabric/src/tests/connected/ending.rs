@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections end.
+//! The end of connections.
 
 use super::harness::{AGAIN, NOT_CONNECTED, Server, Side};
 use crate::abi::*;
 
-/// The event of the end, and nothing else.
+/// Reads the shutdown event, and checks that no other event follows.
 fn hears_the_end(side: &Side) {
     let got = side.desk.wait(|| side.work()).unwrap();
     assert_eq!((got.event, got.fid), (SHUTDOWN, side.fid()));
@@ -60,7 +60,7 @@ fn what_has_come_is_there_for_receives_that_are_posted_after_the_end() {
         .for_each(|word| assert_eq!(client.send(word, 9), 0));
     drop(client);
     hears_the_end(&accepted);
-    // Until the session has ended as well: a receive finds nobody then.
+    // The session has ended as well, so a receive fails.
     let mut got = [0; 4];
     for (at, word) in words.iter().enumerate() {
         (0..5000).for_each(|_| accepted.work());
@@ -87,7 +87,7 @@ fn a_program_that_reads_no_events_hears_of_the_end_by_its_operations() {
 fn a_send_that_nobody_received_fails_when_the_peer_is_gone() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
-    // Too long to be taken before it is wanted.
+    // Too long to be copied before a receive is posted.
     let data = vec![7; 1 << 20];
     assert_eq!(client.send(&data, 1), 0);
     for _ in 0..1000 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a forked child does to its copies is nothing to its parent.
+//! A forked child's operations on its copies do not affect the parent.
 
 #![allow(unsafe_code, reason = "forks, and calls as C does")]
 
@@ -10,23 +10,23 @@ use super::harness::{AGAIN, Got, Server, Side, is_alone, wait_fd};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, is_readable};
 
-/// Have a child do `work`, which must not panic, and end without a word.
+/// Runs `work`, which must not panic, in a forked child that exits with `_exit`.
 fn in_a_child(work: impl FnOnce()) {
     // SAFETY: the process has no other thread that could hold a lock; the child ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let done = catch_unwind(AssertUnwindSafe(work));
-        // SAFETY: has no conditions.
+        // SAFETY: the call has no preconditions.
         unsafe { libc::_exit(i32::from(done.is_err())) }
     }
     let mut status = -1;
-    // SAFETY: a place for the status.
+    // SAFETY: `status` is on the stack.
     let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(ended, child);
     assert_eq!(status, 0, "the child has failed");
 }
 
-/// Two that ask: one whose request was read, and one whose request is in the queue.
+/// Creates two requesters: the request of one was read, that of the other is in the queue.
 fn askers(server: &Server) -> (Side, Got, Side) {
     let (read, unread) = (Side::client(server), Side::client(server));
     assert_eq!(read.connect(b"read"), 0);
@@ -55,13 +55,13 @@ fn what_a_forked_child_closes_works_on_in_its_parent() {
     in_a_child(|| {
         let refused = -(EOPBADSTATE as isize);
         assert_eq!(server.desk.read(0, 0).unwrap_err(), refused);
-        // SAFETY: information that was given to the program.
+        // SAFETY: information that was passed to the program.
         let handle = unsafe { (*request.info).handle };
         assert_eq!(server.reject(handle, b""), -EOPBADSTATE);
-        // SAFETY: the child's copies, which nothing there uses any more.
+        // SAFETY: the child's copies, which the child does not use afterwards.
         drop(unsafe { (ptr::read(&raw const accepted), ptr::read(&raw const server)) });
     });
-    // Nobody is told that the connection has ended, or that a request was rejected.
+    // No end of the connection and no rejection is reported.
     assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
     let next = server.request(|| ());
     drop(server.accept(next, b""));
@@ -69,7 +69,7 @@ fn what_a_forked_child_closes_works_on_in_its_parent() {
     for asker in [&read, &unread] {
         assert_eq!(asker.desk.wait(|| ()).unwrap().event, CONNECTED);
     }
-    // The queue wakes for messages, and the manager for the end and for who comes anew.
+    // The queue wakes for messages, and the manager for disconnects and new callers.
     let mut byte = [0];
     assert_eq!(accepted.recv(&mut byte, 1), 0);
     while accepted.desk.trywait(accepted.queue()) != 0 {

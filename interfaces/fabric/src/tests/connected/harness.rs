@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that listen and programs that connect, in one process.
+//! Listening and connecting programs, in one process.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -17,17 +17,17 @@ use crate::provider::fi_prov_ini;
 use crate::sockaddr;
 use crate::tests::harness::{API, PATIENCE, close, free, is_readable, ok};
 
-/// What endpoints are opened with.
+/// Context that endpoints are opened with.
 pub(super) const CONTEXT: *mut c_void = 0x77 as *mut c_void;
 
 pub(super) const AGAIN: isize = -(libc::EAGAIN as isize);
 pub(super) const NOT_CONNECTED: isize = -(libc::ENOTCONN as isize);
 
-/// Says that this process runs one test only.
+/// Environment variable that is set in a process that runs one test only.
 const ALONE: &str = "PORTOLAN_TEST_ALONE";
 
-/// Run this test by itself, for what it does is done to its whole process. Returns whether this is that
-/// process.
+/// Runs this test in a process of its own, because it changes the whole process. Returns true in
+/// that process.
 pub(super) fn is_alone(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
@@ -44,7 +44,7 @@ pub(super) fn is_alone(test: &str) -> bool {
     false
 }
 
-/// Ask for connected endpoints; with `SOURCE` among the flags to listen, else to connect.
+/// Requests connected endpoints, to listen if the flags contain `SOURCE`, or else to connect.
 pub(super) fn ask(
     service: Option<u16>,
     flags: u64,
@@ -54,7 +54,7 @@ pub(super) fn ask(
     let service = service.map(|port| CString::new(port.to_string()).unwrap());
     let service_ptr = service.as_ref().map_or(null(), |text| text.as_ptr());
     let node = service.as_ref().map_or(null(), |_| c"127.0.0.1".as_ptr());
-    // SAFETY: hints that live through the call, and a place for the answer.
+    // SAFETY: the hints live through the call, and `out` is on the stack.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
         fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
@@ -72,7 +72,7 @@ pub(super) fn ask(
     }
 }
 
-/// An event as the test reads it.
+/// An event that the test has read.
 #[derive(Debug)]
 pub(super) struct Got {
     pub(super) event: u32,
@@ -91,7 +91,7 @@ impl Desk {
     pub(super) fn open(info: *mut Info) -> Rc<Desk> {
         let provider = fi_prov_ini().cast::<Provider>();
         let (mut fabric, mut eq) = (null_mut(), null_mut());
-        // SAFETY: whole attributes, and places for the objects.
+        // SAFETY: complete attributes, and storage for the objects.
         unsafe {
             let attr = (*info).fabric_attr;
             ok(((*provider).fabric)(attr, &raw mut fabric, null_mut()));
@@ -102,18 +102,18 @@ impl Desk {
         Rc::new(Desk { fabric, eq })
     }
 
-    /// Read an event with room for `room` bytes of data.
+    /// Reads an event with room for `room` bytes of data.
     pub(super) fn read(&self, room: usize, flags: u64) -> Result<Got, isize> {
         const HEAD: usize = size_of::<EqCmEntry>();
         let mut words = vec![0u64; (HEAD + room).div_ceil(8)];
         let mut event = 0xa5;
-        // SAFETY: an open queue, and places for the event.
+        // SAFETY: an open queue, and storage for the event.
         let code = unsafe {
             let buf = words.as_mut_ptr().cast();
             ((*(*self.eq).ops).sread)(self.eq, &raw mut event, buf, HEAD + room, 0, flags)
         };
         let len = usize::try_from(code).map_err(|_| code)?;
-        // SAFETY: an entry was written to the beginning, and bytes behind it.
+        // SAFETY: an entry was written to the beginning, followed by its data.
         unsafe {
             let entry = *words.as_ptr().cast::<EqCmEntry>();
             let bytes = std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len);
@@ -126,20 +126,20 @@ impl Desk {
         }
     }
 
-    /// Callers that were dropped for this reason.
+    /// Returns the number of callers dropped for this reason.
     pub(super) fn dropped(&self, reason: DropReason) -> u64 {
         // SAFETY: an open queue.
         unsafe { eq::manager(&raw mut (*self.eq).fid) }.dropped(reason)
     }
 
-    /// Whether a queue may be slept on, or why not.
+    /// Returns 0 if a sleep on the queue is allowed, or else the error.
     pub(super) fn trywait(&self, queue: *mut Fid) -> c_int {
         let mut fids = [queue];
         // SAFETY: open objects.
         unsafe { ((*(*self.fabric).ops).trywait)(self.fabric, fids.as_mut_ptr(), 1) }
     }
 
-    /// The next event, or a failure's number, while `others` work.
+    /// Returns the next event, or the number of a failure, while `others` makes progress.
     pub(super) fn wait(&self, mut others: impl FnMut()) -> Result<Got, isize> {
         let begun = Instant::now();
         loop {
@@ -151,10 +151,11 @@ impl Desk {
         }
     }
 
-    /// The failure that comes next, and its data.
+    /// Returns the next failure and its data.
     pub(super) fn failure(&self, others: impl FnMut()) -> (EqErrEntry, Vec<u8>) {
         assert_eq!(self.wait(others).unwrap_err(), -(EAVAIL as isize));
-        // SAFETY: an open queue, and a place for the entry; its data are lent until the next.
+        // SAFETY: an open queue, and storage for the entry. Its data stays valid until the next
+        // failure is read.
         unsafe {
             let mut entry: EqErrEntry = std::mem::zeroed();
             let code = ((*(*self.eq).ops).readerr)(self.eq, &raw mut entry, 0);
@@ -178,7 +179,7 @@ impl Drop for Desk {
     }
 }
 
-/// A program that listens at a port of the loopback.
+/// A program that listens at a loopback port.
 pub(super) struct Server {
     pub(super) desk: Rc<Desk>,
     pub(super) pep: *mut FidPep,
@@ -186,12 +187,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// One with a passive endpoint that does not listen yet.
+    /// Creates a server whose passive endpoint does not listen yet.
     pub(super) fn bound() -> Server {
         let info = ask(Some(0), SOURCE, |_| ()).unwrap();
         let desk = Desk::open(info);
         let mut pep = null_mut();
-        // SAFETY: open objects, and a place for another.
+        // SAFETY: open objects, and storage for another.
         unsafe {
             let open = (*(*desk.fabric).ops).passive_ep;
             ok(open(desk.fabric, info, &raw mut pep, null_mut()));
@@ -217,7 +218,7 @@ impl Server {
         unsafe { name_of(&raw mut (*self.pep).fid, (*(*self.pep).cm).getname) }.unwrap()
     }
 
-    /// The next request.
+    /// Returns the next request.
     pub(super) fn request(&self, others: impl FnMut()) -> Got {
         let got = self.desk.wait(others).unwrap();
         // SAFETY: an open passive endpoint.
@@ -227,14 +228,14 @@ impl Server {
     }
 
     pub(super) fn reject(&self, handle: *mut Fid, data: &[u8]) -> c_int {
-        // SAFETY: an open passive endpoint; what the handle is, is what is tested.
+        // SAFETY: an open passive endpoint. Any handle is allowed.
         unsafe {
             let (param, len) = (data.as_ptr().cast(), data.len());
             ((*(*self.pep).cm).reject)(self.pep, handle, param, len)
         }
     }
 
-    /// An endpoint for a request, which is answered.
+    /// Opens an endpoint for a request and accepts it.
     pub(super) fn accept(&self, request: Got, data: &[u8]) -> Side {
         let side = Side::open(&self.desk, request.info);
         assert_eq!(side.accept(data), 0);
@@ -255,23 +256,23 @@ impl Drop for Server {
     }
 }
 
-/// The descriptor of a queue.
+/// Returns the descriptor of a queue.
 pub(super) fn wait_fd(queue: *mut Fid) -> c_int {
     let mut fd = -1;
-    // SAFETY: an open queue, and a place for what is asked.
+    // SAFETY: an open queue, and storage for the descriptor.
     let code = unsafe { ((*(*queue).ops).control)(queue, GETWAIT, (&raw mut fd).cast()) };
     assert_eq!(code, 0);
     fd
 }
 
-/// The address of an object.
+/// Returns the address of an object.
 pub(super) fn name_of(
     fid: *mut Fid,
     call: extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
 ) -> Result<SocketAddr, c_int> {
     let (mut bytes, mut len) = ([0xa5u8; 64], 64);
     match call(fid, bytes.as_mut_ptr().cast(), &raw mut len) {
-        // SAFETY: as many bytes as were written.
+        // SAFETY: `len` bytes were written.
         0 => Ok(unsafe { sockaddr::read(bytes.as_ptr().cast(), len) }.unwrap()),
         code => Err(code),
     }
@@ -287,18 +288,18 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// One of `info`, which it frees, that reports to `desk`.
+    /// Opens an endpoint for `info`, which is freed with it. Its events go to `desk`.
     pub(super) fn open(desk: &Rc<Desk>, info: *mut Info) -> Side {
         let side = Side::unbound(desk, info);
         assert_eq!(side.bind_eq(), 0);
         side
     }
 
-    /// One that reports to no event queue yet.
+    /// Opens an endpoint that is not bound to an event queue.
     pub(super) fn unbound(desk: &Rc<Desk>, info: *mut Info) -> Side {
         let (mut domain, mut cq, mut ep) = (null_mut(), null_mut(), null_mut());
         let fabric = desk.fabric;
-        // SAFETY: open objects, whole attributes, and places for new objects.
+        // SAFETY: open objects, complete attributes, and storage for new objects.
         unsafe {
             let open = (*(*fabric).ops).domain;
             ok(open(fabric, info, &raw mut domain, null_mut()));
@@ -325,13 +326,13 @@ impl Side {
         }
     }
 
-    /// One that asks the server for a connection in a moment.
+    /// Opens an endpoint that is to connect to the server.
     pub(super) fn client(of: &Server) -> Side {
         let info = ask(Some(of.addr().port()), 0, |_| ()).unwrap();
         Side::open(&Desk::open(info), info)
     }
 
-    /// Two that are connected.
+    /// Opens two connected endpoints.
     pub(super) fn pair(server: &Server) -> (Side, Side) {
         let client = Side::client(server);
         assert_eq!(client.connect(b""), 0);
@@ -347,7 +348,7 @@ impl Side {
         unsafe { &raw mut (*self.ep).fid }
     }
 
-    /// Its completion queue.
+    /// Returns the completion queue.
     pub(super) fn queue(&self) -> *mut Fid {
         // SAFETY: an open queue.
         unsafe { &raw mut (*self.cq).fid }
@@ -369,7 +370,7 @@ impl Side {
     }
 
     pub(super) fn connect(&self, data: &[u8]) -> c_int {
-        // SAFETY: the information is ours.
+        // SAFETY: the information is owned by `self`.
         let dest = unsafe { (*self.info).dest_addr };
         (self.cm().connect)(self.ep, dest, data.as_ptr().cast(), data.len())
     }
@@ -396,13 +397,13 @@ impl Side {
         unsafe { ((*(*self.ep).msg).recv)(self.ep, buf, into.len(), null_mut(), 0, context) }
     }
 
-    /// Make progress, and read nothing.
+    /// Makes progress without reading an entry.
     pub(super) fn work(&self) {
-        // SAFETY: an open queue; no entry is asked for.
+        // SAFETY: an open queue; no entry is requested.
         unsafe { ((*(*self.cq).ops).read)(self.cq, null_mut(), 0) };
     }
 
-    /// The context of the next completion, or its failure.
+    /// Returns the context of the next completion, or its failure.
     pub(super) fn wait(&self, other: &Side) -> Result<usize, CqErrEntry> {
         let begun = Instant::now();
         loop {
@@ -414,7 +415,7 @@ impl Side {
         }
     }
 
-    /// The same by a program that sleeps on the queue's descriptor until there is something.
+    /// Returns the next completion of a program that sleeps on the queue's descriptor.
     pub(super) fn sleep(&self) -> Result<usize, CqErrEntry> {
         let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
         loop {
@@ -430,9 +431,9 @@ impl Side {
         }
     }
 
-    /// The same, if there is one.
+    /// Returns a completion, if there is one.
     fn poll(&self) -> Option<Result<usize, CqErrEntry>> {
-        // SAFETY: an open queue with the longest format; places for an entry and a failure.
+        // SAFETY: an open queue with the longest format, and storage for an entry and a failure.
         unsafe {
             let mut entry: CqTaggedEntry = std::mem::zeroed();
             let out = (&raw mut entry).cast();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Strangers at a port, and servers that do not keep to the protocol.
+//! Strangers that connect, and servers that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -28,7 +28,7 @@ pub(super) fn frame(
     bytes[..len].to_vec()
 }
 
-/// An address that somebody has.
+/// Returns the address of an open endpoint.
 pub(super) fn some_address() -> (Endpoint, [u8; ENDPOINT_ID_LEN]) {
     let endpoint = Endpoint::open(&EndpointConfig::default()).unwrap();
     let bytes = *endpoint.address().as_bytes();
@@ -43,7 +43,7 @@ pub(super) fn stranger(server: &Server) -> TcpStream {
     stream
 }
 
-/// Wait until the server has closed a stranger's connection without a word.
+/// Waits until the server has closed a stranger's connection without an answer.
 fn is_shown_the_door(stranger: &mut TcpStream, server: &Server) {
     let begun = std::time::Instant::now();
     let mut byte = [0];
@@ -72,7 +72,7 @@ fn who_does_not_ask_for_a_connection_is_shown_the_door_and_costs_others_nothing(
         &frame(ConnectionWord::Reject, id, b""),
         &frame(ConnectionWord::Request, [0xa5; ENDPOINT_ID_LEN], b""),
         &too_long,
-        // Silent, and half of a request: those have some seconds.
+        // Incomplete requests time out after some seconds.
         &request[..40],
     ];
     for word in words {
@@ -102,11 +102,11 @@ fn of_many_who_say_nothing_the_oldest_goes() {
     drop(server);
     let reasons = [DropReason::Crowded, DropReason::Silent, DropReason::Unheard];
     let counts = reasons.map(|reason| desk.dropped(reason));
-    // On a machine that stood still for seconds some ran out of time.
+    // On a machine that stalled for seconds, some of them timed out.
     assert!(counts == [1, 0, 64] || counts[1] > 0, "{counts:?}");
 }
 
-/// Somebody who asks with these bytes, a request first, and is accepted.
+/// Connects, sends these bytes, which begin with a request, and is accepted.
 pub(super) fn asker_with(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
     let mut stranger = stranger(server);
     stranger.write_all(bytes).unwrap();
@@ -129,7 +129,7 @@ fn who_says_more_than_its_turn_is_hung_up_on() {
         let (mut stranger, accepted) = asker_with(&server, &request);
         stranger.write_all(more).unwrap();
         hears_the_end(&server, &accepted);
-        // The same when it comes with the request.
+        // The extra bytes may also arrive with the request.
         let (_stranger, accepted) = asker_with(&server, &[&request, more].concat());
         hears_the_end(&server, &accepted);
     }
@@ -147,7 +147,7 @@ fn a_peer_whose_process_is_gone_has_hung_up() {
     hears_the_end(&server, &accepted);
 }
 
-/// What a client hears of a server that answers with these bytes, and closes.
+/// Returns a client's error after a server has answered with these bytes and closed.
 fn answered_by(bytes: &[u8]) -> i32 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `fi_getinfo` says of connected endpoints.
+//! Results of `fi_getinfo` for connected endpoints.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -11,9 +11,9 @@ use crate::abi::*;
 use crate::sockaddr::{self, CAddr};
 use crate::tests::harness::{free, getinfo};
 
-/// Source, destination and format of an answer, which is freed.
+/// Returns source, destination and format of a result, and frees it.
 fn addresses(info: *mut Info) -> (Option<SocketAddr>, Option<SocketAddr>, u32) {
-    // SAFETY: an answer, of which one part is looked at.
+    // SAFETY: a valid result, which is not freed yet.
     let found = unsafe {
         let info = &*info;
         assert!(info.next.is_null(), "one answer");
@@ -37,7 +37,7 @@ fn node_and_service_are_where_to_listen_or_whom_to_connect_with() {
     assert_eq!(connect, (Some(any), Some(here), SOCKADDR_IN));
 }
 
-/// MPICH's `MPIR_CVAR_DEBUG_SUMMARY` formats the source of every answer and ignores its length.
+/// MPICH's `MPIR_CVAR_DEBUG_SUMMARY` formats the source of every result and ignores its length.
 #[test]
 fn every_answer_has_a_source_of_its_format() {
     for format in [FORMAT_UNSPEC, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6] {
@@ -67,7 +67,7 @@ fn addresses_of_the_hints_stay_and_their_format_is_kept() {
 #[test]
 fn who_asks_for_no_kind_is_offered_the_one_without_connections_first() {
     let info = getinfo(|_| ()).unwrap();
-    // SAFETY: a list of answers.
+    // SAFETY: a list of results.
     let kinds = unsafe {
         let second = (*info).next;
         let last = (*second).next;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections come to be, and how not.
+//! Successful and failed connection requests.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -25,12 +25,12 @@ fn both_hear_of_it_with_what_the_other_program_says() {
     let got = client.desk.wait(|| ()).unwrap();
     assert_eq!((got.event, got.fid), (CONNECTED, client.fid()));
     assert_eq!(got.data, b"welcome");
-    // Each names its own address as the other names its peer's.
+    // Each endpoint's own address is the peer address of the other.
     let peer = |side: &Side| {
         let (mut bytes, mut len) = ([0u8; 64], 64);
         let out = bytes.as_mut_ptr().cast();
         assert_eq!((side.cm().getpeer)(side.ep, out, &raw mut len), 0);
-        // SAFETY: as many bytes as were written.
+        // SAFETY: `len` bytes were written.
         unsafe { sockaddr::read(bytes.as_ptr().cast(), len) }.unwrap()
     };
     let own = |side: &Side| name_of(side.fid(), side.cm().getname).unwrap();
@@ -46,7 +46,7 @@ fn a_request_says_who_asks_and_data_are_cut_to_the_room_there_is() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b"longer than there is room"), 0);
-    // Left in the queue, it is the same again.
+    // The event stays in the queue and is read again.
     let begun = std::time::Instant::now();
     let peeked = loop {
         client.desk.read(0, 0).unwrap_err();
@@ -60,7 +60,7 @@ fn a_request_says_who_asks_and_data_are_cut_to_the_room_there_is() {
         (got.info, got.data.as_slice()),
         (peeked.info, &b"longer"[..])
     );
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     unsafe {
         let info = &*got.info;
         let asker = sockaddr::read(info.dest_addr, info.dest_addrlen);
@@ -79,7 +79,7 @@ fn a_rejection_arrives_as_a_failure_with_its_data() {
     let client = Side::client(&server);
     assert_eq!(client.connect(b""), 0);
     let request = server.request(|| client.work());
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     assert_eq!(server.reject(handle, b"no thanks"), 0);
     let (failure, data) = client.desk.failure(|| ());
@@ -88,10 +88,10 @@ fn a_rejection_arrives_as_a_failure_with_its_data() {
         (client.fid(), CONTEXT, libc::ECONNREFUSED)
     );
     assert_eq!(data, b"no thanks");
-    // Answered once, it can be answered no more.
+    // A request can be answered only once.
     assert_eq!(server.reject(handle, b""), -libc::EINVAL);
     free(request.info);
-    // Nor can the endpoint be used for another.
+    // The endpoint cannot be used for another connection.
     assert_eq!(client.connect(b""), -EOPBADSTATE);
 }
 
@@ -106,7 +106,7 @@ fn who_brings_memory_for_the_data_of_a_failure_gets_them_there() {
     free(request.info);
     assert_eq!(client.desk.wait(|| ()).unwrap_err(), -(EAVAIL as isize));
     let mut data = [0xa5u8; 4];
-    // SAFETY: an open queue, and a place for the entry and its data.
+    // SAFETY: an open queue, and storage for the entry and its data.
     unsafe {
         let mut entry: EqErrEntry = std::mem::zeroed();
         (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), 3);
@@ -200,7 +200,7 @@ fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
     // SAFETY: an open passive endpoint.
     let handle = unsafe { &raw mut (*source.pep).fid };
     let info = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     assert_eq!(unsafe { (*info).handle }, handle);
     let client = Side::open(&source.desk, info);
     assert_eq!(name_of(client.fid(), client.cm().getname), Ok(from));
@@ -210,9 +210,9 @@ fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
     let asker = unsafe { sockaddr::read((*request.info).dest_addr, (*request.info).dest_addrlen) };
     assert_eq!(asker, Some(from));
     drop(server.accept(request, b""));
-    // Its address is taken: it has none to give again.
+    // The socket was taken and cannot be used again.
     let again = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
-    // SAFETY: open objects, and a place for an endpoint that there will be none of.
+    // SAFETY: open objects, and storage for the endpoint, which is not created.
     unsafe {
         let (open, mut ep) = ((*(*client.domain).ops).endpoint, null_mut());
         let code = open(client.domain, again, &raw mut ep, null_mut());
@@ -241,8 +241,8 @@ fn the_descriptor_of_a_queue_is_readable_when_somebody_asks_and_calm_again() {
     let request = server.request(|| client.work());
     assert_eq!((trywait(), readable(0)), (0, 0));
     let accepted = server.accept(request, b"");
-    // In use, it cannot be closed.
-    // SAFETY: open, and it stays so.
+    // An event queue that is in use cannot be closed.
+    // SAFETY: an open queue, which stays open.
     assert_eq!(unsafe { close(fid) }, -libc::EBUSY);
     drop(accepted);
 }

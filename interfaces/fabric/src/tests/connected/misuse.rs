@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls at the wrong time, or with wrong arguments.
+//! Calls at the wrong time, or with invalid arguments.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -16,7 +16,7 @@ fn nothing_is_sent_before_there_is_a_connection() {
     let server = Server::listening();
     let client = Side::client(&server);
     let bytes = *b"early";
-    // SAFETY: an open endpoint, whose tables are static; nothing is accepted, so nothing is kept.
+    // SAFETY: an open endpoint, whose tables are static. All calls fail, so no pointer is stored.
     unsafe {
         let (ep, buf) = (client.ep, bytes.as_ptr().cast::<c_void>());
         let (msg, rma) = (&*(*ep).msg, &*(*ep).rma);
@@ -55,7 +55,7 @@ fn an_endpoint_is_connected_once() {
     assert_eq!(client.connect(b""), 0);
     assert_eq!(client.connect(b""), -libc::EALREADY);
     let request = server.request(|| client.work());
-    // SAFETY: information that was given to the program.
+    // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     let accepted = Side::open(&server.desk, request.info);
     assert_eq!(accepted.connect(b""), -EOPBADSTATE, "it was asked");
@@ -127,7 +127,7 @@ fn a_passive_endpoint_without_an_event_queue_does_not_listen() {
     let info = ask(None, 0, |_| ()).unwrap();
     let desk = Desk::open(info);
     let mut pep = null_mut();
-    // SAFETY: open objects, and a place for another.
+    // SAFETY: open objects, and storage for another.
     unsafe {
         let open = (*(*desk.fabric).ops).passive_ep;
         ok(open(desk.fabric, info, &raw mut pep, null_mut()));
@@ -150,7 +150,7 @@ fn options_are_those_of_connected_endpoints() {
     let (mut value, mut len) = (0usize, size_of::<usize>());
     let mut ask = |ops: *const OpsEp, fid: *mut Fid, name| {
         let out = (&raw mut value).cast();
-        // SAFETY: an open object; a place for the value.
+        // SAFETY: an open object, and storage for the value.
         let code = unsafe { ((*ops).getopt)(fid, OPT_ENDPOINT, name, out, &raw mut len) };
         (code, value)
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who sleeps on a completion queue's descriptor wakes for what becomes of its connection.
+//! Sleepers on a completion queue's descriptor wake when the state of a connection changes.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::hostile::{asker_with, frame, hears_the_end, some_address};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, is_readable};
 
-/// Until there is nothing to do, and nothing to wake for.
+/// Makes progress until no work is pending and the descriptor is not readable.
 fn calms_down(side: &Side) {
     let (queue, begun) = (side.queue(), Instant::now());
     while side.desk.trywait(queue) != 0 || is_readable(wait_fd(queue), 0) {
@@ -18,11 +18,11 @@ fn calms_down(side: &Side) {
     }
 }
 
-/// A receive by which a program waits for its peer, which hangs up. `tell` reads of the end
-/// before the sleeper looks.
+/// Waits in a receive for a peer that disconnects. `tell` reads the shutdown event before the
+/// sleeper polls.
 fn wakes_when_its_peer_hangs_up(tell: impl FnOnce(&Server, &Side)) {
     let server = Server::listening();
-    // A process that is killed says nothing by its session.
+    // A killed process sends nothing on its session.
     let (endpoint, id) = some_address();
     let (stranger, accepted) = asker_with(&server, &frame(ConnectionWord::Request, id, b""));
     let mut got = [0];

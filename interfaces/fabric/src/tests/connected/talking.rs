@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes by a connection is what goes between endpoints without.
+//! Messages on a connection behave like those of connectionless endpoints.
 
 #![allow(unsafe_code, reason = "the tests call as C does")]
 
@@ -22,7 +22,7 @@ fn receives_may_be_posted_before_there_is_a_connection() {
     assert_eq!(accepted.recv(&mut late, 2), 0);
     assert_eq!(accepted.accept(b""), 0);
     assert_eq!(server.desk.wait(|| ()).unwrap().event, CONNECTED);
-    // The side that accepts may be the first to send, before the other has heard of it.
+    // The accepting side may send first, before the peer has read its event.
     assert_eq!(accepted.send(b"hello", 3), 0);
     assert_eq!(accepted.wait(&client).ok(), Some(3));
     assert_eq!(client.wait(&accepted).ok(), Some(1));
@@ -52,7 +52,7 @@ fn tags_remote_memory_and_atomics_work_by_a_connection() {
     let (client, accepted) = Side::pair(&server);
     let mut number = [5u64, 0];
     let (mut got, mut old, one) = ([0u8; 3], [0u64], [1u64]);
-    // SAFETY: open objects; the memory outlives the operations, which are waited for.
+    // SAFETY: open objects. The memory outlives the operations, which the test waits for.
     unsafe {
         let (ep, other) = (client.ep, accepted.ep);
         let into = got.as_mut_ptr().cast();
