@@ -36,7 +36,7 @@ fn len_of(words: c_int) -> Result<usize, Failure> {
 /// They are there, and stay as they are while the slice is used.
 #[inline]
 pub(crate) unsafe fn bytes<'a>(buf: *const c_int, len: c_int) -> Result<&'a [u8], Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { portolan_ffi::bytes(buf.cast(), len_of(len)?) }.map_err(bad_place)
 }
 
@@ -46,7 +46,7 @@ pub(crate) unsafe fn bytes<'a>(buf: *const c_int, len: c_int) -> Result<&'a [u8]
 /// They are there, and nobody else uses them while the slice is used.
 #[inline]
 pub(crate) unsafe fn bytes_mut<'a>(buf: *mut c_int, len: c_int) -> Result<&'a mut [u8], Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { portolan_ffi::bytes_mut(buf.cast(), len_of(len)?) }.map_err(bad_place)
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe fn tell(at: *mut c_int, value: c_int) -> Result<(), Failure> {
     if at.is_null() {
         return Err(Failure::null("the pointer for a result"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { at.write(value) };
     Ok(())
 }

@@ -22,7 +22,7 @@ impl State {
     #[inline]
     unsafe fn recv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<Got, Failure> {
         self.tags.check_free(tag)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes_mut(buf, maxlen)? };
         let envelope = self.node.recv_tagged(tag.selector(), bytes)?;
         Ok(message::got(envelope.len, envelope.source))
@@ -32,7 +32,7 @@ impl State {
     /// As [`State::recv`], until the receive has ended.
     unsafe fn irecv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<c_int, Failure> {
         self.tags.check_free(tag)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes_mut(buf, maxlen)? };
         // SAFETY: the same, beyond this call.
         let buffer = unsafe { Buffer::from_raw_mut(bytes.as_mut_ptr(), bytes.len()) };
@@ -75,7 +75,7 @@ impl State {
         // SAFETY: the caller's promise; the slice is not used.
         let _: &mut [u8] = unsafe { message::bytes_mut(buf, maxlen)? };
         match self.short_is_there(tag)? {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             true => unsafe { self.recv(tag, buf, maxlen) }.map(Some),
             false => Ok(None),
         }
@@ -115,7 +115,7 @@ impl State {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_recv(buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_recv", |bip| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         Ok(unsafe { bip.recv(Tag::NONE, buf, maxlen)? }.len)
     })
 }
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn bip_recv(buf: *mut c_int, maxlen: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_trecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_trecv", |bip| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         Ok(unsafe { bip.recv(tag::checked(tag)?, buf, maxlen)? }.len)
     })
 }
@@ -139,11 +139,11 @@ pub unsafe extern "C" fn bip_trecvx(
 ) -> c_int {
     run("bip_trecvx", |bip| {
         // Refused before a message is taken.
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { message::tell(src, NOTHING)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let got = unsafe { bip.recv(tag::checked(tag)?, buf, maxlen)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { message::tell(src, got.node)? };
         Ok(got.len)
     })
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn bip_trecvx(
 /// receive. The words are the library's until bip_rwait() has returned or bip_rtest() has told a length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_irecv", |bip| unsafe {
         bip.irecv(Tag::NONE, buf, maxlen)
     })
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
 /// As bip_irecv(), with `tag`. One receive may be under way for each tag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tirecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_tirecv", |bip| unsafe {
         bip.irecv(tag::checked(tag)?, buf, maxlen)
     })
@@ -194,7 +194,7 @@ unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_
         }
         let got = bip.end(id, wait)?;
         if let Some(got) = got {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { message::tell(host, got.node)? };
         }
         Ok(len_or_nothing(got))
@@ -204,14 +204,14 @@ unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_
 /// As bip_rwait(); `host` gets the number of the sender.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rwaitx(id: c_int, host: *mut c_int) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { end_telling("bip_rwaitx", id, true, host) }
 }
 
 /// As bip_rtest(); `host` gets the number of the sender, if there is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rtestx(id: c_int, host: *mut c_int) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { end_telling("bip_rtestx", id, false, host) }
 }
 
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn bip_rtestx(id: c_int, host: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tnrecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_tnrecv", |bip| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let got = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
         Ok(len_or_nothing(got))
     })
@@ -238,10 +238,10 @@ pub unsafe extern "C" fn bip_tnrecvx(
         if src.is_null() {
             return Err(Failure::null("src"));
         }
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let got = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
         if let Some(got) = got {
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             unsafe { message::tell(src, got.node)? };
         }
         Ok(len_or_nothing(got))
@@ -261,9 +261,9 @@ unsafe fn get(name: &str, tag: c_int, len: *mut c_int, node: *mut c_int, wait: b
             return Ok(ptr::null_mut());
         }
         let (at, got) = bip.read(tag)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { message::tell(len, got.len)? };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { message::tell(node, got.node)? };
         Ok(at)
     })
@@ -274,14 +274,14 @@ unsafe fn get(name: &str, tag: c_int, len: *mut c_int, node: *mut c_int, wait: b
 /// bip_tfreemsg(); until then the tag has no other receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tgetmsg(tag: c_int, len: *mut c_int, node: *mut c_int) -> *mut c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { get("bip_tgetmsg", tag, len, node, true) }
 }
 
 /// As bip_tgetmsg(), without waiting: null when no message has come, or a long one is the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tngetmsg(tag: c_int, len: *mut c_int, node: *mut c_int) -> *mut c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { get("bip_tngetmsg", tag, len, node, false) }
 }
 

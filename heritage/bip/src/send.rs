@@ -50,7 +50,7 @@ impl State {
     ) -> Result<(), Failure> {
         let to = self.target(dst, tag)?;
         self.check_no_send()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes(buf, len)? };
         Ok(self.node.send_tagged(to, bytes)?)
     }
@@ -66,7 +66,7 @@ impl State {
     ) -> Result<c_int, Failure> {
         let to = self.target(dst, tag)?;
         self.check_no_send()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes(buf, len)? };
         // SAFETY: the same, beyond this call.
         let buffer = unsafe { Buffer::from_raw(bytes.as_ptr(), bytes.len()) };
@@ -92,7 +92,7 @@ impl State {
 /// above BIPSMALLSIZE words the receive may have to be there before that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_send(dst: c_int, buf: *const c_int, len: c_int) {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_send", |bip| unsafe {
         bip.send(dst, Tag::NONE, buf, len)
     });
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn bip_send(dst: c_int, buf: *const c_int, len: c_int) {
 /// As bip_send(), with `tag`, which chooses the receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, len: c_int) {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_tsend", |bip| unsafe {
         bip.send(dst, tag::checked(tag)?, buf, len)
     });
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, le
 /// they are until bip_swait() has returned or bip_stest() has said 1. One send may be under way.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_isend", |bip| unsafe {
         bip.isend(dst, Tag::NONE, buf, len)
     })
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn bip_tisend(
     buf: *const c_int,
     len: c_int,
 ) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     run("bip_tisend", |bip| unsafe {
         bip.isend(dst, tag::checked(tag)?, buf, len)
     })

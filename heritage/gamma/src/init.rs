@@ -53,7 +53,7 @@ pub unsafe extern "C" fn gamma_init(
         let lossy = is_lossy()?;
         // Before joining, which happens once.
         let arguments = match wanted > 1 {
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             true => unsafe { arguments(argc, argv)? },
             false => Vec::new(),
         };
@@ -107,12 +107,12 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Result<Vec<OsString>
     let mut all = Vec::new();
     // The first is the program's name.
     for index in 1..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let argument = unsafe { *argv.add(index) };
         if argument.is_null() {
             break;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let argument = unsafe { CStr::from_ptr(argument) };
         all.push(OsStr::from_bytes(argument.to_bytes()).to_owned());
     }

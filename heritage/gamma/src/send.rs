@@ -73,7 +73,7 @@ unsafe fn send<const N: usize>(
     pieces: [Piece; N],
     service: Service,
 ) -> Result<c_int, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let pieces = unsafe { slices(pieces)? };
     let machine = running()?;
     let port = machine.port(port)?;
@@ -120,13 +120,13 @@ unsafe fn isend<const N: usize>(
     pieces: [Piece; N],
     service: Service,
 ) -> Result<c_int, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let pieces = unsafe { slices(pieces)? };
     let machine = running()?;
     let port = machine.port(port)?;
     let target = target(&machine, port, service);
     let mut caller = machine.caller()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let lent = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
     let request = match &pieces[..] {
         [first, second] => {
@@ -154,7 +154,7 @@ unsafe fn isend<const N: usize>(
 /// Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL, GAMMA_ERR_NODE_GONE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_send(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { send(port, [(buf, len)], Service::Plain) })
 }
 
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn gamma_send(port: u16, buf: *const c_void, len: c_ulong)
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_send_flowctl(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { send(port, [(buf, len)], Service::FlowControlled) })
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn gamma_send_2p(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { isend(port, [(buf, len)], Service::Plain) })
 }
 
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len: c_ulong) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn gamma_isend_2p(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn gamma_isend_2p_flowctl(
     buf2: *const c_void,
     len2: c_ulong,
 ) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 

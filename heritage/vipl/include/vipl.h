@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 /**
- * The descriptor sends, or receives.
+ * The descriptor is a send or a receive.
  */
 #define VIP_CONTROL_OP_SENDRECV 0
 
 /**
- * The descriptor writes into the memory of the other side.
+ * The descriptor writes to the memory of the other side.
  */
 #define VIP_CONTROL_OP_RDMAWRITE 1
 
@@ -26,127 +26,128 @@
 #define VIP_CONTROL_OP_RDMAREAD 2
 
 /**
- * The bits that say what the descriptor does.
+ * Mask of the bits that select the operation.
  */
 #define VIP_CONTROL_OP_MASK 3
 
 /**
- * Immediate data go with it.
+ * The message carries immediate data.
  */
 #define VIP_CONTROL_IMMEDIATE 4
 
 /**
- * It waits until the RDMA reads before it have ended.
+ * The descriptor waits until all earlier RDMA reads have completed.
  */
 #define VIP_CONTROL_QFENCE 8
 
 /**
- * The descriptor has ended.
+ * The descriptor has completed.
  */
 #define VIP_STATUS_DONE 1
 
 /**
- * It cannot be understood.
+ * The descriptor is malformed.
  */
 #define VIP_STATUS_FORMAT_ERROR 2
 
 /**
- * It names memory that is not registered, or with another protection tag.
+ * The descriptor's memory is not registered, or has another protection tag.
  */
 #define VIP_STATUS_PROTECTION_ERROR 4
 
 /**
- * It is too long, or what has arrived is too long for it.
+ * The descriptor is too long, or shorter than the message that has arrived.
  */
 #define VIP_STATUS_LENGTH_ERROR 8
 
 /**
- * A part of it was transferred.
+ * A part of the data was transferred.
  */
 #define VIP_STATUS_PARTIAL_ERROR 16
 
 /**
- * It was on a queue that was emptied because the connection has ended.
+ * The descriptor was flushed because the connection has ended.
  */
 #define VIP_STATUS_DESC_FLUSHED_ERROR 32
 
 /**
- * The other side is gone.
+ * The other side has failed or exited.
  */
 #define VIP_STATUS_TRANSPORT_ERROR 64
 
 /**
- * The other side does not open that memory.
+ * The other side does not permit access to that memory.
  */
 #define VIP_STATUS_RDMA_PROT_ERROR 128
 
 /**
- * The other side had no descriptor for it, or none that it could use.
+ * The other side had no descriptor for the message, or an unusable one.
  */
 #define VIP_STATUS_REMOTE_DESC_ERROR 256
 
 /**
- * All errors.
+ * Mask of all errors.
  */
 #define VIP_STATUS_ERROR_MASK 510
 
 /**
- * What has ended is a send.
+ * The completed descriptor is a send.
  */
 #define VIP_STATUS_OP_SEND 0
 
 /**
- * What has ended is a receive.
+ * The completed descriptor is a receive.
  */
 #define VIP_STATUS_OP_RECEIVE 65536
 
 /**
- * What has ended is an RDMA write.
+ * The completed descriptor is an RDMA write.
  */
 #define VIP_STATUS_OP_RDMA_WRITE 131072
 
 /**
- * What has ended is a receive that an RDMA write of the other side has used for its immediate data.
+ * The completed descriptor is a receive that an RDMA write of the other side has consumed for its
+ * immediate data.
  */
 #define VIP_STATUS_OP_REMOTE_RDMA_WRITE 196608
 
 /**
- * What has ended is an RDMA read.
+ * The completed descriptor is an RDMA read.
  */
 #define VIP_STATUS_OP_RDMA_READ 262144
 
 /**
- * The bits that say what has ended.
+ * Mask of the bits that identify the operation.
  */
 #define VIP_STATUS_OP_MASK 458752
 
 /**
- * Immediate data have come with it.
+ * Immediate data has arrived with the message.
  */
 #define VIP_STATUS_IMMEDIATE 524288
 
 /**
- * Messages may be lost; a send has ended when it has left.
+ * Messages may be lost. A send completes when it has left.
  */
 #define VIP_SERVICE_UNRELIABLE 1
 
 /**
- * Messages arrive once and in order; a send has ended when it has arrived.
+ * Messages arrive once and in order. A send completes when it has arrived.
  */
 #define VIP_SERVICE_RELIABLE_DELIVERY 2
 
 /**
- * Messages arrive once and in order; a send has ended when it is in the receiver's memory.
+ * Messages arrive once and in order. A send completes when it is in the receiver's memory.
  */
 #define VIP_SERVICE_RELIABLE_RECEPTION 4
 
 /**
- * Which other hosts there are.
+ * Discovery of other hosts.
  */
 #define VIP_SMI_AUTODISCOVERY 1
 
 /**
- * As long as it takes.
+ * An infinite timeout.
  */
 #define VIP_INFINITE 4294967295
 
@@ -161,40 +162,40 @@
 #define VIP_TRUE 1
 
 /**
- * How a function has ended.
+ * The result of a function.
  */
 typedef int VIP_RETURN;
 
 /**
- * A NIC, as VipOpenNic() gives it.
+ * A NIC, returned by VipOpenNic().
  */
 typedef void *VIP_NIC_HANDLE;
 
 /**
- * A number of as many bits as a pointer has.
+ * An unsigned integer with the size of a pointer.
  */
 typedef unsigned long VIP_ULONG;
 
 /**
- * True or false.
+ * A boolean.
  */
 typedef int VIP_BOOLEAN;
 
 /**
- * A set of reliability levels, or one.
+ * One reliability level, or a set of them.
  */
 typedef uint16_t VIP_RELIABILITY_LEVEL;
 
 /**
- * What a NIC is like.
+ * The attributes of a NIC.
  */
 typedef struct {
   /**
-   * Its name.
+   * Name of the NIC.
    */
   char Name[64];
   /**
-   * Version of the hardware, of which there is none.
+   * Version of the hardware, which does not exist here.
    */
   VIP_ULONG HardwareVersion;
   /**
@@ -206,51 +207,51 @@ typedef struct {
    */
   uint16_t NicAddressLen;
   /**
-   * This process's, in memory of the library's that is there as long as the process.
+   * Address of this process, in memory of the library that is valid until the process exits.
    */
   const uint8_t *LocalNicAddress;
   /**
-   * Any thread may call any function.
+   * VIP_TRUE: any thread may call any function.
    */
   VIP_BOOLEAN ThreadSafe;
   /**
-   * Bytes of the longest discriminator.
+   * Maximum bytes of a discriminator.
    */
   uint16_t MaxDiscriminatorLen;
   /**
-   * Bytes that may be registered.
+   * Maximum bytes of registered memory.
    */
   VIP_ULONG MaxRegisterBytes;
   /**
-   * Pieces that may be registered.
+   * Maximum number of registered regions.
    */
   VIP_ULONG MaxRegisterRegions;
   /**
-   * Bytes of the greatest piece.
+   * Maximum bytes of a region.
    */
   VIP_ULONG MaxRegisterBlockBytes;
   /**
-   * VIs.
+   * Maximum number of VIs.
    */
   VIP_ULONG MaxVI;
   /**
-   * Descriptors on a queue.
+   * Maximum number of descriptors on a queue.
    */
   VIP_ULONG MaxDescriptorsPerQueue;
   /**
-   * Segments of a descriptor.
+   * Maximum number of segments of a descriptor.
    */
   VIP_ULONG MaxSegmentsPerDesc;
   /**
-   * Completion queues.
+   * Maximum number of completion queues.
    */
   VIP_ULONG MaxCQ;
   /**
-   * Entries of a completion queue.
+   * Maximum number of entries of a completion queue.
    */
   VIP_ULONG MaxCQEntries;
   /**
-   * Bytes of the longest transfer.
+   * Maximum bytes of a transfer.
    */
   VIP_ULONG MaxTransferSize;
   /**
@@ -258,118 +259,119 @@ typedef struct {
    */
   VIP_ULONG NativeMTU;
   /**
-   * Protection tags.
+   * Maximum number of protection tags.
    */
   VIP_ULONG MaxPtags;
   /**
-   * The levels that there are.
+   * Supported reliability levels.
    */
   VIP_RELIABILITY_LEVEL ReliabilityLevelSupport;
   /**
-   * The levels with RDMA read.
+   * Reliability levels that support RDMA read.
    */
   VIP_RELIABILITY_LEVEL RDMAReadSupport;
 } VIP_NIC_ATTRIBUTES;
 
 /**
- * A protection tag, as VipCreatePtag() gives it.
+ * A protection tag, returned by VipCreatePtag().
  */
 typedef void *VIP_PROTECTION_HANDLE;
 
 /**
- * What registered memory is like.
+ * The attributes of registered memory.
  */
 typedef struct {
   /**
-   * Whose VIs may use it.
+   * Protection tag of the VIs that may use it.
    */
   VIP_PROTECTION_HANDLE Ptag;
   /**
-   * Other processes may write to it.
+   * VIP_TRUE to let other processes write to it.
    */
   VIP_BOOLEAN EnableRdmaWrite;
   /**
-   * Other processes may read it.
+   * VIP_TRUE to let other processes read it.
    */
   VIP_BOOLEAN EnableRdmaRead;
 } VIP_MEM_ATTRIBUTES;
 
 /**
- * Registered memory, as VipRegisterMem() gives it.
+ * Registered memory, returned by VipRegisterMem().
  */
 typedef uint32_t VIP_MEM_HANDLE;
 
 /**
- * A quality of service; any number, of which the two sides of a connection need the same.
+ * A quality of service. Any value is allowed, but both sides of a connection need the same.
  */
 typedef void *VIP_QOS;
 
 /**
- * What a VI is to be like.
+ * The attributes of a VI.
  */
 typedef struct {
   /**
-   * One of VIP_SERVICE_UNRELIABLE, VIP_SERVICE_RELIABLE_DELIVERY, VIP_SERVICE_RELIABLE_RECEPTION.
+   * One of VIP_SERVICE_UNRELIABLE, VIP_SERVICE_RELIABLE_DELIVERY,
+   * VIP_SERVICE_RELIABLE_RECEPTION.
    */
   VIP_RELIABILITY_LEVEL ReliabilityLevel;
   /**
-   * Bytes of the longest transfer.
+   * Maximum bytes of a transfer.
    */
   VIP_ULONG MaxTransferSize;
   /**
-   * A quality of service.
+   * The quality of service.
    */
   VIP_QOS QoS;
   /**
-   * What the memory that it uses is registered with.
+   * Protection tag of the memory that the VI uses.
    */
   VIP_PROTECTION_HANDLE Ptag;
   /**
-   * The other side may write to memory.
+   * VIP_TRUE to let the other side write to memory.
    */
   VIP_BOOLEAN EnableRdmaWrite;
   /**
-   * The other side may read memory.
+   * VIP_TRUE to let the other side read memory.
    */
   VIP_BOOLEAN EnableRdmaRead;
 } VIP_VI_ATTRIBUTES;
 
 /**
- * A completion queue, as VipCreateCQ() gives it.
+ * A completion queue, returned by VipCreateCQ().
  */
 typedef void *VIP_CQ_HANDLE;
 
 /**
- * A VI, as VipCreateVi() gives it.
+ * A VI, returned by VipCreateVi().
  */
 typedef void *VIP_VI_HANDLE;
 
 /**
- * A state of a VI.
+ * The state of a VI.
  */
 typedef int VIP_VI_STATE;
 
 /**
- * An address: `HostAddressLen` bytes of a host, and `DiscriminatorLen` bytes that tell its services apart.
- * More bytes follow in memory than are declared.
+ * An address: `HostAddressLen` bytes of the host, followed by `DiscriminatorLen` bytes that
+ * identify a service. More bytes follow in memory than the array declares.
  */
 typedef struct {
   /**
-   * Bytes of the host.
+   * Bytes of the host address.
    */
   uint16_t HostAddressLen;
   /**
-   * Bytes behind those.
+   * Bytes of the discriminator, which follows the host address.
    */
   uint16_t DiscriminatorLen;
   /**
-   * All of them.
+   * Host address and discriminator.
    */
   uint8_t HostAddress[1];
 } VIP_NET_ADDRESS;
 
 /**
- * A request for a connection, as VipConnectWait() gives it.
+ * A connection request, returned by VipConnectWait().
  */
 typedef void *VIP_CONN_HANDLE;
 
@@ -378,11 +380,11 @@ typedef void *VIP_CONN_HANDLE;
  */
 typedef union {
   /**
-   * As a number.
+   * The address as an integer.
    */
   uint64_t AddressBits;
   /**
-   * As a pointer.
+   * The address as a pointer.
    */
   void *Address;
 } VIP_PVOID64;
@@ -392,15 +394,15 @@ typedef union {
  */
 typedef struct {
   /**
-   * Not read: queues are kept by the library.
+   * Ignored: the library keeps the queues.
    */
   VIP_PVOID64 Next;
   /**
-   * Not read.
+   * Ignored.
    */
   VIP_MEM_HANDLE NextHandle;
   /**
-   * Segments that follow, the address segment among them.
+   * Number of segments that follow, including the address segment.
    */
   uint16_t SegCount;
   /**
@@ -408,25 +410,25 @@ typedef struct {
    */
   uint16_t Control;
   /**
-   * Zero.
+   * Reserved, 0.
    */
   uint32_t Reserved;
   /**
-   * A word that goes with the message.
+   * Immediate data, sent with the message.
    */
   uint32_t ImmediateData;
   /**
-   * Bytes of all data segments; of a receive that has ended, those that have arrived.
+   * Bytes of all data segments. In a completed receive, the bytes that have arrived.
    */
   uint32_t Length;
   /**
-   * VIP_STATUS_ bits; written when the descriptor has ended.
+   * VIP_STATUS_ bits, written when the descriptor completes.
    */
   uint32_t Status;
 } VIP_CONTROL_SEGMENT;
 
 /**
- * Where an RDMA goes to or comes from.
+ * Remote memory of an RDMA operation.
  */
 typedef struct {
   /**
@@ -434,11 +436,11 @@ typedef struct {
    */
   VIP_PVOID64 Data;
   /**
-   * The handle that the other process has for the memory.
+   * Handle of the memory in the other process.
    */
   VIP_MEM_HANDLE Handle;
   /**
-   * Zero.
+   * Reserved, 0.
    */
   uint32_t Reserved;
 } VIP_ADDRESS_SEGMENT;
@@ -448,15 +450,15 @@ typedef struct {
  */
 typedef struct {
   /**
-   * Where it begins.
+   * Start of the memory.
    */
   VIP_PVOID64 Data;
   /**
-   * Its handle.
+   * Handle of the memory.
    */
   VIP_MEM_HANDLE Handle;
   /**
-   * Bytes.
+   * Length in bytes.
    */
   uint32_t Length;
 } VIP_DATA_SEGMENT;
@@ -466,7 +468,7 @@ typedef struct {
  */
 typedef union {
   /**
-   * An address segment, the first of an RDMA.
+   * An address segment, the first segment of an RDMA operation.
    */
   VIP_ADDRESS_SEGMENT Remote;
   /**
@@ -476,21 +478,22 @@ typedef union {
 } VIP_DESCRIPTOR_SEGMENT;
 
 /**
- * A descriptor: more segments follow in memory if `CS.SegCount` says so. It begins at a multiple of 64.
+ * A descriptor. It is aligned to 64 bytes. More segments follow in memory if `CS.SegCount` is
+ * greater than 2.
  */
 typedef struct {
   /**
-   * What is to be done, and how it has ended.
+   * Operation and status.
    */
   VIP_CONTROL_SEGMENT CS;
   /**
-   * The segments.
+   * The first segments.
    */
   VIP_DESCRIPTOR_SEGMENT DS[2];
 } VIP_DESCRIPTOR;
 
 /**
- * What the program wants to be called with when a descriptor has ended.
+ * Function of the program that is called when a descriptor has completed.
  */
 typedef void (*VIP_WORK_HANDLER)(void *context,
                                  VIP_NIC_HANDLE nic,
@@ -498,7 +501,7 @@ typedef void (*VIP_WORK_HANDLER)(void *context,
                                  VIP_DESCRIPTOR *descriptor);
 
 /**
- * What the program wants to be called with when something has ended.
+ * Function of the program that is called with a completion.
  */
 typedef void (*VIP_CQ_HANDLER)(void *context,
                                VIP_NIC_HANDLE nic,
@@ -506,12 +509,12 @@ typedef void (*VIP_CQ_HANDLER)(void *context,
                                VIP_BOOLEAN is_receive);
 
 /**
- * What kind of thing an asynchronous error has happened to.
+ * The kind of object to which an asynchronous error refers.
  */
 typedef unsigned int VIP_RESOURCE_CODE;
 
 /**
- * What an asynchronous error is about.
+ * The cause of an asynchronous error.
  */
 typedef unsigned int VIP_ERROR_CODE;
 
@@ -536,46 +539,46 @@ typedef struct {
    */
   VIP_DESCRIPTOR *DescriptorPtr;
   /**
-   * What was being done: VIP_STATUS_OP_ bits.
+   * VIP_STATUS_OP_ bits of the operation.
    */
   VIP_ULONG OpCode;
   /**
-   * What it has happened to.
+   * Kind of the object that is affected.
    */
   VIP_RESOURCE_CODE ResourceCode;
   /**
-   * What has happened.
+   * Cause of the error.
    */
   VIP_ERROR_CODE ErrorCode;
 } VIP_ERROR_DESCRIPTOR;
 
 /**
- * What the program wants to be called with when something goes wrong.
+ * Function of the program that is called when an asynchronous error occurs.
  */
 typedef void (*VIP_ERROR_HANDLER)(void *context, VIP_ERROR_DESCRIPTOR *error);
 
 /**
- * It has done what it should.
+ * Success.
  */
 #define VIP_SUCCESS 0
 
 /**
- * Nothing has ended yet.
+ * The operation is not complete.
  */
 #define VIP_NOT_DONE 1
 
 /**
- * An argument cannot be.
+ * An argument is invalid.
  */
 #define VIP_INVALID_PARAMETER 2
 
 /**
- * Something has run out, or is in use.
+ * A resource is exhausted or in use.
  */
 #define VIP_ERROR_RESOURCE 3
 
 /**
- * The time is over.
+ * The timeout has expired.
  */
 #define VIP_TIMEOUT 4
 
@@ -585,92 +588,92 @@ typedef void (*VIP_ERROR_HANDLER)(void *context, VIP_ERROR_DESCRIPTOR *error);
 #define VIP_REJECT 5
 
 /**
- * The two VIs differ in their reliability level, or there is none such.
+ * The reliability levels of the two VIs differ, or the level is invalid.
  */
 #define VIP_INVALID_RELIABILITY_LEVEL 6
 
 /**
- * The two VIs differ in their greatest transfer, or it is too great.
+ * The maximum transfer sizes of the two VIs differ, or the size is too large.
  */
 #define VIP_INVALID_MTU 7
 
 /**
- * The two VIs differ in their quality of service.
+ * The qualities of service of the two VIs differ.
  */
 #define VIP_INVALID_QOS 8
 
 /**
- * There is no such protection tag.
+ * The protection tag does not exist.
  */
 #define VIP_INVALID_PTAG 9
 
 /**
- * RDMA read needs a reliable VI.
+ * RDMA read requires a reliable VI.
  */
 #define VIP_INVALID_RDMAREAD 10
 
 /**
- * A descriptor has ended with an error, which its status tells.
+ * A descriptor has completed with an error, which its status contains.
  */
 #define VIP_DESCRIPTOR_ERROR 11
 
 /**
- * The VI is in another state.
+ * The VI is in the wrong state.
  */
 #define VIP_INVALID_STATE 12
 
 /**
- * The name service was not begun, or does not know the name.
+ * The name service is not initialized, or does not know the name.
  */
 #define VIP_ERROR_NAMESERVICE 13
 
 /**
- * Nobody waits for the connection.
+ * No process waits for the connection.
  */
 #define VIP_NO_MATCH 14
 
 /**
- * There is no such host, or its process is gone.
+ * The host does not exist, or its process has failed or exited.
  */
 #define VIP_NOT_REACHABLE 15
 
 /**
- * This is not offered.
+ * The function is not supported.
  */
 #define VIP_ERROR_NOT_SUPPORTED 16
 
 /**
- * Not connected.
+ * The VI is not connected.
  */
 #define VIP_STATE_IDLE 0
 
 /**
- * Connected.
+ * The VI is connected.
  */
 #define VIP_STATE_CONNECTED 1
 
 /**
- * A connection was asked for.
+ * A connection was requested.
  */
 #define VIP_STATE_CONNECT_PENDING 2
 
 /**
- * The connection has failed; VipDisconnect() ends this state.
+ * The connection has failed. VipDisconnect() makes the VI idle again.
  */
 #define VIP_STATE_ERROR 3
 
 /**
- * A descriptor does not lie in memory that was registered as its queue needs it.
+ * A descriptor is not in memory that is registered for its queue.
  */
 #define VIP_ERROR_POST_DESC 0
 
 /**
- * A connection has ended, and this side has not ended it.
+ * A connection has ended, but not by a call on this side.
  */
 #define VIP_ERROR_CONN_LOST 1
 
 /**
- * A message has found no descriptor.
+ * A message has arrived without a posted descriptor.
  */
 #define VIP_ERROR_RECVQ_EMPTY 2
 
@@ -680,37 +683,37 @@ typedef void (*VIP_ERROR_HANDLER)(void *context, VIP_ERROR_DESCRIPTOR *error);
 #define VIP_ERROR_VI_OVERRUN 3
 
 /**
- * The other side has tried to write to memory that is not open to it.
+ * The other side has tried to write to memory without permission.
  */
 #define VIP_ERROR_RDMAW_PROT 4
 
 /**
- * Data of an RDMA write were broken. Not reported by Portolan, which repairs them.
+ * Data of an RDMA write was corrupted. Not reported by Portolan, which retransmits such data.
  */
 #define VIP_ERROR_RDMAW_DATA 5
 
 /**
- * An RDMA write has ended early. Not reported by Portolan.
+ * An RDMA write was aborted. Not reported by Portolan.
  */
 #define VIP_ERROR_RDMAW_ABORT 6
 
 /**
- * The other side has tried to read memory that is not open to it.
+ * The other side has tried to read memory without permission.
  */
 #define VIP_ERROR_RDMAR_PROT 7
 
 /**
- * A completion could not be told. Not reported by Portolan.
+ * A completion could not be written. Not reported by Portolan.
  */
 #define VIP_ERROR_COMP_PROT 8
 
 /**
- * RDMA could not be carried. Not reported by Portolan.
+ * RDMA data could not be transported. Not reported by Portolan.
  */
 #define VIP_ERROR_RDMA_TRANSPORT 9
 
 /**
- * Nothing works any more.
+ * No operation is possible any more.
  */
 #define VIP_ERROR_CATASTROPHIC 10
 
@@ -739,30 +742,30 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Opens the NIC, and joins the job when it is first called. `DeviceName` is "VINIC" or "VINIC0".
+ * Opens the NIC. The first call joins the job. `DeviceName` is "VINIC" or "VINIC0".
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
 VIP_RETURN VipOpenNic(const char *DeviceName, VIP_NIC_HANDLE *NicHandle);
 
 /**
- * Closes the NIC for this handle. What was made by it ends: connections are ended, VIs, completion queues,
- * protection tags and registrations are gone.
+ * Closes a handle of the NIC. Its connections are ended. Its VIs, completion queues, protection
+ * tags and registrations are destroyed.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
 VIP_RETURN VipCloseNic(VIP_NIC_HANDLE NicHandle);
 
 /**
- * `NicAttributes` gets what the NIC is like. The address that it names is there as long as the process.
+ * Stores the attributes of the NIC in `NicAttributes`. The address in it is valid until the
+ * process exits.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
-VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle,
-                       VIP_NIC_ATTRIBUTES *NicAttributes);
+VIP_RETURN VipQueryNic(VIP_NIC_HANDLE NicHandle, VIP_NIC_ATTRIBUTES *NicAttributes);
 
 /**
- * What the management of the network would tell; there is none here.
+ * Returns information of the network's management, which Portolan does not have.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NOT_SUPPORTED.
  */
@@ -771,28 +774,29 @@ VIP_RETURN VipQuerySystemManagementInfo(VIP_NIC_HANDLE NicHandle,
                                         void *SysManInfo);
 
 /**
- * Why the last function that failed on this thread did so: a sentence, empty before the first failure and
- * valid until the next one. Not in the original.
+ * Returns a description of the last error of this thread. It is a sentence, empty before the first
+ * error and valid until the next one. Not in the original.
  */
 const char *VipLastError(void);
 
 /**
- * Makes a protection tag: memory and VIs with the same one belong together.
+ * Creates a protection tag. A VI may only use memory with the same tag.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
 VIP_RETURN VipCreatePtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE *ProtectionTag);
 
 /**
- * Ends a protection tag that neither memory nor VIs have any more.
+ * Destroys a protection tag that no memory or VI uses.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_PTAG, VIP_ERROR_RESOURCE when it is in use.
  */
 VIP_RETURN VipDestroyPtag(VIP_NIC_HANDLE NicHandle, VIP_PROTECTION_HANDLE ProtectionTag);
 
 /**
- * Registers `Length` bytes: descriptors may name them and lie in them, and other processes may write and
- * read them as far as the attributes, and those of the VI, say so. Costs an entry in a table.
+ * Registers `Length` bytes of memory. Descriptors may be placed in it and refer to it. Other
+ * processes may write and read it as far as the attributes of the memory and of the VI permit. The
+ * cost is one table entry.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_PTAG, VIP_ERROR_RESOURCE.
  */
@@ -803,7 +807,7 @@ VIP_RETURN VipRegisterMem(VIP_NIC_HANDLE NicHandle,
                           VIP_MEM_HANDLE *MemHandle);
 
 /**
- * Ends a registration. From then on nobody touches the memory through it.
+ * Deregisters memory. From then on no transfer accesses the memory through this registration.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
@@ -812,7 +816,7 @@ VIP_RETURN VipDeregisterMem(VIP_NIC_HANDLE NicHandle,
                             VIP_MEM_HANDLE MemHandle);
 
 /**
- * `MemAttributes` gets the attributes of registered memory.
+ * Stores the attributes of registered memory in `MemAttributes`.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
@@ -832,8 +836,8 @@ VIP_RETURN VipSetMemAttributes(VIP_NIC_HANDLE NicHandle,
                                const VIP_MEM_ATTRIBUTES *MemAttributes);
 
 /**
- * Makes a VI, idle. What ends on its queues is told to completion queues if `SendCQHandle` and
- * `RecvCQHandle` are not null.
+ * Creates an idle VI. Completions of its queues are also added to the completion queues
+ * `SendCQHandle` and `RecvCQHandle`, unless these are null.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_PTAG,
  * VIP_INVALID_RDMAREAD, VIP_ERROR_RESOURCE.
@@ -845,15 +849,15 @@ VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle,
                        VIP_VI_HANDLE *ViHandle);
 
 /**
- * Destroys an idle VI, whose queues are empty.
+ * Destroys an idle VI with empty queues.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a queue.
  */
 VIP_RETURN VipDestroyVi(VIP_VI_HANDLE ViHandle);
 
 /**
- * `State`, `ViAttributes`, and whether there is nothing on the send and on the receive queue. Each pointer
- * may be null.
+ * Stores the state and the attributes of a VI. `SendQEmpty` and `RecvQEmpty` receive VIP_TRUE if
+ * the queue is empty. Each pointer may be null.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
@@ -871,9 +875,10 @@ VIP_RETURN VipQueryVi(VIP_VI_HANDLE ViHandle,
 VIP_RETURN VipSetViAttributes(VIP_VI_HANDLE ViHandle, const VIP_VI_ATTRIBUTES *ViAttributes);
 
 /**
- * Waits for a request for a connection to `LocalAddr`, for `Timeout` milliseconds or VIP_INFINITE.
- * `RemoteAddr`, `RemoteViAttributes` and `ConnHandle` get what is known of it; the place for the address must
- * be large enough for the longest one. VipConnectAccept() or VipConnectReject() answers.
+ * Waits for a connection request to `LocalAddr`, for `Timeout` milliseconds or VIP_INFINITE.
+ * Address and attributes of the requester are stored in `RemoteAddr` and `RemoteViAttributes`, and
+ * the request in `ConnHandle`. `RemoteAddr` must have room for the longest address. Answer the
+ * request with VipConnectAccept() or VipConnectReject().
  *
  * Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
@@ -885,27 +890,27 @@ VIP_RETURN VipConnectWait(VIP_NIC_HANDLE NicHandle,
                           VIP_CONN_HANDLE *ConnHandle);
 
 /**
- * Accepts a connection, for an idle VI with the same reliability level, greatest transfer and quality of
- * service as the other one has. If it differs, the other side is not told: accept by another VI, or reject.
+ * Accepts a connection request for an idle VI. The VI must have the reliability level, maximum
+ * transfer size and quality of service of the requester's VI. If they differ, the request stays
+ * open: accept it with another VI, or reject it.
  *
- * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU,
- * VIP_INVALID_QOS, VIP_TIMEOUT when the other side waits no more.
+ * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_INVALID_RELIABILITY_LEVEL,
+ * VIP_INVALID_MTU, VIP_INVALID_QOS, VIP_TIMEOUT when the requester has stopped waiting.
  */
-VIP_RETURN VipConnectAccept(VIP_CONN_HANDLE ConnHandle,
-                            VIP_VI_HANDLE ViHandle);
+VIP_RETURN VipConnectAccept(VIP_CONN_HANDLE ConnHandle, VIP_VI_HANDLE ViHandle);
 
 /**
- * Rejects a connection.
+ * Rejects a connection request.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
 VIP_RETURN VipConnectReject(VIP_CONN_HANDLE ConnHandle);
 
 /**
- * Asks for a connection with who waits at `RemoteAddr`, for `Timeout` milliseconds or VIP_INFINITE.
- * `RemoteViAttributes` gets the attributes of the other VI; it may be null.
+ * Requests a connection with the process that waits at `RemoteAddr`, for `Timeout` milliseconds or
+ * VIP_INFINITE. `RemoteViAttributes` receives the attributes of the other VI; it may be null.
  *
- * Errors: VIP_REJECT, VIP_NO_MATCH when nobody waits there, VIP_TIMEOUT, VIP_NOT_REACHABLE,
+ * Errors: VIP_REJECT, VIP_NO_MATCH when no process waits there, VIP_TIMEOUT, VIP_NOT_REACHABLE,
  * VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
  */
 VIP_RETURN VipConnectRequest(VIP_VI_HANDLE ViHandle,
@@ -915,9 +920,9 @@ VIP_RETURN VipConnectRequest(VIP_VI_HANDLE ViHandle,
                              VIP_VI_ATTRIBUTES *RemoteViAttributes);
 
 /**
- * Asks for a connection with a VI whose program asks for one with this: of the one the local address is the
- * remote one of the other. Does not wait; VipConnectPeerDone() and VipConnectPeerWait() tell the end, which
- * comes after `Timeout` milliseconds at the latest.
+ * Requests a connection with a VI whose program requests one with this VI. The local address of
+ * each must be the remote address of the other. Returns at once; VipConnectPeerDone() and
+ * VipConnectPeerWait() report the result, after `Timeout` milliseconds at the latest.
  *
  * Errors: VIP_NOT_REACHABLE, VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
  */
@@ -927,7 +932,8 @@ VIP_RETURN VipConnectPeerRequest(VIP_VI_HANDLE ViHandle,
                                  VIP_ULONG Timeout);
 
 /**
- * Whether a connection with a peer has come about: VIP_NOT_DONE while it has not.
+ * Returns VIP_SUCCESS if a connection with a peer is established, and VIP_NOT_DONE while it is
+ * pending.
  *
  * Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS,
  * VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
@@ -936,24 +942,24 @@ VIP_RETURN VipConnectPeerDone(VIP_VI_HANDLE ViHandle,
                               VIP_VI_ATTRIBUTES *RemoteViAttributes);
 
 /**
- * Waits until a connection with a peer has come about, as long as its request said.
+ * Waits until a connection with a peer is established, for the timeout of its request.
  *
  * Errors: those of VipConnectPeerDone().
  */
 VIP_RETURN VipConnectPeerWait(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttributes);
 
 /**
- * Ends a connection, a request for one, or the state that a failed one has left: the VI is idle. Descriptors
- * that have not ended do so, with VIP_STATUS_DESC_FLUSHED_ERROR.
+ * Ends a connection, a connection request, or the error state, and makes the VI idle. Pending
+ * descriptors complete with VIP_STATUS_DESC_FLUSHED_ERROR.
  *
  * Errors: VIP_INVALID_PARAMETER.
  */
 VIP_RETURN VipDisconnect(VIP_VI_HANDLE ViHandle);
 
 /**
- * Puts a descriptor, which lies in memory with handle `MemoryHandle`, on the send queue of a VI. It is the
- * library's, with the memory that it names, until it has ended. On a VI that is not connected it ends at
- * once, flushed.
+ * Posts a descriptor to the send queue of a VI. The descriptor is in registered memory with handle
+ * `MemoryHandle`. The library owns it, and the memory it refers to, until it completes. On a VI
+ * that is not connected it is flushed immediately.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when the queue is full, VIP_NOT_REACHABLE.
  */
@@ -962,7 +968,8 @@ VIP_RETURN VipPostSend(VIP_VI_HANDLE ViHandle,
                        VIP_MEM_HANDLE MemoryHandle);
 
 /**
- * The same for the receive queue, at any time: on an idle VI it waits for a connection.
+ * Posts a descriptor to the receive queue of a VI, as VipPostSend() does for the send queue. On an
+ * idle VI it waits for a connection.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
@@ -971,91 +978,85 @@ VIP_RETURN VipPostRecv(VIP_VI_HANDLE ViHandle,
                        VIP_MEM_HANDLE MemoryHandle);
 
 /**
- * Takes the first descriptor of the send queue if it has ended; its status tells how.
+ * Removes the first descriptor of the send queue if it is complete. Its status contains the
+ * result.
  *
- * Errors: VIP_NOT_DONE; VIP_DESCRIPTOR_ERROR when it has ended with an error, or with null in place of a
- * descriptor when there is none; VIP_INVALID_PARAMETER.
+ * Errors: VIP_NOT_DONE; VIP_DESCRIPTOR_ERROR when it has completed with an error, or with a null
+ * descriptor when the queue is empty; VIP_INVALID_PARAMETER.
  */
-VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle,
-                       VIP_DESCRIPTOR **DescriptorPtr);
+VIP_RETURN VipSendDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr);
 
 /**
- * The same for the receive queue.
+ * Removes the first descriptor of the receive queue if it is complete.
  *
  * Errors: those of VipSendDone().
  */
 VIP_RETURN VipRecvDone(VIP_VI_HANDLE ViHandle, VIP_DESCRIPTOR **DescriptorPtr);
 
 /**
- * Waits until the first descriptor of the send queue has ended, and takes it: for `Timeout` milliseconds, or
- * with VIP_INFINITE as long as it takes.
+ * Waits until the first descriptor of the send queue is complete, and removes it. It waits for
+ * `Timeout` milliseconds or VIP_INFINITE.
  *
  * Errors: VIP_TIMEOUT, and those of VipSendDone().
  */
-VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle,
-                       VIP_ULONG Timeout,
-                       VIP_DESCRIPTOR **DescriptorPtr);
+VIP_RETURN VipSendWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR **DescriptorPtr);
 
 /**
- * The same for the receive queue.
+ * Waits until the first descriptor of the receive queue is complete, and removes it, as
+ * VipSendWait() does for the send queue.
  *
  * Errors: VIP_TIMEOUT, and those of VipSendDone().
  */
 VIP_RETURN VipRecvWait(VIP_VI_HANDLE ViHandle, VIP_ULONG Timeout, VIP_DESCRIPTOR **DescriptorPtr);
 
 /**
- * Calls `Handler` once, from a thread of the library's, with the next descriptor of the send queue that has
- * ended, which it takes. Calls for more wait in the order in which they were asked for.
+ * Calls `Handler` once, from a thread of the library, with the next completed descriptor of the
+ * send queue, which is removed. Several calls are served in order.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
-VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle,
-                         void *Context,
-                         VIP_WORK_HANDLER Handler);
+VIP_RETURN VipSendNotify(VIP_VI_HANDLE ViHandle, void *Context, VIP_WORK_HANDLER Handler);
 
 /**
- * The same for the receive queue.
+ * Calls `Handler` for the receive queue, as VipSendNotify() does for the send queue.
  *
  * Errors: those of VipSendNotify().
  */
 VIP_RETURN VipRecvNotify(VIP_VI_HANDLE ViHandle, void *Context, VIP_WORK_HANDLER Handler);
 
 /**
- * Makes a completion queue. When more than `EntryCount` entries wait in it, those that come are lost, which
- * is an asynchronous error.
+ * Creates a completion queue. When it holds `EntryCount` entries, further entries are lost and an
+ * asynchronous error is reported.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
-VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle,
-                       VIP_ULONG EntryCount,
-                       VIP_CQ_HANDLE *CQHandle);
+VIP_RETURN VipCreateCQ(VIP_NIC_HANDLE NicHandle, VIP_ULONG EntryCount, VIP_CQ_HANDLE *CQHandle);
 
 /**
- * Changes how many entries a completion queue has.
+ * Changes the number of entries of a completion queue.
  *
- * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when more wait in it.
+ * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when it holds more entries.
  */
 VIP_RETURN VipResizeCQ(VIP_CQ_HANDLE CQHandle, VIP_ULONG EntryCount);
 
 /**
- * Destroys a completion queue that no VI uses any more.
+ * Destroys a completion queue that no VI uses.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
 VIP_RETURN VipDestroyCQ(VIP_CQ_HANDLE CQHandle);
 
 /**
- * At which VI, and whether at its receive queue, a descriptor has ended: take it by VipRecvDone() or
- * VipSendDone().
+ * Removes the next entry of a completion queue. Stores the VI whose descriptor has completed, and
+ * VIP_TRUE for its receive queue. Take the descriptor with VipRecvDone() or VipSendDone().
  *
  * Errors: VIP_NOT_DONE, VIP_INVALID_PARAMETER.
  */
-VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle,
-                     VIP_VI_HANDLE *ViHandle,
-                     VIP_BOOLEAN *RecvQueue);
+VIP_RETURN VipCQDone(VIP_CQ_HANDLE CQHandle, VIP_VI_HANDLE *ViHandle, VIP_BOOLEAN *RecvQueue);
 
 /**
- * The same, and waits for `Timeout` milliseconds, or with VIP_INFINITE as long as it takes.
+ * Waits for the next entry of a completion queue and removes it, as VipCQDone() does, for
+ * `Timeout` milliseconds or VIP_INFINITE.
  *
  * Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER.
  */
@@ -1065,37 +1066,33 @@ VIP_RETURN VipCQWait(VIP_CQ_HANDLE CQHandle,
                      VIP_BOOLEAN *RecvQueue);
 
 /**
- * Calls `Handler` once, from a thread of the library's, with the next entry, which it takes. Calls for more
- * entries wait in the order in which they were asked for.
+ * Calls `Handler` once, from a thread of the library, with the next entry, which is removed.
+ * Several calls are served in order.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
-VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle,
-                       void *Context,
-                       VIP_CQ_HANDLER Handler);
+VIP_RETURN VipCQNotify(VIP_CQ_HANDLE CQHandle, void *Context, VIP_CQ_HANDLER Handler);
 
 /**
- * Sets the function that is told of asynchronous errors; null for none. It is called from a thread of the
- * library's. Without one they are said on the standard error output, but for connections that end.
+ * Sets the function that is called for asynchronous errors; null removes it. It is called from a
+ * thread of the library. Without a function, the errors are printed to standard error, except for
+ * connections that end.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
  */
-VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle,
-                            void *Context,
-                            VIP_ERROR_HANDLER Handler);
+VIP_RETURN VipErrorCallback(VIP_NIC_HANDLE NicHandle, void *Context, VIP_ERROR_HANDLER Handler);
 
 /**
- * Begins the name service of a NIC. `NSInitInfo` is null for the hosts of the job, or the path of a file
- * that gives them more names: lines `NAME HOST[:INDEX]`.
+ * Initializes the name service of a NIC. `NSInitInfo` is null, or the path of a file with aliases
+ * for the hosts of the job, in lines `NAME HOST[:INDEX]`.
  *
  * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when the file cannot be read.
  */
-VIP_RETURN VipNSInit(VIP_NIC_HANDLE NicHandle,
-                     void *NSInitInfo);
+VIP_RETURN VipNSInit(VIP_NIC_HANDLE NicHandle, void *NSInitInfo);
 
 /**
- * `Address`, whose `HostAddressLen` says how many bytes it has for a host, gets the address of process
- * `NameIndex` of host `Name`; its discriminator is left as it is.
+ * Stores the address of process `NameIndex` on host `Name` in `Address`. Its `HostAddressLen`
+ * contains the bytes of room for the host address. The discriminator is not changed.
  *
  * Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER.
  */
@@ -1105,10 +1102,11 @@ VIP_RETURN VipNSGetHostByName(VIP_NIC_HANDLE NicHandle,
                               VIP_ULONG NameIndex);
 
 /**
- * `Name`, which has `*NameLen` bytes, gets the name of the process at an address; `*NameLen` gets the bytes
- * that this takes, with the zero at the end.
+ * Stores the name of the process at an address in `Name`, which has room for `*NameLen` bytes.
+ * `*NameLen` receives the bytes required, including the terminating zero.
  *
- * Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when there is too little room.
+ * Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when the name does not
+ * fit.
  */
 VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle,
                               const VIP_NET_ADDRESS *Address,
@@ -1116,9 +1114,9 @@ VIP_RETURN VipNSGetHostByAddr(VIP_NIC_HANDLE NicHandle,
                               VIP_ULONG *NameLen);
 
 /**
- * Ends the name service of a NIC.
+ * Shuts down the name service of a NIC.
  *
- * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when it was not begun.
+ * Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when it is not initialized.
  */
 VIP_RETURN VipNSShutdown(VIP_NIC_HANDLE NicHandle);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes from other processes: acknowledgements, messages that take a descriptor, bytes for memory, and
-//! questions for it.
+//! Messages from other processes: acknowledgements, messages for descriptors, RDMA data, and RDMA
+//! read requests.
 
 use crate::body::Body;
 use crate::code::*;
@@ -13,19 +13,19 @@ use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST};
 use crate::world::World;
 use std::ptr;
 
-/// Units that are taken in before they are acknowledged even if nothing goes the other way and the program
-/// is busy: a sixth of what may be under way.
+/// Number of unacknowledged units after which an acknowledgement is sent in a message of its own,
+/// even if the program is busy. It is a sixth of the units that may be in flight.
 const UNACKED_MAX: u32 = 16;
 
-/// What has become of a message.
+/// Result of processing a message.
 enum Verdict {
     Taken,
-    /// With what is wrong, as the sender's descriptor is told.
+    /// Refused, with the error status for the sender's descriptor.
     Refused(u32),
 }
 
 impl World {
-    /// Something came.
+    /// Processes a message.
     #[inline]
     pub(crate) fn on_message(&mut self, rank: u32, bytes: &[u8]) {
         let Some((header, rest)) = Header::parse(bytes) else {
@@ -44,7 +44,7 @@ impl World {
         let is_known = vi.is_some_and(|vi| {
             vi.token == header.token && vi.peer_rank == rank && vi.is_connected()
         });
-        // Of a connection that has ended here, which the other side will hear of, or has.
+        // The connection has ended on this side. The peer was notified or is about to be.
         if !is_known {
             self.dropped_count += 1;
             return;
@@ -70,7 +70,7 @@ impl World {
             return;
         };
         let count = ack.wrapping_sub(vi.units_acked);
-        // A peer that acknowledges what was not sent is not believed.
+        // Ignore acknowledgements of units that were not sent.
         if count == 0 || count > vi.units_sent.wrapping_sub(vi.units_acked) {
             return;
         }
@@ -85,12 +85,12 @@ impl World {
                 break;
             }
             let Some(entry) = vi.send.get(number) else {
-                // Taken: it has ended before.
+                // The entry was taken by the program, so it was complete.
                 vi.acked_next += 1;
                 continue;
             };
             let (op, has_ended) = (entry.op, entry.has_ended);
-            // Reads end with their bytes.
+            // A read completes when its data has arrived.
             let is_read = matches!(op, Op::Read(_));
             if !has_ended && !is_read && (ack.wrapping_sub(entry.mark) as i32) < 0 {
                 break;
@@ -103,7 +103,7 @@ impl World {
         self.land(rank, count);
     }
 
-    /// A unit was taken in.
+    /// Counts an accepted unit, and schedules its acknowledgement.
     #[inline]
     pub(crate) fn accept(&mut self, index: u32, is_counted: bool) {
         let Some(vi) = self.vis.get_mut(index).filter(|_| is_counted) else {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// A message of a send, or a part of one.
+    /// Processes a message of a send, or a part of one.
     #[inline]
     fn on_data(&mut self, index: u32, header: &Header, bytes: &[u8]) {
         let verdict = self.take_data(index, header, bytes);
@@ -202,7 +202,7 @@ impl World {
         Verdict::Taken
     }
 
-    /// Bytes for memory.
+    /// Processes data of an RDMA write.
     fn on_write(&mut self, index: u32, header: &Header, bytes: &[u8]) {
         let verdict = self.take_write(index, header, bytes);
         self.settle(index, header, verdict);
@@ -224,8 +224,8 @@ impl World {
             return Verdict::Refused(VIP_STATUS_RDMA_PROT_ERROR);
         }
         let to = ptr::with_exposed_provenance_mut::<u8>(at);
-        // SAFETY: registered memory that is open for writing: the program's promise that it is there and that
-        // others may write to it.
+        // SAFETY: the memory is registered and open for writing. The program guarantees that it is
+        // valid and that peers may write to it.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         if !(header.has(LAST) && header.has(IMMEDIATE)) {
             return Verdict::Taken;
@@ -251,7 +251,7 @@ impl World {
         Verdict::Taken
     }
 
-    /// Bytes of memory are asked for.
+    /// Processes an RDMA read request.
     fn on_read(&mut self, index: u32, header: &Header) {
         self.accept(index, header.has(COUNTED));
         let Some(vi) = self.vis.get_mut(index) else {
@@ -278,7 +278,7 @@ impl World {
         self.ready.push(index);
     }
 
-    /// Bytes that were asked for.
+    /// Processes data of an RDMA read.
     fn on_read_data(&mut self, index: u32, header: &Header, bytes: &[u8]) {
         self.accept(index, header.has(COUNTED));
         let World { vis, regions, .. } = self;
@@ -286,7 +286,7 @@ impl World {
             return;
         };
         let ptag = vi.ptag;
-        // What has not left yet was not answered.
+        // A read that was not sent yet cannot have an answer.
         let next = vi.send.next;
         let Some(number) = vi.send.read(header.imm).filter(|number| *number < next) else {
             return;
@@ -310,7 +310,7 @@ impl World {
         if header.has(LAST) && got == total {
             vi.reads_under_way -= 1;
             self.finish(index, false, number, VIP_STATUS_OP_RDMA_READ, None);
-            // A fence may have waited for this.
+            // A fenced descriptor may have waited for this read.
             self.ready.push(index);
         }
     }

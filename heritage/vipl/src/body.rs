@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bodies of messages about connections: who asks whom for one, and what the ends are like.
+//! Bodies of connection messages: the addresses of both ends and the attributes of a VI.
 
 use crate::nic::{ADDRESS_LEN, DISCRIMINATOR_MAX};
 use crate::types::{VIP_NET_ADDRESS, VIP_VI_ATTRIBUTES};
 use std::ffi::c_int;
 use std::ptr;
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) host: Vec<u8>,
@@ -14,20 +14,20 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads an address of the program's.
+    /// Reads an address from the program's memory.
     ///
     /// # Safety
-    /// `at` is null, or an address with the bytes that it says.
+    /// `at` is null, or an address with as many bytes as it states.
     pub(crate) unsafe fn read(at: *const VIP_NET_ADDRESS) -> Option<Address> {
         if at.is_null() {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (host_len, rest_len) = unsafe { ((*at).HostAddressLen, (*at).DiscriminatorLen) };
         let (host_len, rest_len) = (usize::from(host_len), usize::from(rest_len));
-        // SAFETY: a field of it.
+        // SAFETY: a field of the same address.
         let bytes = unsafe { (&raw const (*at).HostAddress).cast::<u8>() };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let whole: &[u8] = unsafe { std::slice::from_raw_parts(bytes, host_len + rest_len) };
         Some(Address {
             host: whole[..host_len].to_vec(),
@@ -35,26 +35,26 @@ impl Address {
         })
     }
 
-    /// Writes an address to where the program wants it.
+    /// Writes an address to the program's memory.
     ///
     /// # Safety
-    /// There are as many bytes as the address has.
+    /// `at` has room for all bytes of the address.
     pub(crate) unsafe fn write(&self, at: *mut VIP_NET_ADDRESS) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             (*at).HostAddressLen = u16::try_from(self.host.len()).unwrap_or(0);
             (*at).DiscriminatorLen = u16::try_from(self.discriminator.len()).unwrap_or(0);
         }
-        // SAFETY: a field of it.
+        // SAFETY: a field of the same address.
         let bytes = unsafe { (&raw mut (*at).HostAddress).cast::<u8>() };
         for (index, byte) in self.host.iter().chain(&self.discriminator).enumerate() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { bytes.add(index).write(*byte) };
         }
     }
 }
 
-/// What one side tells the other about its VI.
+/// Attributes of a VI that are sent to the other side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
     pub(crate) level: u16,
@@ -75,7 +75,7 @@ impl Traits {
         }
     }
 
-    /// As the program sees them; protection tags are nobody else's.
+    /// Returns the attributes for the program. The protection tag of another process is null.
     pub(crate) fn attributes(&self) -> VIP_VI_ATTRIBUTES {
         VIP_VI_ATTRIBUTES {
             ReliabilityLevel: self.level,
@@ -88,14 +88,14 @@ impl Traits {
     }
 }
 
-/// A body.
+/// The body of a connection message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
-    /// Number of the request, its sender's.
+    /// Number of the request, unique in the requesting process.
     pub(crate) id: u32,
-    /// The end of the connection at the sender of this.
+    /// Token of the sender's end of the connection.
     pub(crate) token: u32,
-    /// Of an answer; of a peer's request, the number of the request that it has met, 0 for none.
+    /// Result, in an answer. In a peer request, the number of the request that it matched, or 0.
     pub(crate) result: u32,
     pub(crate) traits: Traits,
     pub(crate) from: Address,
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         Some(self.take(len.into())?.to_vec())
     }
 
-    /// Not longer than programs have room for.
+    /// Reads an address. Returns `None` if it is longer than a program's buffer.
     fn address(&mut self) -> Option<Address> {
         let (host, discriminator) = (self.piece()?, self.piece()?);
         let fits = host.len() <= ADDRESS_LEN && discriminator.len() <= DISCRIMINATOR_MAX.into();
@@ -161,7 +161,7 @@ impl Body {
         }
     }
 
-    /// `None` for what is no body.
+    /// Parses a body. Returns `None` if it is malformed.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Body> {
         let mut reader = Reader(bytes);
         let (id, token, result) = (reader.u32()?, reader.u32()?, reader.u32()?);

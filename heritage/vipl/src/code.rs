@@ -1,144 +1,145 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VIPL's numbers. Those of results, control and status bits, services and states are the original's;
-//! docs/heritage.md names the others.
+//! VIPL's constants. Results, control bits, status bits, service levels and states have the values
+//! of the original. docs/heritage.md lists the others.
 
 use std::ffi::{c_int, c_uint};
 
-/// How a function has ended.
+/// The result of a function.
 pub type VIP_RETURN = c_int;
 
-/// It has done what it should.
+/// Success.
 pub const VIP_SUCCESS: VIP_RETURN = 0;
-/// Nothing has ended yet.
+/// The operation is not complete.
 pub const VIP_NOT_DONE: VIP_RETURN = 1;
-/// An argument cannot be.
+/// An argument is invalid.
 pub const VIP_INVALID_PARAMETER: VIP_RETURN = 2;
-/// Something has run out, or is in use.
+/// A resource is exhausted or in use.
 pub const VIP_ERROR_RESOURCE: VIP_RETURN = 3;
-/// The time is over.
+/// The timeout has expired.
 pub const VIP_TIMEOUT: VIP_RETURN = 4;
 /// The other side has rejected the connection.
 pub const VIP_REJECT: VIP_RETURN = 5;
-/// The two VIs differ in their reliability level, or there is none such.
+/// The reliability levels of the two VIs differ, or the level is invalid.
 pub const VIP_INVALID_RELIABILITY_LEVEL: VIP_RETURN = 6;
-/// The two VIs differ in their greatest transfer, or it is too great.
+/// The maximum transfer sizes of the two VIs differ, or the size is too large.
 pub const VIP_INVALID_MTU: VIP_RETURN = 7;
-/// The two VIs differ in their quality of service.
+/// The qualities of service of the two VIs differ.
 pub const VIP_INVALID_QOS: VIP_RETURN = 8;
-/// There is no such protection tag.
+/// The protection tag does not exist.
 pub const VIP_INVALID_PTAG: VIP_RETURN = 9;
-/// RDMA read needs a reliable VI.
+/// RDMA read requires a reliable VI.
 pub const VIP_INVALID_RDMAREAD: VIP_RETURN = 10;
-/// A descriptor has ended with an error, which its status tells.
+/// A descriptor has completed with an error, which its status contains.
 pub const VIP_DESCRIPTOR_ERROR: VIP_RETURN = 11;
-/// The VI is in another state.
+/// The VI is in the wrong state.
 pub const VIP_INVALID_STATE: VIP_RETURN = 12;
-/// The name service was not begun, or does not know the name.
+/// The name service is not initialized, or does not know the name.
 pub const VIP_ERROR_NAMESERVICE: VIP_RETURN = 13;
-/// Nobody waits for the connection.
+/// No process waits for the connection.
 pub const VIP_NO_MATCH: VIP_RETURN = 14;
-/// There is no such host, or its process is gone.
+/// The host does not exist, or its process has failed or exited.
 pub const VIP_NOT_REACHABLE: VIP_RETURN = 15;
-/// This is not offered.
+/// The function is not supported.
 pub const VIP_ERROR_NOT_SUPPORTED: VIP_RETURN = 16;
 
-/// The descriptor sends, or receives.
+/// The descriptor is a send or a receive.
 pub const VIP_CONTROL_OP_SENDRECV: c_uint = 0;
-/// The descriptor writes into the memory of the other side.
+/// The descriptor writes to the memory of the other side.
 pub const VIP_CONTROL_OP_RDMAWRITE: c_uint = 1;
 /// The descriptor reads the memory of the other side.
 pub const VIP_CONTROL_OP_RDMAREAD: c_uint = 2;
-/// The bits that say what the descriptor does.
+/// Mask of the bits that select the operation.
 pub const VIP_CONTROL_OP_MASK: c_uint = 3;
-/// Immediate data go with it.
+/// The message carries immediate data.
 pub const VIP_CONTROL_IMMEDIATE: c_uint = 4;
-/// It waits until the RDMA reads before it have ended.
+/// The descriptor waits until all earlier RDMA reads have completed.
 pub const VIP_CONTROL_QFENCE: c_uint = 8;
 
-/// The descriptor has ended.
+/// The descriptor has completed.
 pub const VIP_STATUS_DONE: c_uint = 1;
-/// It cannot be understood.
+/// The descriptor is malformed.
 pub const VIP_STATUS_FORMAT_ERROR: c_uint = 2;
-/// It names memory that is not registered, or with another protection tag.
+/// The descriptor's memory is not registered, or has another protection tag.
 pub const VIP_STATUS_PROTECTION_ERROR: c_uint = 4;
-/// It is too long, or what has arrived is too long for it.
+/// The descriptor is too long, or shorter than the message that has arrived.
 pub const VIP_STATUS_LENGTH_ERROR: c_uint = 8;
-/// A part of it was transferred.
+/// A part of the data was transferred.
 pub const VIP_STATUS_PARTIAL_ERROR: c_uint = 0x10;
-/// It was on a queue that was emptied because the connection has ended.
+/// The descriptor was flushed because the connection has ended.
 pub const VIP_STATUS_DESC_FLUSHED_ERROR: c_uint = 0x20;
-/// The other side is gone.
+/// The other side has failed or exited.
 pub const VIP_STATUS_TRANSPORT_ERROR: c_uint = 0x40;
-/// The other side does not open that memory.
+/// The other side does not permit access to that memory.
 pub const VIP_STATUS_RDMA_PROT_ERROR: c_uint = 0x80;
-/// The other side had no descriptor for it, or none that it could use.
+/// The other side had no descriptor for the message, or an unusable one.
 pub const VIP_STATUS_REMOTE_DESC_ERROR: c_uint = 0x100;
-/// All errors.
+/// Mask of all errors.
 pub const VIP_STATUS_ERROR_MASK: c_uint = 0x1FE;
-/// What has ended is a send.
+/// The completed descriptor is a send.
 pub const VIP_STATUS_OP_SEND: c_uint = 0;
-/// What has ended is a receive.
+/// The completed descriptor is a receive.
 pub const VIP_STATUS_OP_RECEIVE: c_uint = 0x10000;
-/// What has ended is an RDMA write.
+/// The completed descriptor is an RDMA write.
 pub const VIP_STATUS_OP_RDMA_WRITE: c_uint = 0x20000;
-/// What has ended is a receive that an RDMA write of the other side has used for its immediate data.
+/// The completed descriptor is a receive that an RDMA write of the other side has consumed for its
+/// immediate data.
 pub const VIP_STATUS_OP_REMOTE_RDMA_WRITE: c_uint = 0x30000;
-/// What has ended is an RDMA read.
+/// The completed descriptor is an RDMA read.
 pub const VIP_STATUS_OP_RDMA_READ: c_uint = 0x40000;
-/// The bits that say what has ended.
+/// Mask of the bits that identify the operation.
 pub const VIP_STATUS_OP_MASK: c_uint = 0x70000;
-/// Immediate data have come with it.
+/// Immediate data has arrived with the message.
 pub const VIP_STATUS_IMMEDIATE: c_uint = 0x80000;
 
-/// A set of reliability levels, or one.
+/// One reliability level, or a set of them.
 pub type VIP_RELIABILITY_LEVEL = u16;
 
-/// Messages may be lost; a send has ended when it has left.
+/// Messages may be lost. A send completes when it has left.
 pub const VIP_SERVICE_UNRELIABLE: c_uint = 1;
-/// Messages arrive once and in order; a send has ended when it has arrived.
+/// Messages arrive once and in order. A send completes when it has arrived.
 pub const VIP_SERVICE_RELIABLE_DELIVERY: c_uint = 2;
-/// Messages arrive once and in order; a send has ended when it is in the receiver's memory.
+/// Messages arrive once and in order. A send completes when it is in the receiver's memory.
 pub const VIP_SERVICE_RELIABLE_RECEPTION: c_uint = 4;
 
-/// A state of a VI.
+/// The state of a VI.
 pub type VIP_VI_STATE = c_int;
 
-/// Not connected.
+/// The VI is not connected.
 pub const VIP_STATE_IDLE: VIP_VI_STATE = 0;
-/// Connected.
+/// The VI is connected.
 pub const VIP_STATE_CONNECTED: VIP_VI_STATE = 1;
-/// A connection was asked for.
+/// A connection was requested.
 pub const VIP_STATE_CONNECT_PENDING: VIP_VI_STATE = 2;
-/// The connection has failed; VipDisconnect() ends this state.
+/// The connection has failed. VipDisconnect() makes the VI idle again.
 pub const VIP_STATE_ERROR: VIP_VI_STATE = 3;
 
-/// What an asynchronous error is about.
+/// The cause of an asynchronous error.
 pub type VIP_ERROR_CODE = c_uint;
 
-/// A descriptor does not lie in memory that was registered as its queue needs it.
+/// A descriptor is not in memory that is registered for its queue.
 pub const VIP_ERROR_POST_DESC: VIP_ERROR_CODE = 0;
-/// A connection has ended, and this side has not ended it.
+/// A connection has ended, but not by a call on this side.
 pub const VIP_ERROR_CONN_LOST: VIP_ERROR_CODE = 1;
-/// A message has found no descriptor.
+/// A message has arrived without a posted descriptor.
 pub const VIP_ERROR_RECVQ_EMPTY: VIP_ERROR_CODE = 2;
 /// A completion queue was full.
 pub const VIP_ERROR_VI_OVERRUN: VIP_ERROR_CODE = 3;
-/// The other side has tried to write to memory that is not open to it.
+/// The other side has tried to write to memory without permission.
 pub const VIP_ERROR_RDMAW_PROT: VIP_ERROR_CODE = 4;
-/// Data of an RDMA write were broken. Not reported by Portolan, which repairs them.
+/// Data of an RDMA write was corrupted. Not reported by Portolan, which retransmits such data.
 pub const VIP_ERROR_RDMAW_DATA: VIP_ERROR_CODE = 5;
-/// An RDMA write has ended early. Not reported by Portolan.
+/// An RDMA write was aborted. Not reported by Portolan.
 pub const VIP_ERROR_RDMAW_ABORT: VIP_ERROR_CODE = 6;
-/// The other side has tried to read memory that is not open to it.
+/// The other side has tried to read memory without permission.
 pub const VIP_ERROR_RDMAR_PROT: VIP_ERROR_CODE = 7;
-/// A completion could not be told. Not reported by Portolan.
+/// A completion could not be written. Not reported by Portolan.
 pub const VIP_ERROR_COMP_PROT: VIP_ERROR_CODE = 8;
-/// RDMA could not be carried. Not reported by Portolan.
+/// RDMA data could not be transported. Not reported by Portolan.
 pub const VIP_ERROR_RDMA_TRANSPORT: VIP_ERROR_CODE = 9;
-/// Nothing works any more.
+/// No operation is possible any more.
 pub const VIP_ERROR_CATASTROPHIC: VIP_ERROR_CODE = 10;
 
-/// What kind of thing an asynchronous error has happened to.
+/// The kind of object to which an asynchronous error refers.
 pub type VIP_RESOURCE_CODE = c_uint;
 
 /// The NIC.
@@ -150,17 +151,17 @@ pub const VIP_RESOURCE_CQ: VIP_RESOURCE_CODE = 2;
 /// A descriptor.
 pub const VIP_RESOURCE_DESCRIPTOR: VIP_RESOURCE_CODE = 3;
 
-/// Which other hosts there are.
+/// Discovery of other hosts.
 pub const VIP_SMI_AUTODISCOVERY: c_uint = 1;
 
-/// As long as it takes.
+/// An infinite timeout.
 pub const VIP_INFINITE: c_uint = 0xFFFF_FFFF;
 /// False.
 pub const VIP_FALSE: c_int = 0;
 /// True.
 pub const VIP_TRUE: c_int = 1;
 
-/// A status without the bit of its end.
+/// Returns true if a status contains an error.
 #[inline]
 pub(crate) const fn is_error(status: u32) -> bool {
     status & VIP_STATUS_ERROR_MASK != 0

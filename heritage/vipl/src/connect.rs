@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connecting VIs, as client and server or as peers, and ending connections.
+//! Connecting VIs, as client and server or as peers, and disconnecting them.
 
 use crate::body::{Address, Traits};
 use crate::code::*;
@@ -12,12 +12,13 @@ use crate::vi::put;
 use crate::wait::{Patience, wait_for};
 use crate::world::World;
 
-/// An address of the program's, which must have a host unless `is_own`.
+/// Reads an address from the program's memory, and checks its discriminator. `what` names it in
+/// errors.
 ///
 /// # Safety
-/// `at` is null, or an address with the bytes that it says.
+/// `at` is null, or an address with as many bytes as it states.
 unsafe fn address(at: *const VIP_NET_ADDRESS, what: &str) -> Result<Address, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let address = unsafe { Address::read(at) }.ok_or_else(|| Failure::null(what))?;
     if address.discriminator.len() > DISCRIMINATOR_MAX.into() {
         let len = address.discriminator.len();
@@ -29,7 +30,7 @@ unsafe fn address(at: *const VIP_NET_ADDRESS, what: &str) -> Result<Address, Fai
 }
 
 impl World {
-    /// Whether an address is this process's; one without a host is.
+    /// Checks that an address belongs to this process, and adds the host if it is missing.
     fn check_own(&self, address: &mut Address) -> Result<(), Failure> {
         let own = address_of(self.rank);
         if address.host.is_empty() {
@@ -41,7 +42,7 @@ impl World {
         }
     }
 
-    /// The rank of the process at an address.
+    /// Returns the rank of the process at an address.
     fn rank_at(&self, address: &Address) -> Result<u32, Failure> {
         if address.host.len() != ADDRESS_LEN {
             let len = address.host.len();
@@ -55,7 +56,7 @@ impl World {
         })
     }
 
-    /// Whether a VI may ask for a connection.
+    /// Checks that a VI may request a connection.
     fn check_idle(&mut self, index: u32) -> Result<(), Failure> {
         match self.vi_at(index)?.state {
             VIP_STATE_IDLE => Ok(()),
@@ -68,7 +69,7 @@ impl World {
 }
 
 impl Machine {
-    /// Learns how the other side of a new connection is reached.
+    /// Determines the path to the other side of a new connection.
     fn learn_path(&mut self, index: u32) -> Result<(), Failure> {
         let peer = self.world().vis.get(index).map(|vi| vi.peer_rank);
         let Some(rank) = peer else {
@@ -82,7 +83,7 @@ impl Machine {
         Ok(())
     }
 
-    /// How the request of a VI has ended, if it has.
+    /// Returns the result of a VI's request, if it is complete.
     fn outcome(&mut self, index: u32) -> Result<Option<(VIP_RETURN, Option<Traits>)>, Failure> {
         let outcome = {
             let mut world = self.world();
@@ -99,7 +100,7 @@ impl Machine {
     }
 }
 
-/// What a request has ended with, told to the program.
+/// Reports the result of a request to the program.
 ///
 /// # Safety
 /// `at` is null, or may be written.
@@ -108,7 +109,7 @@ unsafe fn told(
     at: *mut VIP_VI_ATTRIBUTES,
 ) -> Result<VIP_RETURN, Failure> {
     if let Some(traits) = traits {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { put(at, traits.attributes()) };
     }
     let text = match result {
@@ -122,9 +123,10 @@ unsafe fn told(
     Err(Failure::new(result, text))
 }
 
-/// Waits for a request for a connection to `LocalAddr`, for `Timeout` milliseconds or VIP_INFINITE.
-/// `RemoteAddr`, `RemoteViAttributes` and `ConnHandle` get what is known of it; the place for the address must
-/// be large enough for the longest one. VipConnectAccept() or VipConnectReject() answers.
+/// Waits for a connection request to `LocalAddr`, for `Timeout` milliseconds or VIP_INFINITE.
+/// Address and attributes of the requester are stored in `RemoteAddr` and `RemoteViAttributes`, and
+/// the request in `ConnHandle`. `RemoteAddr` must have room for the longest address. Answer the
+/// request with VipConnectAccept() or VipConnectReject().
 ///
 /// Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn VipConnectWait(
             let machine = lock()?;
             let mut world = machine.world();
             let nic = world.nic(NicHandle)?;
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             let mut local = unsafe { address(LocalAddr, "LocalAddr") }?;
             world.check_own(&mut local)?;
             world.await_requests(nic, local.discriminator)
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn VipConnectWait(
         });
         let machine = lock()?;
         let mut world = machine.world();
-        // As in VipConnectRequest().
+        // Another thread may have received a request since the last poll.
         let found = found?.or_else(|| world.found_request(id));
         world.await_no_more(id);
         let Some(conn) = found else {
@@ -170,10 +172,10 @@ pub unsafe extern "C" fn VipConnectWait(
             return Err(invalid("the NIC was closed"));
         };
         if !RemoteAddr.is_null() {
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             unsafe { offer.body.from.write(RemoteAddr) };
         }
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe {
             put(RemoteViAttributes, offer.body.traits.attributes());
             ConnHandle.write(handle);
@@ -182,11 +184,12 @@ pub unsafe extern "C" fn VipConnectWait(
     })
 }
 
-/// Accepts a connection, for an idle VI with the same reliability level, greatest transfer and quality of
-/// service as the other one has. If it differs, the other side is not told: accept by another VI, or reject.
+/// Accepts a connection request for an idle VI. The VI must have the reliability level, maximum
+/// transfer size and quality of service of the requester's VI. If they differ, the request stays
+/// open: accept it with another VI, or reject it.
 ///
-/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU,
-/// VIP_INVALID_QOS, VIP_TIMEOUT when the other side waits no more.
+/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_INVALID_RELIABILITY_LEVEL,
+/// VIP_INVALID_MTU, VIP_INVALID_QOS, VIP_TIMEOUT when the requester has stopped waiting.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectAccept(
     ConnHandle: VIP_CONN_HANDLE,
@@ -234,7 +237,7 @@ fn no_request() -> Failure {
     invalid("there is no such request; VipConnectWait() gives one, which is answered once")
 }
 
-/// Rejects a connection.
+/// Rejects a connection request.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -253,10 +256,10 @@ pub extern "C" fn VipConnectReject(ConnHandle: VIP_CONN_HANDLE) -> VIP_RETURN {
     })
 }
 
-/// Asks for a connection with who waits at `RemoteAddr`, for `Timeout` milliseconds or VIP_INFINITE.
-/// `RemoteViAttributes` gets the attributes of the other VI; it may be null.
+/// Requests a connection with the process that waits at `RemoteAddr`, for `Timeout` milliseconds or
+/// VIP_INFINITE. `RemoteViAttributes` receives the attributes of the other VI; it may be null.
 ///
-/// Errors: VIP_REJECT, VIP_NO_MATCH when nobody waits there, VIP_TIMEOUT, VIP_NOT_REACHABLE,
+/// Errors: VIP_REJECT, VIP_NO_MATCH when no process waits there, VIP_TIMEOUT, VIP_NOT_REACHABLE,
 /// VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipConnectRequest(
@@ -268,11 +271,11 @@ pub unsafe extern "C" fn VipConnectRequest(
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
         let patience = Patience::of(Timeout);
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let index = unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, false) }?;
         let outcome = wait_for(patience, |machine| machine.outcome(index))?;
         let mut machine = lock()?;
-        // Another thread may have brought it since the last look.
+        // Another thread may have received the answer since the last poll.
         let outcome = match outcome {
             None => machine.outcome(index)?,
             found => found,
@@ -284,15 +287,15 @@ pub unsafe extern "C" fn VipConnectRequest(
             vi.pending = None;
         }
         release(machine);
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
     })
 }
 
-/// Sends a request; the place of the VI.
+/// Sends a request. Returns the index of the VI.
 ///
 /// # Safety
-/// Addresses are null, or have the bytes that they say.
+/// The addresses are null, or have as many bytes as they state.
 unsafe fn ask(
     handle: VIP_VI_HANDLE,
     (local, remote): (*const VIP_NET_ADDRESS, *const VIP_NET_ADDRESS),
@@ -303,7 +306,7 @@ unsafe fn ask(
     let index = {
         let mut world = machine.world();
         let index = world.vi(handle)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (mut local, remote) =
             unsafe { (address(local, "LocalAddr")?, address(remote, "RemoteAddr")?) };
         if timeout == 0 {
@@ -326,9 +329,9 @@ unsafe fn ask(
     Ok(index)
 }
 
-/// Asks for a connection with a VI whose program asks for one with this: of the one the local address is the
-/// remote one of the other. Does not wait; VipConnectPeerDone() and VipConnectPeerWait() tell the end, which
-/// comes after `Timeout` milliseconds at the latest.
+/// Requests a connection with a VI whose program requests one with this VI. The local address of
+/// each must be the remote address of the other. Returns at once; VipConnectPeerDone() and
+/// VipConnectPeerWait() report the result, after `Timeout` milliseconds at the latest.
 ///
 /// Errors: VIP_NOT_REACHABLE, VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -339,14 +342,14 @@ pub unsafe extern "C" fn VipConnectPeerRequest(
     Timeout: VIP_ULONG,
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, true) }?;
         Ok(VIP_SUCCESS)
     })
 }
 
 impl Machine {
-    /// How the request of a peer has ended, if it has; that is told once if it has failed.
+    /// Returns the result of a peer's request, if it is complete. A failure is reported only once.
     fn peer_outcome(
         &mut self,
         handle: VIP_VI_HANDLE,
@@ -373,7 +376,8 @@ impl Machine {
     }
 }
 
-/// Whether a connection with a peer has come about: VIP_NOT_DONE while it has not.
+/// Returns VIP_SUCCESS if a connection with a peer is established, and VIP_NOT_DONE while it is
+/// pending.
 ///
 /// Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS,
 /// VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
@@ -386,13 +390,13 @@ pub unsafe extern "C" fn VipConnectPeerDone(
         machine.turn()?;
         match machine.peer_outcome(ViHandle)? {
             None => Ok(VIP_NOT_DONE),
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             Some(outcome) => unsafe { told(outcome, RemoteViAttributes) },
         }
     })
 }
 
-/// Waits until a connection with a peer has come about, as long as its request said.
+/// Waits until a connection with a peer is established, for the timeout of its request.
 ///
 /// Errors: those of VipConnectPeerDone().
 #[unsafe(no_mangle)]
@@ -401,16 +405,16 @@ pub unsafe extern "C" fn VipConnectPeerWait(
     RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
-        // The request's own patience ends it.
+        // The request has a timeout of its own.
         let forever = Patience::of(VIP_INFINITE.into());
         let outcome = wait_for(forever, |machine| machine.peer_outcome(ViHandle))?;
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
     })
 }
 
-/// Ends a connection, a request for one, or the state that a failed one has left: the VI is idle. Descriptors
-/// that have not ended do so, with VIP_STATUS_DESC_FLUSHED_ERROR.
+/// Ends a connection, a connection request, or the error state, and makes the VI idle. Pending
+/// descriptors complete with VIP_STATUS_DESC_FLUSHED_ERROR.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]

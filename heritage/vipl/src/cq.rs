@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues: at which queue of which VI a descriptor has ended, in the order in which they did.
+//! Completion queues: VI and queue of each completed descriptor, in the order of completion.
 
 use crate::code::*;
 use crate::error::{Failure, invalid, lacking};
@@ -11,10 +11,10 @@ use crate::world::World;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 
-/// Entries of a completion queue: those of 64 VIs with full queues.
+/// Maximum number of entries in a completion queue: enough for 64 VIs with full queues.
 pub(crate) const ENTRIES_MAX: usize = 64 * 2 * crate::queue::DESCRIPTORS_MAX;
 
-/// What the program wants to be called with when something has ended.
+/// Function of the program that is called with a completion.
 pub type VIP_CQ_HANDLER = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -27,17 +27,17 @@ pub type VIP_CQ_HANDLER = Option<
 /// A completion queue.
 pub(crate) struct Cq {
     pub(crate) nic: u32,
-    /// By the place of the VI, and whether it was a receive.
+    /// Index of the VI, and true for a receive.
     entries: VecDeque<(u32, bool)>,
     most: usize,
-    /// Queues that tell it.
+    /// Number of work queues that report to this completion queue.
     pub(crate) users: u32,
-    /// Who is to be called for the next entries.
+    /// Handlers for the next entries.
     pub(crate) wanted: VecDeque<(VIP_CQ_HANDLER, *mut c_void)>,
 }
 
 impl Cq {
-    /// `false` when there is no room.
+    /// Adds an entry. Returns `false` if the queue is full.
     #[inline]
     pub(crate) fn push(&mut self, vi: u32, is_recv: bool) -> bool {
         let has_room = self.entries.len() < self.most;
@@ -56,14 +56,14 @@ impl Cq {
         self.entries.is_empty()
     }
 
-    /// Forgets a VI that is gone.
+    /// Removes the entries of a destroyed VI.
     pub(crate) fn forget(&mut self, vi: u32) {
         self.entries.retain(|(other, _)| *other != vi);
     }
 }
 
 impl World {
-    /// The completion queue that a handle names, by its place.
+    /// Returns the index of the completion queue with this handle.
     #[inline]
     pub(crate) fn cq(&self, handle: VIP_CQ_HANDLE) -> Result<u32, Failure> {
         let index = self.cqs.index_of(handle);
@@ -76,7 +76,7 @@ impl World {
             .ok_or_else(|| invalid("the completion queue was destroyed"))
     }
 
-    /// Takes the next entry.
+    /// Removes the next entry.
     #[inline]
     fn take_entry(
         &mut self,
@@ -97,8 +97,8 @@ fn entries(count: VIP_ULONG) -> Result<usize, Failure> {
     }
 }
 
-/// Makes a completion queue. When more than `EntryCount` entries wait in it, those that come are lost, which
-/// is an asynchronous error.
+/// Creates a completion queue. When it holds `EntryCount` entries, further entries are lost and an
+/// asynchronous error is reported.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -122,15 +122,15 @@ pub unsafe extern "C" fn VipCreateCQ(
             wanted: VecDeque::new(),
         });
         let index = made.ok_or_else(|| lacking("there are as many completion queues as can be"))?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { CQHandle.write(world.cqs.handle(index)) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Changes how many entries a completion queue has.
+/// Changes the number of entries of a completion queue.
 ///
-/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when more wait in it.
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when it holds more entries.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipResizeCQ(CQHandle: VIP_CQ_HANDLE, EntryCount: VIP_ULONG) -> VIP_RETURN {
     call(|machine| {
@@ -147,7 +147,7 @@ pub extern "C" fn VipResizeCQ(CQHandle: VIP_CQ_HANDLE, EntryCount: VIP_ULONG) ->
     })
 }
 
-/// Destroys a completion queue that no VI uses any more.
+/// Destroys a completion queue that no VI uses.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -163,22 +163,24 @@ pub extern "C" fn VipDestroyCQ(CQHandle: VIP_CQ_HANDLE) -> VIP_RETURN {
     })
 }
 
+/// Stores an entry.
+///
 /// # Safety
-/// Both are null, or may be written.
+/// Both pointers are null, or may be written.
 unsafe fn put_entry(
     (vi, is_recv): (VIP_VI_HANDLE, bool),
     vi_at: *mut VIP_VI_HANDLE,
     is_recv_at: *mut VIP_BOOLEAN,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         crate::vi::put(vi_at, vi);
         crate::vi::put(is_recv_at, c_int::from(is_recv));
     }
 }
 
-/// At which VI, and whether at its receive queue, a descriptor has ended: take it by VipRecvDone() or
-/// VipSendDone().
+/// Removes the next entry of a completion queue. Stores the VI whose descriptor has completed, and
+/// VIP_TRUE for its receive queue. Take the descriptor with VipRecvDone() or VipSendDone().
 ///
 /// Errors: VIP_NOT_DONE, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -196,13 +198,14 @@ pub unsafe extern "C" fn VipCQDone(
         let Some(found) = found else {
             return Ok(VIP_NOT_DONE);
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { put_entry(found, ViHandle, RecvQueue) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// The same, and waits for `Timeout` milliseconds, or with VIP_INFINITE as long as it takes.
+/// Waits for the next entry of a completion queue and removes it, as VipCQDone() does, for
+/// `Timeout` milliseconds or VIP_INFINITE.
 ///
 /// Errors: VIP_TIMEOUT, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -218,14 +221,14 @@ pub unsafe extern "C" fn VipCQWait(
         let Some(found) = found else {
             return Ok(VIP_TIMEOUT);
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { put_entry(found, ViHandle, RecvQueue) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Calls `Handler` once, from a thread of the library's, with the next entry, which it takes. Calls for more
-/// entries wait in the order in which they were asked for.
+/// Calls `Handler` once, from a thread of the library, with the next entry, which is removed.
+/// Several calls are served in order.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors, where the program has put them: what they ask for, and the bytes that they name.
+//! Descriptors in the program's memory: their operation, and the data that they refer to.
 //!
-//! A descriptor is read when it is posted and when its bytes are moved, and written when it ends; between
-//! these the program must leave it alone. What is registered is looked at when bytes are moved.
+//! A descriptor is read when it is posted and when its data is moved. It is written when it
+//! completes. In between, the program must not access it. Registration is checked when data is
+//! moved.
 
 use crate::code::*;
 use crate::memory::Regions;
 use crate::types::*;
 use std::ptr;
 
-/// What a descriptor begins at: a multiple of this, as the specification has it.
+/// Alignment of a descriptor, as the specification requires.
 const ALIGN: usize = 64;
-/// Bytes before the segments.
+/// Length of the control segment, which precedes the other segments.
 const CONTROL_LEN: usize = size_of::<VIP_CONTROL_SEGMENT>();
 /// Bytes of a segment.
 const SEGMENT_LEN: usize = size_of::<VIP_DESCRIPTOR_SEGMENT>();
-/// Most segments of a descriptor: far more than programs of the time used.
+/// Maximum number of segments of a descriptor: far more than programs of the time used.
 pub(crate) const SEGMENTS_MAX: u16 = 64;
 
-/// A descriptor of the program's, which is there as long as it is posted.
+/// A descriptor of the program, which is valid while it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor(pub(crate) *mut VIP_DESCRIPTOR);
 
-/// What a descriptor asks for.
+/// The operation that a descriptor requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) control: u32,
-    /// Bytes of its data segments.
+    /// Bytes of the data segments.
     pub(crate) total: u32,
 }
 
-/// Whose memory is named: registered with this protection tag.
+/// Registered memory with the protection tag that accesses must have.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     pub(crate) regions: &'a Regions,
@@ -38,7 +39,7 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Descriptor {
-    /// Whether a descriptor can begin there.
+    /// Returns true if the address is a valid address of a descriptor.
     #[inline]
     pub(crate) fn is_aligned(self) -> bool {
         !self.0.is_null() && self.0.addr().is_multiple_of(ALIGN)
@@ -46,11 +47,12 @@ impl Descriptor {
 
     #[inline]
     fn control_segment(self) -> VIP_CONTROL_SEGMENT {
-        // SAFETY: it is posted, or about to be, so it is there: the program's promise.
+        // SAFETY: the descriptor is posted, or about to be; the program guarantees that it is
+        // valid.
         unsafe { (&raw const (*self.0).CS).read() }
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes of the descriptor, with all segments.
     #[inline]
     pub(crate) fn len(self) -> usize {
         CONTROL_LEN + usize::from(self.control_segment().SegCount) * SEGMENT_LEN
@@ -62,20 +64,20 @@ impl Descriptor {
             .0
             .cast::<u8>()
             .wrapping_add(CONTROL_LEN + index * SEGMENT_LEN);
-        // SAFETY: as above; there are as many as it says, which was looked at when it was posted.
+        // SAFETY: as above; the number of segments was checked when the descriptor was posted.
         unsafe { at.cast::<VIP_DESCRIPTOR_SEGMENT>().read() }
     }
 
     #[inline]
     fn local(self, index: usize) -> VIP_DATA_SEGMENT {
-        // SAFETY: any bits are numbers.
+        // SAFETY: all bit patterns are valid integers.
         unsafe { self.segment(index).Local }
     }
 
-    /// The address segment of an RDMA: address and handle.
+    /// Returns the address and handle of an RDMA operation's address segment.
     #[inline]
     pub(crate) fn remote(self) -> (u64, u32) {
-        // SAFETY: any bits are numbers.
+        // SAFETY: all bit patterns are valid integers.
         let (remote, bits) = unsafe {
             let remote = self.segment(0).Remote;
             (remote, remote.Data.AddressBits)
@@ -88,17 +90,17 @@ impl Descriptor {
         self.control_segment().ImmediateData
     }
 
-    /// The data segments.
+    /// Returns the data segments.
     #[inline]
     fn locals(self) -> impl Iterator<Item = VIP_DATA_SEGMENT> {
         let control = self.control_segment();
         let is_rdma = u32::from(control.Control) & VIP_CONTROL_OP_MASK != VIP_CONTROL_OP_SENDRECV;
-        // A program that changes a posted descriptor reads no further than it could have posted.
+        // Limits the segments even if the program changes a posted descriptor.
         let count = control.SegCount.min(SEGMENTS_MAX);
         (usize::from(is_rdma)..usize::from(count)).map(move |index| self.local(index))
     }
 
-    /// What it asks for, or the status that says what is wrong with it.
+    /// Returns the requested operation, or the error status of a malformed descriptor.
     #[inline]
     pub(crate) fn parse(self) -> Result<Asked, u32> {
         let segment = self.control_segment();
@@ -119,13 +121,13 @@ impl Descriptor {
         }
     }
 
-    /// Bytes that it says it has.
+    /// Returns the length that the descriptor states.
     #[inline]
     pub(crate) fn declared_len(self) -> u32 {
         self.control_segment().Length
     }
 
-    /// Calls `each` for the pieces of memory that hold bytes `from..from + len` of it.
+    /// Calls `each` for the pieces of memory with the bytes `from..from + len` of the descriptor.
     #[inline]
     fn pieces(
         self,
@@ -144,7 +146,7 @@ impl Descriptor {
                 skip -= local_len;
                 continue;
             }
-            // SAFETY: any bits are an address.
+            // SAFETY: all bit patterns are valid addresses.
             let base = unsafe { local.Data.Address }.cast::<u8>();
             let here = left.min(local_len - skip);
             let at = base.wrapping_add(skip);
@@ -163,7 +165,8 @@ impl Descriptor {
         }
     }
 
-    /// Copies bytes from `from` on to `out`, or says what is wrong.
+    /// Copies bytes, starting at `from`, to `out`. Returns an error status if the memory is not
+    /// registered.
     #[inline]
     pub(crate) fn gather(
         self,
@@ -175,13 +178,14 @@ impl Descriptor {
         self.pieces(memory, from, len, |at, len| {
             let (here, rest) = std::mem::take(&mut out).split_at_mut(len);
             out = rest;
-            // SAFETY: registered memory: the program's promise that it is there and that nobody writes
-            // to it now.
+            // SAFETY: registered memory. The program guarantees that it is valid and not written
+            // now.
             unsafe { ptr::copy_nonoverlapping(at, here.as_mut_ptr(), len) };
         })
     }
 
-    /// Copies `bytes` to where bytes from `from` on belong, or says what is wrong.
+    /// Copies `bytes` to the descriptor's memory, starting at `from`. Returns an error status if
+    /// the memory is not registered.
     #[inline]
     pub(crate) fn scatter(
         self,
@@ -193,40 +197,40 @@ impl Descriptor {
         self.pieces(memory, from, len, |at, len| {
             let (here, rest) = bytes.split_at(len);
             bytes = rest;
-            // SAFETY: registered memory: the program's promise that it is there and the library's until
-            // the descriptor has ended.
+            // SAFETY: registered memory. The program guarantees that it is valid and does not
+            // access it until the descriptor completes.
             unsafe { ptr::copy_nonoverlapping(here.as_ptr(), at, len) };
         })
     }
 
-    /// Notes immediate data that have come.
+    /// Stores immediate data.
     pub(crate) fn set_immediate(self, word: u32) {
-        // SAFETY: it is posted: the library's.
+        // SAFETY: a posted descriptor, which is borrowed by the library.
         unsafe { (&raw mut (*self.0).CS.ImmediateData).write(word) };
     }
 
-    /// Ends it.
+    /// Completes the descriptor.
     #[inline]
     pub(crate) fn end(self, status: u32, len: Option<u32>) {
-        // SAFETY: it is posted: the library's until this.
+        // SAFETY: a posted descriptor, which the library borrows until this call.
         let control = unsafe { &raw mut (*self.0).CS };
         if let Some(len) = len {
             // SAFETY: as above.
             unsafe { (&raw mut (*control).Length).write(len) };
         }
-        // SAFETY: as above. A program may look at it from another thread, but must ask the library before
-        // it reads what has come.
+        // SAFETY: as above. A program may poll the status from another thread, but it must call the
+        // library before it reads the data.
         unsafe { (&raw mut (*control).Status).write_volatile(status | VIP_STATUS_DONE) };
     }
 
-    /// Begins it.
+    /// Clears the status of a descriptor that is about to be posted.
     #[inline]
     pub(crate) fn begin(self) {
-        // SAFETY: it is about to be posted: the program has handed it over.
+        // SAFETY: the program has passed the descriptor to the library.
         unsafe { (&raw mut (*self.0).CS.Status).write_volatile(0) };
     }
 
-    /// How it has ended.
+    /// Returns the status.
     #[inline]
     pub(crate) fn status(self) -> u32 {
         self.control_segment().Status

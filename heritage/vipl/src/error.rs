@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From errors to results.
+//! Conversion of errors to results.
 
 use crate::code::*;
 use portolan::Error;
 use portolan_ffi::Codes;
 use std::ffi::c_int;
 
-/// Why a function failed.
+/// An error of a function, with its result code.
 pub(crate) type Failure = portolan_ffi::Failure<Vipl>;
 
-/// Which result an error has.
+/// The result codes of this library.
 pub(crate) struct Vipl;
 
 impl Codes for Vipl {
@@ -19,7 +19,7 @@ impl Codes for Vipl {
 
     fn of(error: &Error) -> c_int {
         match error {
-            // A process that this one lacks something to reach is given up for good, too.
+            // A missing resource for the path to a process is treated as permanent, too.
             Error::PeerGone { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }
@@ -29,12 +29,12 @@ impl Codes for Vipl {
     }
 }
 
-/// Whether an error says that a process cannot be reached any more.
+/// Returns true if the error means that a process can no longer be reached.
 pub(crate) fn is_about_peer(error: &Error) -> bool {
     Vipl::of(error) == VIP_NOT_REACHABLE
 }
 
-/// Whether an error says that there is no memory for something now.
+/// Returns true if the error means that memory is temporarily exhausted.
 pub(crate) fn is_for_now(error: &Error) -> bool {
     matches!(
         error,
@@ -42,19 +42,19 @@ pub(crate) fn is_for_now(error: &Error) -> bool {
     )
 }
 
-/// An argument that cannot be.
+/// Creates an error for an invalid argument.
 #[cold]
 pub(crate) fn invalid(text: impl Into<String>) -> Failure {
     Failure::new(VIP_INVALID_PARAMETER, text)
 }
 
-/// Something has run out, or is in use.
+/// Creates an error for a resource that is exhausted or in use.
 #[cold]
 pub(crate) fn lacking(text: impl Into<String>) -> Failure {
     Failure::new(VIP_ERROR_RESOURCE, text)
 }
 
-/// A VI is in another state.
+/// Creates an error for a VI in the wrong state.
 #[cold]
 pub(crate) fn wrong_state(text: impl Into<String>) -> Failure {
     Failure::new(VIP_INVALID_STATE, text)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong: descriptors and connections that fail, and asynchronous errors, which the library's thread
-//! tells (`helper.rs`).
+//! Failures of descriptors and connections, and asynchronous errors, which the library's thread
+//! reports (`helper.rs`).
 
 use crate::code::*;
 use crate::helper::wake_helper;
@@ -15,16 +15,16 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Asynchronous errors that wait for their handler; more than a program can be interested in.
+/// Maximum number of asynchronous errors that wait for their handler. Further ones are dropped.
 const FAULTS_MAX: usize = 1024;
 
-/// What the program wants to be called with when something goes wrong.
+/// Function of the program that is called when an asynchronous error occurs.
 pub type VIP_ERROR_HANDLER =
     Option<unsafe extern "C" fn(context: *mut c_void, error: *mut VIP_ERROR_DESCRIPTOR)>;
 
-/// Asynchronous errors that nobody was told of.
+/// Asynchronous errors that were not reported yet.
 pub(crate) struct Faults {
-    /// With the NIC.
+    /// Errors, each with the index of its NIC.
     pub(crate) waiting: VecDeque<(u32, VIP_ERROR_DESCRIPTOR)>,
 }
 
@@ -35,14 +35,14 @@ impl Faults {
         }
     }
 
-    /// Forgets those of a NIC.
+    /// Removes the errors of a NIC.
     pub(crate) fn forget(&mut self, nic: u32) {
         self.waiting.retain(|(other, _)| *other != nic);
     }
 }
 
 impl World {
-    /// Notes an asynchronous error, for the NIC's handler; without one it is said.
+    /// Queues an asynchronous error for the NIC's handler. Without a handler, the error is printed.
     #[cold]
     pub(crate) fn fault(
         &mut self,
@@ -63,7 +63,8 @@ impl World {
         };
         let fault = about(self, plain);
         if handler.is_none() {
-            // A connection that ends is told by the state of its VI, and by its descriptors.
+            // The end of a connection is also visible in the state of its VI and in its
+            // descriptors.
             if code != VIP_ERROR_CONN_LOST {
                 eprintln!(
                     "vipl: {}; VipErrorCallback() sets a handler for this",
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    /// The same about a VI.
+    /// Reports an asynchronous error of a VI.
     #[cold]
     pub(crate) fn vi_fault(&mut self, index: u32, code: VIP_ERROR_CODE, op: u32) {
         let Some(nic) = self.vis.get(index).map(|vi| vi.nic) else {
@@ -93,7 +94,7 @@ impl World {
         });
     }
 
-    /// Ends a send that cannot be carried out; with it, a reliable connection.
+    /// Fails a send. This also breaks a reliable connection.
     #[cold]
     pub(crate) fn fail_send(&mut self, index: u32, number: u64, status: u32) {
         let Some(vi) = self.vis.get_mut(index) else {
@@ -108,8 +109,8 @@ impl World {
         }
     }
 
-    /// A message of the other side cannot be taken in: it is told with which status its descriptor is to
-    /// end, if the VI's level promises that.
+    /// Refuses a message of the other side. If the VI's level requires it, the other side is
+    /// notified of the status with which its descriptor completes.
     #[cold]
     pub(crate) fn refuse(&mut self, index: u32, is_counted: bool, status: u32) {
         let Some(vi) = self.vis.get_mut(index) else {
@@ -119,7 +120,7 @@ impl World {
             // The message is lost.
             Level::Unreliable => self.accept(index, is_counted),
             Level::Delivery => {
-                // It has arrived.
+                // The message has arrived, which is all that this level guarantees.
                 vi.accepted = vi.accepted.wrapping_add(1);
                 self.break_off(index, 0, None);
             }
@@ -127,14 +128,14 @@ impl World {
         }
     }
 
-    /// A read of the other side cannot be answered.
+    /// Refuses a read request of the other side.
     #[cold]
     pub(crate) fn refuse_read(&mut self, index: u32, id: u32) {
         self.vi_fault(index, VIP_ERROR_RDMAR_PROT, VIP_STATUS_OP_RDMA_READ);
         self.break_off(index, VIP_STATUS_RDMA_PROT_ERROR, Some(id));
     }
 
-    /// Ends a connection that has failed, and tells the other side.
+    /// Ends a connection that has failed, and notifies the other side.
     #[cold]
     pub(crate) fn break_off(&mut self, index: u32, status: u32, read: Option<u32>) {
         let Some(vi) = self.vis.get_mut(index).filter(|vi| vi.is_connected()) else {
@@ -151,7 +152,7 @@ impl World {
         self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
     }
 
-    /// The other side has ended the connection because of a failure.
+    /// Handles a failure that the other side reports with the end of the connection.
     #[cold]
     pub(crate) fn on_broken(&mut self, index: u32, header: &Header) {
         let Some(vi) = self.vis.get_mut(index) else {
@@ -177,7 +178,8 @@ impl World {
         self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
     }
 
-    /// Ends a connection on this side: descriptors that are under way get `status`, others are flushed.
+    /// Ends a connection on this side. Descriptors in flight complete with `status`; all others are
+    /// flushed.
     pub(crate) fn cut(&mut self, index: u32, state: VIP_VI_STATE, status: u32) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -187,7 +189,7 @@ impl World {
         vi.token = 0;
         vi.answers.clear();
         vi.partial = None;
-        // How a request has ended is told, even when the connection is gone again by then.
+        // The result of a request is reported even if the connection has ended by then.
         let pending = vi.pending.as_ref();
         let has_ended = pending.is_some_and(|pending| pending.outcome.is_some());
         if state == VIP_STATE_IDLE || !has_ended {
@@ -210,7 +212,7 @@ impl World {
             };
             self.finish(index, false, number, status | status_of(op), None);
         }
-        // What was posted before a connection was asked for waits for another one.
+        // Receives that were posted before a connection was requested stay posted for the next one.
         for number in receives.filter(|_| was_connected || state == VIP_STATE_IDLE) {
             let status = VIP_STATUS_DESC_FLUSHED_ERROR | VIP_STATUS_OP_RECEIVE;
             self.finish(index, true, number, status, Some(0));
@@ -229,7 +231,7 @@ impl World {
         (!entry.has_ended).then_some(entry.op)
     }
 
-    /// A process is gone, and with it all connections.
+    /// Ends all connections with a process that has failed or exited.
     pub(crate) fn lose(&mut self, rank: u32) {
         self.peer(rank).is_gone = true;
         self.peer(rank).waiting.clear();
@@ -266,8 +268,9 @@ fn name_of(code: VIP_ERROR_CODE) -> &'static str {
     }
 }
 
-/// Sets the function that is told of asynchronous errors; null for none. It is called from a thread of the
-/// library's. Without one they are said on the standard error output, but for connections that end.
+/// Sets the function that is called for asynchronous errors; null removes it. It is called from a
+/// thread of the library. Without a function, the errors are printed to standard error, except for
+/// connections that end.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread of the library's that calls the program's functions. It is made when the first of them is given,
-//! makes turns while somebody waits to be called, and tells it when it cannot go on.
+//! The library's thread that calls the program's functions. It is started when the first function
+//! is set, and makes progress while a function waits to be called. If it cannot continue, it
+//! reports an error.
 
 use crate::code::*;
 use crate::error::{Failure, lacking};
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 /// Longest sleep of the thread that calls handlers, while it waits for messages.
 const NAP_MS: c_int = 50;
 
-/// A call of the program's function that is due.
+/// A pending call of a program's function.
 enum Due {
     Error(VIP_ERROR_HANDLER, *mut c_void, VIP_ERROR_DESCRIPTOR),
     Work(
@@ -37,20 +38,22 @@ enum Due {
 }
 
 impl Due {
+    /// Calls the function.
+    ///
     /// # Safety
-    /// The program's promise about its function.
+    /// The program guarantees that its function may be called.
     unsafe fn call(self) {
         match self {
             Due::Error(Some(handler), context, mut error) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, &raw mut error) };
             }
             Due::Work(Some(handler), context, nic, vi, descriptor) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, nic, vi, descriptor) };
             }
             Due::Entry(Some(handler), context, nic, vi, is_recv) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, nic, vi, c_int::from(is_recv)) };
             }
             _ => {}
@@ -59,7 +62,7 @@ impl Due {
 }
 
 impl World {
-    /// The next call that tells an asynchronous error.
+    /// Returns the next call that reports an asynchronous error.
     fn next_fault(&mut self) -> Option<Due> {
         while let Some((nic, fault)) = self.faults.waiting.pop_front() {
             if let Some(nic) = self.nics.get(nic) {
@@ -69,7 +72,7 @@ impl World {
         None
     }
 
-    /// The next call that is due.
+    /// Returns the next pending call.
     fn next_due(&mut self) -> Option<Due> {
         if let Some(due) = self.next_fault() {
             return Some(due);
@@ -103,8 +106,8 @@ impl World {
         Some(Due::Entry(handler, context, nic, vi, is_recv))
     }
 
-    /// The calls that tell all handlers of errors what was due, and then that nothing works any more. It is
-    /// said, too: not everybody has such a handler.
+    /// Returns calls that report all pending errors, followed by VIP_ERROR_CATASTROPHIC, to all
+    /// handlers. The error is also printed, because not every program has such a handler.
     fn catastrophe(&mut self, why: &str) -> Vec<Due> {
         eprintln!("vipl: handlers are not called any more: {why}");
         let has_handler = |nic: &crate::nic::Nic| nic.on_error.0.is_some();
@@ -120,7 +123,7 @@ impl World {
         calls
     }
 
-    /// Whether somebody waits to be called for what ends.
+    /// Returns true if a handler waits for a completion.
     fn is_wanted(&self) -> bool {
         let by_vi = |(_, vi): (u32, &crate::vi::Vi)| {
             !vi.send.wanted.is_empty() || !vi.recv.wanted.is_empty()
@@ -129,31 +132,34 @@ impl World {
     }
 }
 
-/// What wakes the helper; -1 before there was one. It is never closed: it is rung without the lock.
+/// Event descriptor that wakes the helper; -1 before it is created. It is never closed, because it
+/// is written without the lock.
 static BELL: AtomicI32 = AtomicI32::new(-1);
 
-/// There is a helper. Written with the lock held.
+/// Set while a helper exists. Written with the lock held.
 static IS_HELPED: AtomicBool = AtomicBool::new(false);
 
-/// Tells the helper that it may have something to do.
+/// Wakes the helper to check for pending calls.
 #[cold]
 pub(crate) fn deliver() {
     let bell = BELL.load(Ordering::Acquire);
     if bell >= 0 {
         let one = 1_u64;
-        // SAFETY: eight bytes, which are there. It fails when it was rung so often that it is heard anyhow.
+        // SAFETY: eight bytes on the stack. The write fails only if the counter is full, and then
+        // the helper wakes anyway.
         let _rung = unsafe { libc::write(bell, (&raw const one).cast(), 8) };
     }
 }
 
-/// Wakes the thread that calls the program's functions, and makes it when it is first needed.
+/// Wakes the thread that calls the program's functions, and starts it if necessary.
 pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
     machine.world().has_calls = true;
     if IS_HELPED.load(Ordering::Relaxed) {
         return Ok(());
     }
     let bell = make_bell()?;
-    // With the stack that the program's threads have: its functions run there.
+    // The program's functions run on this thread, so it has the default stack of the program's
+    // threads.
     let builder = std::thread::Builder::new().name("vipl".to_owned());
     let made = spawn_begun(builder, move || help(bell));
     if let Err(error) = made {
@@ -163,13 +169,13 @@ pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The bell, which is made when it is first needed.
+/// Returns the event descriptor, and creates it if necessary.
 fn make_bell() -> Result<RawFd, Failure> {
     let bell = BELL.load(Ordering::Acquire);
     if bell >= 0 {
         return Ok(bell);
     }
-    // SAFETY: has no conditions.
+    // SAFETY: the call has no preconditions.
     let bell = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
     if bell < 0 {
         let error = std::io::Error::last_os_error();
@@ -181,7 +187,8 @@ fn make_bell() -> Result<RawFd, Failure> {
     Ok(bell)
 }
 
-/// Calls the program's functions, and makes turns while somebody waits to be called, until a turn fails.
+/// Calls the program's functions, and makes progress while one waits to be called, until a turn
+/// fails.
 fn help(bell: RawFd) {
     loop {
         let step = portolan_ffi::fenced(|| help_once(bell));
@@ -192,21 +199,21 @@ fn help(bell: RawFd) {
     }
 }
 
-/// The thread that calls the program's functions cannot go on: every NIC's program is told, and the next
-/// call that needs such a thread makes another one.
+/// Handles a failure of the thread that calls the program's functions. Every NIC's handler is
+/// called with the error, and the next function that needs such a thread starts another one.
 #[cold]
 fn give_up(failure: &Failure) {
     let told = portolan_ffi::fenced(|| {
         let machine = lock()?;
         IS_HELPED.store(false, Ordering::Relaxed);
-        // Nobody wants to be called any more when the process ends.
+        // No function is called while the process exits.
         let dues = match machine.is_over {
             true => Vec::new(),
             false => machine.world().catastrophe(failure.text()),
         };
         drop(machine);
         for due in dues {
-            // SAFETY: the program has given the function for this.
+            // SAFETY: the program has set the function for this purpose.
             unsafe { due.call() };
         }
         Ok::<_, Failure>(())
@@ -231,7 +238,7 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
     }
     if let Some(due) = due {
         release(machine);
-        // SAFETY: the program has given the function for this.
+        // SAFETY: the program has set the function for this purpose.
         unsafe { due.call() };
         return Ok(());
     }
@@ -251,10 +258,10 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
     machine.world().has_calls = false;
     drop(machine);
     let (count, timeout) = if is_wanted { (2, NAP_MS) } else { (1, -1) };
-    // SAFETY: as many entries as are there.
+    // SAFETY: `count` is at most the length of the array.
     let _woken: c_int = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout) };
     let mut heard = 0_u64;
-    // SAFETY: eight bytes, which are there; without a ring nothing is read.
+    // SAFETY: eight bytes on the stack; a read without a pending event has no effect.
     let _heard = unsafe { libc::read(bell, (&raw mut heard).cast(), 8) };
     if is_wanted {
         lock()?.node()?.disarm();
@@ -275,7 +282,7 @@ mod tests {
     static SEEN: AtomicU32 = AtomicU32::new(u32::MAX);
 
     unsafe extern "C" fn on_error(_: *mut c_void, error: *mut VIP_ERROR_DESCRIPTOR) {
-        // SAFETY: it is there while this runs.
+        // SAFETY: the descriptor is valid during the call.
         SEEN.store(unsafe { (*error).ErrorCode }, Ordering::Relaxed);
     }
 
@@ -311,7 +318,7 @@ mod tests {
         };
         help(bell);
         assert_eq!(SEEN.load(Ordering::Relaxed), VIP_ERROR_CATASTROPHIC);
-        // The next one who needs a helper gets another.
+        // The next call that needs a helper starts another.
         assert!(!IS_HELPED.load(Ordering::Relaxed));
     }
 }

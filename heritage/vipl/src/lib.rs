@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VIPL 1.0, the programming interface of the Virtual Interface Architecture, on Portolan.
 //!
-//! A VI is one end of a connection, with a queue of descriptors for sending and one for receiving, which
-//! lie in the program's memory; completion queues gather what has ended at many VIs. Here each process of
-//! the job is a host with one NIC, and messages travel as those of a [`portolan::Node`], with a header of
-//! VIPL's own (`wire.rs`), in pieces that are copied from and to where descriptors say.
-//! `docs/heritage.md` says which facts of the original are known, and what was chosen where they are not.
+//! A VI is one end of a connection. It has a send queue and a receive queue of descriptors, which
+//! are in the program's memory. Completion queues collect the completions of many VIs. Here each
+//! process of the job is a host with one NIC. Messages travel as messages of a [`portolan::Node`]
+//! with a header of VIPL (`wire.rs`), in pieces that are copied from and to the memory of
+//! descriptors. `docs/heritage.md` lists the known facts about the original, and the choices made
+//! where it is unknown.
 //!
-//! The one invariant: descriptors of a queue end in the order in which they were posted, each once; what
-//! fails stops just its connection.
+//! Invariant: the descriptors of a queue complete in the order in which they were posted, each
+//! once. A failure ends only its own connection.
 #![allow(
     unsafe_code,
     reason = "pointers of C programs are turned into references here, and nowhere else"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The node of this process, and the lock around it and the [`World`].
 //!
-//! Functions of the program run without the lock, so they may call anything. The handler of arriving
-//! messages runs inside calls of the node, with the lock held by that call.
+//! The program's functions run without the lock, so they may call any function. The handler of
+//! incoming messages runs in calls of the node, whose caller holds the lock.
 
 use crate::code::*;
 use crate::error::{Failure, lacking};
@@ -14,37 +14,37 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The port of Portolan's that carries everything: "VI".
+/// The Portolan port for all messages: "VI".
 pub(crate) const CARRIER: u16 = 0x5649;
 
-/// How long the end of the process waits for the lock: many times what any call holds it.
+/// Time for which the exit handler waits for the lock: much longer than any call holds it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The one of this process.
+/// The only [`World`] of this process.
 struct WorldCell(RefCell<World>);
 
-// SAFETY: it is borrowed only by who holds the machine's lock: `world` needs a reference to what that
-// guards, and the handler runs inside calls of the node, which is behind it, too.
+// SAFETY: borrowed only while the machine's lock is held. `world` needs a reference to the machine,
+// and the handler runs in calls of the node, which is part of the machine.
 unsafe impl Sync for WorldCell {}
-// SAFETY: as above; the addresses in it are memory that the program lends to whichever thread is in the
-// library.
+// SAFETY: as above. The addresses in it refer to memory that the program makes available to
+// whichever thread is in the library.
 unsafe impl Send for WorldCell {}
 
 static WORLD: WorldCell = WorldCell(RefCell::new(World::new()));
 
-/// See the module documentation.
+/// The node and its state; see the module documentation.
 pub(crate) struct Machine {
     node: Option<Node>,
-    /// exit() was called.
+    /// Set by the exit handler.
     pub(crate) is_over: bool,
-    /// The node's, for sleeping.
+    /// Event descriptor of the node, for sleeping.
     pub(crate) event_fd: RawFd,
-    /// Turns in which nothing came, since something did.
+    /// Number of turns since the last message.
     pub(crate) idle_turns: u32,
-    /// How many there were when it was looked who lives, and when others were let have the core.
+    /// Values of `idle_turns` at the last liveness check and at the last yield.
     pub(crate) looked_at: u32,
     pub(crate) yielded_at: u32,
-    /// Where messages are put together.
+    /// Buffer in which messages are assembled.
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     scratch: Vec::new(),
 });
 
-/// In a child of a process that has joined: the node is the parent's.
+/// Set in a child of a process that has joined; the node belongs to the parent.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn disown() {
@@ -68,12 +68,12 @@ extern "C" fn disown() {
 /// The machine, with the lock held.
 pub(crate) type Held = portolan_ffi::Held<Machine>;
 
-/// Whether more than one thread has ever been in the library.
+/// Returns true if more than one thread has ever been in the library.
 pub(crate) fn is_shared() -> bool {
     MACHINE.is_shared()
 }
 
-/// The machine, in whatever state.
+/// Locks the machine in any state.
 #[inline]
 pub(crate) fn lock() -> Result<Held, Failure> {
     if FORKED.load(Ordering::Relaxed) {
@@ -89,8 +89,8 @@ fn inside() -> Failure {
     )
 }
 
-/// Runs the body of a function with the lock held; afterwards, without it, those are called that want to
-/// know what has happened.
+/// Runs the body of a function with the lock held. Afterwards, without the lock, pending functions
+/// of the program are called.
 #[inline]
 pub(crate) fn call(body: impl FnOnce(&mut Machine) -> Result<VIP_RETURN, Failure>) -> VIP_RETURN {
     portolan_ffi::guard(|| {
@@ -101,7 +101,7 @@ pub(crate) fn call(body: impl FnOnce(&mut Machine) -> Result<VIP_RETURN, Failure
     })
 }
 
-/// Gives the lock back, and calls those that want to know what has happened.
+/// Releases the lock, and wakes the thread that calls the program's functions.
 #[inline]
 pub(crate) fn release(machine: Held) {
     let has_calls = machine.world().has_calls;
@@ -112,7 +112,7 @@ pub(crate) fn release(machine: Held) {
 }
 
 impl Machine {
-    /// Everything but the node; not to be held while the node is called.
+    /// Borrows the state. It must not be borrowed while the node is called.
     #[inline]
     pub(crate) fn world(&self) -> RefMut<'_, World> {
         WORLD.0.borrow_mut()
@@ -123,7 +123,7 @@ impl Machine {
         self.node.as_mut().ok_or_else(not_begun)
     }
 
-    /// Joins the job, if that has not happened.
+    /// Joins the job, unless this process has joined.
     pub(crate) fn join(&mut self) -> Result<(), Failure> {
         if self.is_over {
             return Err(lacking("the process is ending: exit() was called"));
@@ -161,14 +161,15 @@ fn not_begun() -> Failure {
     crate::error::invalid("call VipOpenNic() first")
 }
 
-/// Runs when the process ends: ends its connections, and leaves the job when what was sent has arrived.
+/// Runs when the process exits. Ends all connections, and leaves the job when sent data has
+/// arrived.
 extern "C" fn leave() {
     let closed = portolan_ffi::fenced(|| {
         if FORKED.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // The thread that calls handlers comes out soon; another that does not will not: the launcher sees
-        // to the job's end.
+        // The thread that calls handlers releases the lock soon. If another thread does not, the
+        // launcher ends the job.
         let Some(mut machine) = MACHINE.take_within(PATIENCE) else {
             return Ok(());
         };
@@ -187,7 +188,8 @@ extern "C" fn leave() {
 }
 
 impl Machine {
-    /// Memory that the program has lent may be gone: nothing is taken in any more.
+    /// Closes all NICs. The program's memory may be invalid already, so no more messages are
+    /// accepted.
     fn retire(&mut self) -> Result<(), Failure> {
         self.acknowledge()?;
         {

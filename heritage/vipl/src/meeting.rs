@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How two VIs meet: requests for connections, those who wait for them, and what becomes of both.
+//! Connection setup: requests, the processes that wait for them, and the results.
 //!
-//! A client's request finds who waits for it, or is refused at once. Of two peers each sends a request; one
-//! that comes first waits for the other, and the other names it. A request that is given up is withdrawn, and
-//! if its answer has crossed that, the connection ends. When a connection ends that has come about by peers'
-//! requests, this side's is withdrawn, too: it may still wait there, where it has met nothing, and must meet
-//! no later one.
+//! - A client's request matches a waiting server, or is refused at once.
+//! - Two peers each send a request. The first to arrive waits for the other, and the other contains
+//!   its number.
+//! - A request whose timeout expires is withdrawn. If its answer has crossed the withdrawal, the
+//!   connection ends.
+//! - When a connection of peers ends, this side's request is withdrawn, too. It may still wait at
+//!   the other side without a match, and must not match a later request.
 
 use crate::body::{Address, Body, Traits};
 use crate::code::*;
@@ -14,22 +16,22 @@ use crate::wait::Patience;
 use crate::wire::{Header, Kind};
 use crate::world::World;
 
-/// Requests of peers that wait for their counterparts: as many as there can be VIs to meet them.
+/// Maximum number of peers' requests that wait for a match: one for each VI that could match.
 const OFFERS_MAX: usize = crate::world::VIS_MAX;
 
 /// A request of a VI of this process.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) id: u32,
-    /// Of the process that is asked.
+    /// Rank of the process to which the request was sent.
     pub(crate) rank: u32,
     pub(crate) is_peer: bool,
     pub(crate) local: Address,
     pub(crate) remote: Address,
     pub(crate) patience: Patience,
-    /// The peer's request that it has met.
+    /// Number of the peer's request that it matched.
     met: Option<u32>,
-    /// How it has ended, and what the other VI is like.
+    /// Result, and the attributes of the other VI.
     pub(crate) outcome: Option<(VIP_RETURN, Option<Traits>)>,
 }
 
@@ -42,21 +44,21 @@ pub(crate) struct Offer {
     pub(crate) is_withdrawn: bool,
 }
 
-/// Somebody who waits for requests to an address.
+/// A function that waits for requests to an address.
 struct Waiter {
     id: u32,
     nic: u32,
     discriminator: Vec<u8>,
-    /// The request that has come, by its place.
+    /// Index of the request that has arrived.
     found: Option<u32>,
 }
 
-/// Those who wait.
+/// Waiting servers and requests.
 pub(crate) struct Meetings {
     last_id: u32,
     last_token: u16,
     waiters: Vec<Waiter>,
-    /// Of peers.
+    /// Requests of peers.
     offers: Vec<Offer>,
 }
 
@@ -76,7 +78,7 @@ impl Meetings {
     }
 }
 
-/// What is wrong with two VIs that want to be connected.
+/// Compares the attributes of two VIs. Returns the error if they cannot be connected.
 pub(crate) fn compare(own: &Traits, other: &Traits) -> VIP_RETURN {
     if own.level != other.level {
         VIP_INVALID_RELIABILITY_LEVEL
@@ -90,7 +92,7 @@ pub(crate) fn compare(own: &Traits, other: &Traits) -> VIP_RETURN {
 }
 
 impl World {
-    /// Gives a VI a name for the other side.
+    /// Assigns a VI a token by which the other side addresses it.
     pub(crate) fn new_token(&mut self, index: u32) -> u32 {
         self.meetings.last_token = self.meetings.last_token.wrapping_add(1);
         let token = u32::from(self.meetings.last_token) << 16 | index;
@@ -100,7 +102,7 @@ impl World {
         token
     }
 
-    /// Asks for a connection.
+    /// Requests a connection.
     pub(crate) fn ask(
         &mut self,
         index: u32,
@@ -151,7 +153,7 @@ impl World {
         self.say(rank, &Header::new(kind, 0, 0), &bytes);
     }
 
-    /// Says what has become of a request.
+    /// Sends the result of a request.
     pub(crate) fn answer(&mut self, rank: u32, id: u32, result: VIP_RETURN, vi: Option<u32>) {
         let vi = vi.and_then(|index| self.vis.get(index));
         let body = Body {
@@ -164,7 +166,7 @@ impl World {
         self.tell(rank, Kind::Answer, &body);
     }
 
-    /// A request of a VI has ended without a connection.
+    /// Records the result of a VI's request.
     pub(crate) fn conclude(&mut self, index: u32, result: VIP_RETURN, traits: Option<Traits>) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -178,7 +180,7 @@ impl World {
         }
     }
 
-    /// Takes back the request of a VI.
+    /// Withdraws the request of a VI.
     pub(crate) fn withdraw(&mut self, index: u32) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -195,7 +197,7 @@ impl World {
         self.tell(pending.rank, Kind::Cancel, &body);
     }
 
-    /// Takes back the request that a connection of peers has begun with.
+    /// Withdraws the request with which a connection of peers was set up.
     pub(crate) fn renounce(&mut self, index: u32) {
         let pending = self.vis.get(index).and_then(|vi| vi.pending.as_ref());
         let Some(pending) = pending.filter(|pending| pending.is_peer) else {
@@ -209,7 +211,7 @@ impl World {
         self.tell(rank, Kind::Cancel, &body);
     }
 
-    /// A message about a connection has come.
+    /// Processes a connection message.
     #[cold]
     pub(crate) fn on_meeting(&mut self, rank: u32, kind: Kind, body: Body) {
         match kind {
@@ -261,7 +263,7 @@ impl World {
                 let traits = (result == VIP_SUCCESS).then_some(body.traits);
                 self.conclude(index, result, traits);
             }
-            // It was given up meanwhile.
+            // The request was withdrawn in the meantime.
             None if result == VIP_SUCCESS => {
                 let header = Header::new(Kind::Disconnect, body.token, 0);
                 self.say(rank, &header, &[]);
@@ -285,7 +287,8 @@ impl World {
         let found = self.vis.iter().find(|(_, vi)| meets(vi));
         match found.map(|(index, _)| index) {
             Some(index) => self.meet(index, &body),
-            // It has met a request that was given up: its sender is about to hear of that.
+            // It matched a request that was withdrawn; its sender is about to receive the
+            // withdrawal.
             None if body.result != 0 => {}
             None if self.meetings.offers.len() < OFFERS_MAX => self.meetings.offers.push(Offer {
                 nic: 0,
@@ -297,7 +300,7 @@ impl World {
         }
     }
 
-    /// The request of a peer that has asked already.
+    /// Removes and returns a peer's request that has arrived before and matches this one.
     fn take_offer(&mut self, index: u32) -> Option<Offer> {
         let pending = self.vis.get(index)?.pending.as_ref()?;
         let meets = |offer: &Offer| {
@@ -309,7 +312,7 @@ impl World {
         Some(self.meetings.offers.remove(at))
     }
 
-    /// Two requests of peers meet. The other side comes to the same end.
+    /// Matches two requests of peers. The other side gets the same result.
     fn meet(&mut self, index: u32, body: &Body) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -326,14 +329,14 @@ impl World {
         self.conclude(index, result, Some(body.traits));
     }
 
-    /// Another process takes a request back.
+    /// Processes the withdrawal of a request.
     fn on_cancel(&mut self, rank: u32, id: u32) {
         for (_, offer) in self.conns.iter_mut() {
             offer.is_withdrawn |= offer.rank == rank && offer.body.id == id;
         }
         let is_it = |offer: &Offer| offer.rank == rank && offer.body.id == id;
         self.meetings.offers.retain(|offer| !is_it(offer));
-        // It has met ours, which waits there now as one without a counterpart.
+        // The withdrawn request matched ours, which now waits at the other side without a match.
         let has_met = |vi: &Vi| {
             let pending = vi.pending.as_ref();
             vi.is_connected()
@@ -347,7 +350,7 @@ impl World {
         }
     }
 
-    /// A process is gone.
+    /// Drops the requests of a process that has failed or exited.
     pub(crate) fn forget_offers(&mut self, rank: u32) {
         self.meetings.offers.retain(|offer| offer.rank != rank);
         for (_, offer) in self.conns.iter_mut() {
@@ -355,7 +358,7 @@ impl World {
         }
     }
 
-    /// Rejects the requests that a NIC was told of.
+    /// Rejects the requests that were reported to a NIC.
     pub(crate) fn reject_all(&mut self, nic: u32) {
         let of_nic = |(index, offer): (u32, &Offer)| (offer.nic == nic).then_some(index);
         let conns: Vec<u32> = self.conns.iter().filter_map(of_nic).collect();
@@ -367,7 +370,7 @@ impl World {
         self.meetings.waiters.retain(|waiter| waiter.nic != nic);
     }
 
-    /// Waits for requests to an address from now on.
+    /// Starts to wait for requests to an address.
     pub(crate) fn await_requests(&mut self, nic: u32, discriminator: Vec<u8>) -> u32 {
         let id = self.meetings.new_id();
         self.meetings.waiters.push(Waiter {
@@ -379,7 +382,7 @@ impl World {
         id
     }
 
-    /// The request that has come for a waiter, which then waits no more.
+    /// Returns the request that has arrived for a waiter, and removes the waiter.
     pub(crate) fn found_request(&mut self, id: u32) -> Option<u32> {
         let waiters = &mut self.meetings.waiters;
         let at = waiters.iter().position(|waiter| waiter.id == id)?;
@@ -388,12 +391,12 @@ impl World {
         Some(conn)
     }
 
-    /// Whether somebody waits by that number.
+    /// Returns true if the waiter with this number exists.
     pub(crate) fn has_waiter(&self, id: u32) -> bool {
         self.meetings.waiters.iter().any(|waiter| waiter.id == id)
     }
 
-    /// Ends a wait.
+    /// Removes a waiter.
     pub(crate) fn await_no_more(&mut self, id: u32) {
         self.meetings.waiters.retain(|waiter| waiter.id != id);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registered memory. The original's hardware needed it for everything; Portolan needs it for nothing, so it
-//! is an entry in a table, which says which VIs and which other processes may touch what.
+//! Registered memory. The original's hardware required registration for all transfers. Portolan
+//! needs none, so a region is only an entry in a table of access rights for VIs and other
+//! processes.
 
 use crate::code::*;
 use crate::error::{Failure, invalid, lacking};
@@ -10,7 +11,7 @@ use crate::types::*;
 use crate::world::World;
 use std::ffi::{c_int, c_void};
 
-/// A piece of memory.
+/// A registered region of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region {
     pub(crate) nic: u32,
@@ -21,14 +22,14 @@ pub(crate) struct Region {
     read: bool,
 }
 
-/// What is wanted of memory by another process.
+/// Access of another process to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Write,
     Read,
 }
 
-/// All of them, by their handles.
+/// All regions, by handle.
 pub(crate) struct Regions(Slots<Region>);
 
 impl Region {
@@ -44,14 +45,15 @@ impl Regions {
         Regions(Slots::new(Kind::Mem, SHORT_MAX))
     }
 
-    /// Whether all of `len` bytes at `at` are of that piece, and for that protection tag.
+    /// Returns true if the region contains all `len` bytes at `at` and has this protection tag.
     #[inline]
     pub(crate) fn covers(&self, handle: u32, at: usize, len: usize, ptag: u32) -> bool {
         let region = self.0.by_short(handle);
         region.is_some_and(|region| region.ptag == ptag && region.has(at, len))
     }
 
-    /// Whether another process may touch them through a VI of that protection tag.
+    /// Returns true if another process may access these bytes through a VI with this protection
+    /// tag.
     pub(crate) fn opens(
         &self,
         handle: u32,
@@ -85,7 +87,7 @@ impl Regions {
         self.0.iter().any(|(_, region)| region.ptag == ptag)
     }
 
-    /// Forgets those of a NIC.
+    /// Deregisters the regions of a NIC.
     pub(crate) fn close(&mut self, nic: u32) {
         let of_nic = |(index, region): (u32, &Region)| (region.nic == nic).then_some(index);
         let gone: Vec<u32> = self.0.iter().filter_map(of_nic).collect();
@@ -96,7 +98,7 @@ impl Regions {
 }
 
 impl World {
-    /// The piece with a handle that begins at `at`, by its place.
+    /// Returns the index of the region with this handle, which must begin at `at`.
     fn region(&self, nic: u32, at: *const c_void, handle: u32) -> Result<u32, Failure> {
         let found = self.regions.0.by_short(handle);
         match found.filter(|region| region.nic == nic && region.at == at.addr()) {
@@ -107,7 +109,7 @@ impl World {
         }
     }
 
-    /// The protection tag that a handle names.
+    /// Returns the index of the protection tag with this handle.
     pub(crate) fn ptag(&self, nic: u32, handle: VIP_PROTECTION_HANDLE) -> Result<u32, Failure> {
         let index = self.ptags.index_of(handle);
         let index = index.filter(|index| self.ptags.get(*index) == Some(&nic));
@@ -120,7 +122,7 @@ impl World {
     }
 }
 
-/// Makes a protection tag: memory and VIs with the same one belong together.
+/// Creates a protection tag. A VI may only use memory with the same tag.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -136,13 +138,13 @@ pub unsafe extern "C" fn VipCreatePtag(
         }
         let made = world.ptags.insert(nic);
         let index = made.ok_or_else(|| lacking("there are as many protection tags as can be"))?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { ProtectionTag.write(world.ptags.handle(index)) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Ends a protection tag that neither memory nor VIs have any more.
+/// Destroys a protection tag that no memory or VI uses.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_PTAG, VIP_ERROR_RESOURCE when it is in use.
 #[unsafe(no_mangle)]
@@ -164,8 +166,9 @@ pub extern "C" fn VipDestroyPtag(
     })
 }
 
-/// Registers `Length` bytes: descriptors may name them and lie in them, and other processes may write and
-/// read them as far as the attributes, and those of the VI, say so. Costs an entry in a table.
+/// Registers `Length` bytes of memory. Descriptors may be placed in it and refer to it. Other
+/// processes may write and read it as far as the attributes of the memory and of the VI permit. The
+/// cost is one table entry.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_PTAG, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -189,7 +192,7 @@ pub unsafe extern "C" fn VipRegisterMem(
         let len = len.filter(|len| *len > 0 && at.checked_add(*len).is_some());
         let len =
             len.ok_or_else(|| invalid(format!("{Length} bytes at {VirtualAddress:p} are none")))?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read.
         let attributes = unsafe { MemAttributes.read() };
         let region = Region {
             nic,
@@ -201,13 +204,13 @@ pub unsafe extern "C" fn VipRegisterMem(
         };
         let made = world.regions.0.insert(region);
         let index = made.ok_or_else(|| lacking("as much memory is registered as can be"))?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { MemHandle.write(world.regions.0.short_handle(index)) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Ends a registration. From then on nobody touches the memory through it.
+/// Deregisters memory. From then on no transfer accesses the memory through this registration.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -225,7 +228,7 @@ pub unsafe extern "C" fn VipDeregisterMem(
     })
 }
 
-/// `MemAttributes` gets the attributes of registered memory.
+/// Stores the attributes of registered memory in `MemAttributes`.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -250,7 +253,7 @@ pub unsafe extern "C" fn VipQueryMem(
             EnableRdmaWrite: c_int::from(region.write),
             EnableRdmaRead: c_int::from(region.read),
         };
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { MemAttributes.write(attributes) };
         Ok(VIP_SUCCESS)
     })
@@ -273,7 +276,7 @@ pub unsafe extern "C" fn VipSetMemAttributes(
             return Err(Failure::null("MemAttributes"));
         }
         let index = world.region(nic, VirtualAddress, MemHandle)?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read.
         let attributes = unsafe { MemAttributes.read() };
         let ptag = world.ptag(nic, attributes.Ptag)?;
         if let Some(region) = world.regions.0.get_mut(index) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name service: hosts of the job by their names, and by those that a file gives them.
+//! The name service: the hosts of the job by name, and by aliases from a file.
 //!
-//! The first process of a host has its name and the index 0, the second one the index 1, and so on; `host:1`
-//! is the name of the second. A line of the file is `NAME HOST[:INDEX]`; `#` begins a comment.
+//! The first process of a host has the host's name and the index 0, the second one has the index 1,
+//! and so on; `host:1` is the name of the second process. A line of the file is
+//! `NAME HOST[:INDEX]`; `#` begins a comment.
 
 use crate::code::*;
 use crate::error::{Failure, invalid, lacking};
@@ -12,12 +13,12 @@ use crate::types::*;
 use crate::world::World;
 use std::ffi::{CStr, c_char, c_void};
 
-/// Names that a file gives, and what they stand for.
+/// Aliases from a file, with the hosts they stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hosts(Vec<(String, String)>);
 
 impl Hosts {
-    /// Reads the lines of a file; the number of a line that cannot be.
+    /// Parses a file. Returns the number of an invalid line as the error.
     fn parse(text: &str) -> Result<Hosts, usize> {
         let mut hosts = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -32,13 +33,13 @@ impl Hosts {
         Ok(Hosts(hosts))
     }
 
-    /// What a name stands for.
+    /// Returns the host that a name stands for.
     fn resolve<'a>(&'a self, name: &'a str) -> &'a str {
         let found = self.0.iter().find(|(own, _)| own == name);
         found.map_or(name, |(_, host)| host)
     }
 
-    /// The name that the file has for a host.
+    /// Returns the file's name for a host.
     fn name_of<'a>(&'a self, host: &'a str) -> &'a str {
         let found = self.0.iter().find(|(_, own)| own == host);
         found.map_or(host, |(name, _)| name)
@@ -51,7 +52,7 @@ fn unknown(text: impl Into<String>) -> Failure {
 }
 
 impl World {
-    /// The names that a NIC's name service has.
+    /// Returns the aliases of a NIC's name service.
     fn hosts(&self, handle: VIP_NIC_HANDLE) -> Result<Hosts, Failure> {
         let nic = self.nic(handle)?;
         let hosts = self.nics.get(nic).and_then(|nic| nic.hosts.clone());
@@ -60,7 +61,8 @@ impl World {
 }
 
 impl Machine {
-    /// The name of a process: its host's, and behind it which of that it is, unless it is the first.
+    /// Returns the name of a process: that of its host, followed by its index unless it is the
+    /// first.
     fn name_of(&mut self, rank: u32) -> Result<String, Failure> {
         let node = self.node()?;
         let host = node.host_name(rank).unwrap_or_default();
@@ -71,7 +73,7 @@ impl Machine {
         })
     }
 
-    /// The process with a name, `index` of its host behind it.
+    /// Returns the rank of process `index` on the host `name`.
     fn find(&mut self, name: &str, index: VIP_ULONG) -> Result<Option<u32>, Failure> {
         let (host, first) = match name.rsplit_once(':') {
             Some((host, number)) => match number.parse::<VIP_ULONG>() {
@@ -88,8 +90,8 @@ impl Machine {
     }
 }
 
-/// Begins the name service of a NIC. `NSInitInfo` is null for the hosts of the job, or the path of a file
-/// that gives them more names: lines `NAME HOST[:INDEX]`.
+/// Initializes the name service of a NIC. `NSInitInfo` is null, or the path of a file with aliases
+/// for the hosts of the job, in lines `NAME HOST[:INDEX]`.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when the file cannot be read.
 #[unsafe(no_mangle)]
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn VipNSInit(
         let hosts = if NSInitInfo.is_null() {
             Hosts::default()
         } else {
-            // SAFETY: not null: the program's promise: a string.
+            // SAFETY: not null; the program guarantees a string.
             let path = unsafe { CStr::from_ptr(NSInitInfo.cast()) }.to_string_lossy();
             let text = std::fs::read_to_string(&*path)
                 .map_err(|error| unknown(format!("the file of hosts {path}: {error}")))?;
@@ -118,8 +120,8 @@ pub unsafe extern "C" fn VipNSInit(
     })
 }
 
-/// `Address`, whose `HostAddressLen` says how many bytes it has for a host, gets the address of process
-/// `NameIndex` of host `Name`; its discriminator is left as it is.
+/// Stores the address of process `NameIndex` on host `Name` in `Address`. Its `HostAddressLen`
+/// contains the bytes of room for the host address. The discriminator is not changed.
 ///
 /// Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -134,9 +136,9 @@ pub unsafe extern "C" fn VipNSGetHostByName(
         if Name.is_null() || Address.is_null() {
             return Err(Failure::null("the name or the place for the address"));
         }
-        // SAFETY: not null: the program's promise: a string.
+        // SAFETY: not null; the program guarantees a string.
         let name = unsafe { CStr::from_ptr(Name) }.to_string_lossy();
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read.
         let room = unsafe { (*Address).HostAddressLen };
         if usize::from(room) < ADDRESS_LEN {
             return Err(invalid(format!(
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn VipNSGetHostByName(
             let text = format!("no process {NameIndex} of a host {name} belongs to this job");
             return Err(unknown(text));
         };
-        // SAFETY: there is as much room: the program's promise.
+        // SAFETY: the program guarantees as much room as `HostAddressLen` states.
         unsafe {
             (*Address).HostAddressLen = u16::try_from(ADDRESS_LEN).unwrap_or(0);
             let bytes = (&raw mut (*Address).HostAddress).cast::<[u8; ADDRESS_LEN]>();
@@ -157,10 +159,11 @@ pub unsafe extern "C" fn VipNSGetHostByName(
     })
 }
 
-/// `Name`, which has `*NameLen` bytes, gets the name of the process at an address; `*NameLen` gets the bytes
-/// that this takes, with the zero at the end.
+/// Stores the name of the process at an address in `Name`, which has room for `*NameLen` bytes.
+/// `*NameLen` receives the bytes required, including the terminating zero.
 ///
-/// Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when there is too little room.
+/// Errors: VIP_ERROR_NAMESERVICE, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when the name does not
+/// fit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipNSGetHostByAddr(
     NicHandle: VIP_NIC_HANDLE,
@@ -170,7 +173,7 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
 ) -> VIP_RETURN {
     call(|machine| {
         let hosts = machine.world().hosts(NicHandle)?;
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let address = unsafe { crate::body::Address::read(Address) };
         let Some(address) = address.filter(|_| !Name.is_null() && !NameLen.is_null()) else {
             return Err(Failure::null("the address, or a place for its name"));
@@ -180,7 +183,7 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
         let rank = rank.ok_or_else(|| unknown("no process of this job has that address"))?;
         let own = machine.name_of(rank)?;
         let text = hosts.name_of(&own);
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read and written.
         let room = unsafe { NameLen.read() };
         let len = text.len() as VIP_ULONG + 1;
         // SAFETY: as above.
@@ -191,16 +194,16 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
             )));
         }
         for (index, byte) in text.bytes().chain([0]).enumerate() {
-            // SAFETY: there is as much room: the program's promise.
+            // SAFETY: the program guarantees room for `room` bytes, which is at least `len`.
             unsafe { Name.add(index).cast::<u8>().write(byte) };
         }
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Ends the name service of a NIC.
+/// Shuts down the name service of a NIC.
 ///
-/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when it was not begun.
+/// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NAMESERVICE when it is not initialized.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipNSShutdown(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
     call(|machine| {

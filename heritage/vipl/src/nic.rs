@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! NICs. A process has one, which joins the job when it is first opened; each opening has a handle of its
-//! own, and what is made by it ends with it.
+//! NICs. A process has one, and joins the job when it is first opened. Each call that opens it
+//! returns another handle, which owns the objects that are created with it.
 
 use crate::code::*;
 use crate::cq::ENTRIES_MAX;
@@ -17,27 +17,28 @@ use crate::world::{CQS_MAX, VIS_MAX, World};
 use std::ffi::{CStr, c_char, c_ulong, c_void};
 use std::sync::OnceLock;
 
-/// Names that a NIC is opened by; there is one.
+/// Names of the only NIC.
 const NAMES: [&str; 2] = ["VINIC", "VINIC0"];
-/// Bytes of a NIC's address: as many as one of Ethernet has.
+/// Bytes of a NIC's address, as in Ethernet.
 pub(crate) const ADDRESS_LEN: usize = 6;
-/// In front of the rank in an address: one of the kind that anybody may give, and "PL".
+/// Prefix of an address, before the rank: the locally administered bit and "PL".
 const PREFIX: [u8; 3] = [0x02, b'P', b'L'];
-/// Bytes of a discriminator: more than programs of the time used.
+/// Maximum bytes of a discriminator: more than programs of the time used.
 pub(crate) const DISCRIMINATOR_MAX: u16 = 64;
-/// Bytes of a transfer: the specification wants 32 KiB at least. Lengths in descriptors have 32 bits.
+/// Maximum bytes of a transfer. The specification requires at least 32 KiB; lengths in descriptors
+/// have 32 bits.
 pub(crate) const TRANSFER_MAX: c_ulong = 1 << 30;
-/// Protection tags of a process: one for each VI.
+/// Maximum number of protection tags of a process: one for each VI.
 pub(crate) const PTAGS_MAX: usize = VIS_MAX;
-/// 1.0, as the interface.
+/// Version 1.0, that of the interface.
 const VERSION: c_ulong = 0x100;
-/// All levels.
+/// All reliability levels.
 const LEVELS: u16 = 7;
-/// All levels with RDMA read.
+/// All levels that support RDMA read.
 const READ_LEVELS: u16 = 6;
 
-/// Where programs find this process's address, which is the same for all handles: closing one takes it from
-/// nobody.
+/// Address of this process, to which programs get a pointer. It is the same for all handles, so it
+/// stays valid when one of them is closed.
 static ADDRESS: OnceLock<[u8; ADDRESS_LEN]> = OnceLock::new();
 
 /// An open NIC.
@@ -46,13 +47,13 @@ pub(crate) struct Nic {
     pub(crate) hosts: Option<Hosts>,
 }
 
-/// The address of the process with that rank.
+/// Returns the address of the process with this rank.
 pub(crate) fn address_of(rank: u32) -> [u8; ADDRESS_LEN] {
     let [_, a, b, c] = rank.to_be_bytes();
     [PREFIX[0], PREFIX[1], PREFIX[2], a, b, c]
 }
 
-/// The rank of the process with that address.
+/// Returns the rank of the process with this address.
 pub(crate) fn rank_of(host: &[u8]) -> Option<u32> {
     let &[x, y, z, a, b, c] = host else {
         return None;
@@ -61,15 +62,15 @@ pub(crate) fn rank_of(host: &[u8]) -> Option<u32> {
 }
 
 impl World {
-    /// The NIC that a handle names, by its place.
+    /// Returns the index of the NIC with this handle.
     #[inline]
     pub(crate) fn nic(&self, handle: VIP_NIC_HANDLE) -> Result<u32, Failure> {
         let index = self.nics.index_of(handle);
         index.ok_or_else(|| invalid("there is no such NIC; VipOpenNic() opens one"))
     }
 
-    /// Ends everything that was made by a NIC; the descriptors are left as they are if the memory of the
-    /// program may be gone.
+    /// Destroys all objects of a NIC. If `is_late` is set, the program's memory may be invalid, so
+    /// the descriptors are not accessed.
     pub(crate) fn close(&mut self, nic: u32, is_late: bool) {
         let own = |index_nic: u32| index_nic == nic;
         let vis: Vec<u32> = self
@@ -107,7 +108,7 @@ impl World {
     }
 }
 
-/// Opens the NIC, and joins the job when it is first called. `DeviceName` is "VINIC" or "VINIC0".
+/// Opens the NIC. The first call joins the job. `DeviceName` is "VINIC" or "VINIC0".
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn VipOpenNic(
         if DeviceName.is_null() || NicHandle.is_null() {
             return Err(Failure::null("the name or the place for the handle"));
         }
-        // SAFETY: not null: the program's promise: a string.
+        // SAFETY: not null; the program guarantees a string.
         let name = unsafe { CStr::from_ptr(DeviceName) }.to_string_lossy();
         if !NAMES.contains(&&*name) {
             return Err(invalid(format!(
@@ -134,14 +135,14 @@ pub unsafe extern "C" fn VipOpenNic(
         };
         let made = world.nics.insert(nic);
         let index = made.ok_or_else(|| lacking("the NIC is open as often as can be"))?;
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { NicHandle.write(world.nics.handle(index)) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Closes the NIC for this handle. What was made by it ends: connections are ended, VIs, completion queues,
-/// protection tags and registrations are gone.
+/// Closes a handle of the NIC. Its connections are ended. Its VIs, completion queues, protection
+/// tags and registrations are destroyed.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -150,7 +151,7 @@ pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
         let mut machine = lock()?;
         let nic = machine.world().nic(NicHandle)?;
         machine.turn()?;
-        // Senders do not wait for acknowledgements of what this side has taken in.
+        // Acknowledge now, so that senders do not wait for messages this side has accepted.
         machine.acknowledge()?;
         machine.world().close(nic, false);
         machine.work()?;
@@ -159,7 +160,8 @@ pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
     })
 }
 
-/// `NicAttributes` gets what the NIC is like. The address that it names is there as long as the process.
+/// Stores the attributes of the NIC in `NicAttributes`. The address in it is valid until the
+/// process exits.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn VipQueryNic(
             return Err(Failure::null("NicAttributes"));
         }
         let address = ADDRESS.get_or_init(|| address_of(world.rank));
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { NicAttributes.write(attributes(address)) };
         Ok(VIP_SUCCESS)
     })
@@ -210,7 +212,7 @@ fn attributes(address: &'static [u8; ADDRESS_LEN]) -> VIP_NIC_ATTRIBUTES {
     }
 }
 
-/// What the management of the network would tell; there is none here.
+/// Returns information of the network's management, which Portolan does not have.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_NOT_SUPPORTED.
 #[unsafe(no_mangle)]
@@ -233,8 +235,8 @@ pub unsafe extern "C" fn VipQuerySystemManagementInfo(
     })
 }
 
-/// Why the last function that failed on this thread did so: a sentence, empty before the first failure and
-/// valid until the next one. Not in the original.
+/// Returns a description of the last error of this thread. It is a sentence, empty before the first
+/// error and valid until the next one. Not in the original.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipLastError() -> *const c_char {
     portolan_ffi::last_error()

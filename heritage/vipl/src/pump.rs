@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A turn: what has come is taken in, and what that asks for, or the program, is sent.
+//! A turn: accepts incoming messages, and sends messages of the program and of the library.
 
 use crate::error::{Failure, is_about_peer, is_for_now};
 use crate::machine::{CARRIER, Machine};
@@ -8,31 +8,32 @@ use crate::wire::{Header, Kind, LEN_MAX};
 use crate::world::World;
 use portolan::{TagMatch, Target};
 
-/// Turns without anything between two looks whether those live that something is waited for from. A look
-/// costs as much as a turn.
+/// Number of idle turns between liveness checks of awaited processes. A check costs as much as a
+/// turn.
 const IDLE_TURNS_PER_LOOK: u32 = 64;
 
-/// Turns without anything after which a program that polls lets others have the core, now and then: where
-/// there are more processes than cores, what it waits for comes from one of them.
+/// Number of idle turns between yields of a polling program. If there are more processes than
+/// cores, the awaited message comes from a process that needs the core.
 const IDLE_TURNS_PER_YIELD: u32 = 256;
 
-/// Turns of a call that polls: half a microsecond on shared memory.
+/// Number of turns of a call that polls: 0.5 µs on shared memory.
 const TURNS_PER_POLL: u32 = 16;
 
-/// Nothing is ever sent with this tag.
+/// Tag with which no message is ever sent.
 const CANARY_TAG: u64 = 0x5649 << 48;
 
-/// What has become of something that was to be sent.
+/// Result of sending a message.
 enum Fate {
-    /// It has left, or is for a process that is gone, and is not missed.
+    /// It was sent, or dropped because its receiver has failed.
     Settled,
-    /// There is no memory for it now.
+    /// Memory is temporarily exhausted.
     Stuck,
     Failed(Failure),
 }
 
 impl Fate {
-    /// Of a message of the library's own, which is kept: whether the library goes on.
+    /// Handles the result of a message of the library, which is kept for a retry. Returns false if
+    /// the library must wait for memory.
     fn of_own(self) -> Result<bool, Failure> {
         match self {
             Fate::Settled => Ok(true),
@@ -43,14 +44,15 @@ impl Fate {
 }
 
 impl World {
-    /// Messages of the library's own that could not leave, in front of those that were made meanwhile.
+    /// Keeps messages of the library that could not be sent, in front of newer ones.
     #[cold]
     fn keep(&mut self, unsent: impl Iterator<Item = (u32, Vec<u8>)>) {
         let later = std::mem::take(&mut self.out);
         self.out = unsent.chain(later).collect();
     }
 
-    /// An acknowledgement could not leave: the other side knows of `told` units.
+    /// Restores the state before an acknowledgement that could not be sent: the other side has
+    /// received `told`.
     #[cold]
     fn owe(&mut self, index: u32, told: u32) {
         if let Some(vi) = self.vis.get_mut(index) {
@@ -61,10 +63,10 @@ impl World {
 }
 
 impl Machine {
-    /// Takes in what has come, and does what is to be done.
+    /// Runs one turn: accepts incoming messages and sends outgoing ones.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<(), Failure> {
-        // VIPL's waits end by its connections, each of which hears of its own peer.
+        // Ignore errors of a peer: each of its connections reports the failure.
         let moved = self.node()?.progress().unwrap_or(0);
         self.after_turns(moved, 1)
     }
@@ -80,15 +82,15 @@ impl Machine {
         self.rest()
     }
 
-    /// The same until something comes, for some turns: a program that polls calls again anyhow, and calls
-    /// cost more than turns.
+    /// Runs several turns, until a message arrives. A polling program calls again anyway, and a
+    /// call costs more than a turn.
     #[inline]
     pub(crate) fn turns(&mut self) -> Result<(), Failure> {
         let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
         self.after_turns(moved, TURNS_PER_POLL)
     }
 
-    /// Does what is to be done with the node.
+    /// Performs all pending work that needs the node.
     #[inline]
     pub(crate) fn work(&mut self) -> Result<(), Failure> {
         while self.world().has_work() {
@@ -99,7 +101,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether there is memory for all of it; what there is none for is tried again in the next turn.
+    /// Performs pending work once. Returns false if memory is exhausted; the rest is retried in the
+    /// next turn.
     fn work_once(&mut self) -> Result<bool, Failure> {
         let mut out = std::mem::take(&mut self.world().out).into_iter();
         while let Some((rank, message)) = out.next() {
@@ -129,7 +132,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// What has become of something that was to be sent.
+    /// Converts the result of a send.
     fn fate(&mut self, rank: u32, sent: Result<(), portolan::Error>) -> Fate {
         match sent {
             Ok(()) => Fate::Settled,
@@ -142,7 +145,7 @@ impl Machine {
         }
     }
 
-    /// Sends what a VI has to send, as far as that may be under way.
+    /// Sends the units of a VI, up to the limit of units in flight.
     #[inline]
     pub(crate) fn pump(&mut self, index: u32) -> Result<(), Failure> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -179,13 +182,14 @@ impl Machine {
             }
             match self.fate(unit.rank, sent) {
                 Fate::Settled => {}
-                // Its status tells the program.
+                // The status of the descriptor reports it to the program.
                 Fate::Stuck | Fate::Failed(_) => self.world().note_stuck(index, &unit),
             }
         }
     }
 
-    /// Whether there was memory for it; else it is still owed.
+    /// Sends an acknowledgement. Returns false if memory is exhausted; the acknowledgement is then
+    /// still owed.
     fn say_ack(&mut self, index: u32) -> Result<bool, Failure> {
         let (rank, told, header) = {
             let mut world = self.world();
@@ -212,7 +216,7 @@ impl Machine {
         }
     }
 
-    /// What waits until nothing else is to be done: acknowledgements, and looks at who lives.
+    /// Performs the work of idle turns: deferred acknowledgements, liveness checks and yields.
     fn rest(&mut self) -> Result<(), Failure> {
         if !self.world().due.is_empty() {
             self.acknowledge()?;
@@ -228,9 +232,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Says what is owed, before the program is busy elsewhere.
+    /// Sends deferred acknowledgements, before the program is busy with other work.
     pub(crate) fn acknowledge(&mut self) -> Result<(), Failure> {
-        // The table keeps its memory: it is filled with each message.
+        // Pop the entries, so that the table keeps its memory: it is filled with each message.
         loop {
             let next = self.world().due.pop();
             let Some(index) = next else {
@@ -245,8 +249,8 @@ impl Machine {
         }
     }
 
-    /// Looks whether those live that something is waited for from. A receive from one process, for which
-    /// nothing is ever sent, ends when that is gone.
+    /// Checks that awaited processes are alive. A receive from each of them, which no message ever
+    /// matches, fails when the process has failed or exited.
     pub(crate) fn look(&mut self) -> Result<(), Failure> {
         let ranks = self.world().awaited();
         for rank in ranks {

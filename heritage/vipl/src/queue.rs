@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A work queue: descriptors in the order in which they were posted, which is the order in which they end.
+//! A work queue: descriptors in the order in which they were posted, which is also the order of
+//! completion.
 //!
-//! They are numbered from the beginning of the VI, so that a number stays when those before it are taken.
+//! Entries are numbered from the creation of the VI, so that a number stays valid when earlier
+//! entries are removed.
 
 use crate::descriptor::Descriptor;
 use crate::types::{VIP_DESCRIPTOR, VIP_NIC_HANDLE, VIP_VI_HANDLE};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 
-/// Most descriptors on a queue: as many as hardware of the time had.
+/// Maximum number of descriptors on a queue, as in hardware of the time.
 pub(crate) const DESCRIPTORS_MAX: usize = 1024;
 
-/// What a descriptor on a queue does.
+/// Operation of a descriptor on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Send,
     Write,
-    /// With its number.
+    /// An RDMA read, with its number.
     Read(u32),
     Recv,
 }
@@ -28,14 +30,14 @@ pub(crate) struct Entry {
     pub(crate) op: Op,
     pub(crate) control: u32,
     pub(crate) total: u32,
-    /// Units that were sent when the last of it had left; of a read, bytes that have come.
+    /// Number of units sent up to and including its last one. For a read, the bytes received.
     pub(crate) mark: u32,
-    /// What is wrong with it, as a status; found in its turn.
+    /// Error status of a malformed descriptor, reported when it is processed.
     pub(crate) fault: u32,
     pub(crate) has_ended: bool,
 }
 
-/// What the program wants to be called with when a descriptor has ended.
+/// Function of the program that is called when a descriptor has completed.
 pub type VIP_WORK_HANDLER = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -45,24 +47,25 @@ pub type VIP_WORK_HANDLER = Option<
     ),
 >;
 
-/// See the module documentation.
+/// A work queue; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Queue {
     entries: VecDeque<Entry>,
     /// Number of the first entry.
     first: u64,
-    /// Number of the first that has not ended.
+    /// Number of the first incomplete entry.
     pub(crate) ended: u64,
-    /// Number of the first that was not begun: sent whole, or given a message.
+    /// Number of the first entry that was not started, that is, not sent completely or not matched
+    /// by a message.
     pub(crate) next: u64,
-    /// The completion queue, by its place.
+    /// Index of the completion queue.
     pub(crate) cq: Option<u32>,
-    /// Who is to be called for the next ones that end.
+    /// Handlers for the next completions.
     pub(crate) wanted: VecDeque<(VIP_WORK_HANDLER, *mut c_void)>,
 }
 
 impl Queue {
-    /// An empty one, which tells a completion queue.
+    /// Creates an empty queue that reports to a completion queue.
     pub(crate) fn new(cq: Option<u32>) -> Queue {
         Queue {
             cq,
@@ -70,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// Number of the one that is posted next.
+    /// Returns the number of the next entry to be posted.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.first + self.entries.len() as u64
@@ -101,20 +104,21 @@ impl Queue {
         self.entries.get_mut(index)
     }
 
-    /// Whether an entry waits for its acknowledgement: reads wait for their bytes.
+    /// Returns true if an entry waits for its acknowledgement. Reads wait for their data instead.
     pub(crate) fn is_unanswered(&self, number: u64) -> bool {
         let entry = self.entries.get(self.index(number));
         entry.is_some_and(|entry| !entry.has_ended && !matches!(entry.op, Op::Read(_)))
     }
 
-    /// Number of the read with that number of its own.
+    /// Returns the entry number of the read with the number `id`.
     pub(crate) fn read(&self, id: u32) -> Option<u64> {
         let mut numbered = (self.first..).zip(&self.entries);
         let wanted = |entry: &Entry| entry.op == Op::Read(id) && !entry.has_ended;
         Some(numbered.find(|(_, entry)| wanted(entry))?.0)
     }
 
-    /// Ends an entry; how many at the front have ended with that.
+    /// Completes an entry. Returns the number of entries at the front that are complete because of
+    /// it.
     #[inline]
     pub(crate) fn finish(&mut self, number: u64, status: u32, len: Option<u32>) -> u32 {
         if let Some(entry) = self.get(number).filter(|entry| !entry.has_ended) {
@@ -131,19 +135,19 @@ impl Queue {
         count
     }
 
-    /// Forgets all descriptors, whose memory may be gone.
+    /// Removes all descriptors without access to their memory, which may be invalid.
     pub(crate) fn abandon(&mut self) {
         self.entries.clear();
         (self.ended, self.next) = (self.first, self.first);
     }
 
-    /// Whether the first has ended.
+    /// Returns true if the first entry is complete.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.ended > self.first
     }
 
-    /// Takes the first, which has ended.
+    /// Removes the first entry if it is complete.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Descriptor> {
         if !self.is_ready() {
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(queue.finish(1, 4, Some(9)), 0);
         assert!(queue.take().is_none() && !queue.is_ready());
         assert_eq!(queue.finish(0, 0, None), 2);
-        // A second end changes nothing.
+        // A second completion has no effect.
         assert_eq!(queue.finish(1, 8, Some(1)), 0);
         let first = queue.take().unwrap();
         assert_eq!(first.status(), VIP_STATUS_DONE);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of things that programs name by handles. A handle that has gone stale is known to be so, and none
-//! is ever followed as a pointer.
+//! Tables of objects that programs refer to by handles. A stale handle is detected, and no handle
+//! is ever dereferenced.
 //!
-//! A place is given again with the next generation in its handle. One whose generations have all been used
-//! rests until the table has no other place: a handle comes again when all that the table has were used.
+//! When an index is reused, its handle contains the next generation. An index whose generations are
+//! used up stays unused until the table has no other free index. A handle is therefore repeated
+//! only after all handles of the table were used.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 
-/// What a handle names, in its highest byte.
+/// Kind of the object, in the highest byte of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -18,17 +19,17 @@ pub(crate) enum Kind {
     Cq = 3,
     Conn = 4,
     Ptag = 5,
-    /// Its handles have 32 bits, and no kind.
+    /// Memory. Its handles have 32 bits and contain no kind.
     Mem = 6,
 }
 
-/// Bits of a generation: enough that a stale handle is not taken for a new one by accident.
+/// Bits of a generation: enough that a stale handle is not mistaken for a new one.
 const GENERATION_BITS: u32 = 24;
-/// Bits of a place in a handle of 32 bits; the others are the generation's.
+/// Bits of an index in a 32-bit handle. The other bits are the generation.
 const SHORT_INDEX_BITS: u32 = 20;
-/// Most things that handles of 32 bits can name.
+/// Maximum number of objects with 32-bit handles.
 pub(crate) const SHORT_MAX: usize = 1 << SHORT_INDEX_BITS;
-/// The bits of a place.
+/// Mask of the index in a 32-bit handle.
 const SHORT_INDEX_MASK: u32 = (1 << SHORT_INDEX_BITS) - 1;
 
 struct Slot<T> {
@@ -36,13 +37,13 @@ struct Slot<T> {
     value: Option<T>,
 }
 
-/// See the module documentation.
+/// A table; see the module documentation.
 pub(crate) struct Slots<T> {
     kind: Kind,
     most: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    /// Free places whose generations have all been used, the longest first.
+    /// Free indices whose generations are used up, the oldest first.
     spent: VecDeque<u32>,
 }
 
@@ -57,7 +58,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The last generation of a place; the first is 1.
+    /// Returns the last generation of an index. The first is 1.
     fn generation_max(&self) -> u32 {
         let bits = match self.kind {
             Kind::Mem => u32::BITS - SHORT_INDEX_BITS,
@@ -66,7 +67,7 @@ impl<T> Slots<T> {
         (1 << bits) - 1
     }
 
-    /// The place of a new thing; `None` when there are as many as there can be.
+    /// Adds an object. Returns its index, or `None` if the table is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
@@ -120,7 +121,7 @@ impl<T> Slots<T> {
         all.filter_map(|(index, slot)| Some((index, slot.value.as_mut()?)))
     }
 
-    /// What programs call the thing at a place.
+    /// Returns the handle of the object at an index.
     pub(crate) fn handle(&self, index: u32) -> *mut c_void {
         let generation = self
             .slots
@@ -132,7 +133,7 @@ impl<T> Slots<T> {
         ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
     }
 
-    /// The place that a handle names, if it is none of another kind and has not gone stale.
+    /// Returns the index of a handle, if it is of this kind and not stale.
     #[inline]
     pub(crate) fn index_of(&self, handle: *const c_void) -> Option<u32> {
         let word = handle.addr() as u64;
@@ -142,13 +143,13 @@ impl<T> Slots<T> {
         (word >> u32::BITS == expected && slot.value.is_some()).then_some(index)
     }
 
-    /// The same as a handle of 32 bits.
+    /// Returns the 32-bit handle of the object at an index.
     pub(crate) fn short_handle(&self, index: u32) -> u32 {
         let slot = self.slots.get(index as usize);
         slot.map_or(0, |slot| slot.generation << SHORT_INDEX_BITS | index)
     }
 
-    /// The thing that a handle of 32 bits names.
+    /// Returns the object of a 32-bit handle.
     #[inline]
     pub(crate) fn by_short(&self, handle: u32) -> Option<&T> {
         let index = handle & SHORT_INDEX_MASK;
@@ -159,7 +160,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Its place.
+    /// Returns the index of a 32-bit handle.
     pub(crate) fn short_index(&self, handle: u32) -> Option<u32> {
         self.by_short(handle).map(|_| handle & SHORT_INDEX_MASK)
     }

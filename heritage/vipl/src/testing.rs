@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For tests: a world without a node, with one VI that is connected, and descriptors.
+//! Test fixture: a world without a node, with descriptors and one connected VI.
 
 use crate::code::*;
 use crate::descriptor::Descriptor;
@@ -14,7 +14,7 @@ pub(crate) const RANK: u32 = 3;
 pub(crate) const TOKEN: u32 = 7 << 16;
 pub(crate) const PTAG: u32 = 0;
 
-/// Descriptors, and the memory that they name.
+/// Descriptors, and the memory that they refer to.
 #[repr(C, align(64))]
 pub(crate) struct Own {
     pub(crate) descriptors: [VIP_DESCRIPTOR; 4],
@@ -39,9 +39,9 @@ pub(crate) fn attributes(level: u32) -> VIP_VI_ATTRIBUTES {
 }
 
 impl Bench {
-    /// A VI that is connected with one of another process.
+    /// Creates a VI that is connected to a VI of another process.
     pub(crate) fn new(level: u32) -> Bench {
-        // SAFETY: numbers, of which any bits are some.
+        // SAFETY: integers only, for which all bit patterns are valid.
         let own: Box<Own> = Box::new(unsafe { std::mem::zeroed() });
         let mut world = World::new();
         let at = ptr::from_ref(&*own).expose_provenance();
@@ -59,7 +59,7 @@ impl Bench {
         self.world.vis.get_mut(0).unwrap()
     }
 
-    /// An entry of descriptor `index`, with 16 bytes of memory.
+    /// Creates an entry for descriptor `index`, with 16 bytes of memory.
     pub(crate) fn entry(&mut self, index: usize, op: Op) -> Entry {
         let handle = self.handle;
         let at = ptr::from_mut(&mut self.own.data[16 * index]);
@@ -86,7 +86,7 @@ impl Bench {
         self.vi().recv.push(entry);
     }
 
-    /// A send whose last unit was `mark`.
+    /// Adds a send that has left completely; its last unit was `mark`.
     pub(crate) fn note_sent(&mut self, index: usize, op: Op, mark: u32) {
         let mut entry = self.entry(index, op);
         entry.mark = mark;

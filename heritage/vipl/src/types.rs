@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Types as programs see them: descriptors with the layout of the specification, addresses, attributes.
+//! Types of the C interface: descriptors in the layout of the specification, addresses and
+//! attributes.
 
 use crate::code::*;
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::mem::offset_of;
 
-/// A number of as many bits as a pointer has.
+/// An unsigned integer with the size of a pointer.
 pub type VIP_ULONG = c_ulong;
-/// True or false.
+/// A boolean.
 pub type VIP_BOOLEAN = c_int;
-/// A NIC, as VipOpenNic() gives it.
+/// A NIC, returned by VipOpenNic().
 pub type VIP_NIC_HANDLE = *mut c_void;
-/// A VI, as VipCreateVi() gives it.
+/// A VI, returned by VipCreateVi().
 pub type VIP_VI_HANDLE = *mut c_void;
-/// A completion queue, as VipCreateCQ() gives it.
+/// A completion queue, returned by VipCreateCQ().
 pub type VIP_CQ_HANDLE = *mut c_void;
-/// A request for a connection, as VipConnectWait() gives it.
+/// A connection request, returned by VipConnectWait().
 pub type VIP_CONN_HANDLE = *mut c_void;
-/// A protection tag, as VipCreatePtag() gives it.
+/// A protection tag, returned by VipCreatePtag().
 pub type VIP_PROTECTION_HANDLE = *mut c_void;
-/// Registered memory, as VipRegisterMem() gives it.
+/// Registered memory, returned by VipRegisterMem().
 pub type VIP_MEM_HANDLE = u32;
-/// A quality of service; any number, of which the two sides of a connection need the same.
+/// A quality of service. Any value is allowed, but both sides of a connection need the same.
 pub type VIP_QOS = *mut c_void;
 
 /// An address in 64 bits.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union VIP_PVOID64 {
-    /// As a number.
+    /// The address as an integer.
     pub AddressBits: u64,
-    /// As a pointer.
+    /// The address as a pointer.
     pub Address: *mut c_void,
 }
 
@@ -38,33 +39,33 @@ pub union VIP_PVOID64 {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_CONTROL_SEGMENT {
-    /// Not read: queues are kept by the library.
+    /// Ignored: the library keeps the queues.
     pub Next: VIP_PVOID64,
-    /// Not read.
+    /// Ignored.
     pub NextHandle: VIP_MEM_HANDLE,
-    /// Segments that follow, the address segment among them.
+    /// Number of segments that follow, including the address segment.
     pub SegCount: u16,
     /// VIP_CONTROL_ bits.
     pub Control: u16,
-    /// Zero.
+    /// Reserved, 0.
     pub Reserved: u32,
-    /// A word that goes with the message.
+    /// Immediate data, sent with the message.
     pub ImmediateData: u32,
-    /// Bytes of all data segments; of a receive that has ended, those that have arrived.
+    /// Bytes of all data segments. In a completed receive, the bytes that have arrived.
     pub Length: u32,
-    /// VIP_STATUS_ bits; written when the descriptor has ended.
+    /// VIP_STATUS_ bits, written when the descriptor completes.
     pub Status: u32,
 }
 
-/// Where an RDMA goes to or comes from.
+/// Remote memory of an RDMA operation.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_ADDRESS_SEGMENT {
     /// Address in the other process.
     pub Data: VIP_PVOID64,
-    /// The handle that the other process has for the memory.
+    /// Handle of the memory in the other process.
     pub Handle: VIP_MEM_HANDLE,
-    /// Zero.
+    /// Reserved, 0.
     pub Reserved: u32,
 }
 
@@ -72,11 +73,11 @@ pub struct VIP_ADDRESS_SEGMENT {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_DATA_SEGMENT {
-    /// Where it begins.
+    /// Start of the memory.
     pub Data: VIP_PVOID64,
-    /// Its handle.
+    /// Handle of the memory.
     pub Handle: VIP_MEM_HANDLE,
-    /// Bytes.
+    /// Length in bytes.
     pub Length: u32,
 }
 
@@ -84,23 +85,24 @@ pub struct VIP_DATA_SEGMENT {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union VIP_DESCRIPTOR_SEGMENT {
-    /// An address segment, the first of an RDMA.
+    /// An address segment, the first segment of an RDMA operation.
     pub Remote: VIP_ADDRESS_SEGMENT,
     /// A data segment.
     pub Local: VIP_DATA_SEGMENT,
 }
 
-/// A descriptor: more segments follow in memory if `CS.SegCount` says so. It begins at a multiple of 64.
+/// A descriptor. It is aligned to 64 bytes. More segments follow in memory if `CS.SegCount` is
+/// greater than 2.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_DESCRIPTOR {
-    /// What is to be done, and how it has ended.
+    /// Operation and status.
     pub CS: VIP_CONTROL_SEGMENT,
-    /// The segments.
+    /// The first segments.
     pub DS: [VIP_DESCRIPTOR_SEGMENT; 2],
 }
 
-// The layout is the specification's, and programs that lay descriptors out themselves rely on it.
+// The specification defines this layout. Programs that build descriptors themselves rely on it.
 const _: () = {
     assert!(size_of::<VIP_CONTROL_SEGMENT>() == 32);
     assert!(size_of::<VIP_DESCRIPTOR_SEGMENT>() == 16);
@@ -111,92 +113,93 @@ const _: () = {
     assert!(offset_of!(VIP_DATA_SEGMENT, Length) == 12);
 };
 
-/// An address: `HostAddressLen` bytes of a host, and `DiscriminatorLen` bytes that tell its services apart.
-/// More bytes follow in memory than are declared.
+/// An address: `HostAddressLen` bytes of the host, followed by `DiscriminatorLen` bytes that
+/// identify a service. More bytes follow in memory than the array declares.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_NET_ADDRESS {
-    /// Bytes of the host.
+    /// Bytes of the host address.
     pub HostAddressLen: u16,
-    /// Bytes behind those.
+    /// Bytes of the discriminator, which follows the host address.
     pub DiscriminatorLen: u16,
-    /// All of them.
+    /// Host address and discriminator.
     pub HostAddress: [u8; 1],
 }
 
-/// What a VI is to be like.
+/// The attributes of a VI.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_VI_ATTRIBUTES {
-    /// One of VIP_SERVICE_UNRELIABLE, VIP_SERVICE_RELIABLE_DELIVERY, VIP_SERVICE_RELIABLE_RECEPTION.
+    /// One of VIP_SERVICE_UNRELIABLE, VIP_SERVICE_RELIABLE_DELIVERY,
+    /// VIP_SERVICE_RELIABLE_RECEPTION.
     pub ReliabilityLevel: VIP_RELIABILITY_LEVEL,
-    /// Bytes of the longest transfer.
+    /// Maximum bytes of a transfer.
     pub MaxTransferSize: VIP_ULONG,
-    /// A quality of service.
+    /// The quality of service.
     pub QoS: VIP_QOS,
-    /// What the memory that it uses is registered with.
+    /// Protection tag of the memory that the VI uses.
     pub Ptag: VIP_PROTECTION_HANDLE,
-    /// The other side may write to memory.
+    /// VIP_TRUE to let the other side write to memory.
     pub EnableRdmaWrite: VIP_BOOLEAN,
-    /// The other side may read memory.
+    /// VIP_TRUE to let the other side read memory.
     pub EnableRdmaRead: VIP_BOOLEAN,
 }
 
-/// What registered memory is like.
+/// The attributes of registered memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_MEM_ATTRIBUTES {
-    /// Whose VIs may use it.
+    /// Protection tag of the VIs that may use it.
     pub Ptag: VIP_PROTECTION_HANDLE,
-    /// Other processes may write to it.
+    /// VIP_TRUE to let other processes write to it.
     pub EnableRdmaWrite: VIP_BOOLEAN,
-    /// Other processes may read it.
+    /// VIP_TRUE to let other processes read it.
     pub EnableRdmaRead: VIP_BOOLEAN,
 }
 
-/// What a NIC is like.
+/// The attributes of a NIC.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct VIP_NIC_ATTRIBUTES {
-    /// Its name.
+    /// Name of the NIC.
     pub Name: [c_char; 64],
-    /// Version of the hardware, of which there is none.
+    /// Version of the hardware, which does not exist here.
     pub HardwareVersion: VIP_ULONG,
     /// Version of the library.
     pub ProviderVersion: VIP_ULONG,
     /// Bytes of an address without discriminator.
     pub NicAddressLen: u16,
-    /// This process's, in memory of the library's that is there as long as the process.
+    /// Address of this process, in memory of the library that is valid until the process exits.
     pub LocalNicAddress: *const u8,
-    /// Any thread may call any function.
+    /// VIP_TRUE: any thread may call any function.
     pub ThreadSafe: VIP_BOOLEAN,
-    /// Bytes of the longest discriminator.
+    /// Maximum bytes of a discriminator.
     pub MaxDiscriminatorLen: u16,
-    /// Bytes that may be registered.
+    /// Maximum bytes of registered memory.
     pub MaxRegisterBytes: VIP_ULONG,
-    /// Pieces that may be registered.
+    /// Maximum number of registered regions.
     pub MaxRegisterRegions: VIP_ULONG,
-    /// Bytes of the greatest piece.
+    /// Maximum bytes of a region.
     pub MaxRegisterBlockBytes: VIP_ULONG,
-    /// VIs.
+    /// Maximum number of VIs.
     pub MaxVI: VIP_ULONG,
-    /// Descriptors on a queue.
+    /// Maximum number of descriptors on a queue.
     pub MaxDescriptorsPerQueue: VIP_ULONG,
-    /// Segments of a descriptor.
+    /// Maximum number of segments of a descriptor.
     pub MaxSegmentsPerDesc: VIP_ULONG,
-    /// Completion queues.
+    /// Maximum number of completion queues.
     pub MaxCQ: VIP_ULONG,
-    /// Entries of a completion queue.
+    /// Maximum number of entries of a completion queue.
     pub MaxCQEntries: VIP_ULONG,
-    /// Bytes of the longest transfer.
+    /// Maximum bytes of a transfer.
     pub MaxTransferSize: VIP_ULONG,
     /// Bytes that travel in one piece.
     pub NativeMTU: VIP_ULONG,
-    /// Protection tags.
+    /// Maximum number of protection tags.
     pub MaxPtags: VIP_ULONG,
-    /// The levels that there are.
+    /// Supported reliability levels.
     pub ReliabilityLevelSupport: VIP_RELIABILITY_LEVEL,
-    /// The levels with RDMA read.
+    /// Reliability levels that support RDMA read.
     pub RDMAReadSupport: VIP_RELIABILITY_LEVEL,
 }
 
@@ -212,10 +215,10 @@ pub struct VIP_ERROR_DESCRIPTOR {
     pub CQHandle: VIP_CQ_HANDLE,
     /// The descriptor, or null.
     pub DescriptorPtr: *mut VIP_DESCRIPTOR,
-    /// What was being done: VIP_STATUS_OP_ bits.
+    /// VIP_STATUS_OP_ bits of the operation.
     pub OpCode: VIP_ULONG,
-    /// What it has happened to.
+    /// Kind of the object that is affected.
     pub ResourceCode: VIP_RESOURCE_CODE,
-    /// What has happened.
+    /// Cause of the error.
     pub ErrorCode: VIP_ERROR_CODE,
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Units: the messages that a VI's descriptors, and what others have asked of its memory, are sent as.
+//! Units: the messages that carry a VI's descriptors, and its answers to RDMA reads.
 //!
-//! A unit is noted when it is made, since its acknowledgement may come inside the call that sends it; one
-//! that could not leave is taken back.
+//! A unit is recorded before it is sent, because its acknowledgement may arrive during the call
+//! that sends it. The record of a unit that could not be sent is undone.
 
 use crate::code::*;
 use crate::queue::Op;
@@ -10,50 +10,51 @@ use crate::vi::{Level, Vi};
 use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST, LEN_MAX};
 use crate::world::{UNITS_MAX, World};
 
-/// Bytes of a message that travel in one piece: longer ones are cut. A page: less than shared memory needs
-/// to be asked for, and few enough that a VI does not keep others waiting.
+/// Maximum bytes of a message in one unit; longer messages are split. It is one page, short enough
+/// to be sent eagerly over shared memory, and not to delay other VIs.
 pub(crate) const PIECE_LEN: usize = 4096;
 
-/// Bytes of an unreliable message that may be lost, with its header: what a frame of any path takes. Longer
-/// ones are repaired.
+/// Maximum bytes of an unreliable message, with its header, that is sent without retransmission. It
+/// fits a frame of any path. Longer ones are retransmitted.
 const LOSSY_LEN_MAX: usize = 1024;
 
-/// How a unit leaves.
+/// Way in which a unit is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// At once.
+    /// Immediately.
     Alone,
-    /// With others of a burst.
+    /// Together with other units of a burst.
     Gathered,
-    /// It may be lost.
+    /// Best effort, without retransmission.
     Lossy,
 }
 
-/// What a unit is a part of.
+/// Origin of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Of a descriptor, of which so much had left before; whether it is the last part.
+    /// Part of a descriptor. `begun` bytes were sent before it.
     Of {
         number: u64,
         begun: u32,
         is_last: bool,
     },
-    /// Of the answer to a read with that number.
+    /// Part of the answer to the read with this number.
     Answer(u32),
 }
 
-/// What is to be sent: the first bytes of the scratch memory.
+/// A unit to be sent, in the first bytes of the scratch buffer.
 pub(crate) struct Unit {
     pub(crate) rank: u32,
     pub(crate) len: usize,
     pub(crate) how: How,
-    /// The VI's name when the unit was made: it may have another connection when the unit has left.
+    /// Token of the VI when the unit was created. The VI may have another connection when the unit
+    /// has left.
     token: u32,
     part: Part,
 }
 
 impl World {
-    /// Puts the next unit of a VI into `out`.
+    /// Writes the next unit of a VI to `out`.
     #[inline]
     pub(crate) fn next_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
         loop {
@@ -91,14 +92,14 @@ impl World {
         }
     }
 
-    /// Whether a VI has nothing more to send.
+    /// Returns true if a VI has nothing more to send.
     #[inline]
     pub(crate) fn has_sent_all(&mut self, index: u32) -> bool {
         let vi = self.vis.get(index);
         vi.is_none_or(|vi| vi.answers.is_empty() && vi.send.next == vi.send.end())
     }
 
-    /// A unit of a descriptor, or what is wrong with that.
+    /// Creates a unit of a descriptor. Returns the error status of an invalid descriptor.
     #[inline]
     fn send_unit(&mut self, index: u32, number: u64, out: &mut [u8]) -> Result<Unit, u32> {
         let World { vis, regions, .. } = self;
@@ -171,8 +172,8 @@ impl World {
         })
     }
 
-    /// A unit of a descriptor is about to leave. It is noted before, as its acknowledgement may come inside
-    /// the same call.
+    /// Records a unit of a descriptor that is about to be sent. This happens first, because its
+    /// acknowledgement may arrive during the call that sends it.
     #[inline]
     fn note_unit(&mut self, index: u32, number: u64, len: usize, is_last: bool, is_counted: bool) {
         let Some(vi) = self.vis.get_mut(index) else {
@@ -201,7 +202,7 @@ impl World {
         }
     }
 
-    /// A unit has left: with its last one an unreliable send has ended.
+    /// Records that a unit has left. An unreliable send completes with its last unit.
     #[inline]
     pub(crate) fn note_left(&mut self, index: u32, unit: &Unit) {
         let Part::Of {
@@ -223,14 +224,15 @@ impl World {
         }
     }
 
-    /// A unit could not leave, for a reason that is not the other process's: it was never sent, and what it is
-    /// a part of has failed.
+    /// Undoes the record of a unit that could not be sent for a local reason, and fails the
+    /// operation it belongs to.
     #[cold]
     pub(crate) fn note_stuck(&mut self, index: u32, unit: &Unit) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
         };
-        // Another connection, or none: everything of this one has ended.
+        // If the VI has another connection, or none, all operations of the unit's connection have
+        // completed.
         if !vi.is_connected() || vi.token != unit.token {
             return;
         }
@@ -252,7 +254,7 @@ impl World {
                     vi.reads_under_way -= u32::from(is_last && is_read);
                 }
                 self.fail_send(index, number, VIP_STATUS_TRANSPORT_ERROR);
-                // The other side waits for the rest of an unreliable one, too.
+                // The other side waits for the rest, even of an unreliable message.
                 if begun > 0 {
                     self.break_off(index, 0, None);
                 }
@@ -260,7 +262,7 @@ impl World {
         }
     }
 
-    /// A unit of what the other side has asked for.
+    /// Creates a unit of the answer to a read of the other side.
     #[cold]
     fn answer_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
         let vi = self.vis.get_mut(index)?;
@@ -289,7 +291,8 @@ impl World {
         put_header(&header, out);
         let header_len = header.kind.header_len();
         let from = std::ptr::with_exposed_provenance::<u8>(at);
-        // SAFETY: registered memory that is open for reading: the program's promise that it is there.
+        // SAFETY: the memory is registered and open for reading. The program guarantees that it is
+        // valid.
         unsafe { std::ptr::copy_nonoverlapping(from, out[header_len..].as_mut_ptr(), len) };
         if let Some(vi) = self.vis.get_mut(index) {
             vi.units_sent = vi.units_sent.wrapping_add(1);
@@ -305,7 +308,7 @@ impl World {
     }
 }
 
-/// The bits of a status that say what has ended.
+/// Returns the status bits that identify the operation.
 pub(crate) fn status_of(op: Op) -> u32 {
     match op {
         Op::Send => VIP_STATUS_OP_SEND,
@@ -323,7 +326,7 @@ fn put_header(header: &Header, out: &mut [u8]) {
 }
 
 impl Vi {
-    /// How far this side has come; the other side knows when it gets this.
+    /// Returns the number of accepted units for an outgoing message, which acknowledges them.
     #[inline]
     pub(crate) fn tell(&mut self) -> u32 {
         self.told = self.accepted;

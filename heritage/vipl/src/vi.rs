@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VIs: what they are like, and their states.
+//! VIs: their attributes and states.
 //!
 //! ```text
-//! idle --request--> pending --accepted--> connected --failure, or the other side ends it--> error
+//! idle --request--> pending --accepted--> connected --failure, or ended by the other side--> error
 //! idle --accepts------------------------> connected
 //! idle <--refused, timeout-- pending      connected, error --VipDisconnect()--> idle
 //! ```
@@ -20,7 +20,7 @@ use crate::world::World;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
-/// What a VI promises.
+/// Reliability level of a VI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Unreliable,
@@ -39,7 +39,7 @@ impl Level {
     }
 }
 
-/// Memory that the other side has asked for.
+/// An RDMA read of the other side that is being answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) id: u32,
@@ -56,34 +56,35 @@ pub(crate) struct Vi {
     pub(crate) level: Level,
     pub(crate) ptag: u32,
     pub(crate) state: VIP_VI_STATE,
-    /// Names this end of the connection to the other side; the lower half is the place of the VI.
+    /// Token by which the other side addresses this end of the connection. Its lower half is the
+    /// index of the VI.
     pub(crate) token: u32,
     pub(crate) peer_rank: u32,
     pub(crate) peer_token: u32,
-    /// The other side is reached through shared memory.
+    /// Set if the other side is reached through shared memory.
     pub(crate) is_lossless: bool,
     pub(crate) send: Queue,
     pub(crate) recv: Queue,
-    /// Bytes of the next descriptor that have left.
+    /// Bytes of the next descriptor that were sent.
     pub(crate) begun: u32,
     pub(crate) units_sent: u32,
     pub(crate) units_acked: u32,
-    /// Number of the first send that the other side may not have taken in.
+    /// Number of the first send that the other side may not have accepted.
     pub(crate) acked_next: u64,
     pub(crate) reads_count: u32,
     pub(crate) reads_under_way: u32,
-    /// Units that were taken in, and as the other side knows it.
+    /// Number of accepted units, and the number last acknowledged to the other side (`told`).
     pub(crate) accepted: u32,
     pub(crate) told: u32,
     pub(crate) is_due: bool,
-    /// The receive that parts go to, and how much it has.
+    /// Number of the receive that gets the parts of the current message, and its bytes so far.
     pub(crate) partial: Option<(u64, u32)>,
     pub(crate) answers: VecDeque<Answer>,
     pub(crate) pending: Option<Box<Pending>>,
 }
 
 impl Vi {
-    /// An idle one.
+    /// Creates an idle VI.
     pub(crate) fn new(
         nic: u32,
         attributes: VIP_VI_ATTRIBUTES,
@@ -126,7 +127,7 @@ impl Vi {
         self.level != Level::Unreliable
     }
 
-    /// The process that something is waited for from.
+    /// Returns the rank of the process that this VI waits for.
     pub(crate) fn awaited(&self) -> Option<u32> {
         match self.state {
             VIP_STATE_CONNECTED => Some(self.peer_rank),
@@ -139,7 +140,7 @@ impl Vi {
         Traits::of(&self.attributes)
     }
 
-    /// Begins a connection.
+    /// Starts a connection.
     pub(crate) fn connect(&mut self, rank: u32, token: u32) {
         self.state = VIP_STATE_CONNECTED;
         self.peer_rank = rank;
@@ -154,14 +155,14 @@ impl Vi {
 }
 
 impl World {
-    /// The VI that a handle names, by its place.
+    /// Returns the index of the VI with this handle.
     #[inline]
     pub(crate) fn vi(&self, handle: VIP_VI_HANDLE) -> Result<u32, Failure> {
         let index = self.vis.index_of(handle);
         index.ok_or_else(|| invalid("there is no such VI; VipCreateVi() makes one"))
     }
 
-    /// What is at a place that [`World::vi`] has given.
+    /// Returns the VI at an index that [`World::vi`] returned.
     #[inline]
     pub(crate) fn vi_at(&mut self, index: u32) -> Result<&mut Vi, Failure> {
         self.vis
@@ -169,7 +170,7 @@ impl World {
             .ok_or_else(|| invalid("the VI was destroyed"))
     }
 
-    /// What attributes say, if they can be.
+    /// Checks the attributes. Returns the reliability level and the index of the protection tag.
     fn check(&self, nic: u32, attributes: &VIP_VI_ATTRIBUTES) -> Result<(Level, u32), Failure> {
         let Some(level) = Level::of(attributes.ReliabilityLevel) else {
             let text = format!("{} is no reliability level", attributes.ReliabilityLevel);
@@ -187,7 +188,7 @@ impl World {
         Ok((level, self.ptag(nic, attributes.Ptag)?))
     }
 
-    /// The place of the completion queue that a handle names; none for null.
+    /// Returns the index of the completion queue with this handle, or `None` for a null handle.
     fn cq_for(&self, nic: u32, handle: VIP_CQ_HANDLE) -> Result<Option<u32>, Failure> {
         if handle.is_null() {
             return Ok(None);
@@ -199,7 +200,7 @@ impl World {
         }
     }
 
-    /// Ends a connection, or a request for one.
+    /// Ends a connection, or a connection request.
     pub(crate) fn disconnect(&mut self, index: u32) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -232,8 +233,8 @@ impl World {
     }
 }
 
-/// Makes a VI, idle. What ends on its queues is told to completion queues if `SendCQHandle` and
-/// `RecvCQHandle` are not null.
+/// Creates an idle VI. Completions of its queues are also added to the completion queues
+/// `SendCQHandle` and `RecvCQHandle`, unless these are null.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_PTAG,
 /// VIP_INVALID_RDMAREAD, VIP_ERROR_RESOURCE.
@@ -251,7 +252,7 @@ pub unsafe extern "C" fn VipCreateVi(
         if ViAttributes.is_null() || ViHandle.is_null() {
             return Err(Failure::null("the attributes or the place for the handle"));
         }
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read.
         let attributes = unsafe { ViAttributes.read() };
         let (level, ptag) = world.check(nic, &attributes)?;
         let send_cq = world.cq_for(nic, SendCQHandle)?;
@@ -266,13 +267,13 @@ pub unsafe extern "C" fn VipCreateVi(
                 cq.users += 1;
             }
         }
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be written.
         unsafe { ViHandle.write(world.vis.handle(index)) };
         Ok(VIP_SUCCESS)
     })
 }
 
-/// Destroys an idle VI, whose queues are empty.
+/// Destroys an idle VI with empty queues.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a queue.
 #[unsafe(no_mangle)]
@@ -296,8 +297,8 @@ pub extern "C" fn VipDestroyVi(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
     })
 }
 
-/// `State`, `ViAttributes`, and whether there is nothing on the send and on the receive queue. Each pointer
-/// may be null.
+/// Stores the state and the attributes of a VI. `SendQEmpty` and `RecvQEmpty` receive VIP_TRUE if
+/// the queue is empty. Each pointer may be null.
 ///
 /// Errors: VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
@@ -313,7 +314,7 @@ pub unsafe extern "C" fn VipQueryVi(
         let mut world = machine.world();
         let index = world.vi(ViHandle)?;
         let vi = world.vi_at(index)?;
-        // SAFETY: null, or the program's promise.
+        // SAFETY: each is null, or the program guarantees that it may be written.
         unsafe {
             put(State, vi.state);
             put(ViAttributes, vi.attributes);
@@ -324,11 +325,13 @@ pub unsafe extern "C" fn VipQueryVi(
     })
 }
 
+/// Stores a value unless `at` is null.
+///
 /// # Safety
 /// `at` is null, or may be written.
 pub(crate) unsafe fn put<T>(at: *mut T, value: T) {
     if !at.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { at.write(value) };
     }
 }
@@ -347,7 +350,7 @@ pub unsafe extern "C" fn VipSetViAttributes(
         if ViAttributes.is_null() {
             return Err(Failure::null("ViAttributes"));
         }
-        // SAFETY: not null: the program's promise.
+        // SAFETY: not null; the program guarantees that it may be read.
         let attributes = unsafe { ViAttributes.read() };
         let vi = world.vi_at(index)?;
         let nic = vi.nic;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting: for a while in turns, then asleep.
+//! Blocking waits: first spinning in turns, then sleeping.
 
 use crate::code::VIP_INFINITE;
 use crate::error::Failure;
@@ -8,24 +8,26 @@ use crate::types::VIP_ULONG;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
-/// How long a wait spins before it sleeps: a wake-up costs about as much.
+/// Time for which a wait spins before it sleeps. A wake-up costs about as much.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Turns before it is looked at the clock, and others may have the lock.
+/// Number of turns between clock reads. In between, other threads may take the lock.
 const TURNS: u32 = 64;
 
-/// Longest sleep: so long a peer may be gone before it is noticed.
+/// Longest sleep. It is the maximum delay before the failure of a peer is noticed.
 const NAP_MS: c_int = 50;
 
-/// The same where other threads call, whose calls may bring what is waited for.
+/// Longest sleep if other threads use the library, because their calls may receive the awaited
+/// message.
 const SHARED_NAP_MS: c_int = 1;
 
-/// How long to wait.
+/// Deadline of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience(Option<Instant>);
 
 impl Patience {
-    /// Milliseconds, or VIP_INFINITE. Times beyond the clock's are infinite, too.
+    /// Converts milliseconds or VIP_INFINITE. A timeout beyond the range of the clock is infinite,
+    /// too.
     pub(crate) fn of(timeout: VIP_ULONG) -> Patience {
         match timeout >= VIP_ULONG::from(VIP_INFINITE) {
             true => Patience(None),
@@ -37,7 +39,7 @@ impl Patience {
         self.0.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Milliseconds that are left, and `most` at most.
+    /// Returns the remaining milliseconds, limited to `most`.
     fn left(self, most: c_int) -> c_int {
         let left = self
             .0
@@ -47,7 +49,7 @@ impl Patience {
     }
 }
 
-/// Waits until `look` finds something; `None` when the time is over.
+/// Waits until `look` returns a result. Returns `None` when the deadline has passed.
 pub(crate) fn wait_for<T>(
     patience: Patience,
     mut look: impl FnMut(&mut Machine) -> Result<Option<T>, Failure>,
@@ -72,7 +74,8 @@ pub(crate) fn wait_for<T>(
             std::thread::yield_now();
             continue;
         }
-        // Before a sleep: those that it waits for may be gone; and their sends have ended.
+        // Before a sleep, check that the awaited processes are alive, and acknowledge so that their
+        // sends complete.
         machine.look()?;
         machine.acknowledge()?;
         if let Some(found) = look(&mut machine)? {
@@ -83,7 +86,7 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// Sleeps until something comes, or it is time for a look; others may have the machine meanwhile.
+/// Sleeps until a message arrives or the next check is due. The lock is released during the sleep.
 fn sleep(mut machine: Held, patience: Patience) -> Result<(), Failure> {
     let most = match is_shared() {
         true => SHARED_NAP_MS,
@@ -100,7 +103,7 @@ fn sleep(mut machine: Held, patience: Patience) -> Result<(), Failure> {
         revents: 0,
     };
     release(machine);
-    // SAFETY: one entry, which is there.
+    // SAFETY: one entry, on the stack.
     let _woken: c_int = unsafe { libc::poll(&raw mut poll, 1, patience.left(most)) };
     let mut machine = lock()?;
     machine.node()?.disarm();

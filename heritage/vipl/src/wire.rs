@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands in front of each message of VIPL's in one of Portolan's.
+//! The header of each VIPL message in a Portolan message.
 //!
 //! ```text
-//!  0  kind u8       1  flags u8      2  nothing u16
-//!  4  the receiving end of the connection u32
-//!  8  units of the other direction that the sender of this one has taken in so far, u32
+//!  0  kind u8       1  flags u8      2  reserved u16
+//!  4  token of the receiving end of the connection u32
+//!  8  number of units of the other direction that the sender has accepted so far u32
 //! 12  immediate data, or the number of an RDMA read u32
-//! 16  of parts: bytes of the whole u32, where this part begins u32
-//! 16  of RDMA: address u64, memory handle u32, bytes of the whole u32
+//! 16  of parts: bytes of the whole message u32, offset of this part u32
+//! 16  of RDMA: address u64, memory handle u32, bytes of the whole transfer u32
 //! ```
-//! Integers are little-endian. A unit is a message or a part of one that is counted: it is not lost on its
-//! way, and the other side says how many it has taken in. Requests for connections have a body instead of
-//! what comes from byte 16 on (`body.rs`).
+//! Integers are little-endian. A unit is a message, or a part of one, that is counted: it is
+//! retransmitted if lost, and the receiver reports the number it has accepted. Connection messages
+//! have a body (`body.rs`) instead of the fields from byte 16 on.
 
-/// What a message of the library is for.
+/// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     /// A message of a send.
     Data,
-    /// A part of one.
+    /// A part of a message of a send.
     Part,
-    /// Bytes for memory.
+    /// Data of an RDMA write.
     Write,
-    /// Bytes of memory are asked for.
+    /// An RDMA read request.
     Read,
-    /// Some of them.
+    /// A part of the data of an RDMA read.
     ReadData,
-    /// Units were taken in.
+    /// An acknowledgement of units.
     Ack,
     /// The connection has failed.
     Broken,
     /// The connection was ended.
     Disconnect,
-    /// A client asks for a connection.
+    /// A client's connection request.
     Request,
-    /// A peer does.
+    /// A peer's connection request.
     PeerRequest,
-    /// What has become of a request.
+    /// The result of a request.
     Answer,
-    /// A request is withdrawn.
+    /// Withdrawal of a request.
     Cancel,
 }
 
@@ -58,22 +58,22 @@ const KINDS: [Kind; 12] = [
     Kind::Cancel,
 ];
 
-/// There are immediate data.
+/// Flag: the message has immediate data.
 pub(crate) const IMMEDIATE: u8 = 1;
-/// The last part.
+/// Flag: the last part.
 pub(crate) const LAST: u8 = 2;
-/// It is a unit.
+/// Flag: the message is a unit.
 pub(crate) const COUNTED: u8 = 4;
-/// The field for immediate data is the number of an RDMA read that has failed.
+/// Flag: the immediate data is the number of a failed RDMA read.
 pub(crate) const OF_READ: u8 = 8;
 
-/// Bytes that all have.
+/// Length of the fields that all headers have.
 pub(crate) const SHORT_LEN: usize = 16;
 const PART_LEN: usize = 24;
-/// Most bytes of a header.
+/// Maximum length of a header.
 pub(crate) const LEN_MAX: usize = 32;
 
-/// See the module documentation. Fields that a kind does not have are 0.
+/// A header; see the module documentation. Fields that a type does not have are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
@@ -81,7 +81,7 @@ pub(crate) struct Header {
     pub(crate) token: u32,
     pub(crate) ack: u32,
     pub(crate) imm: u32,
-    /// Bytes of the whole; of a failure, the status.
+    /// Bytes of the whole message or transfer. In a failure, the status.
     pub(crate) total: u32,
     pub(crate) offset: u32,
     pub(crate) addr: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Header {
 }
 
 impl Kind {
-    /// Bytes of a header of this kind.
+    /// Returns the length of a header of this type.
     #[inline]
     pub(crate) fn header_len(self) -> usize {
         match self {
@@ -125,7 +125,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// Writes the header; how many bytes it takes.
+    /// Writes the header. Returns its length.
     #[inline]
     pub(crate) fn write(&self, out: &mut [u8; LEN_MAX]) -> usize {
         out[0] = self.kind as u8;
@@ -150,7 +150,7 @@ impl Header {
         len
     }
 
-    /// A header and what follows it; `None` for what is none.
+    /// Parses a header and returns the rest. Returns `None` if it is malformed.
     #[inline]
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let kind = *KINDS.get(usize::from(*bytes.first()?))?;

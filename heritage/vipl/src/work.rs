@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work: descriptors are posted, and taken when they have ended.
+//! Posting descriptors, and taking completed ones.
 
 use crate::code::*;
 use crate::descriptor::Descriptor;
@@ -23,7 +23,7 @@ impl Vi {
         }
     }
 
-    /// What a send asks for, with what is wrong with it.
+    /// Creates the queue entry of a send. `fault` is the error status of a malformed descriptor.
     #[inline]
     fn send_entry(&mut self, descriptor: Descriptor) -> Entry {
         let mut entry = Entry {
@@ -60,7 +60,7 @@ impl Vi {
         entry
     }
 
-    /// The same of a receive.
+    /// Creates the queue entry of a receive. `fault` is the error status of a malformed descriptor.
     #[inline]
     fn recv_entry(descriptor: Descriptor) -> Entry {
         let (total, fault) = match descriptor.parse() {
@@ -83,7 +83,7 @@ impl Vi {
 }
 
 impl World {
-    /// Puts a descriptor on a queue; the place of its VI.
+    /// Posts a descriptor to a queue. Returns the index of the VI.
     #[inline]
     fn post(
         &mut self,
@@ -144,7 +144,7 @@ impl World {
         )
     }
 
-    /// Takes the first descriptor of a queue if it has ended: with its result.
+    /// Removes the first descriptor of a queue if it is complete. Returns it with its result.
     #[inline]
     fn take(
         &mut self,
@@ -166,9 +166,9 @@ impl World {
     }
 }
 
-/// Puts a descriptor, which lies in memory with handle `MemoryHandle`, on the send queue of a VI. It is the
-/// library's, with the memory that it names, until it has ended. On a VI that is not connected it ends at
-/// once, flushed.
+/// Posts a descriptor to the send queue of a VI. The descriptor is in registered memory with handle
+/// `MemoryHandle`. The library owns it, and the memory it refers to, until it completes. On a VI
+/// that is not connected it is flushed immediately.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE when the queue is full, VIP_NOT_REACHABLE.
 #[unsafe(no_mangle)]
@@ -188,7 +188,8 @@ pub unsafe extern "C" fn VipPostSend(
     })
 }
 
-/// The same for the receive queue, at any time: on an idle VI it waits for a connection.
+/// Posts a descriptor to the receive queue of a VI, as VipPostSend() does for the send queue. On an
+/// idle VI it waits for a connection.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -206,6 +207,8 @@ pub unsafe extern "C" fn VipPostRecv(
     })
 }
 
+/// Takes a completed descriptor.
+///
 /// # Safety
 /// `at` is null, or may be written.
 #[inline]
@@ -222,26 +225,27 @@ unsafe fn done(handle: VIP_VI_HANDLE, at: *mut *mut VIP_DESCRIPTOR, is_recv: boo
         let Some((result, descriptor)) = taken else {
             return Ok(VIP_NOT_DONE);
         };
-        // SAFETY: the caller's promise; not null.
+        // SAFETY: not null; the caller guarantees that it may be written.
         unsafe { at.write(descriptor) };
         Ok(result)
     })
 }
 
-/// Takes the first descriptor of the send queue if it has ended; its status tells how.
+/// Removes the first descriptor of the send queue if it is complete. Its status contains the
+/// result.
 ///
-/// Errors: VIP_NOT_DONE; VIP_DESCRIPTOR_ERROR when it has ended with an error, or with null in place of a
-/// descriptor when there is none; VIP_INVALID_PARAMETER.
+/// Errors: VIP_NOT_DONE; VIP_DESCRIPTOR_ERROR when it has completed with an error, or with a null
+/// descriptor when the queue is empty; VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipSendDone(
     ViHandle: VIP_VI_HANDLE,
     DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
 ) -> VIP_RETURN {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { done(ViHandle, DescriptorPtr, false) }
 }
 
-/// The same for the receive queue.
+/// Removes the first descriptor of the receive queue if it is complete.
 ///
 /// Errors: those of VipSendDone().
 #[unsafe(no_mangle)]
@@ -249,10 +253,12 @@ pub unsafe extern "C" fn VipRecvDone(
     ViHandle: VIP_VI_HANDLE,
     DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
 ) -> VIP_RETURN {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { done(ViHandle, DescriptorPtr, true) }
 }
 
+/// Waits for a completed descriptor and takes it.
+///
 /// # Safety
 /// `at` is null, or may be written.
 unsafe fn wait(
@@ -270,14 +276,14 @@ unsafe fn wait(
         let Some((result, descriptor)) = taken else {
             return Ok(VIP_TIMEOUT);
         };
-        // SAFETY: the caller's promise; not null.
+        // SAFETY: not null; the caller guarantees that it may be written.
         unsafe { at.write(descriptor) };
         Ok(result)
     })
 }
 
-/// Waits until the first descriptor of the send queue has ended, and takes it: for `Timeout` milliseconds, or
-/// with VIP_INFINITE as long as it takes.
+/// Waits until the first descriptor of the send queue is complete, and removes it. It waits for
+/// `Timeout` milliseconds or VIP_INFINITE.
 ///
 /// Errors: VIP_TIMEOUT, and those of VipSendDone().
 #[unsafe(no_mangle)]
@@ -286,11 +292,12 @@ pub unsafe extern "C" fn VipSendWait(
     Timeout: VIP_ULONG,
     DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
 ) -> VIP_RETURN {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { wait(ViHandle, Timeout, DescriptorPtr, false) }
 }
 
-/// The same for the receive queue.
+/// Waits until the first descriptor of the receive queue is complete, and removes it, as
+/// VipSendWait() does for the send queue.
 ///
 /// Errors: VIP_TIMEOUT, and those of VipSendDone().
 #[unsafe(no_mangle)]
@@ -299,7 +306,7 @@ pub unsafe extern "C" fn VipRecvWait(
     Timeout: VIP_ULONG,
     DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
 ) -> VIP_RETURN {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { wait(ViHandle, Timeout, DescriptorPtr, true) }
 }
 
@@ -326,8 +333,8 @@ fn notify(
     })
 }
 
-/// Calls `Handler` once, from a thread of the library's, with the next descriptor of the send queue that has
-/// ended, which it takes. Calls for more wait in the order in which they were asked for.
+/// Calls `Handler` once, from a thread of the library, with the next completed descriptor of the
+/// send queue, which is removed. Several calls are served in order.
 ///
 /// Errors: VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE.
 #[unsafe(no_mangle)]
@@ -339,7 +346,7 @@ pub unsafe extern "C" fn VipSendNotify(
     notify(ViHandle, (Handler, Context), false)
 }
 
-/// The same for the receive queue.
+/// Calls `Handler` for the receive queue, as VipSendNotify() does for the send queue.
 ///
 /// Errors: those of VipSendNotify().
 #[unsafe(no_mangle)]

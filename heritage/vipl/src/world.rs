@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything but the node: NICs, VIs, completion queues, registered memory, requests for connections, and
-//! what is to be done with the node next.
+//! The state of the library except the node: NICs, VIs, completion queues, registered memory,
+//! connection requests, and pending work for the node.
 //!
-//! It is changed by calls of the program and by the handler of arriving messages, which runs inside calls
-//! of the node; so it is not borrowed while the node is called.
+//! It is changed by calls of the program and by the handler of incoming messages, which runs in
+//! calls of the node. It is therefore not borrowed while the node is called.
 
 use crate::code::*;
 use crate::cq::Cq;
@@ -18,38 +18,40 @@ use crate::wire::{Header, LEN_MAX};
 use portolan::Request;
 use std::collections::VecDeque;
 
-/// NICs that are open at a time: each VipOpenNic() gives a new handle, and programs need few.
+/// Maximum number of open NIC handles. Each VipOpenNic() returns a new one, and programs need few.
 const NICS_MAX: usize = 64;
-/// VIs of a process: four times what a connection to each of 1,024 others takes in both directions would
-/// be too much; one for each direction, and as many again.
+/// Maximum number of VIs of a process: one for each direction to 1,024 other processes, and as many
+/// again.
 pub(crate) const VIS_MAX: usize = 4096;
-/// Completion queues of a process: one for each VI.
+/// Maximum number of completion queues of a process: one for each VI.
 pub(crate) const CQS_MAX: usize = VIS_MAX;
-/// Requests that the program was told of and has not answered: one for each VI.
+/// Maximum number of requests that were reported to the program and are unanswered: one for each
+/// VI.
 const CONNS_MAX: usize = VIS_MAX;
 
-/// Units that may be under way to one process: of 4 KiB each they fill three quarters of what Portolan lets
-/// wait unread, so a send never waits for its receiver inside a call.
+/// Maximum number of units in flight to one process. With 4 KiB each, they fill three quarters of
+/// the memory that Portolan holds for unexpected messages. A send therefore never blocks in a call.
 pub(crate) const UNITS_MAX: u32 = 96;
 
 /// Another process.
 #[derive(Default)]
 pub(crate) struct Peer {
-    /// Units that it has not said to have taken in.
+    /// Number of units that it has not acknowledged.
     pub(crate) under_way: u32,
-    /// VIs that wait until there are fewer.
+    /// Indices of VIs that wait until fewer units are in flight.
     pub(crate) waiting: VecDeque<u32>,
-    /// Ends when the process is gone; posted when something is first waited for.
+    /// A receive that fails when the process has failed or exited. It is posted when this process
+    /// first waits for it.
     pub(crate) canary: Option<Request>,
     pub(crate) is_gone: bool,
 }
 
-/// See the module documentation.
+/// The state; see the module documentation.
 pub(crate) struct World {
     pub(crate) rank: u32,
     pub(crate) size: u32,
     pub(crate) nics: Slots<Nic>,
-    /// By place: the NIC.
+    /// Index of the NIC of each protection tag.
     pub(crate) ptags: Slots<u32>,
     pub(crate) regions: Regions,
     pub(crate) vis: Slots<Vi>,
@@ -58,17 +60,17 @@ pub(crate) struct World {
     pub(crate) meetings: Meetings,
     pub(crate) faults: Faults,
     peers: Vec<Peer>,
-    /// Messages of the library's own, and to whom.
+    /// Messages of the library, each with the rank of its receiver.
     pub(crate) out: Vec<(u32, Vec<u8>)>,
-    /// VIs that may have something to send.
+    /// Indices of VIs that may have something to send.
     pub(crate) ready: Vec<u32>,
-    /// VIs that owe an acknowledgement now.
+    /// Indices of VIs that must acknowledge now.
     pub(crate) owing: Vec<u32>,
-    /// VIs that owe one when nothing else is to be done.
+    /// Indices of VIs that acknowledge when no other work is pending.
     pub(crate) due: Vec<u32>,
-    /// Somebody wants to be called, and may be.
+    /// Set if a program's function may have to be called.
     pub(crate) has_calls: bool,
-    /// What came and was for nobody.
+    /// Number of incoming messages that were dropped.
     pub(crate) dropped_count: u64,
 }
 
@@ -104,14 +106,14 @@ impl World {
         &mut self.peers[index]
     }
 
-    /// Sends a message of the library's own.
+    /// Queues a message of the library.
     pub(crate) fn say(&mut self, rank: u32, header: &Header, body: &[u8]) {
         let mut head = [0; LEN_MAX];
         let len = header.write(&mut head);
         self.out.push((rank, [&head[..len], body].concat()));
     }
 
-    /// Fewer units are under way to a process: others may send.
+    /// Reduces the number of units in flight to a process, so that waiting VIs may send.
     #[inline]
     pub(crate) fn land(&mut self, rank: u32, count: u32) {
         let peer = self.peer(rank);
@@ -122,7 +124,7 @@ impl World {
         }
     }
 
-    /// Ends a descriptor of a VI, and tells who is to be told.
+    /// Completes a descriptor of a VI, and notifies its completion queue.
     #[inline]
     pub(crate) fn finish(
         &mut self,
@@ -168,13 +170,13 @@ impl World {
         }
     }
 
-    /// Whether anything is to be done with the node that a turn of its own does not do.
+    /// Returns true if work for the node is pending.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !(self.out.is_empty() && self.ready.is_empty() && self.owing.is_empty())
     }
 
-    /// Ranks that something is waited for from.
+    /// Returns the ranks of the processes that VIs wait for.
     pub(crate) fn awaited(&mut self) -> Vec<u32> {
         let own = self.rank;
         let connected = self.vis.iter().filter_map(|(_, vi)| vi.awaited());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What comes, without a node: messages that are put in by hand, also those that no peer would send.
+//! Incoming messages without a node. Some are messages that no correct peer would send.
 
 use super::*;
 use crate::testing::{Bench, Own, RANK, TOKEN};
@@ -71,7 +71,7 @@ fn parts_that_do_not_follow_one_another_are_not_taken_in() {
     bench.come(&part(8, 12), b"afar");
     assert_eq!(&bench.own.data[..13], b"ahoyfromafar\0");
     assert_eq!(bench.own.descriptors[0].CS.Length, 12);
-    // More than was announced does not go beyond the descriptor.
+    // Data beyond the announced length is not written beyond the descriptor's memory.
     bench.post_recv(1);
     bench.come(&part(0, 16), b"0123456789");
     bench.come(&part(10, 16), b"0123456789");
@@ -121,7 +121,7 @@ fn bytes_that_nobody_has_asked_for_go_nowhere() {
     assert_eq!(bench.own.data[..5], [1, 1, 1, 1, 2]);
 }
 
-/// The read before it waits for its bytes, and is not what the other side has refused.
+/// The read before the send waits for its data; it is not the refused operation.
 #[test]
 fn a_refusal_is_about_the_send_that_was_refused() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
@@ -138,7 +138,7 @@ fn a_refusal_is_about_the_send_that_was_refused() {
         VIP_STATUS_DONE | VIP_STATUS_REMOTE_DESC_ERROR
     );
     assert_eq!(bench.status(2), flushed);
-    // Of a read its number says which.
+    // A refused read is identified by its number.
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.note_sent(0, Op::Read(1), 0);
     bench.note_sent(1, Op::Read(2), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processes without a node, whose messages are carried by hand: some cross others, as on a network.
+//! Two processes without a node. The tests carry their messages, so that some cross others, as on a
+//! network.
 
 use super::*;
 use crate::queue::Queue;
@@ -36,7 +37,7 @@ impl Process {
         self.world.ask(0, other, true, ends, patience);
     }
 
-    /// What it has said since it was last asked.
+    /// Returns the messages sent since the last call.
     fn said(&mut self) -> Vec<Vec<u8>> {
         let out = std::mem::take(&mut self.world.out);
         out.into_iter().map(|(_, message)| message).collect()
@@ -58,7 +59,7 @@ fn pair() -> (Process, Process) {
     (Process::new(0), Process::new(1))
 }
 
-/// Everything that is under way arrives.
+/// Delivers all messages in flight.
 fn settle(one: &mut Process, two: &mut Process) {
     for _ in 0..4 {
         two.hear(one.said());
@@ -75,7 +76,7 @@ fn peers_meet_whoever_asks_first() {
     two.ask();
     settle(&mut one, &mut two);
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
-    // Both at once.
+    // Both peers request the connection at the same time.
     let (mut one, mut two) = pair();
     one.ask();
     two.ask();
@@ -83,7 +84,8 @@ fn peers_meet_whoever_asks_first() {
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
 }
 
-/// The second has met a request that was given up, and has ended that connection before it knew.
+/// The second peer matched a withdrawn request, and has ended that connection before it received
+/// the withdrawal.
 #[test]
 fn the_request_that_has_met_one_that_was_given_up_meets_no_other() {
     let (mut one, mut two) = pair();
@@ -93,7 +95,7 @@ fn the_request_that_has_met_one_that_was_given_up_meets_no_other() {
     two.ask();
     assert_eq!(two.state(), VIP_STATE_CONNECTED);
     one.hear(two.said());
-    // Before the second hears of anything.
+    // The second peer has not received any message yet.
     one.ask();
     assert_eq!(one.state(), VIP_STATE_CONNECT_PENDING);
     two.world.disconnect(0);
@@ -104,7 +106,7 @@ fn the_request_that_has_met_one_that_was_given_up_meets_no_other() {
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
 }
 
-/// The same when the second has asked before it could know of the first's request.
+/// As above, but the second peer has sent its request before the first peer's arrived.
 #[test]
 fn a_request_that_has_crossed_one_that_was_given_up_is_withdrawn() {
     let (mut one, mut two) = pair();

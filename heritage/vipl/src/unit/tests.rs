@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Units without a node: what becomes of those that cannot leave.
+//! Units without a node, and units that cannot be sent.
 
 use super::*;
 use crate::testing::{Bench, RANK};
@@ -13,7 +13,7 @@ impl Bench {
         self.vi().send.push(entry);
     }
 
-    /// The next unit, and whether it leaves.
+    /// Creates the next unit, which is sent if `leaves` is set and otherwise fails.
     fn unit(&mut self, leaves: bool) -> Option<Part> {
         let mut scratch = [0; LEN_MAX + PIECE_LEN];
         let unit = self.world.next_unit(0, &mut scratch)?;
@@ -25,7 +25,7 @@ impl Bench {
     }
 }
 
-/// A sender of one descriptor of a few bytes, whose unit does not leave.
+/// Creates a sender of one descriptor of a few bytes, whose unit cannot be sent.
 fn stuck(level: u32) -> Bench {
     let mut bench = Bench::new(level);
     bench.own.descriptors[0].CS.Length = 4;
@@ -44,7 +44,7 @@ fn a_unit_that_does_not_leave_fails_its_descriptor_and_is_not_counted() {
         assert_eq!(bench.status(0), STUCK);
         assert_eq!(bench.world.peer(RANK).under_way, 0);
         assert_eq!(bench.vi().state, VIP_STATE_ERROR);
-        // The other side is told.
+        // The other side is notified.
         assert_eq!(bench.world.out[0].1[0], Kind::Broken as u8);
     }
 }
@@ -60,7 +60,7 @@ fn an_unreliable_send_that_does_not_leave_has_failed_and_the_next_one_goes_on() 
     assert_eq!(bench.vi().units_sent, 0);
 }
 
-/// Its first part has left, and the other side waits for the rest.
+/// The first part was sent, and the other side waits for the rest.
 #[test]
 fn a_message_whose_rest_does_not_leave_ends_even_an_unreliable_connection() {
     let mut bench = Bench::new(VIP_SERVICE_UNRELIABLE);
@@ -70,7 +70,7 @@ fn a_message_whose_rest_does_not_leave_ends_even_an_unreliable_connection() {
     let handle = bench.world.regions.open(at, len, 0);
     bench.own.descriptors[0].CS.Length = u32::try_from(len).unwrap();
     bench.post_send(0, Op::Send);
-    // SAFETY: the segment is a local one: `post_send` has made it.
+    // SAFETY: `post_send` has created a local segment.
     let segment = unsafe { &mut bench.own.descriptors[0].DS[0].Local };
     segment.Data.Address = std::ptr::with_exposed_provenance_mut(at);
     (segment.Handle, segment.Length) = (handle, u32::try_from(len).unwrap());
@@ -93,7 +93,7 @@ fn a_question_that_does_not_leave_waits_for_no_answer() {
     assert_eq!(bench.vi().reads_under_way, 0);
 }
 
-/// The other process was lost inside the call that was to send the unit.
+/// The other process failed during the call that was to send the unit.
 #[test]
 fn a_unit_of_a_connection_that_has_ended_changes_nothing() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
