@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names the shared library as programs that are linked against it will look for it.
+//! Sets the soname under which programs linked against the shared library load it.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libbip.so.0");

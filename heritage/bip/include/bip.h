@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 /**
- * Words of the longest short message: such a one waits at its receiver, and its send does not wait for
- * the receive. It is 256 bytes, as in BIP.
+ * Maximum number of words of a short message. A short message waits at its receiver, and its send
+ * does not wait for the receive. It is 256 bytes, as in BIP.
  */
 #define BIPSMALLSIZE 64
 
@@ -27,143 +27,140 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Number of this process, from 0; valid after bip_init(). Do not write to it.
+ * Number of this process, from 0. Valid after bip_init(); do not write to it.
  */
 extern int bip_mynode;
 
 /**
- * Processes of the job; valid after bip_init(). Do not write to it.
+ * Number of processes in the job. Valid after bip_init(); do not write to it.
  */
 extern int bip_numnodes;
 
 /**
- * Joins the job, and waits for all its other processes, which may start in any order. Called once,
- * before every other function but bip_taginit(). The job is left when the process ends: what was sent
- * arrives before that.
+ * Joins the job, and waits for all its other processes, which may start in any order. Call it
+ * once, before all other functions except bip_taginit(). The process leaves the job when it exits,
+ * after all sent messages have arrived.
  */
 void bip_init(void);
 
 /**
- * Reserves `nbufs` buffers of `size` words, at most BIPSMALLSIZE, for short messages with `tag`. Called
- * before bip_init(). Portolan needs no reservation, so the arguments are checked, and that is all.
+ * Reserves `nbufs` buffers of `size` words, at most BIPSMALLSIZE, for short messages with `tag`.
+ * Call it before bip_init(). Portolan needs no reservation, so only the arguments are checked.
  */
-void bip_taginit(int tag,
-                 int size,
-                 int nbufs);
+void bip_taginit(int tag, int size, int nbufs);
 
 /**
- * Sends `len` words to node `dst`, without a tag. When it returns, they may be used again; of a message
- * above BIPSMALLSIZE words the receive may have to be there before that.
+ * Sends `len` words to node `dst`, without a tag. The words may be reused when it returns. A
+ * message of more than BIPSMALLSIZE words may have to wait for its receive.
  */
-void bip_send(int dst,
-              const int *buf,
-              int len);
+void bip_send(int dst, const int *buf, int len);
 
 /**
- * As bip_send(), with `tag`, which chooses the receive.
+ * Sends a message with `tag`, which selects the receive, as bip_send() does.
  */
 void bip_tsend(int dst, int tag, const int *buf, int len);
 
 /**
- * Begins to send `len` words to node `dst`, without a tag; the number of the send. The words must stay as
- * they are until bip_swait() has returned or bip_stest() has said 1. One send may be under way.
+ * Starts to send `len` words to node `dst`, without a tag. Returns the number of the send. The
+ * words must not be changed until bip_swait() has returned or bip_stest() has returned 1. One send
+ * may be in progress.
  */
-int bip_isend(int dst,
-              const int *buf,
-              int len);
+int bip_isend(int dst, const int *buf, int len);
 
 /**
- * As bip_isend(), with `tag`.
+ * Starts to send a message with `tag`, as bip_isend() does.
  */
 int bip_tisend(int dst, int tag, const int *buf, int len);
 
 /**
- * Waits until the send with the number `id` has ended.
+ * Waits until the send with the number `id` is complete.
  */
 void bip_swait(int id);
 
 /**
- * Whether the send with the number `id` has ended: 1 or 0.
+ * Returns 1 if the send with the number `id` is complete, or 0.
  */
 int bip_stest(int id);
 
 /**
- * Waits for the next message without a tag, of at most `maxlen` words; its length in words.
+ * Waits for the next message without a tag, of at most `maxlen` words. Returns its length in
+ * words.
  */
 int bip_recv(int *buf, int maxlen);
 
 /**
- * Waits for the next message with `tag`, of at most `maxlen` words; its length in words.
+ * Waits for the next message with `tag`, of at most `maxlen` words. Returns its length in words.
  */
 int bip_trecv(int tag, int *buf, int maxlen);
 
 /**
- * As bip_trecv(); `src` gets the number of the sender.
+ * Receives a message as bip_trecv() does, and stores the number of the sender in `src`.
  */
 int bip_trecvx(int tag, int *buf, int maxlen, int *src);
 
 /**
- * Begins to receive the next message without a tag, of at most `maxlen` words; the number of the
- * receive. The words are the library's until bip_rwait() has returned or bip_rtest() has told a length.
+ * Starts to receive the next message without a tag, of at most `maxlen` words. Returns the number
+ * of the receive. The library owns the words until bip_rwait() has returned or bip_rtest() has
+ * returned a length.
  */
-int bip_irecv(int *buf,
-              int maxlen);
+int bip_irecv(int *buf, int maxlen);
 
 /**
- * As bip_irecv(), with `tag`. One receive may be under way for each tag.
+ * Starts to receive a message with `tag`, as bip_irecv() does. Each tag may have one receive in
+ * progress.
  */
 int bip_tirecv(int tag, int *buf, int maxlen);
 
 /**
- * Waits until the receive with the number `id` has ended; the length of the message in words.
+ * Waits until the receive with the number `id` is complete. Returns the length of the message in
+ * words.
  */
 int bip_rwait(int id);
 
 /**
- * The length in words of the message that the receive with the number `id` has got, or -1 while it has
- * got none.
+ * Returns the length in words of the message that the receive `id` has received, or -1 if it is
+ * not complete.
  */
 int bip_rtest(int id);
 
 /**
- * As bip_rwait(); `host` gets the number of the sender.
+ * Waits as bip_rwait() does, and stores the number of the sender in `host`.
  */
 int bip_rwaitx(int id, int *host);
 
 /**
- * As bip_rtest(); `host` gets the number of the sender, if there is one.
+ * Tests as bip_rtest() does, and stores the number of the sender in `host` if the receive is
+ * complete.
  */
 int bip_rtestx(int id, int *host);
 
 /**
- * Receives the next message with `tag` if it has come and is short: its length in words, or -1 when none
- * has come, or a long one is the first.
+ * Receives the next message with `tag` if a short one has arrived. Returns its length in words, or
+ * -1 if no message has arrived or the first one is long.
  */
-int bip_tnrecv(int tag,
-               int *buf,
-               int maxlen);
+int bip_tnrecv(int tag, int *buf, int maxlen);
 
 /**
- * As bip_tnrecv(); `src` gets the number of the sender, if there is a message.
+ * Receives as bip_tnrecv() does, and stores the number of the sender in `src` if there is a
+ * message.
  */
 int bip_tnrecvx(int tag, int *buf, int maxlen, int *src);
 
 /**
- * Waits for the next message with `tag`, which must be short, and returns where it lies in the library's
- * memory; `len` gets its length in words, `node` the number of the sender. It stays there until
- * bip_tfreemsg(); until then the tag has no other receive.
+ * Waits for the next message with `tag`, which must be short, and returns a pointer to it in the
+ * library's memory. `len` receives its length in words, `node` the number of the sender. The
+ * message is valid until bip_tfreemsg(); until then the tag can have no other receive.
  */
-int *bip_tgetmsg(int tag,
-                 int *len,
-                 int *node);
+int *bip_tgetmsg(int tag, int *len, int *node);
 
 /**
- * As bip_tgetmsg(), without waiting: null when no message has come, or a long one is the first.
+ * Returns a message as bip_tgetmsg() does, without waiting. Returns null if no message has arrived
+ * or the first one is long.
  */
 int *bip_tngetmsg(int tag, int *len, int *node);
 
 /**
- * Gives back the message that bip_tgetmsg() has returned.
+ * Releases the message that bip_tgetmsg() or bip_tngetmsg() has returned.
  */
 void bip_tfreemsg(int tag);
 

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Begin and end: joining the job, and leaving it when the process ends.
+//! Joining the job, and leaving it when the process exits.
 
 use crate::machine::{Entered, Failure, State, failure, not_running, phase, run_any};
 use crate::tag::{self, Tag};
 use portolan::Node;
 use std::ffi::c_int;
 
-/// Words of the longest short message: such a one waits at its receiver, and its send does not wait for
-/// the receive. It is 256 bytes, as in BIP.
+/// Maximum number of words of a short message. A short message waits at its receiver, and its send
+/// does not wait for the receive. It is 256 bytes, as in BIP.
 pub const BIPSMALLSIZE: c_int = 64;
 
 /// Highest tag; the lowest is 0.
 pub const BIPMAXTAG: c_int = 65535;
 
-/// Number of this process, from 0; valid after bip_init(). Do not write to it.
+/// Number of this process, from 0. Valid after bip_init(); do not write to it.
 #[unsafe(no_mangle)]
 pub static mut bip_mynode: c_int = -1;
 
-/// Processes of the job; valid after bip_init(). Do not write to it.
+/// Number of processes in the job. Valid after bip_init(); do not write to it.
 #[unsafe(no_mangle)]
 pub static mut bip_numnodes: c_int = 0;
 
-/// Joins the job, and waits for all its other processes, which may start in any order. Called once,
-/// before every other function but bip_taginit(). The job is left when the process ends: what was sent
-/// arrives before that.
+/// Joins the job, and waits for all its other processes, which may start in any order. Call it
+/// once, before all other functions except bip_taginit(). The process leaves the job when it exits,
+/// after all sent messages have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_init() {
     run_any("bip_init", |entered| {
@@ -35,7 +35,8 @@ pub extern "C" fn bip_init() {
         let mut node = Node::join()?;
         node.barrier()?;
         let number = |count: u32| c_int::try_from(count).unwrap_or(c_int::MAX);
-        // SAFETY: this thread is the only one in the library, and others have nothing to read yet.
+        // SAFETY: this thread is the only one in the library, and no other thread reads the
+        // variables yet.
         unsafe {
             bip_mynode = number(node.rank());
             bip_numnodes = number(node.size());
@@ -49,16 +50,16 @@ pub extern "C" fn bip_init() {
     });
 }
 
-/// Runs when the process ends: leaves the job when what was sent has arrived.
+/// Runs when the process exits. Leaves the job when all sent messages have arrived.
 extern "C" fn leave() {
     let closed = portolan_ffi::fenced(|| {
-        // Another thread is in a function and will not return: the launcher ends the job.
+        // Another thread is in a function and will not return; the launcher ends the job.
         let Ok(mut entered) = Entered::new() else {
             return Ok(());
         };
         match entered.end() {
             Some(mut state) => {
-                // What comes from here on has no place: the program's memory may be gone.
+                // Cancel the receives: the program's memory may be invalid from here on.
                 for request in state.tags.receiving() {
                     state.node.cancel(request);
                 }
@@ -72,14 +73,15 @@ extern "C" fn leave() {
     }
 }
 
-/// Too late for a failure to end the job; its launcher sees that the process has not taken its leave.
+/// Reports a failure at exit. It is too late to end the job; the launcher notices that the process
+/// has not left it.
 #[cold]
 fn report(failure: &Failure) {
     eprintln!("bip: at exit: {}", failure.text());
 }
 
-/// Reserves `nbufs` buffers of `size` words, at most BIPSMALLSIZE, for short messages with `tag`. Called
-/// before bip_init(). Portolan needs no reservation, so the arguments are checked, and that is all.
+/// Reserves `nbufs` buffers of `size` words, at most BIPSMALLSIZE, for short messages with `tag`.
+/// Call it before bip_init(). Portolan needs no reservation, so only the arguments are checked.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_taginit(tag: c_int, size: c_int, nbufs: c_int) {
     run_any("bip_taginit", |entered| {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programming interface of BIP, the Basic Interface for Parallelism, on Portolan.
 //!
-//! BIP is one process-wide state and few functions: tagged messages of words, of which short ones wait
-//! for their receive and long ones may not leave before it. Here a tag is a tag of
-//! [`portolan::Node`]; what BIP left to the network's good will, loss and full queues, is Portolan's.
-//! `docs/heritage.md` says which facts of the original are known, and what was chosen where they are
-//! not.
+//! BIP has process-wide state and few functions. Its messages consist of words and have a tag.
+//! Short messages wait for their receive; long ones may not leave before it. Here a tag is a tag of
+//! [`portolan::Node`]. Portolan handles loss and full queues, which BIP did not. `docs/heritage.md`
+//! lists the known facts about the original, and the choices made where it is unknown.
 //!
-//! The one invariant: no function returns after a failure. BIP had no codes for errors; it found them
+//! Invariant: no function returns after a failure. BIP had no error codes; it detected errors and
+//! ended the job, and so does this library.
 //! and ended the job, and so does this.
 #![allow(
     unsafe_code,

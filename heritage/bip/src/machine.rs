@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of this process's BIP, who may use it, and what becomes of a failure.
+//! The state of BIP in this process, access to it, and the handling of failures.
 //!
-//! BIP was for one thread, and a program with more keeps them apart: nobody waits here for another. That
-//! one of them is here already is noticed, as is a process that was forked.
+//! BIP is single-threaded: a program with several threads must serialise its calls, and no call
+//! waits for another. Concurrent calls are detected, as are calls in a forked child.
 
 use crate::tag::Tags;
 use portolan::{Error, Node, Request};
@@ -10,10 +10,10 @@ use portolan_ffi::{Codes, Held, Locked, fenced};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Why a function failed; BIP has no numbers.
+/// An error of a function. BIP has no error numbers.
 pub(crate) type Failure = portolan_ffi::Failure<Bip>;
 
-/// See [`Failure`].
+/// The error codes of this library; see [`Failure`].
 pub(crate) struct Bip;
 
 impl Codes for Bip {
@@ -26,21 +26,21 @@ impl Codes for Bip {
     }
 }
 
-/// A failure that is told by `text`.
+/// Creates a failure with the message `text`.
 #[cold]
 pub(crate) fn failure(text: impl Into<String>) -> Failure {
     Failure::new(Bip::INTERNAL, text)
 }
 
-/// The one non-blocking send that may be under way.
+/// The one non-blocking send that may be in progress.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    /// Of the last one; 0 before the first.
+    /// Number of the last send; 0 before the first.
     pub(crate) id: c_int,
     pub(crate) request: Option<Request>,
 }
 
-/// Everything between `bip_init` and the end of the process.
+/// The state from `bip_init` to the exit of the process.
 pub(crate) struct State {
     pub(crate) node: Node,
     pub(crate) outgoing: Outgoing,
@@ -57,15 +57,15 @@ impl State {
     }
 }
 
-/// How far this process is.
+/// Life phase of this process.
 pub(crate) mod phase {
     /// `bip_init` was not called.
     pub(crate) const BEFORE: u8 = 0;
-    /// Between that and the end.
+    /// The job was joined.
     pub(crate) const RUNNING: u8 = 1;
-    /// The process ends.
+    /// The process is exiting.
     pub(crate) const OVER: u8 = 2;
-    /// In a child of a process that was running.
+    /// This process is a child of a process that was running.
     pub(crate) const FORKED: u8 = 3;
 }
 
@@ -73,18 +73,18 @@ static PHASE: AtomicU8 = AtomicU8::new(phase::BEFORE);
 
 static STATE: Locked<Option<State>> = Locked::new(None);
 
-/// Runs in each child that the program forks: the job is the parent's.
+/// Runs in each child that the program forks. The job belongs to the parent.
 extern "C" fn disown() {
     if PHASE.load(Ordering::Relaxed) == phase::RUNNING {
         PHASE.store(phase::FORKED, Ordering::Relaxed);
     }
 }
 
-/// A call that is being made; the next one may begin when it is dropped.
+/// A call in progress. The next one may begin when it is dropped.
 pub(crate) struct Entered(Held<Option<State>>);
 
 impl Entered {
-    /// Begins a call.
+    /// Starts a call.
     #[inline]
     pub(crate) fn new() -> Result<Entered, Failure> {
         STATE.take_now().map(Entered).ok_or_else(busy)
@@ -100,14 +100,14 @@ impl Entered {
         PHASE.load(Ordering::Relaxed)
     }
 
-    /// The job has been joined.
+    /// Records that the process has joined the job.
     pub(crate) fn begin(&mut self, state: State) {
         portolan_ffi::watch_forks(disown);
         *self.state() = Some(state);
         PHASE.store(phase::RUNNING, Ordering::Relaxed);
     }
 
-    /// The process ends: its place in the job, if it has one that is its own.
+    /// Marks the process as exiting. Returns the state, if it is this process's own.
     pub(crate) fn end(&mut self) -> Option<State> {
         let before = PHASE.swap(phase::OVER, Ordering::Relaxed);
         match before {
@@ -122,7 +122,7 @@ fn busy() -> Failure {
     failure("another thread is in a function of BIP; let one thread in at a time")
 }
 
-/// Why a function cannot be called now.
+/// Returns the error for a function that cannot be called in this phase.
 #[cold]
 pub(crate) fn not_running(phase: u8) -> Failure {
     match phase {
@@ -132,7 +132,7 @@ pub(crate) fn not_running(phase: u8) -> Failure {
     }
 }
 
-/// Runs the body of function `name` with the state; a failure ends the job.
+/// Runs the body of function `name` with the state. A failure ends the job.
 #[inline]
 pub(crate) fn run<T>(name: &str, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> T {
     run_any(name, |entered| {
@@ -146,7 +146,7 @@ pub(crate) fn run<T>(name: &str, body: impl FnOnce(&mut State) -> Result<T, Fail
     })
 }
 
-/// The same, in whatever phase.
+/// Runs the body of function `name` in any phase. A failure ends the job.
 #[inline]
 pub(crate) fn run_any<T>(name: &str, body: impl FnOnce(&mut Entered) -> Result<T, Failure>) -> T {
     match fenced(|| body(&mut Entered::new()?)) {
@@ -155,12 +155,11 @@ pub(crate) fn run_any<T>(name: &str, body: impl FnOnce(&mut Entered) -> Result<T
     }
 }
 
-/// Says what went wrong, and ends the job.
+/// Prints the error, and ends the job.
 #[cold]
 fn die(name: &str, why: &Failure) -> ! {
     let why = why.text();
-    // The state may be another thread's; then the launcher ends the job when it sees this process
-    // fail.
+    // Another thread may hold the state. The launcher then ends the job when this process fails.
     let own = Entered::new().ok().and_then(|mut entered| entered.end());
     let text = match &own {
         Some(state) => format!("node {}: {name}(): {why}", state.node.rank()),
@@ -169,7 +168,7 @@ fn die(name: &str, why: &Failure) -> ! {
     eprintln!("bip: {text}");
     if let Some(mut state) = own {
         state.node.abort(1, &text);
-        // What it would wait for when it is dropped will not happen any more.
+        // Dropping the state would wait for operations that cannot complete any more.
         std::mem::forget(state);
     }
     std::process::exit(1)

@@ -30,27 +30,27 @@ fn len_of(words: c_int) -> Result<usize, Failure> {
     }
 }
 
-/// The bytes of `len` words.
+/// Returns the bytes of `len` words.
 ///
 /// # Safety
-/// They are there, and stay as they are while the slice is used.
+/// The words are valid, and not changed while the slice is used.
 #[inline]
 pub(crate) unsafe fn bytes<'a>(buf: *const c_int, len: c_int) -> Result<&'a [u8], Failure> {
     // SAFETY: guaranteed by the caller.
     unsafe { portolan_ffi::bytes(buf.cast(), len_of(len)?) }.map_err(bad_place)
 }
 
-/// The bytes of `len` words for writing.
+/// Returns the bytes of `len` words for writing.
 ///
 /// # Safety
-/// They are there, and nobody else uses them while the slice is used.
+/// The words are valid, and not accessed by others while the slice is used.
 #[inline]
 pub(crate) unsafe fn bytes_mut<'a>(buf: *mut c_int, len: c_int) -> Result<&'a mut [u8], Failure> {
     // SAFETY: guaranteed by the caller.
     unsafe { portolan_ffi::bytes_mut(buf.cast(), len_of(len)?) }.map_err(bad_place)
 }
 
-/// A message of so many bytes from a process.
+/// Returns the description of a message of `len` bytes from the process `source`.
 #[inline]
 pub(crate) fn got(len: usize, source: u32) -> Got {
     Got {
@@ -59,7 +59,7 @@ pub(crate) fn got(len: usize, source: u32) -> Got {
     }
 }
 
-/// Writes `value` where the program wants it.
+/// Stores a result in the program's memory.
 ///
 /// # Safety
 /// `at` is null, or may be written.

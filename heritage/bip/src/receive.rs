@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives: blocking, one at a time for each tag that does not block, and reading a short message
-//! where it lies.
+//! Receives: blocking, non-blocking (one at a time for each tag), and in the library's memory
+//! (short messages only).
 
 use crate::init::BIPSMALLSIZE;
 use crate::machine::{Failure, State, failure, run};
@@ -10,15 +10,17 @@ use portolan::{Buffer, Error};
 use std::ffi::c_int;
 use std::ptr;
 
-/// Of functions that may find nothing.
+/// Result of functions that found no message.
 const NOTHING: c_int = -1;
 
-/// Bytes of the longest short message.
+/// Maximum bytes of a short message.
 const SMALL_LEN: usize = BIPSMALLSIZE as usize * WORD_LEN;
 
 impl State {
+    /// Receives a message.
+    ///
     /// # Safety
-    /// `buf` has `maxlen` words, which nobody else uses.
+    /// `buf` has `maxlen` words, which are not accessed by others.
     #[inline]
     unsafe fn recv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<Got, Failure> {
         self.tags.check_free(tag)?;
@@ -28,19 +30,22 @@ impl State {
         Ok(message::got(envelope.len, envelope.source))
     }
 
+    /// Starts to receive a message.
+    ///
     /// # Safety
-    /// As [`State::recv`], until the receive has ended.
+    /// As for [`State::recv`], until the receive is complete.
     unsafe fn irecv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<c_int, Failure> {
         self.tags.check_free(tag)?;
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes_mut(buf, maxlen)? };
-        // SAFETY: the same, beyond this call.
+        // SAFETY: guaranteed by the caller until the receive is complete.
         let buffer = unsafe { Buffer::from_raw_mut(bytes.as_mut_ptr(), bytes.len()) };
         let request = self.node.post_recv_tagged(tag.selector(), buffer)?;
         Ok(self.tags.begin(tag, request))
     }
 
-    /// Ends a receive that was begun; `None` if it has not ended and is not waited for.
+    /// Returns the message of a receive that was started. Returns `None` if it is not complete and
+    /// `wait` is not set.
     fn end(&mut self, id: c_int, wait: bool) -> Result<Option<Got>, Failure> {
         let tag = self.tags.of(id)?;
         if let Use::Receiving(request) = self.tags.place(tag).what {
@@ -56,14 +61,16 @@ impl State {
         Ok(self.tags.place(tag).ended)
     }
 
-    /// Whether a short message is the first that has come.
+    /// Returns true if a message has arrived and the first one is short.
     fn short_is_there(&mut self, tag: Tag) -> Result<bool, Failure> {
         let first = self.node.peek(tag.selector())?;
         Ok(first.is_some_and(|envelope| envelope.len <= SMALL_LEN))
     }
 
+    /// Receives a message if a short one has arrived.
+    ///
     /// # Safety
-    /// As [`State::recv`].
+    /// As for [`State::recv`].
     unsafe fn recv_short(
         &mut self,
         tag: Tag,
@@ -71,8 +78,8 @@ impl State {
         maxlen: c_int,
     ) -> Result<Option<Got>, Failure> {
         self.tags.check_free(tag)?;
-        // Refused whether or not a message is there.
-        // SAFETY: the caller's promise; the slice is not used.
+        // Check the buffer even if no message has arrived.
+        // SAFETY: guaranteed by the caller; the slice is not used.
         let _: &mut [u8] = unsafe { message::bytes_mut(buf, maxlen)? };
         match self.short_is_there(tag)? {
             // SAFETY: guaranteed by the caller.
@@ -88,7 +95,7 @@ impl State {
         let words = place
             .message
             .get_or_insert_with(|| vec![0; BIPSMALLSIZE as usize].into());
-        // SAFETY: the words are as many bytes, of which any are a word.
+        // SAFETY: the bytes of the words. All byte values are valid.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), SMALL_LEN) };
         let envelope = match self.node.recv_tagged(tag.selector(), bytes) {
@@ -111,7 +118,8 @@ impl State {
     }
 }
 
-/// Waits for the next message without a tag, of at most `maxlen` words; its length in words.
+/// Waits for the next message without a tag, of at most `maxlen` words. Returns its length in
+/// words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_recv(buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_recv", |bip| {
@@ -120,7 +128,7 @@ pub unsafe extern "C" fn bip_recv(buf: *mut c_int, maxlen: c_int) -> c_int {
     })
 }
 
-/// Waits for the next message with `tag`, of at most `maxlen` words; its length in words.
+/// Waits for the next message with `tag`, of at most `maxlen` words. Returns its length in words.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_trecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_trecv", |bip| {
@@ -129,7 +137,7 @@ pub unsafe extern "C" fn bip_trecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -
     })
 }
 
-/// As bip_trecv(); `src` gets the number of the sender.
+/// Receives a message as bip_trecv() does, and stores the number of the sender in `src`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_trecvx(
     tag: c_int,
@@ -138,7 +146,7 @@ pub unsafe extern "C" fn bip_trecvx(
     src: *mut c_int,
 ) -> c_int {
     run("bip_trecvx", |bip| {
-        // Refused before a message is taken.
+        // Check the pointer before a message is received.
         // SAFETY: guaranteed by the program.
         unsafe { message::tell(src, NOTHING)? };
         // SAFETY: guaranteed by the program.
@@ -149,8 +157,9 @@ pub unsafe extern "C" fn bip_trecvx(
     })
 }
 
-/// Begins to receive the next message without a tag, of at most `maxlen` words; the number of the
-/// receive. The words are the library's until bip_rwait() has returned or bip_rtest() has told a length.
+/// Starts to receive the next message without a tag, of at most `maxlen` words. Returns the number
+/// of the receive. The library owns the words until bip_rwait() has returned or bip_rtest() has
+/// returned a length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
@@ -159,7 +168,8 @@ pub unsafe extern "C" fn bip_irecv(buf: *mut c_int, maxlen: c_int) -> c_int {
     })
 }
 
-/// As bip_irecv(), with `tag`. One receive may be under way for each tag.
+/// Starts to receive a message with `tag`, as bip_irecv() does. Each tag may have one receive in
+/// progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tirecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
@@ -172,19 +182,22 @@ fn len_or_nothing(got: Option<Got>) -> c_int {
     got.map_or(NOTHING, |got| got.len)
 }
 
-/// Waits until the receive with the number `id` has ended; the length of the message in words.
+/// Waits until the receive with the number `id` is complete. Returns the length of the message in
+/// words.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_rwait(id: c_int) -> c_int {
     run("bip_rwait", |bip| Ok(len_or_nothing(bip.end(id, true)?)))
 }
 
-/// The length in words of the message that the receive with the number `id` has got, or -1 while it has
-/// got none.
+/// Returns the length in words of the message that the receive `id` has received, or -1 if it is
+/// not complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_rtest(id: c_int) -> c_int {
     run("bip_rtest", |bip| Ok(len_or_nothing(bip.end(id, false)?)))
 }
 
+/// Returns the length of a received message, and stores the number of the sender in `host`.
+///
 /// # Safety
 /// `host` is null, or may be written.
 unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_int {
@@ -201,22 +214,23 @@ unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_
     })
 }
 
-/// As bip_rwait(); `host` gets the number of the sender.
+/// Waits as bip_rwait() does, and stores the number of the sender in `host`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rwaitx(id: c_int, host: *mut c_int) -> c_int {
     // SAFETY: guaranteed by the program.
     unsafe { end_telling("bip_rwaitx", id, true, host) }
 }
 
-/// As bip_rtest(); `host` gets the number of the sender, if there is one.
+/// Tests as bip_rtest() does, and stores the number of the sender in `host` if the receive is
+/// complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rtestx(id: c_int, host: *mut c_int) -> c_int {
     // SAFETY: guaranteed by the program.
     unsafe { end_telling("bip_rtestx", id, false, host) }
 }
 
-/// Receives the next message with `tag` if it has come and is short: its length in words, or -1 when none
-/// has come, or a long one is the first.
+/// Receives the next message with `tag` if a short one has arrived. Returns its length in words, or
+/// -1 if no message has arrived or the first one is long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tnrecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_tnrecv", |bip| {
@@ -226,7 +240,8 @@ pub unsafe extern "C" fn bip_tnrecv(tag: c_int, buf: *mut c_int, maxlen: c_int) 
     })
 }
 
-/// As bip_tnrecv(); `src` gets the number of the sender, if there is a message.
+/// Receives as bip_tnrecv() does, and stores the number of the sender in `src` if there is a
+/// message.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tnrecvx(
     tag: c_int,
@@ -248,6 +263,9 @@ pub unsafe extern "C" fn bip_tnrecvx(
     })
 }
 
+/// Receives a short message into the library's memory. Returns null if `wait` is not set and there
+/// is none.
+///
 /// # Safety
 /// `len` and `node` are null, or may be written.
 unsafe fn get(name: &str, tag: c_int, len: *mut c_int, node: *mut c_int, wait: bool) -> *mut c_int {
@@ -269,23 +287,24 @@ unsafe fn get(name: &str, tag: c_int, len: *mut c_int, node: *mut c_int, wait: b
     })
 }
 
-/// Waits for the next message with `tag`, which must be short, and returns where it lies in the library's
-/// memory; `len` gets its length in words, `node` the number of the sender. It stays there until
-/// bip_tfreemsg(); until then the tag has no other receive.
+/// Waits for the next message with `tag`, which must be short, and returns a pointer to it in the
+/// library's memory. `len` receives its length in words, `node` the number of the sender. The
+/// message is valid until bip_tfreemsg(); until then the tag can have no other receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tgetmsg(tag: c_int, len: *mut c_int, node: *mut c_int) -> *mut c_int {
     // SAFETY: guaranteed by the program.
     unsafe { get("bip_tgetmsg", tag, len, node, true) }
 }
 
-/// As bip_tgetmsg(), without waiting: null when no message has come, or a long one is the first.
+/// Returns a message as bip_tgetmsg() does, without waiting. Returns null if no message has arrived
+/// or the first one is long.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tngetmsg(tag: c_int, len: *mut c_int, node: *mut c_int) -> *mut c_int {
     // SAFETY: guaranteed by the program.
     unsafe { get("bip_tngetmsg", tag, len, node, false) }
 }
 
-/// Gives back the message that bip_tgetmsg() has returned.
+/// Releases the message that bip_tgetmsg() or bip_tngetmsg() has returned.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_tfreemsg(tag: c_int) {
     run("bip_tfreemsg", |bip| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends: blocking, and one at a time that does not block.
+//! Sends: blocking, and one non-blocking send at a time.
 
 use crate::machine::{Failure, State, failure, run};
 use crate::message::{self, WORD_LEN};
@@ -8,7 +8,7 @@ use portolan::{Buffer, TagTarget};
 use std::ffi::c_int;
 
 impl State {
-    /// Where a message goes, if it can.
+    /// Returns the target of a message, if `dst` is valid.
     #[inline]
     fn target(&self, dst: c_int, tag: Tag) -> Result<TagTarget, Failure> {
         match u32::try_from(dst) {
@@ -38,6 +38,8 @@ impl State {
         }
     }
 
+    /// Sends a message.
+    ///
     /// # Safety
     /// `buf` has `len` words.
     #[inline]
@@ -55,8 +57,10 @@ impl State {
         Ok(self.node.send_tagged(to, bytes)?)
     }
 
+    /// Starts to send a message.
+    ///
     /// # Safety
-    /// `buf` has `len` words, until the send has ended.
+    /// `buf` has `len` words, which stay valid and unchanged until the send is complete.
     unsafe fn isend(
         &mut self,
         dst: c_int,
@@ -68,7 +72,7 @@ impl State {
         self.check_no_send()?;
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes(buf, len)? };
-        // SAFETY: the same, beyond this call.
+        // SAFETY: guaranteed by the caller until the send is complete.
         let buffer = unsafe { Buffer::from_raw(bytes.as_ptr(), bytes.len()) };
         let request = self.node.isend_tagged(to, buffer)?;
         self.node.flush();
@@ -88,8 +92,8 @@ impl State {
     }
 }
 
-/// Sends `len` words to node `dst`, without a tag. When it returns, they may be used again; of a message
-/// above BIPSMALLSIZE words the receive may have to be there before that.
+/// Sends `len` words to node `dst`, without a tag. The words may be reused when it returns. A
+/// message of more than BIPSMALLSIZE words may have to wait for its receive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_send(dst: c_int, buf: *const c_int, len: c_int) {
     // SAFETY: guaranteed by the program.
@@ -98,7 +102,7 @@ pub unsafe extern "C" fn bip_send(dst: c_int, buf: *const c_int, len: c_int) {
     });
 }
 
-/// As bip_send(), with `tag`, which chooses the receive.
+/// Sends a message with `tag`, which selects the receive, as bip_send() does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, len: c_int) {
     // SAFETY: guaranteed by the program.
@@ -107,8 +111,9 @@ pub unsafe extern "C" fn bip_tsend(dst: c_int, tag: c_int, buf: *const c_int, le
     });
 }
 
-/// Begins to send `len` words to node `dst`, without a tag; the number of the send. The words must stay as
-/// they are until bip_swait() has returned or bip_stest() has said 1. One send may be under way.
+/// Starts to send `len` words to node `dst`, without a tag. Returns the number of the send. The
+/// words must not be changed until bip_swait() has returned or bip_stest() has returned 1. One send
+/// may be in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) -> c_int {
     // SAFETY: guaranteed by the program.
@@ -117,7 +122,7 @@ pub unsafe extern "C" fn bip_isend(dst: c_int, buf: *const c_int, len: c_int) ->
     })
 }
 
-/// As bip_isend(), with `tag`.
+/// Starts to send a message with `tag`, as bip_isend() does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_tisend(
     dst: c_int,
@@ -131,7 +136,7 @@ pub unsafe extern "C" fn bip_tisend(
     })
 }
 
-/// Waits until the send with the number `id` has ended.
+/// Waits until the send with the number `id` is complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_swait(id: c_int) {
     run("bip_swait", |bip| {
@@ -143,7 +148,7 @@ pub extern "C" fn bip_swait(id: c_int) {
     });
 }
 
-/// Whether the send with the number `id` has ended: 1 or 0.
+/// Returns 1 if the send with the number `id` is complete, or 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_stest(id: c_int) -> c_int {
     run("bip_stest", |bip| {

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tags: what is under way at each, which is one receive at most, and the numbers of receives.
+//! Tags: the receive in progress of each tag, at most one, and the numbers of receives.
 //!
-//! A receive that was begun gets a number that has its tag in it and counts on, so that a number that is
-//! used too late is known.
+//! The number of a receive contains its tag and a count, so that outdated numbers are detected.
 
 use crate::init::BIPMAXTAG;
 use crate::machine::{Failure, failure};
 use portolan::{Request, TagMatch, TagTarget};
 use std::ffi::c_int;
 
-/// Bits of a receive's number that are its tag's index.
+/// Bits of a receive's number that contain its tag.
 const INDEX_BITS: u32 = 17;
 
-/// How far the rest of the number counts: it stays positive.
+/// Maximum of the count in a receive's number, which keeps the number positive.
 const COUNT_MAX: u32 = (c_int::MAX as u32) >> INDEX_BITS;
 
-/// A tag, or the messages without one, which are the last of all on the wire.
+/// A tag, or the pseudo tag of messages without one, which is the highest on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(u32);
 
-/// A tag of the program's.
+/// Checks a tag that the program passes.
 #[inline]
 pub(crate) fn checked(tag: c_int) -> Result<Tag, Failure> {
     match u32::try_from(tag) {
@@ -34,7 +33,7 @@ fn no_such(tag: c_int) -> Failure {
 }
 
 impl Tag {
-    /// Of messages without a tag: behind the highest.
+    /// Tag of messages without a tag: one above the highest.
     pub(crate) const NONE: Tag = Tag(BIPMAXTAG as u32 + 1);
 
     #[inline]
@@ -47,7 +46,8 @@ impl Tag {
         TagMatch::new(u64::from(self.0))
     }
 
-    /// Messages without a tag come first: programs that use no tags have one place.
+    /// Returns the index in the table. Messages without a tag have index 0, so programs that use no
+    /// tags need one entry.
     fn index(self) -> usize {
         match self {
             Tag::NONE => 0,
@@ -55,7 +55,7 @@ impl Tag {
         }
     }
 
-    /// What people call it.
+    /// Describes the tag in error messages.
     pub(crate) fn name(self) -> String {
         match self {
             Tag::NONE => "without a tag".to_owned(),
@@ -64,38 +64,38 @@ impl Tag {
     }
 }
 
-/// A message that was received.
+/// A received message.
 #[derive(Clone, Copy)]
 pub(crate) struct Got {
-    /// Words.
+    /// Length in words.
     pub(crate) len: c_int,
     pub(crate) node: c_int,
 }
 
-/// What is under way at a tag.
+/// State of a tag.
 #[derive(Default)]
 pub(crate) enum Use {
     #[default]
     Free,
-    /// A receive that was begun.
+    /// A receive is in progress.
     Receiving(Request),
     /// The program reads a message in the library's memory.
     Reading,
 }
 
-/// See the module documentation.
+/// A tag's entry in the table; see the module documentation.
 #[derive(Default)]
 pub(crate) struct Place {
     pub(crate) what: Use,
-    /// Receives that were begun here so far.
+    /// Number of receives started so far.
     count: u32,
-    /// How the last one ended.
+    /// Result of the last receive.
     pub(crate) ended: Option<Got>,
-    /// A message that the program reads; words, because it reads words.
+    /// A message that the program reads, stored as words because the program reads words.
     pub(crate) message: Option<Box<[u32]>>,
 }
 
-/// By index, as far as they were used.
+/// Entries by index, up to the highest tag used.
 #[derive(Default)]
 pub(crate) struct Tags(Vec<Place>);
 
@@ -114,7 +114,7 @@ impl Tags {
         self.0.resize_with(index + 1, Place::default);
     }
 
-    /// Refuses a receive where another one is under way.
+    /// Checks that no receive of the tag is in progress.
     #[inline]
     pub(crate) fn check_free(&mut self, tag: Tag) -> Result<(), Failure> {
         match self.place(tag).what {
@@ -127,7 +127,7 @@ impl Tags {
         }
     }
 
-    /// Receives that have not ended.
+    /// Returns all receives in progress.
     pub(crate) fn receiving(&self) -> impl Iterator<Item = Request> {
         self.0.iter().filter_map(|place| match place.what {
             Use::Receiving(request) => Some(request),
@@ -135,7 +135,7 @@ impl Tags {
         })
     }
 
-    /// Notes a receive that was begun; its number.
+    /// Records a receive that was started. Returns its number.
     pub(crate) fn begin(&mut self, tag: Tag, request: Request) -> c_int {
         let place = self.place(tag);
         place.what = Use::Receiving(request);
@@ -145,7 +145,7 @@ impl Tags {
         c_int::try_from(number).unwrap_or(c_int::MAX)
     }
 
-    /// The tag of the receive with that number, the last one of its tag.
+    /// Returns the tag of a receive, which must be the last one of its tag.
     pub(crate) fn of(&mut self, id: c_int) -> Result<Tag, Failure> {
         let number = u32::try_from(id).unwrap_or(0);
         let tag = Tag(number & ((1 << INDEX_BITS) - 1));

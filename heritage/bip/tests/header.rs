@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what the sources say, C and C++ take it, and the library has what it
-//! declares, in the same types and with the numbers that were published.
+//! Checks that the committed header matches the sources, that C and C++ compilers accept it, and
+//! that the library has the same functions, types and constants.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,13 +11,13 @@ use bip::init::{BIPMAXTAG, BIPSMALLSIZE};
 use common::{Workshop, assert_defines, check_cpp, checked, compare_header, exported, succeed};
 use std::process::Command;
 
-/// Set to write the header instead of comparing it.
+/// Environment variable. If it is set, the header is written instead of compared.
 const UPDATE: &str = "BIP_UPDATE_HEADER";
 
-/// The sources that hold what C sees, in the header's order.
+/// The sources of the C interface, in the order of the header.
 const SOURCES: &[&str] = &["init", "send", "receive"];
 
-/// What BIP's users may call, without `bip_`.
+/// Functions and variables for users of BIP, without `bip_`.
 const NAMES: &[&str] = &[
     "init", "taginit", "send", "recv", "isend", "irecv", "tsend", "trecv", "trecvx", "tisend",
     "tirecv", "swait", "stest", "rwait", "rtest", "rwaitx", "rtestx", "tnrecv", "tnrecvx",
@@ -52,7 +52,7 @@ fn both_languages_agree_on_types_and_numbers() {
     assert_eq!(succeed(&mut Command::new(program)), rust);
 }
 
-/// Numbers that programs may have been built with. Lines are added here, and never changed.
+/// Constants that existing programs may have been built with. Lines may be added but not changed.
 #[test]
 fn numbers_that_were_published_stay() {
     let header = std::fs::read_to_string(common::here().join("include/bip.h")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for BIP, as jobs that a launcher has started.
+//! BIP programs, run as jobs of a launcher.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ fn messages_arrive_among_four() {
     assert_eq!(out.matches("of 4 is done").count(), 4, "{out}");
 }
 
-/// Among some thousands of frames the fault hits many, whatever the seed.
+/// Among thousands of frames many are hit by the fault, with any seed.
 #[test]
 fn a_lossy_network_loses_no_message() {
     let shop = workshop();
@@ -64,7 +64,7 @@ fn what_comes_after_main_is_written_nowhere() {
     }
 }
 
-/// A mistake, and what is said of it.
+/// Each mistake, with its expected error message.
 const MISTAKES: &[(&str, &str)] = &[
     ("send too early", "bip_send(): call bip_init() first"),
     ("receive too early", "bip_trecv(): call bip_init() first"),
@@ -178,13 +178,13 @@ const MISTAKES: &[(&str, &str)] = &[
     ("in a child", "bip_tfreemsg(): no message with tag 5"),
 ];
 
-/// BIP ends the job at the first mistake; nothing goes on, and nothing hangs.
+/// BIP ends the job at the first mistake. No process continues or hangs.
 #[test]
 fn every_mistake_is_named_and_ends_the_job() {
     let shop = workshop();
     let program = checked(&shop, "mistakes.c");
-    // The address sanitizer of GCC 12 does not prepare its memory for a fork beside another thread: the child
-    // may wait for ever for a lock that the thread had.
+    // GCC 12's address sanitizer does not prepare its memory for a fork beside another thread. The
+    // child may wait forever for a lock of that thread.
     let forking = test_program(&shop, "mistakes.c", UNDEFINED);
     for (mistake, said) in MISTAKES {
         let program = match *mistake {

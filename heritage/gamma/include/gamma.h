@@ -29,22 +29,22 @@
 #define GAMMA_ERR_ALREADY -3
 
 /**
- * The processes could not be started, or not so many.
+ * The processes could not be started, or their number is wrong.
  */
 #define GAMMA_ERR_LAUNCH -4
 
 /**
- * A pointer that is needed is null.
+ * A required pointer is null.
  */
 #define GAMMA_ERR_NULL -5
 
 /**
- * An argument is out of its range.
+ * An argument is out of range.
  */
 #define GAMMA_ERR_ARGUMENT -6
 
 /**
- * There is no such node in this group.
+ * The node does not exist in this group.
  */
 #define GAMMA_ERR_NODE -7
 
@@ -59,7 +59,7 @@
 #define GAMMA_ERR_PORT -9
 
 /**
- * This function cannot be called from a handler.
+ * The function cannot be called from a handler.
  */
 #define GAMMA_ERR_IN_HANDLER -10
 
@@ -69,22 +69,23 @@
 #define GAMMA_ERR_SIGNALLED -11
 
 /**
- * A node is gone, or cannot be reached.
+ * A node has failed or exited, or cannot be reached.
  */
 #define GAMMA_ERR_NODE_GONE -12
 
 /**
- * The system refused something.
+ * A system call failed.
  */
 #define GAMMA_ERR_SYSTEM -13
 
 /**
- * The library has a bug.
+ * Internal error of the library.
  */
 #define GAMMA_ERR_INTERNAL -14
 
 /**
- * This process was forked after its parent had called gamma_init(); the group is the parent's.
+ * This process was forked after its parent had called gamma_init(). The group belongs to the
+ * parent.
  */
 #define GAMMA_ERR_FORKED -15
 
@@ -94,22 +95,22 @@
 #define GAMMA_ERR_OTHER -99
 
 /**
- * After each message, the next one goes to the start of the buffer.
+ * After each message, the next one is written to the start of the buffer.
  */
 #define GO_BACK 0
 
 /**
- * After each message, the next one goes behind it.
+ * After each message, the next one is written behind it.
  */
 #define GO_FORTH 1
 
 /**
- * A receiver handler.
+ * A receive handler.
  */
 typedef void (*gamma_handler_t)(void);
 
 /**
- * A moment, in nanoseconds since some moment before.
+ * A time in nanoseconds since an arbitrary start.
  */
 typedef uint64_t gamma_time_t;
 
@@ -123,22 +124,24 @@ extern "C" {
 extern uint16_t gamma_active_port;
 
 /**
- * In a handler: bytes of the message; more than the buffer has if it was too short.
+ * In a handler: length of the message in bytes. It exceeds the buffer's length if the buffer was
+ * too short.
  */
 extern unsigned long gamma_msglen;
 
 /**
- * Why the last function that failed on this thread did so: one sentence. Not in the original.
+ * Returns a description of the last error of this thread. It is one sentence. Not in the original.
  */
 const char *gamma_last_error(void);
 
 /**
- * Begins the parallel section as one of `num_nodes` processes; 0 is as many as were started.
+ * Starts the parallel section as one of `num_nodes` processes; 0 stands for the number of
+ * processes that were started.
  *
- * A process that `portolan run` or another launcher has started joins the others. One that was
- * started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the same
- * program with the same arguments: it begins anew, as all of them do, and what it did before is
- * done again.
+ * A process that was started by `portolan run` or another launcher joins the group. A process that
+ * was started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the
+ * same program with the same arguments. All processes then start from the beginning, so everything
+ * before this call runs again.
  *
  * Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
  * GAMMA_ERR_SYSTEM.
@@ -146,22 +149,22 @@ const char *gamma_last_error(void);
 int gamma_init(unsigned char num_nodes, int argc, char **argv);
 
 /**
- * Ends the parallel section after all that was sent has arrived, however long its receivers take,
- * while they live; buffers are the program's again.
+ * Ends the parallel section after all sent messages have arrived, however long their receivers
+ * take, unless these fail. The program owns its buffers again.
  */
 int gamma_exit(void);
 
 /**
- * Ends all processes of the group, this one included. Does not return, unless it is called outside
- * of the parallel section.
+ * Ends all processes of the group, including this one. Returns only if it is called outside of the
+ * parallel section.
  */
 int gamma_abort(void);
 
 /**
- * Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving:
- * for each message, `handler` runs. `semaphore` is signalled when it returns without a call of
- * gamma_signal() or gamma_sigerr(). A port may be set again, which binds it anew and arms one more
- * buffer.
+ * Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving.
+ * `handler` runs for each message. `semaphore` is signalled when the handler returns without a
+ * call of gamma_signal() or gamma_sigerr(). Setting a port again changes its binding and arms one
+ * more buffer.
  *
  * Errors: GAMMA_ERR_NODE, GAMMA_ERR_PAR_PID, GAMMA_ERR_ARGUMENT, GAMMA_ERR_NULL,
  * GAMMA_ERR_IN_HANDLER.
@@ -177,7 +180,8 @@ int gamma_set_active_port(uint16_t port,
                           unsigned long len);
 
 /**
- * As gamma_set_active_port(), without a handler: each message signals the semaphore.
+ * Sets a port as gamma_set_active_port() does, without a handler: each message signals the
+ * semaphore.
  *
  * Errors: those of gamma_set_active_port().
  */
@@ -191,30 +195,30 @@ int gamma_set_passive_port(uint16_t port,
                            unsigned long len);
 
 /**
- * Arms the next receive buffer of `port`. Several may be armed; each takes one message. Handlers
- * may call it.
+ * Arms the next receive buffer of `port`. Several buffers may be armed; each receives one message.
+ * Handlers may call it.
  *
  * Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL.
  */
 int gamma_post_recv(uint16_t port, void *buf, unsigned long len);
 
 /**
- * Sends `len` bytes through `port`; when it returns, they may be used again. In a handler they are
- * copied, and leave when it has returned.
+ * Sends `len` bytes through `port`. They may be reused when it returns. In a handler they are
+ * copied, and leave after the handler has returned.
  *
  * Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL, GAMMA_ERR_NODE_GONE.
  */
 int gamma_send(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * As gamma_send(), with flow control.
+ * Sends a message as gamma_send() does, with flow control.
  *
  * Errors: those of gamma_send().
  */
 int gamma_send_flowctl(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * As gamma_send(), of two pieces as one message.
+ * Sends two pieces as one message, as gamma_send() does.
  *
  * Errors: those of gamma_send().
  */
@@ -225,7 +229,7 @@ int gamma_send_2p(uint16_t port,
                   unsigned long len2);
 
 /**
- * As gamma_send_2p(), with flow control.
+ * Sends two pieces as gamma_send_2p() does, with flow control.
  *
  * Errors: those of gamma_send().
  */
@@ -236,23 +240,24 @@ int gamma_send_2p_flowctl(uint16_t port,
                           unsigned long len2);
 
 /**
- * Begins to send through `port`, without a copy. The bytes must stay as they are until
- * gamma_wsend() or gamma_tsend() says that the port's sends are complete.
+ * Starts to send through `port`, without a copy. The bytes must not be changed until gamma_wsend()
+ * or gamma_tsend() reports that the port's sends are complete.
  *
  * Errors: those of gamma_send().
  */
 int gamma_isend(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * As gamma_isend(), with flow control.
+ * Starts to send as gamma_isend() does, with flow control.
  *
  * Errors: those of gamma_send().
  */
 int gamma_isend_flowctl(uint16_t port, const void *buf, unsigned long len);
 
 /**
- * As gamma_isend(), of two pieces as one message, without a copy where it must ask or wait: both must stay as they are
- * until gamma_wsend() or gamma_tsend() says that the port's sends are complete.
+ * Starts to send two pieces as one message, as gamma_isend() does. They are not copied if the
+ * message must wait or needs a rendezvous. Both must not be changed until gamma_wsend() or
+ * gamma_tsend() reports that the port's sends are complete.
  *
  * Errors: those of gamma_send().
  */
@@ -263,7 +268,7 @@ int gamma_isend_2p(uint16_t port,
                    unsigned long len2);
 
 /**
- * As gamma_isend_2p(), with flow control.
+ * Starts to send two pieces as gamma_isend_2p() does, with flow control.
  *
  * Errors: those of gamma_send().
  */
@@ -274,85 +279,85 @@ int gamma_isend_2p_flowctl(uint16_t port,
                            unsigned long len2);
 
 /**
- * Waits until all non-blocking sends through `port` are complete. A failure is that of one of
- * them; call it again for the others.
+ * Waits until all non-blocking sends through `port` are complete. An error is that of one of them;
+ * call it again for the others.
  *
  * Errors: GAMMA_ERR_NODE_GONE, GAMMA_ERR_PORT, GAMMA_ERR_IN_HANDLER.
  */
 int gamma_wsend(uint16_t port);
 
 /**
- * Whether all non-blocking sends through `port` are complete: 1 or 0. Makes progress.
+ * Returns 1 if all non-blocking sends through `port` are complete, or 0. Makes progress.
  *
  * Errors: those of gamma_wsend().
  */
 int gamma_tsend(uint16_t port);
 
 /**
- * Tells the program, through a semaphore, that a message has arrived. Handlers call it, and the
- * program may.
+ * Notifies the program, with a semaphore, that a message has arrived. Handlers and the program may
+ * call it.
  */
 int gamma_signal(uint16_t semaphore);
 
 /**
- * Tells the program that something went wrong: one gamma_wait() or gamma_test() returns
+ * Notifies the program of an error: one call of gamma_wait() or gamma_test() returns
  * GAMMA_ERR_SIGNALLED.
  */
 int gamma_sigerr(uint16_t semaphore);
 
 /**
- * Waits until `count` signals have been collected from a semaphore, and runs handlers meanwhile.
- * What the messages left in buffers that are armed again by themselves is the program's until it
- * waits for this semaphore again, or tests it.
+ * Waits until `count` signals of a semaphore were collected, and runs handlers in the meantime.
+ * Messages in buffers that are armed again automatically stay valid until the program waits for
+ * this semaphore again, or tests it.
  *
  * Errors: GAMMA_ERR_SIGNALLED, GAMMA_ERR_IN_HANDLER.
  */
 int gamma_wait(uint16_t semaphore, uint32_t count);
 
 /**
- * Collects a signal from a semaphore if there is one: 1, or 0 when there is none. Makes progress.
+ * Collects a signal of a semaphore. Returns 1, or 0 if there is none. Makes progress.
  *
  * Errors: GAMMA_ERR_SIGNALLED, GAMMA_ERR_IN_HANDLER.
  */
 int gamma_test(uint16_t semaphore);
 
 /**
- * Runs `section` while no other thread is in the library and so, unless the section itself calls
- * one that lets messages in, no handler runs.
+ * Runs `section` while no other thread is in the library. No handler runs either, unless the
+ * section calls a function that makes progress.
  */
 int gamma_atomic(void (*section)(void));
 
 /**
- * Index of this process in its group, from 0.
+ * Returns the index of this process in its group, from 0.
  */
 int gamma_my_node(void);
 
 /**
- * Processes of the group.
+ * Returns the number of processes in the group.
  */
 int gamma_how_many_nodes(void);
 
 /**
- * Parallel PID of the group, from 1 to 255.
+ * Returns the parallel PID of the group, from 1 to 255.
  */
 int gamma_my_par_pid(void);
 
 /**
- * Waits until every process of the group has come here. Threads may call it at once: the barriers
- * of a process are made one after the other, and its other threads go on meanwhile.
+ * Waits until every process of the group has called it. Several threads may call it concurrently:
+ * the barriers of a process run one after the other, and its other threads continue.
  *
  * Errors: GAMMA_ERR_NODE_GONE, GAMMA_ERR_IN_HANDLER.
  */
 int gamma_sync(void);
 
 /**
- * Copies `len` bytes of node `root` into `buf` of all others, which must give the same length.
- * Threads may call it at once: the broadcasts of a process are made one after the other, and its
- * other threads go on meanwhile.
+ * Copies `len` bytes of node `root` to `buf` of all other nodes, which must pass the same length.
+ * Several threads may call it concurrently: the broadcasts of a process run one after the other,
+ * and its other threads continue.
  *
- * 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
- * root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
- * PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+ * Broadcasts of 32 KiB or more to 3 to 64 processes on at least three hosts of one IPv4 network
+ * use UDP multicast: the data crosses the root's wire once, and the root waits until all hosts
+ * have it. With PORTOLAN_MULTICAST=off in the environment they use messages, as shorter ones do.
  *
  * Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
  * GAMMA_ERR_IN_HANDLER.
@@ -360,9 +365,9 @@ int gamma_sync(void);
 int gamma_broadcast(uint16_t root, void *buf, unsigned long len);
 
 /**
- * Locks memory, as far as the system allows; beyond that, nothing is lost but speed.
+ * Locks memory, as far as the system's limits allow. Unlocked memory only costs speed.
  *
- * Errors: GAMMA_ERR_NULL; GAMMA_ERR_SYSTEM when there is no memory.
+ * Errors: GAMMA_ERR_NULL; GAMMA_ERR_SYSTEM when the memory is not mapped.
  */
 int gamma_mlock(const void *buf, unsigned long len);
 
@@ -381,12 +386,12 @@ int gamma_munlock(const void *buf, unsigned long len);
 int gamma_munlockall(void);
 
 /**
- * The time now, of a clock that only goes forward. Works outside of the parallel section, too.
+ * Returns the current time of a monotonic clock. Works outside of the parallel section, too.
  */
 gamma_time_t gamma_time(void);
 
 /**
- * Microseconds from `begin` to `end`.
+ * Returns the microseconds from `begin` to `end`.
  */
 double gamma_time_diff(gamma_time_t end, gamma_time_t begin);
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From errors to numbers.
+//! Conversion of errors to result codes.
 
 use crate::code::*;
 use portolan::Error;
 use portolan_ffi::Codes;
 use std::ffi::c_int;
 
-/// Why a function failed.
+/// An error of a function, with its result code.
 pub(crate) type Failure = portolan_ffi::Failure<Gamma>;
 
-/// Which number an error has.
+/// The result codes of this library.
 pub(crate) struct Gamma;
 
 impl Codes for Gamma {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is there, and what all do together.
+//! The group: its size, and the collective operations.
 
 use crate::code::*;
 use crate::machine::{self, BARRIER, BROADCAST, Held, running};
@@ -7,29 +7,29 @@ use crate::port::Place;
 use portolan::{Error, Group, Node};
 use std::ffi::{c_int, c_ulong, c_void};
 
-/// Number of the group for broadcasts; barriers are those of the job.
+/// Number of the group for broadcasts. Barriers use the group of the job.
 const BROADCASTERS: u16 = 1;
 
-/// Index of this process in its group, from 0.
+/// Returns the index of this process in its group, from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_my_node() -> c_int {
     guard(|| Ok(c_int::try_from(running()?.rank.get()).unwrap_or(c_int::MAX)))
 }
 
-/// Processes of the group.
+/// Returns the number of processes in the group.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_how_many_nodes() -> c_int {
     guard(|| Ok(c_int::try_from(running()?.size.get()).unwrap_or(c_int::MAX)))
 }
 
-/// Parallel PID of the group, from 1 to 255.
+/// Returns the parallel PID of the group, from 1 to 255.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_my_par_pid() -> c_int {
     guard(|| Ok(c_int::from(running()?.par_pid.get())))
 }
 
-/// Waits until every process of the group has come here. Threads may call it at once: the barriers
-/// of a process are made one after the other, and its other threads go on meanwhile.
+/// Waits until every process of the group has called it. Several threads may call it concurrently:
+/// the barriers of a process run one after the other, and its other threads continue.
 ///
 /// Errors: GAMMA_ERR_NODE_GONE, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
@@ -45,12 +45,13 @@ pub extern "C" fn gamma_sync() -> c_int {
     })
 }
 
-/// A handler holds the machine's lock, so it must not wait for another one.
+/// Checks that no handler is running. A handler holds the machine's lock, so it must not wait for
+/// another one.
 fn not_in_handler() -> Result<(), Failure> {
     running()?.with_node(|_| Ok(()))
 }
 
-/// Calls `poll` until it says `true`; other threads have the machine meanwhile when they want it.
+/// Calls `poll` until it returns `true`. In between, other threads may use the machine.
 fn together(
     machine: &mut Held,
     mut poll: impl FnMut(&mut Node, &dyn Fn() -> bool) -> Result<bool, Error>,
@@ -62,20 +63,20 @@ fn together(
     Ok(0)
 }
 
-/// All processes once more: threads may make barriers and broadcasts in another order than those of
-/// other processes do, which the calls on one group must not be.
+/// Creates a second group of all processes. Threads may run barriers and broadcasts in another
+/// order than other processes do, which is not allowed on one group.
 fn broadcasters(node: &Node) -> Result<Group, Error> {
     let all: Vec<u32> = (0..node.size()).collect();
     Group::new(node, BROADCASTERS, &all)
 }
 
-/// Copies `len` bytes of node `root` into `buf` of all others, which must give the same length.
-/// Threads may call it at once: the broadcasts of a process are made one after the other, and its
-/// other threads go on meanwhile.
+/// Copies `len` bytes of node `root` to `buf` of all other nodes, which must pass the same length.
+/// Several threads may call it concurrently: the broadcasts of a process run one after the other,
+/// and its other threads continue.
 ///
-/// 32 KiB or more to 3 to 64 processes on three hosts or more of one IPv4 network go once over the
-/// root's wire, by UDP multicast, where all hosts hear it, and the root waits until all have them.
-/// PORTOLAN_MULTICAST=off in the environment keeps them to messages, as shorter ones.
+/// Broadcasts of 32 KiB or more to 3 to 64 processes on at least three hosts of one IPv4 network
+/// use UDP multicast: the data crosses the root's wire once, and the root waits until all hosts
+/// have it. With PORTOLAN_MULTICAST=off in the environment they use messages, as shorter ones do.
 ///
 /// Errors: GAMMA_ERR_NODE, GAMMA_ERR_NODE_GONE, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
 /// GAMMA_ERR_IN_HANDLER.
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         not_in_handler()?;
         let _alone = BROADCAST.lock();
         let mut machine = running()?;
-        // The program's promise: the memory is the broadcast's until this returns.
+        // The program guarantees that the broadcast owns the memory until this function returns.
         let buffer = Place::new(buf, len)?.buffer();
         let root = u32::from(root);
         let mut broadcast = machine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Begin and end of the parallel section.
+//! Start and end of the parallel section.
 
 use crate::code::*;
 use crate::machine::{self, Machine, Phase, lock, running};
@@ -9,21 +9,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What starts the processes, unless the environment names another command.
+/// Default command that starts the processes.
 const RUN: &str = "portolan run";
 
-/// The command that starts the processes, with its options; `-n N -- PROGRAM ARGUMENTS` follows.
+/// Environment variable with the command that starts the processes, and its options.
+/// `-n N -- PROGRAM ARGUMENTS` is appended.
 const RUN_VARIABLE: &str = "GAMMA_RUN";
 
-/// `best-effort` lets sends without flow control lose messages.
+/// Environment variable; with `best-effort`, sends without flow control may lose messages.
 const QOS_VARIABLE: &str = "GAMMA_QOS";
 
-/// Begins the parallel section as one of `num_nodes` processes; 0 is as many as were started.
+/// Starts the parallel section as one of `num_nodes` processes; 0 stands for the number of
+/// processes that were started.
 ///
-/// A process that `portolan run` or another launcher has started joins the others. One that was
-/// started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the same
-/// program with the same arguments: it begins anew, as all of them do, and what it did before is
-/// done again.
+/// A process that was started by `portolan run` or another launcher joins the group. A process that
+/// was started alone, for more than one node, is replaced by `portolan run -n NUM_NODES` of the
+/// same program with the same arguments. All processes then start from the beginning, so everything
+/// before this call runs again.
 ///
 /// Errors: GAMMA_ERR_LAUNCH, GAMMA_ERR_ALREADY, GAMMA_ERR_NULL, GAMMA_ERR_ARGUMENT,
 /// GAMMA_ERR_SYSTEM.
@@ -51,7 +53,7 @@ pub unsafe extern "C" fn gamma_init(
         }
         let wanted = u32::from(num_nodes);
         let lossy = is_lossy()?;
-        // Before joining, which happens once.
+        // Read the arguments before joining, which is possible only once.
         let arguments = match wanted > 1 {
             // SAFETY: guaranteed by the program.
             true => unsafe { arguments(argc, argv)? },
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn gamma_init(
     })
 }
 
-/// Whether sends without flow control may lose messages.
+/// Returns true if sends without flow control may lose messages.
 fn is_lossy() -> Result<bool, Failure> {
     match std::env::var_os(QOS_VARIABLE) {
         None => Ok(false),
@@ -90,13 +92,15 @@ fn begin(machine: &Machine, node: Node, lossy: bool) {
     machine::watch_forks();
     machine.rank.set(node.rank());
     machine.size.set(node.size());
-    // Any byte but 0, the same in all processes, and mostly another in another group.
+    // Any byte except 0. It is the same in all processes, and usually differs between groups.
     machine.par_pid.set(node.job_id()[0].max(1));
     machine.best_effort.set(lossy);
     *machine.node.borrow_mut() = Some(node);
     machine.phase.set(Phase::Running);
 }
 
+/// Copies the arguments without the program's name.
+///
 /// # Safety
 /// `argv` has `argc` strings.
 unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Result<Vec<OsString>, Failure> {
@@ -105,7 +109,7 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Result<Vec<OsString>
         return Err(Failure::new(GAMMA_ERR_NULL, "argv is null"));
     }
     let mut all = Vec::new();
-    // The first is the program's name.
+    // Skip the program's name.
     for index in 1..count {
         // SAFETY: guaranteed by the caller.
         let argument = unsafe { *argv.add(index) };
@@ -119,7 +123,7 @@ unsafe fn arguments(argc: c_int, argv: *mut *mut c_char) -> Result<Vec<OsString>
     Ok(all)
 }
 
-/// Replaces this process by a launcher of `count` of it; returns only if it cannot.
+/// Replaces this process by a launcher of `count` processes. Returns only on failure.
 fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
     let run = std::env::var(RUN_VARIABLE).unwrap_or_else(|_| RUN.to_owned());
     let mut words = run.split_whitespace();
@@ -131,7 +135,7 @@ fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
             return Failure::new(GAMMA_ERR_SYSTEM, text);
         }
     };
-    // What the program has printed would be lost with its memory.
+    // Flush buffered output, which would be lost with this process's memory.
     // SAFETY: null means all streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     let mut command = Command::new(program);
@@ -144,8 +148,8 @@ fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
     Failure::new(GAMMA_ERR_LAUNCH, text)
 }
 
-/// Ends the parallel section after all that was sent has arrived, however long its receivers take,
-/// while they live; buffers are the program's again.
+/// Ends the parallel section after all sent messages have arrived, however long their receivers
+/// take, unless these fail. The program owns its buffers again.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_exit() -> c_int {
     guard(|| {
@@ -163,8 +167,8 @@ pub extern "C" fn gamma_exit() -> c_int {
     })
 }
 
-/// Ends all processes of the group, this one included. Does not return, unless it is called outside
-/// of the parallel section.
+/// Ends all processes of the group, including this one. Returns only if it is called outside of the
+/// parallel section.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_abort() -> c_int {
     guard(|| {
@@ -174,7 +178,8 @@ pub extern "C" fn gamma_abort() -> c_int {
         {
             node.abort(1, "the program called gamma_abort()");
         }
-        // From a handler: the launcher ends the others when this one has failed.
+        // In a handler the node is not available. The launcher ends the other processes when this
+        // one has failed.
         std::process::exit(1);
     })
 }

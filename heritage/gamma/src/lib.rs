@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programming interface of GAMMA, the Genoa Active Message MAchine, on Portolan.
 //!
-//! GAMMA's interface is one process-wide state and functions that name ports and semaphores by
-//! number. Here it is a table of ports and one of semaphores around a [`portolan::Node`], behind a
-//! lock, so that any thread may call. `docs/gamma.md` says which facts of the original are known,
-//! and what was chosen where they are not.
+//! GAMMA has process-wide state and functions that refer to ports and semaphores by number. Here
+//! these are two tables around a [`portolan::Node`], behind a lock, so that any thread may call.
+//! `docs/gamma.md` lists the known facts about the original, and the choices made where it is
+//! unknown.
 //!
-//! The one invariant: a message is written into a buffer only when that is armed, and a buffer is
-//! armed only when the program has said that what it holds may go.
+//! Invariant: a message is written to a buffer only while the buffer is armed. A buffer is armed
+//! only after the program has released its contents.
 #![allow(
     unsafe_code,
     reason = "pointers of C programs are turned into references here, and nowhere else"

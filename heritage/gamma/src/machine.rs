@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of this process's GAMMA, and the lock around it.
+//! The state of GAMMA in this process, and the lock around it.
 //!
-//! The lock may be taken again by the thread that has it, because handlers run inside the library
-//! and call it. Everything behind it is a cell, borrowed for moments, and never while a handler
-//! runs; only the node itself stays borrowed then, which is how a call from a handler is known.
+//! The lock is reentrant, because handlers run inside the library and call it. All state behind the
+//! lock is in cells, which are borrowed briefly and never while a handler runs. Only the node stays
+//! borrowed then, which identifies calls from a handler.
 
 use crate::code::*;
 use crate::port::Port;
@@ -18,41 +18,41 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How far this process is.
+/// Life phase of this process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Before,
     Running,
     Exited,
-    /// In a child of a process that was running.
+    /// This process is a child of a process that was running.
     Forked,
 }
 
-/// See the module documentation.
+/// The state; see the module documentation.
 pub(crate) struct Machine {
     pub(crate) phase: Cell<Phase>,
     pub(crate) node: RefCell<Option<Node>>,
-    /// What a handler may do, while one runs.
+    /// Context of the handler that is running.
     context: Cell<*mut Context<'static>>,
     pub(crate) rank: Cell<u32>,
     pub(crate) size: Cell<u32>,
     pub(crate) par_pid: Cell<u8>,
-    /// Sends without flow control may lose messages, as they could in GAMMA.
+    /// Set if sends without flow control may lose messages, as in GAMMA.
     pub(crate) best_effort: Cell<bool>,
-    /// By number, as far as they were set; they stay for the life of the process.
+    /// Ports by number, up to the highest one set. They exist until the process exits.
     pub(crate) ports: RefCell<Vec<Option<&'static Port>>>,
-    /// The port whose handler runs.
+    /// Port whose handler is running.
     pub(crate) running: Cell<Option<&'static Port>>,
-    /// By number, as far as they were used; they stay for the life of the process.
+    /// Semaphores by number, up to the highest one used. They exist until the process exits.
     pub(crate) semaphores: RefCell<Vec<Option<&'static Semaphore>>>,
 }
 
-// SAFETY: everything in it is reached through the lock, by one thread at a time. `context` points
-// to what is on the stack of the thread that has the lock, and the addresses in ports are memory
-// that the program lends to whichever thread is in the library.
+// SAFETY: all fields are accessed with the lock held, by one thread at a time. `context` points to
+// the stack of the thread that holds the lock. The addresses in ports refer to memory that the
+// program makes available to whichever thread is in the library.
 unsafe impl Send for Machine {}
 
-/// Tells threads apart.
+/// Source of thread ids for the reentrant lock.
 pub(crate) struct ThisThread;
 
 // SAFETY: no two threads that live at the same time have the same number, and none has 0.
@@ -84,40 +84,40 @@ static MACHINE: Lock = Lock::const_new(
     },
 );
 
-/// Threads that want the lock.
+/// Number of threads that wait for the lock.
 static WANTING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether two threads have ever met at the lock. From then on waits do not sleep with it.
+/// Set once two threads have contended for the lock. From then on, waits do not sleep with the lock
+/// held.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// Held in turn by threads that are in a barrier, so that those of one process are made one after the
-/// other.
+/// Serialises the barriers of this process's threads.
 pub(crate) static BARRIER: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-/// The same for broadcasts, which no barrier waits for, as other processes may make them the other
-/// way round.
+/// Serialises the broadcasts of this process's threads. It is a second lock because other processes
+/// may run barriers and broadcasts in another order.
 pub(crate) static BROADCAST: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 pub(crate) type Held = ReentrantMutexGuard<'static, RawMutex, ThisThread, Machine>;
 
-/// Runs in each child that the program forks: the parallel section is the parent's. The phase, which
-/// every call looks at anyway, says so.
+/// Runs in each child that the program forks. The parallel section belongs to the parent. Every
+/// call checks the phase anyway.
 extern "C" fn disown() {
-    // SAFETY: in the child this is the only thread. It may hold the lock, as any code that forks
-    // from a handler does; cells stand it.
+    // SAFETY: this is the only thread of the child. It may hold the lock, if a handler has forked,
+    // but the field is a cell.
     let machine = unsafe { &*MACHINE.data_ptr() };
     if machine.phase.get() == Phase::Running {
         machine.phase.set(Phase::Forked);
     }
 }
 
-/// From now on children are told.
+/// Installs the fork handler.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| portolan_ffi::watch_forks(disown));
 }
 
-/// The machine, in whatever phase.
+/// Locks the machine in any phase.
 #[inline]
 pub(crate) fn lock() -> Held {
     MACHINE.try_lock().unwrap_or_else(|| lock_slowly())
@@ -132,18 +132,19 @@ fn lock_slowly() -> Held {
     held
 }
 
-/// Whether a thread wants the lock, so that one that waits should step aside.
+/// Returns true if a thread waits for the lock, so that the holder should release it.
 #[inline]
 pub(crate) fn is_wanted() -> bool {
     WANTING.load(Ordering::Relaxed) > 0
 }
 
-/// Whether a wait should come back soon rather than sleep: other threads may want the lock.
+/// Returns true if a wait should return soon instead of sleeping, because other threads may need
+/// the lock.
 pub(crate) fn is_shared() -> bool {
     SHARED.load(Ordering::Relaxed)
 }
 
-/// Lets a thread that wants the lock have it for a while.
+/// Releases the lock for a moment if another thread waits for it.
 pub(crate) fn step_aside(held: &mut Held) {
     ReentrantMutexGuard::bump(held);
     if is_shared() {
@@ -151,7 +152,7 @@ pub(crate) fn step_aside(held: &mut Held) {
     }
 }
 
-/// The machine between `gamma_init` and `gamma_exit`.
+/// Locks the machine if it is between `gamma_init` and `gamma_exit`.
 #[inline]
 pub(crate) fn running() -> Result<Held, Failure> {
     let held = lock();
@@ -175,21 +176,22 @@ fn not_running(phase: Phase) -> Failure {
     )
 }
 
-/// From where a function was called.
+/// Origin of a call.
 pub(crate) enum Caller<'a> {
     Program(RefMut<'a, Option<Node>>),
     Handler(&'a mut Context<'static>),
 }
 
 impl Machine {
-    /// The node, or what a handler has instead.
+    /// Returns the node, or in a handler its context.
     #[inline]
     pub(crate) fn caller(&self) -> Result<Caller<'_>, Failure> {
         if let Ok(node) = self.node.try_borrow_mut() {
             return Ok(Caller::Program(node));
         }
-        // SAFETY: set by `with_context`, whose caller does not use it while the handler runs; the
-        // lock is this thread's, so that is now, and the reference is gone before it ends.
+        // SAFETY: set by `with_context`, whose caller does not use it while the handler runs. This
+        // thread holds the lock, so the handler is running now, and the reference is dropped before
+        // the handler returns.
         match unsafe { self.context.get().as_mut() } {
             Some(context) => Ok(Caller::Handler(context)),
             None => Err(in_handler()),
@@ -209,14 +211,14 @@ impl Machine {
         }
     }
 
-    /// Runs a handler with `context` at hand.
+    /// Runs a handler with access to `context`.
     pub(crate) fn with_context(&self, context: &mut Context<'_>, handler: impl FnOnce()) {
         let before = self.context.replace(ptr::from_mut(context).cast());
         handler();
         self.context.set(before);
     }
 
-    /// The port of that number, if it was set.
+    /// Returns the port with this number, if it was set.
     #[inline]
     pub(crate) fn port(&self, number: u16) -> Result<&'static Port, Failure> {
         let ports = self.ports.borrow();

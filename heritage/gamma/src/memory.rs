@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locking of memory. GAMMA's driver wrote to physical addresses and needed it; Portolan does not,
-//! so a limit of the system's is no error.
+//! Locking of memory. GAMMA's driver wrote to physical addresses and required it. Portolan does
+//! not, so exceeding a system limit is not an error.
 
 use crate::code::*;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
 
-/// The pages that `len` bytes at `buf` lie in.
+/// Returns the pages that contain `len` bytes at `buf`.
 fn pages(buf: *const c_void, len: c_ulong) -> Result<(*mut c_void, usize), Failure> {
     if buf.is_null() {
         return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null"));
     }
-    // SAFETY: has no conditions.
+    // SAFETY: the call has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let page = usize::try_from(page).unwrap_or(4096);
     let within = buf.addr() % page;
@@ -25,9 +25,9 @@ fn system_error(what: &str) -> Failure {
     Failure::new(GAMMA_ERR_SYSTEM, format!("{what}: {error}"))
 }
 
-/// Locks memory, as far as the system allows; beyond that, nothing is lost but speed.
+/// Locks memory, as far as the system's limits allow. Unlocked memory only costs speed.
 ///
-/// Errors: GAMMA_ERR_NULL; GAMMA_ERR_SYSTEM when there is no memory.
+/// Errors: GAMMA_ERR_NULL; GAMMA_ERR_SYSTEM when the memory is not mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_mlock(buf: *const c_void, len: c_ulong) -> c_int {
     guard(|| {
@@ -36,8 +36,8 @@ pub unsafe extern "C" fn gamma_mlock(buf: *const c_void, len: c_ulong) -> c_int 
         if unsafe { libc::mlock(at, len) } == 0 {
             return Ok(0);
         }
-        // Refused: for want of memory there, or because of a limit? Asking to write dirty pages
-        // soon changes nothing, and fails where nothing is.
+        // `mlock` fails for unmapped memory and for a limit. `msync` with MS_ASYNC has no effect,
+        // but it fails for unmapped memory.
         // SAFETY: as above.
         if unsafe { libc::msync(at, len, libc::MS_ASYNC) } == 0 {
             return Ok(0);
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn gamma_munlock(buf: *const c_void, len: c_ulong) -> c_in
 /// Errors: GAMMA_ERR_SYSTEM.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_munlockall() -> c_int {
-    // SAFETY: has no conditions.
+    // SAFETY: the call has no preconditions.
     guard(|| match unsafe { libc::munlockall() } {
         0 => Ok(0),
         _ => Err(system_error("unlocking all memory")),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Active Ports: a number that is bound to a port of another process for sending, and has buffers,
-//! a handler and a semaphore for receiving.
+//! Active Ports. A port has a number. It is bound to a port of another process for sending, and has
+//! buffers, a handler and a semaphore for receiving.
 //!
-//! Buffers are armed in the order in which they were given; each takes one message. When the last
-//! has been filled and the handler has armed no other, what comes next depends on the port's kind:
-//! `GO_FORTH` arms the rest of the buffer; `GO_BACK` arms all of it again, when the signal that
-//! announced the message has been collected and the program waits for the semaphore anew, or at once
-//! if the handler gave no signal. The port's semaphore is signalled then when the handler returns. A
-//! message that finds no armed buffer waits.
+//! Buffers are armed in the order in which they were passed; each receives one message. When the
+//! last one was filled and the handler has armed no other, the port's kind decides:
+//!
+//! - `GO_FORTH` arms the rest of the buffer.
+//! - `GO_BACK` arms the whole buffer again, once the signal for the message was collected and the
+//!   program waits for the semaphore again. If the handler has given no signal, the buffer is armed
+//!   at once, and the port's semaphore is signalled when the handler returns.
+//!
+//! A message without an armed buffer waits.
 
 use crate::code::*;
 use crate::machine::{Caller, Machine, lock, running};
@@ -17,23 +20,24 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_uchar, c_ulong, c_void};
 use std::ptr::NonNull;
 
-/// After each message, the next one goes to the start of the buffer.
+/// After each message, the next one is written to the start of the buffer.
 pub const GO_BACK: c_uchar = 0;
-/// After each message, the next one goes behind it.
+/// After each message, the next one is written behind it.
 pub const GO_FORTH: c_uchar = 1;
 
 /// In a handler: the port whose message is complete.
 #[unsafe(no_mangle)]
 pub static mut gamma_active_port: u16 = 0;
 
-/// In a handler: bytes of the message; more than the buffer has if it was too short.
+/// In a handler: length of the message in bytes. It exceeds the buffer's length if the buffer was
+/// too short.
 #[unsafe(no_mangle)]
 pub static mut gamma_msglen: c_ulong = 0;
 
-/// A receiver handler.
+/// A receive handler.
 pub type gamma_handler_t = Option<unsafe extern "C" fn()>;
 
-/// A buffer of the program's.
+/// A buffer of the program.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     at: *mut u8,
@@ -55,7 +59,7 @@ impl Place {
         Ok(Place { at, len })
     }
 
-    /// What is behind the first `used` bytes.
+    /// Returns the buffer without its first `used` bytes.
     fn rest(self, used: usize) -> Place {
         let used = used.min(self.len);
         // SAFETY: not beyond the end of the program's buffer.
@@ -67,13 +71,13 @@ impl Place {
     }
 
     pub(crate) fn buffer(self) -> Buffer {
-        // SAFETY: the program's promise: the buffer is the library's until a message has filled it,
-        // or the parallel section is over.
+        // SAFETY: the program guarantees that the library owns the buffer until a message has
+        // filled it, or the parallel section has ended.
         unsafe { Buffer::from_raw_mut(self.at, self.len) }
     }
 }
 
-/// See the module documentation.
+/// A port; see the module documentation.
 pub(crate) struct Port {
     number: u16,
     pub(crate) target: Cell<Target>,
@@ -82,33 +86,33 @@ pub(crate) struct Port {
     kind: Cell<c_uchar>,
     /// Armed buffers, in order.
     armed: RefCell<VecDeque<Place>>,
-    /// The buffer that was filled last, if it waits to be armed again, and the semaphore and number
-    /// of the signal that must have been collected before.
+    /// The last filled buffer, if it waits to be armed again, with the semaphore and the number of
+    /// the signal that must be collected first.
     filled: Cell<Option<Place>>,
     owed_for: Cell<(u16, u64)>,
-    /// Bytes of the last message.
+    /// Length of the last message in bytes.
     last_len: Cell<u64>,
-    /// The semaphore that its handler has signalled while it runs now.
+    /// The semaphore that the running handler has signalled.
     signalled: Cell<Option<u16>>,
-    /// Set when the handler that runs now has signalled an error.
+    /// Set when the running handler has signalled an error.
     has_erred: Cell<bool>,
-    /// Non-blocking sends that nobody has asked after.
+    /// Non-blocking sends whose completion was not collected.
     pub(crate) sends: RefCell<VecDeque<Request>>,
 }
 
-/// A port, as a handler of the node's.
+/// A port as a message handler of the node.
 struct Incoming(&'static Port);
 
-// SAFETY: a port is reached only under the machine's lock, which the thread that runs the handlers
-// holds.
+// SAFETY: a port is accessed only with the machine's lock held, and the thread that runs handlers
+// holds it.
 unsafe impl Send for Incoming {}
 
 impl Port {
-    /// Arms a buffer of the program's.
+    /// Arms a buffer of the program.
     fn arm(&self, caller: Caller<'_>, place: Place) -> Result<(), Failure> {
         match caller {
             Caller::Program(mut node) => match node.as_mut() {
-                // Nobody waits for these requests: the handler gets their buffers.
+                // The requests are not awaited: the handler receives their buffers.
                 Some(node) => {
                     self.filled.set(None);
                     self.armed.borrow_mut().push_back(place);
@@ -130,7 +134,7 @@ impl Port {
         Ok(())
     }
 
-    /// Arms the buffer that was filled last, if it still waits for that.
+    /// Arms the last filled buffer, if it still waits for that.
     pub(crate) fn arm_again(&self, node: &mut Node) -> Result<(), Failure> {
         let Some(place) = self.filled.take() else {
             return Ok(());
@@ -140,8 +144,9 @@ impl Port {
         Ok(())
     }
 
-    /// Waits for the next message into the buffer that was filled last. One that comes soon is
-    /// taken straight from its frame, which is cheaper than to arm the buffer; else that is armed.
+    /// Waits for the next message for the last filled buffer. A message that arrives soon is copied
+    /// directly from its frame, which is cheaper than arming the buffer. Otherwise the buffer is
+    /// armed.
     #[inline]
     pub(crate) fn take(
         &'static self,
@@ -152,13 +157,14 @@ impl Port {
             let Some(place) = self.filled.get() else {
                 return Ok(());
             };
-            // Who sends long messages will send more of them, and they are received at their place. One
-            // without flow control is lost if it does not fit here and no buffer is armed.
+            // A sender of long messages is likely to send more, which are better received in place.
+            // A message without flow control is lost if it does not fit here and no buffer is
+            // armed.
             if self.last_len.get() > Node::TAKE_LEN_MAX as u64 || machine.best_effort.get() {
                 return self.arm_again(node);
             }
-            // SAFETY: the program's promise: the buffer is the port's until a message has filled it.
-            // It is not used beyond `Node::take`.
+            // SAFETY: the program guarantees that the port owns the buffer until a message has
+            // filled it. The slice is not used after `Node::take`.
             let bytes = unsafe { std::slice::from_raw_parts_mut(place.at, place.len) };
             let Some(got) = node.take(self.number, bytes, stop) else {
                 return self.arm_again(node);
@@ -169,23 +175,23 @@ impl Port {
         })
     }
 
-    /// Whether a buffer waits for just that signal to be collected.
+    /// Returns true if a buffer waits for exactly this signal to be collected.
     #[inline]
     pub(crate) fn is_owed_for(&self, semaphore: u16, signal: u64) -> bool {
         self.filled.get().is_some() && self.owed_for.get() == (semaphore, signal)
     }
 
-    /// A message is complete that an armed buffer was for.
+    /// Handles a complete message that was received into an armed buffer.
     fn on_message(&'static self, context: &mut Context<'_>, message: &mut Message<'_>) {
         let machine = lock();
         let len = message.message_len();
-        // Gives the memory back to the program.
+        // Return the memory to the program.
         drop(message.take_buffer());
         let place = self.armed.borrow_mut().pop_front();
         self.received(&machine, context, place, len);
     }
 
-    /// A message of `len` bytes is complete in `place`, as far as it fits.
+    /// Handles a message of `len` bytes that is complete in `place`, as far as it fits.
     #[inline]
     fn received(
         &'static self,
@@ -213,7 +219,7 @@ impl Port {
             return;
         }
         if let Err(failure) = self.after(machine, context, place, used) {
-            // The port was open a moment ago; it can only be closed by the end of everything.
+            // The port was open a moment ago. Only the end of the parallel section can close it.
             drop(failure);
         }
     }
@@ -225,23 +231,24 @@ impl Port {
         handler: unsafe extern "C" fn(),
         len: u64,
     ) {
-        // SAFETY: written under the lock only, and meant to be read in the handler.
+        // SAFETY: written with the lock held, and intended to be read in the handler.
         unsafe {
             gamma_active_port = self.number;
             gamma_msglen = len;
         }
         let before = machine.running.replace(Some(self));
-        // SAFETY: the program's promise about its handler.
+        // SAFETY: the program guarantees that its handler may be called.
         machine.with_context(context, || unsafe { handler() });
         machine.running.set(before);
-        // OpenFOAM's Pstream waits for the semaphore of handlers that only note the message. The buffer
-        // is armed at once all the same: programs whose handlers do all the work never wait.
+        // OpenFOAM's Pstream waits for the semaphore although its handlers only record the message.
+        // The buffer is still armed at once, because programs whose handlers do all the work never
+        // wait.
         if self.signalled.get().is_none() && !self.has_erred.get() {
             machine.signal(self.semaphore.get());
         }
     }
 
-    /// What becomes of a buffer after its message, when no other is armed.
+    /// Handles a buffer after its message, if no other buffer is armed.
     fn after(
         &'static self,
         machine: &Machine,
@@ -251,7 +258,7 @@ impl Port {
     ) -> Result<(), Failure> {
         if self.kind.get() == GO_FORTH {
             let rest = place.rest(used);
-            // A buffer without bytes is for messages without bytes, of which it takes any number.
+            // An empty buffer accepts any number of empty messages.
             if rest.len > 0 || place.len == 0 {
                 self.arm_in_handler(context, rest)?;
             }
@@ -270,14 +277,14 @@ impl Port {
 }
 
 impl Machine {
-    /// The port whose handler runs has signalled a semaphore.
+    /// Records that the running handler has signalled a semaphore.
     pub(crate) fn note_signal(&self, semaphore: u16) {
         if let Some(port) = self.running.get() {
             port.signalled.set(Some(semaphore));
         }
     }
 
-    /// The port whose handler runs has signalled an error.
+    /// Records that the running handler has signalled an error.
     pub(crate) fn note_error(&self) {
         if let Some(port) = self.running.get() {
             port.has_erred.set(true);
@@ -285,7 +292,7 @@ impl Machine {
     }
 }
 
-/// What both kinds of ports have in common.
+/// Arguments that both kinds of ports share.
 struct Setting {
     port: u16,
     dest_node: u16,
@@ -321,7 +328,7 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
         Ok(port) => port,
         Err(_) => make(&machine, setting.port, target)?,
     };
-    // Before anything is changed: it may refuse.
+    // Check this before any change, because it may fail.
     let caller = machine.caller()?;
     port.target.set(target);
     port.handler.set(setting.handler);
@@ -361,10 +368,10 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
     Ok(port)
 }
 
-/// Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving:
-/// for each message, `handler` runs. `semaphore` is signalled when it returns without a call of
-/// gamma_signal() or gamma_sigerr(). A port may be set again, which binds it anew and arms one more
-/// buffer.
+/// Binds `port` to port `dest_port` of node `dest_node` for sending, and arms `buf` for receiving.
+/// `handler` runs for each message. `semaphore` is signalled when the handler returns without a
+/// call of gamma_signal() or gamma_sigerr(). Setting a port again changes its binding and arms one
+/// more buffer.
 ///
 /// Errors: GAMMA_ERR_NODE, GAMMA_ERR_PAR_PID, GAMMA_ERR_ARGUMENT, GAMMA_ERR_NULL,
 /// GAMMA_ERR_IN_HANDLER.
@@ -399,7 +406,8 @@ pub unsafe extern "C" fn gamma_set_active_port(
     })
 }
 
-/// As gamma_set_active_port(), without a handler: each message signals the semaphore.
+/// Sets a port as gamma_set_active_port() does, without a handler: each message signals the
+/// semaphore.
 ///
 /// Errors: those of gamma_set_active_port().
 #[unsafe(no_mangle)]
@@ -428,8 +436,8 @@ pub unsafe extern "C" fn gamma_set_passive_port(
     })
 }
 
-/// Arms the next receive buffer of `port`. Several may be armed; each takes one message. Handlers
-/// may call it.
+/// Arms the next receive buffer of `port`. Several buffers may be armed; each receives one message.
+/// Handlers may call it.
 ///
 /// Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL.
 #[unsafe(no_mangle)]

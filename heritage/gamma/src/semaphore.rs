@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Semaphores: how handlers tell the program that messages have arrived.
+//! Semaphores, with which handlers notify the program of messages.
 
 use crate::code::*;
 use crate::machine::{self, Held, Machine, running};
@@ -8,16 +8,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
-/// Signals that have not been collected.
+/// A counter of signals that were not collected.
 pub(crate) struct Semaphore {
     number: u16,
-    /// Signals that were given, and that were collected, since the beginning.
+    /// Number of signals that were given and that were collected, since the beginning.
     given: Cell<u64>,
     collected: Cell<u64>,
     errors: Cell<u32>,
-    /// Ports that are armed again when the signal of that number has been collected, in order.
+    /// Ports that are armed again when the signal with this number is collected, in order.
     owed: RefCell<VecDeque<(u64, &'static Port)>>,
-    /// Number of the first signal there; the greatest of all numbers when there is none.
+    /// Number of the first signal in `owed`, or `u64::MAX` if it is empty.
     due_at: Cell<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Semaphore {
         self.given.get() > self.collected.get() || self.errors.get() > 0
     }
 
-    /// Collects up to `most` signals; how many there were.
+    /// Collects up to `most` signals. Returns their number.
     #[inline]
     fn collect(&self, most: u32) -> u32 {
         let waiting = self.given.get() - self.collected.get();
@@ -36,7 +36,7 @@ impl Semaphore {
         count
     }
 
-    /// Collects an error, for one who has found no signal.
+    /// Collects an error, for a caller that found no signal.
     #[inline]
     fn take_error(&self) -> Result<(), Failure> {
         if self.errors.get() == 0 {
@@ -51,7 +51,7 @@ impl Semaphore {
         self.due_at.get() <= self.collected.get()
     }
 
-    /// A port whose signal has been collected.
+    /// Returns the next port whose signal was collected.
     #[inline]
     fn due(&self) -> Option<&'static Port> {
         while self.is_due() {
@@ -59,7 +59,7 @@ impl Semaphore {
             let first = owed.pop_front();
             self.due_at
                 .set(owed.front().map_or(u64::MAX, |next| next.0));
-            // Else it has got another buffer since, and owes that for a later signal, or none.
+            // Otherwise the port has another buffer by now, and waits for a later signal or none.
             if let Some((signal, port)) = first
                 && port.is_owed_for(self.number, signal)
             {
@@ -71,7 +71,7 @@ impl Semaphore {
 }
 
 impl Machine {
-    /// The semaphore of that number, made if it was never used.
+    /// Returns the semaphore with this number, and creates it if necessary.
     #[inline]
     fn semaphore(&self, number: u16) -> &'static Semaphore {
         let known = self.semaphores.borrow().get(usize::from(number)).copied();
@@ -111,7 +111,7 @@ impl Machine {
         semaphore.errors.set(semaphore.errors.get() + 1);
     }
 
-    /// Arms `port` again when the signal that was just given has been collected; the number of that.
+    /// Arms `port` again when the signal just given is collected. Returns the number of the signal.
     #[inline]
     pub(crate) fn owe(&self, number: u16, port: &'static Port) -> u64 {
         let semaphore = self.semaphore(number);
@@ -121,8 +121,8 @@ impl Machine {
         signal
     }
 
-    /// Arms `port` and all others whose signals have been collected; the last of them is returned
-    /// instead.
+    /// Arms `port` and all other ports whose signals were collected, except the last, which is
+    /// returned.
     #[cold]
     fn arm_all_but_last(
         &self,
@@ -136,8 +136,8 @@ impl Machine {
         Ok(port)
     }
 
-    /// Arms the buffers whose signals have been collected, for the program asks for more; but for
-    /// the last, which is returned.
+    /// Arms the ports whose signals were collected, except the last, which is returned. The program
+    /// requests more messages by waiting again.
     #[inline]
     fn arm_due(&self, semaphore: &Semaphore) -> Result<Option<&'static Port>, Failure> {
         match semaphore.due() {
@@ -155,7 +155,7 @@ impl Machine {
     }
 }
 
-/// Makes progress until there may be something to collect.
+/// Makes progress until there may be a signal to collect.
 #[inline]
 fn pause(
     machine: &mut Held,
@@ -176,7 +176,7 @@ fn pause(
     }
 }
 
-/// The same where other threads want to have the machine in between.
+/// Makes progress, and lets other threads use the machine in between.
 #[cold]
 fn pause_shared(machine: &mut Held, due: Option<&'static Port>) -> Result<(), Failure> {
     machine.arm_last(due)?;
@@ -185,7 +185,7 @@ fn pause_shared(machine: &mut Held, due: Option<&'static Port>) -> Result<(), Fa
         Ok(())
     })?;
     machine::step_aside(machine);
-    // Another thread may have ended the parallel section meanwhile.
+    // Another thread may have ended the parallel section in the meantime.
     running().map(|_| ())
 }
 
@@ -197,8 +197,8 @@ fn signalled(number: u16) -> Failure {
     Failure::new(GAMMA_ERR_SIGNALLED, text)
 }
 
-/// Tells the program, through a semaphore, that a message has arrived. Handlers call it, and the
-/// program may.
+/// Notifies the program, with a semaphore, that a message has arrived. Handlers and the program may
+/// call it.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_signal(semaphore: u16) -> c_int {
     guard(|| {
@@ -209,7 +209,7 @@ pub extern "C" fn gamma_signal(semaphore: u16) -> c_int {
     })
 }
 
-/// Tells the program that something went wrong: one gamma_wait() or gamma_test() returns
+/// Notifies the program of an error: one call of gamma_wait() or gamma_test() returns
 /// GAMMA_ERR_SIGNALLED.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_sigerr(semaphore: u16) -> c_int {
@@ -221,9 +221,9 @@ pub extern "C" fn gamma_sigerr(semaphore: u16) -> c_int {
     })
 }
 
-/// Waits until `count` signals have been collected from a semaphore, and runs handlers meanwhile.
-/// What the messages left in buffers that are armed again by themselves is the program's until it
-/// waits for this semaphore again, or tests it.
+/// Waits until `count` signals of a semaphore were collected, and runs handlers in the meantime.
+/// Messages in buffers that are armed again automatically stay valid until the program waits for
+/// this semaphore again, or tests it.
 ///
 /// Errors: GAMMA_ERR_SIGNALLED, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
@@ -233,7 +233,7 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
         let semaphore = machine.semaphore(semaphore);
         let mut left = count;
         loop {
-            // Before it collects: what it returns with must stay in its buffer.
+            // Arm the buffers before collecting: messages collected now must stay in their buffers.
             let due = machine.arm_due(semaphore)?;
             let collected = semaphore.collect(left);
             left -= collected;
@@ -250,7 +250,7 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
     })
 }
 
-/// Collects a signal from a semaphore if there is one: 1, or 0 when there is none. Makes progress.
+/// Collects a signal of a semaphore. Returns 1, or 0 if there is none. Makes progress.
 ///
 /// Errors: GAMMA_ERR_SIGNALLED, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
@@ -274,8 +274,8 @@ pub extern "C" fn gamma_test(semaphore: u16) -> c_int {
     })
 }
 
-/// Runs `section` while no other thread is in the library and so, unless the section itself calls
-/// one that lets messages in, no handler runs.
+/// Runs `section` while no other thread is in the library. No handler runs either, unless the
+/// section calls a function that makes progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gamma_atomic(section: Option<unsafe extern "C" fn()>) -> c_int {
     guard(|| {
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn gamma_atomic(section: Option<unsafe extern "C" fn()>) -
         let Some(section) = section else {
             return Err(Failure::new(GAMMA_ERR_NULL, "section is null"));
         };
-        // SAFETY: the program's promise about its function.
+        // SAFETY: the program guarantees that its function may be called.
         unsafe { section() };
         Ok(0)
     })

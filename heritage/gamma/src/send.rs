@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The eight sends, and completion of the non-blocking ones.
 //!
-//! All of them are reliable. Those without flow control may lose messages only if the environment
-//! asks for it (`GAMMA_QOS=best-effort`), as GAMMA's did.
+//! All of them are reliable. Sends without flow control may lose messages, as in GAMMA, only if the
+//! environment permits it (`GAMMA_QOS=best-effort`).
 
 use crate::code::*;
 use crate::machine::{self, Caller, Machine, running};
@@ -10,20 +10,20 @@ use crate::port::Port;
 use portolan::{Buffer, Node, Target};
 use std::ffi::{c_int, c_ulong, c_void};
 
-/// The service that a send asks for.
+/// Service that a send requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Service {
     Plain,
     FlowControlled,
 }
 
-/// A piece of a message: where it is, and its bytes.
+/// A piece of a message: its address, and its length in bytes.
 type Piece = (*const c_void, c_ulong);
 
-/// The pieces of a message.
+/// Converts the pieces of a message.
 ///
 /// # Safety
-/// The program's promise: the bytes are there, and stay as they are while the slices are used.
+/// The program guarantees that the bytes are valid, and not changed while the slices are used.
 #[inline]
 unsafe fn slices<'a, const N: usize>(pieces: [Piece; N]) -> Result<[&'a [u8]; N], Failure> {
     let mut slices: [&[u8]; N] = [&[]; N];
@@ -40,7 +40,7 @@ unsafe fn slices<'a, const N: usize>(pieces: [Piece; N]) -> Result<[&'a [u8]; N]
         if at.is_null() {
             return Err(null());
         }
-        // SAFETY: not null, not too long; the rest is the caller's promise.
+        // SAFETY: not null and not too long; the caller guarantees that the bytes are valid.
         *slice = unsafe { std::slice::from_raw_parts(at.cast(), len) };
     }
     Ok(slices)
@@ -65,8 +65,10 @@ fn target(machine: &Machine, port: &Port, service: Service) -> Target {
     target
 }
 
+/// Sends a message.
+///
 /// # Safety
-/// As [`slices`], until this returns.
+/// As for [`slices`], until this returns.
 #[inline]
 unsafe fn send<const N: usize>(
     port: u16,
@@ -86,7 +88,7 @@ unsafe fn send<const N: usize>(
                 pieces => node.send_gather(target, pieces)?,
             }
         }
-        // A handler cannot wait: what it sends is copied, and leaves when it has returned.
+        // A handler cannot wait. Its message is copied, and leaves after the handler has returned.
         Caller::Handler(context) => match &pieces[..] {
             [piece] => context.send(target, piece)?,
             pieces => context.send(target, &concat(pieces)?)?,
@@ -99,7 +101,7 @@ fn node_of(node: &mut Option<Node>) -> Result<&mut Node, Failure> {
     node.as_mut().ok_or_else(machine::in_handler)
 }
 
-/// The pieces in one, if there is memory for them.
+/// Concatenates the pieces, if there is enough memory.
 fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
     let mut whole = Vec::new();
@@ -113,8 +115,10 @@ fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     Ok(whole)
 }
 
+/// Starts to send a message.
+///
 /// # Safety
-/// As [`slices`], until the send is complete.
+/// As for [`slices`], until the send is complete.
 unsafe fn isend<const N: usize>(
     port: u16,
     pieces: [Piece; N],
@@ -148,8 +152,8 @@ unsafe fn isend<const N: usize>(
     Ok(0)
 }
 
-/// Sends `len` bytes through `port`; when it returns, they may be used again. In a handler they are
-/// copied, and leave when it has returned.
+/// Sends `len` bytes through `port`. They may be reused when it returns. In a handler they are
+/// copied, and leave after the handler has returned.
 ///
 /// Errors: GAMMA_ERR_PORT, GAMMA_ERR_NULL, GAMMA_ERR_NODE_GONE.
 #[unsafe(no_mangle)]
@@ -158,7 +162,7 @@ pub unsafe extern "C" fn gamma_send(port: u16, buf: *const c_void, len: c_ulong)
     guard(|| unsafe { send(port, [(buf, len)], Service::Plain) })
 }
 
-/// As gamma_send(), with flow control.
+/// Sends a message as gamma_send() does, with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -167,7 +171,7 @@ pub unsafe extern "C" fn gamma_send_flowctl(port: u16, buf: *const c_void, len: 
     guard(|| unsafe { send(port, [(buf, len)], Service::FlowControlled) })
 }
 
-/// As gamma_send(), of two pieces as one message.
+/// Sends two pieces as one message, as gamma_send() does.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -182,7 +186,7 @@ pub unsafe extern "C" fn gamma_send_2p(
     guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
-/// As gamma_send_2p(), with flow control.
+/// Sends two pieces as gamma_send_2p() does, with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -197,8 +201,8 @@ pub unsafe extern "C" fn gamma_send_2p_flowctl(
     guard(|| unsafe { send(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
-/// Begins to send through `port`, without a copy. The bytes must stay as they are until
-/// gamma_wsend() or gamma_tsend() says that the port's sends are complete.
+/// Starts to send through `port`, without a copy. The bytes must not be changed until gamma_wsend()
+/// or gamma_tsend() reports that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -207,7 +211,7 @@ pub unsafe extern "C" fn gamma_isend(port: u16, buf: *const c_void, len: c_ulong
     guard(|| unsafe { isend(port, [(buf, len)], Service::Plain) })
 }
 
-/// As gamma_isend(), with flow control.
+/// Starts to send as gamma_isend() does, with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -216,8 +220,9 @@ pub unsafe extern "C" fn gamma_isend_flowctl(port: u16, buf: *const c_void, len:
     guard(|| unsafe { isend(port, [(buf, len)], Service::FlowControlled) })
 }
 
-/// As gamma_isend(), of two pieces as one message, without a copy where it must ask or wait: both must stay as they are
-/// until gamma_wsend() or gamma_tsend() says that the port's sends are complete.
+/// Starts to send two pieces as one message, as gamma_isend() does. They are not copied if the
+/// message must wait or needs a rendezvous. Both must not be changed until gamma_wsend() or
+/// gamma_tsend() reports that the port's sends are complete.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -232,7 +237,7 @@ pub unsafe extern "C" fn gamma_isend_2p(
     guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::Plain) })
 }
 
-/// As gamma_isend_2p(), with flow control.
+/// Starts to send two pieces as gamma_isend_2p() does, with flow control.
 ///
 /// Errors: those of gamma_send().
 #[unsafe(no_mangle)]
@@ -247,7 +252,7 @@ pub unsafe extern "C" fn gamma_isend_2p_flowctl(
     guard(|| unsafe { isend(port, [(buf1, len1), (buf2, len2)], Service::FlowControlled) })
 }
 
-/// Completes what it can of the port's sends; whether all are complete.
+/// Collects completed sends of the port. Returns true if all are complete.
 fn complete(machine: &Machine, port: &Port) -> Result<bool, Failure> {
     machine.with_node(|node| {
         loop {
@@ -264,8 +269,8 @@ fn complete(machine: &Machine, port: &Port) -> Result<bool, Failure> {
     })
 }
 
-/// Waits until all non-blocking sends through `port` are complete. A failure is that of one of
-/// them; call it again for the others.
+/// Waits until all non-blocking sends through `port` are complete. An error is that of one of them;
+/// call it again for the others.
 ///
 /// Errors: GAMMA_ERR_NODE_GONE, GAMMA_ERR_PORT, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]
@@ -278,7 +283,7 @@ pub extern "C" fn gamma_wsend(port: u16) -> c_int {
                 machine::step_aside(&mut machine);
                 continue;
             }
-            // Not borrowed during the wait: a handler may send through this port.
+            // Not borrowed during the wait, because a handler may send through this port.
             let first = port.sends.borrow_mut().pop_front();
             if let Some(request) = first {
                 machine.with_node(|node| Ok(node.wait(request)?))?;
@@ -288,7 +293,7 @@ pub extern "C" fn gamma_wsend(port: u16) -> c_int {
     })
 }
 
-/// Whether all non-blocking sends through `port` are complete: 1 or 0. Makes progress.
+/// Returns 1 if all non-blocking sends through `port` are complete, or 0. Makes progress.
 ///
 /// Errors: those of gamma_wsend().
 #[unsafe(no_mangle)]

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Time stamps.
 
-/// A moment, in nanoseconds since some moment before.
+/// A time in nanoseconds since an arbitrary start.
 pub type gamma_time_t = u64;
 
-/// The time now, of a clock that only goes forward. Works outside of the parallel section, too.
+/// Returns the current time of a monotonic clock. Works outside of the parallel section, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn gamma_time() -> gamma_time_t {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is there to be written; this clock exists on every Linux.
+    // SAFETY: `now` may be written; this clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// Microseconds from `begin` to `end`.
+/// Returns the microseconds from `begin` to `end`.
 #[unsafe(no_mangle)]
 #[allow(
     clippy::cast_precision_loss,

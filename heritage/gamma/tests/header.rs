@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what the sources say, C and C++ take it, and the library has what it
-//! declares, in the same types and with the numbers that were published.
+//! Checks that the committed header matches the sources, that C and C++ compilers accept it, and
+//! that the library has the same functions, types and constants.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,10 +13,10 @@ use gamma::time::gamma_time_t;
 use std::mem::{align_of, size_of};
 use std::process::Command;
 
-/// Set to write the header instead of comparing it.
+/// Environment variable. If it is set, the header is written instead of compared.
 const UPDATE: &str = "GAMMA_UPDATE_HEADER";
 
-/// The sources that hold what C sees, in the header's order.
+/// The sources of the C interface, in the order of the header.
 const SOURCES: &[&str] = &[
     "code",
     "init",
@@ -28,7 +28,7 @@ const SOURCES: &[&str] = &[
     "time",
 ];
 
-/// What GAMMA's users may call, without `gamma_`, and the reason of a failure.
+/// Functions and variables for users of GAMMA, without `gamma_`, and the error description.
 const NAMES: &[&str] = &[
     "init",
     "exit",
@@ -114,7 +114,7 @@ fn both_languages_agree_on_types_and_numbers() {
     assert_eq!(succeed(&mut Command::new(program)), rust);
 }
 
-/// Numbers that programs may have been built with. Lines are added here, and never changed.
+/// Constants that existing programs may have been built with. Lines may be added but not changed.
 #[test]
 fn numbers_that_were_published_stay() {
     let header = std::fs::read_to_string(common::here().join("include/gamma.h")).unwrap();

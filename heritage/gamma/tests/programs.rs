@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for GAMMA, as processes that a launcher has started and as one that spawns the others.
+//! GAMMA programs, run by a launcher, and started alone so that they spawn the other processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn every_mistake_has_a_name() {
     }
 }
 
-/// Among some two thousand frames the fault hits many, whatever the seed.
+/// Among about 2000 frames many are hit by the fault, with any seed.
 #[test]
 fn non_blocking_sends_survive_a_lossy_network() {
     let shop = workshop();
@@ -35,8 +35,9 @@ fn non_blocking_sends_survive_a_lossy_network() {
     assert_eq!(out.matches("has all messages").count(), 2, "{out}");
 }
 
-/// Through shared memory, which loses nothing by itself, and through the loopback, which loses nothing of
-/// one message at a time: in frames as long as it has, and in many as long as an Ethernet's.
+/// Runs over shared memory, which loses nothing, and over the loopback interface, which loses
+/// nothing while one message is in flight. The loopback is used with its own frame length, and with
+/// many frames of Ethernet's length.
 #[test]
 fn best_effort_messages_that_are_waited_for_arrive() {
     let shop = workshop();
@@ -49,7 +50,7 @@ fn best_effort_messages_that_are_waited_for_arrive() {
     }
 }
 
-/// Its receiver waits for the end of sends that wait for it, without a call.
+/// The receiver waits, without a call, for the completion of sends to itself.
 #[test]
 fn messages_come_while_the_program_computes_if_a_thread_makes_progress() {
     let shop = workshop();

@@ -851,7 +851,8 @@ VIP_RETURN VipCreateVi(VIP_NIC_HANDLE NicHandle,
 /**
  * Destroys an idle VI with empty queues.
  *
- * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a queue.
+ * Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a
+ * queue.
  */
 VIP_RETURN VipDestroyVi(VIP_VI_HANDLE ViHandle);
 
@@ -935,11 +936,10 @@ VIP_RETURN VipConnectPeerRequest(VIP_VI_HANDLE ViHandle,
  * Returns VIP_SUCCESS if a connection with a peer is established, and VIP_NOT_DONE while it is
  * pending.
  *
- * Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS,
- * VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
+ * Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU,
+ * VIP_INVALID_QOS, VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
  */
-VIP_RETURN VipConnectPeerDone(VIP_VI_HANDLE ViHandle,
-                              VIP_VI_ATTRIBUTES *RemoteViAttributes);
+VIP_RETURN VipConnectPeerDone(VIP_VI_HANDLE ViHandle, VIP_VI_ATTRIBUTES *RemoteViAttributes);
 
 /**
  * Waits until a connection with a peer is established, for the timeout of its request.

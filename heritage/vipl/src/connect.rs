@@ -379,8 +379,8 @@ impl Machine {
 /// Returns VIP_SUCCESS if a connection with a peer is established, and VIP_NOT_DONE while it is
 /// pending.
 ///
-/// Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS,
-/// VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
+/// Errors: VIP_TIMEOUT, VIP_NOT_REACHABLE, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU,
+/// VIP_INVALID_QOS, VIP_INVALID_STATE, VIP_INVALID_PARAMETER.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VipConnectPeerDone(
     ViHandle: VIP_VI_HANDLE,

@@ -275,7 +275,8 @@ pub unsafe extern "C" fn VipCreateVi(
 
 /// Destroys an idle VI with empty queues.
 ///
-/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a queue.
+/// Errors: VIP_INVALID_PARAMETER, VIP_INVALID_STATE, VIP_ERROR_RESOURCE when descriptors are on a
+/// queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyVi(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
     call(|machine| {

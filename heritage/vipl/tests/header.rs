@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what the sources say, C and C++ take it, and the library has what it
-//! declares, in the same types and with the numbers of the original.
+//! Checks that the committed header matches the sources, that C and C++ compilers accept it, and
+//! that the library has the same functions, types and constants.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,10 +15,10 @@ use std::mem::size_of;
 use std::process::Command;
 use vipl::types::*;
 
-/// Set to write the header instead of comparing it.
+/// Environment variable. If it is set, the header is written instead of compared.
 const UPDATE: &str = "VIPL_UPDATE_HEADER";
 
-/// The sources that hold what C sees, in the header's order.
+/// The sources of the C interface, in the order of the header.
 const SOURCES: &[&str] = &[
     "code", "types", "nic", "memory", "queue", "vi", "connect", "work", "cq", "fault", "name",
 ];
@@ -35,7 +35,7 @@ fn the_committed_header_is_what_the_sources_say() {
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let names = declared(&header(), "Vip");
-    // Those of the specification, and VipLastError().
+    // The functions of the specification, and VipLastError().
     assert_eq!(names.len(), 42, "{names:?}");
     assert_eq!(exported("libvipl.so"), names);
 }
@@ -72,7 +72,7 @@ fn both_languages_agree_on_types() {
     assert_eq!(succeed(&mut Command::new(program)), rust);
 }
 
-/// Numbers of the original, some of each kind.
+/// Constants of the original, some of each kind.
 #[test]
 fn numbers_that_were_published_stay() {
     let published = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs for VIPL, as jobs that a launcher has started and as processes that are alone.
+//! VIPL programs, run as jobs of a launcher, and as single processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ fn workshop() -> Workshop {
     Workshop::new("vipl", "libvipl.so")
 }
 
-/// Both sides come to their end, whichever way they go.
+/// Checks that both processes finish, over each kind of path.
 fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
     common::assert_both_done(program, ways, args, ["process 0", "process 1"]);
 }
@@ -60,7 +60,7 @@ fn connections_come_about_or_are_refused() {
     assert_both_done(&program, &ways(), &[]);
 }
 
-/// Which messages are lost is the network's choice; what is asserted is what the levels promise.
+/// The network decides which messages are lost. The assertions check what each level guarantees.
 #[test]
 fn a_network_that_loses_frames_is_seen_by_no_level_but_the_unreliable() {
     let shop = workshop();
@@ -97,7 +97,7 @@ fn a_job_of_one_has_all_but_others() {
     assert_eq!(out, "all is as it should be\n");
 }
 
-/// What a VI takes is told by the allocator, without sanitizers, which replace it.
+/// Built without sanitizers, which replace the allocator that measures the memory of a VI.
 #[test]
 fn a_thousand_vis_take_as_much_memory_as_the_limits_say() {
     let shop = workshop();

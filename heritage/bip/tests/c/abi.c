@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Types and numbers of bip.h as a C compiler sees them; header.rs compares them with Rust's. What is
- * known of BIP's own types is asserted. */
+/* Types and constants of bip.h as a C compiler sees them. header.rs compares them with Rust's. The
+ * known types of BIP are asserted. */
 
 #include <bip.h>
 #include <bip.h>

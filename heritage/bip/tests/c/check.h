@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C tests share: a check that names itself when it fails, and ends the job. */
+/* Shared by the C tests: a check that prints its condition when it fails, and ends the job. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 1 is killed: who sends to it is ended, and says why. */
+/* Node 1 is killed. A node that sends to it ends with an error message. */
 
 #include "check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What is sent just before exit() arrives, although its receiver comes late. */
+/* A message sent just before exit() arrives, although its receiver is late. */
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What comes for a process that has returned from main() is written nowhere: its memory is no program's
- * any more. */
+/* A message for a process that has returned from main() is not written to its memory, which may be
+ * invalid. */
 
 #include "check.h"
 
@@ -10,7 +10,7 @@ enum { LEN = 100, TAG = 3 };
 
 static int words[2][LEN];
 
-/* Registered before the library's own, so it runs after that. */
+/* Registered before the library's own exit handler, so it runs after that. */
 static void look(void) {
     if (bip_mynode != 1) return;
     for (int i = 0; i < LEN; i++)
@@ -29,7 +29,8 @@ int main(void) {
         bip_irecv(words[1], LEN);
         return 0;
     }
-    /* Within the second for which the other one waits; if it is slow, there is nothing to see. */
+    /* The other process waits for one second. If this one is later, the test cannot detect an
+     * error. */
     usleep(200000);
     int out[10];
     fill(out, 10, 0, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A network loses one frame in ten: all messages arrive all the same, once, in order and intact. BIP
- * could not repair that, and would have ended the job. */
+/* The network loses one frame in ten. All messages still arrive once, in order and intact. BIP
+ * could not recover from losses, and would have ended the job. */
 
 #include "check.h"
 

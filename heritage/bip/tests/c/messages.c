@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every function of BIP between two nodes or more: each sends to the next and receives from the one
- * before. Long messages are sent without blocking, since a ring of blocking ones would wait for ever. */
+/* Calls every function of BIP between two nodes or more. Each node sends to the next and receives
+ * from the previous one. Long messages use non-blocking sends, because a ring of blocking ones
+ * would deadlock. */
 
 #include "check.h"
 
@@ -12,7 +13,7 @@ enum { PLAIN = 1, SOURCED = 2, ITS = 3, NOW = 4, READ = 5, FIRST = 6, SECOND = 7
 static int me, next, previous;
 static int out[LONG], in[LONG];
 
-/* -- blocking, short: what is sent waits -- */
+/* Blocking sends of short messages, which wait at the receiver. */
 
 static void blocking(void) {
     for (int round = 0; round < ROUNDS; round++) {
@@ -31,12 +32,12 @@ static void blocking(void) {
         CHECK(bip_trecv(PLAIN, in, len) == len && is_filled(in, len, previous, round));
         CHECK(in[len] == (int)0xa5a5a5a5);
     }
-    /* Nothing to put somewhere needs no place. */
+    /* Empty messages need no buffer. */
     bip_send(next, NULL, 0);
     CHECK(bip_recv(NULL, 0) == 0);
 }
 
-/* -- without blocking, of any length -- */
+/* Non-blocking sends and receives of any length. */
 
 static void beginning(void) {
     static const int lens[] = {0, 1, SHORT, SHORT + 1, 1000, 5000, LONG};
@@ -58,7 +59,7 @@ static void beginning(void) {
         }
         CHECK(got == len && is_filled(in, len, previous, round));
         CHECK(round % 4 < 2 || from == previous);
-        /* What has ended can be asked again. */
+        /* Completed operations can be tested again. */
         CHECK(bip_rwait(receive) == len && bip_rtest(receive) == len);
         if (round % 3) while (!bip_stest(send)) {}
         bip_swait(send);
@@ -66,7 +67,7 @@ static void beginning(void) {
     }
 }
 
-/* A receive of every tag may be under way at once; they end in any order. */
+/* Each tag may have a receive in progress; they complete in any order. */
 static void many_receives(void) {
     enum { COUNT = 50, BASE = 1000 };
     int ids[COUNT], words[COUNT];
@@ -79,7 +80,7 @@ static void many_receives(void) {
     CHECK(bip_trecv(BIPMAXTAG, in, 1) == 1 && in[0] == previous);
 }
 
-/* -- what is short and there; a long message is never taken by these -- */
+/* Functions that receive a short message if it has arrived. They never receive a long one. */
 
 static void at_once(void) {
     int from = -7, len = -7;
@@ -88,7 +89,7 @@ static void at_once(void) {
     CHECK(bip_tngetmsg(NOW, &len, &from) == NULL && from == -7 && len == -7);
     fill(out, LONG, me, 1);
     int send = bip_tisend(next, NOW, out, LONG);
-    /* True whether it is known here or not; after a while it is. */
+    /* This holds before and after the message has arrived here; after 50 ms it has. */
     usleep(50000);
     for (int i = 0; i < 50; i++) {
         CHECK(bip_tnrecv(NOW, in, SHORT) == -1);
@@ -107,7 +108,7 @@ static void at_once(void) {
     }
 }
 
-/* -- in the library's memory -- */
+/* Messages in the library's memory. */
 
 static void in_place(void) {
     for (int round = 0; round < 100; round++) {
@@ -117,7 +118,7 @@ static void in_place(void) {
         bip_tsend(next, READ, out, len);
         int *at = bip_tgetmsg(READ, &got, &from);
         CHECK(at && got == len && from == previous && is_filled(at, len, previous, round));
-        /* Other tags go on meanwhile, and it stays. */
+        /* Messages with other tags do not affect the message in memory. */
         bip_tsend(next, PLAIN, &round, 1);
         CHECK(bip_trecv(PLAIN, in, 1) == 1 && in[0] == round);
         CHECK(is_filled(at, len, previous, round));
@@ -129,7 +130,7 @@ static void in_place(void) {
     }
 }
 
-/* -- tags choose; of one sender and tag nothing is overtaken -- */
+/* Receives select by tag. Messages with one sender and tag stay in order. */
 
 static void choosing(void) {
     int a = 10 * me, b = 10 * me + 1;

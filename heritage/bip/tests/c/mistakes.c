@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 1 makes the mistake whose name is the argument; programs.rs knows what is said of it. The other
- * waits for what never comes, and is ended with the job. */
+/* Node 1 makes the mistake whose name is the argument; programs.rs has the expected error message.
+ * The other node waits for a message that is never sent, and is ended with the job. */
 
 #include "check.h"
 
@@ -90,7 +90,7 @@ static void others(void) {
         if (child == 0) bip_send(0, words, 1), _exit(0);
         int status;
         CHECK(child > 0 && waitpid(child, &status, 0) == child);
-        /* The child ended by its mistake; the parent goes on. */
+        /* The child ended because of its mistake; the parent continues. */
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 1);
         bip_send(0, words, 1);
         bip_tfreemsg(TAG);

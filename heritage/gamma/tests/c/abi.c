@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Types and numbers of gamma.h as a C compiler sees them; header.rs compares them with Rust's. What
- * is known of GAMMA's own types is asserted. */
+/* Types and constants of gamma.h as a C compiler sees them. header.rs compares them with Rust's.
+ * The known types of GAMMA are asserted. */
 
 #include <gamma.h>
 #include <gamma.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* One node aborts the group, from a handler if there is an argument; the others wait in vain. */
+/* One node aborts the group, from a handler if there is an argument. The other nodes wait in
+ * vain. */
 
 #include "check.h"
 

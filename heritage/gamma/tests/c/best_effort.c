@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sends without flow control that may lose messages do not lose those that are waited for, also when a
-   longer one comes than the last. */
+/* Sends without flow control, which may lose messages, do not lose messages that the receiver waits
+ * for, even if a message is longer than the last one. */
 
 #include "check.h"
 
 enum { PORT = 1, SEMAPHORE = 1, ROUNDS = 300 };
-/* Of one frame on every network; of several on an Ethernet; the longest that goes so. Longer each than
-   what is taken without a buffer that is armed. */
+/* Lengths of one frame on every network, of several frames on Ethernet, and the maximum. Each is
+ * too long to be received without an armed buffer. */
 enum { INTS = 300, MORE = 3000, MOST = 16384 };
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* With progress=thread, messages come into the buffers of a process that makes no call: its peer's sends end,
- * which its receiver learns by a file. Their handlers run when it is back, in order. */
+/* With progress=thread, messages arrive in the buffers of a process that makes no call. The peer's
+ * sends complete, which it reports by a file. The handlers run in order at the next call. */
 
 #include "check.h"
 

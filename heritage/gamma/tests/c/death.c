@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 2 of three is killed: what needs it fails with an error that names it. */
+/* Node 2 of three is killed. Operations that need it fail with an error that names it. */
 
 #include "check.h"
 

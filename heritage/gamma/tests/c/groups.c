@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* One of several groups that run on the same host at once: its messages, barriers and broadcasts stay
- * within it, and its nodes agree on their parallel PID. The argument names the group. */
+/* One of several groups that run on the same host concurrently. Its messages, barriers and
+ * broadcasts stay within it, and its nodes agree on their parallel PID. The argument names the
+ * group. */
 
 #include "check.h"
 

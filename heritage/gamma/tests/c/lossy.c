@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A network loses one frame in ten: what non-blocking sends gave it arrives all the same, once, in
- * order and intact. GAMMA could not repair these. Short messages share frames, long ones are
- * gathered from the program's memory when they are sent again. */
+/* The network loses one frame in ten. Messages of non-blocking sends still arrive once, in order
+ * and intact, which GAMMA could not guarantee. Short messages share frames. Long ones are gathered
+ * from the program's memory again when they are retransmitted. */
 
 #include "check.h"
 
@@ -29,7 +29,7 @@ static void on_message(void) {
     OK(gamma_signal(SEMAPHORE));
 }
 
-/* The two pieces are one message with those of one piece. */
+/* A message of two pieces has the same contents as one of one piece. */
 static int isend(int message, const unsigned char *bytes, size_t len) {
     size_t half = len / 2;
     switch (message % 4) {
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         for (size_t i = 0; i < len; i++) bytes[i] = byte_at(message, me, i);
         OK(isend(message, bytes, len));
         if ((message + 1) % BATCH != 0) continue;
-        /* From here on their memory is the program's again. */
+        /* From here on the program owns the memory again. */
         OK(gamma_wsend(PORT));
         memset(out, 0xa5, sizeof out);
     }

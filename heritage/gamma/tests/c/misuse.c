@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every mistake that can be found out is named. A group of one. */
+/* Every detectable mistake returns its own error. A group of one process. */
 
 #include "check.h"
 
@@ -14,7 +14,7 @@ static unsigned char pid;
 
 static void handler(void) {}
 
-/* All functions that need the parallel section fail with that code. */
+/* All functions that need the parallel section fail with this code. */
 static void outside(int code, const char *words) {
     FAILS(code, words, gamma_exit());
     FAILS(code, words, gamma_abort());
@@ -115,8 +115,8 @@ static void together(void) {
 }
 
 static void memory(void) {
-#ifndef __SANITIZE_ADDRESS__ /* which makes locking do nothing */
-    /* Pages that are there no more. */
+#ifndef __SANITIZE_ADDRESS__ /* the address sanitizer disables locking */
+    /* Pages that are not mapped. */
     void *gone = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(gone != MAP_FAILED && munmap(gone, 4096) == 0);
     FAILS(GAMMA_ERR_SYSTEM, "memory", gamma_mlock(gone, 4096));
@@ -127,7 +127,8 @@ static void memory(void) {
     OK(gamma_munlockall());
 }
 
-/* The group is the parent's; the child is told so by every call, and the parent goes on. */
+/* The group belongs to the parent. Every call of the child fails with that error, and the parent
+ * continues. */
 static void in_a_child(void) {
     pid_t child = fork();
     CHECK(child >= 0);

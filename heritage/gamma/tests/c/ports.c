@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Active Ports between two processes or more: all sends, both kinds of buffers, what is not armed. */
+/* Active Ports between two processes or more: all sends, both kinds of buffers, and messages
+ * without an armed buffer. */
 
 #include "check.h"
 
@@ -11,7 +12,7 @@ enum { LONG_LEN = 1 << 20 };
 static int me, size, next, previous;
 static unsigned char pid;
 
-/* -- all eight sends, in turn, of 0 to 2000 bytes -- */
+/* All eight sends in turn, of 0 to 2000 bytes. */
 
 static char ring_buffer[2000];
 static unsigned long ring_len;
@@ -50,7 +51,7 @@ static void all_sends(void) {
     }
 }
 
-/* -- GO_BACK: what is not collected is never overwritten -- */
+/* GO_BACK: a message that was not collected is never overwritten. */
 
 static int back_buffer, back_seen;
 
@@ -62,7 +63,7 @@ static void on_back(void) {
 static void go_back(void) {
     for (int i = 1; i <= 5; i++) OK(gamma_send_flowctl(BACK, &i, sizeof i));
     OK(gamma_sync());
-    /* All five are here or on the way, and the buffer was armed for one. */
+    /* All five messages are here or in flight, and the buffer was armed for one. */
     for (int i = 0; i < 100; i++) CHECK(gamma_test(99) == 0);
     for (int i = 1; i <= 5; i++) {
         OK(gamma_wait(2, 1));
@@ -72,7 +73,7 @@ static void go_back(void) {
     OK(gamma_sync());
 }
 
-/* A second buffer, armed before the first message is collected, is as safe as the first. */
+/* A second buffer, armed before the first message is collected, is not overwritten either. */
 static void go_back_with_two(void) {
     static int first, second;
     unsigned short to = (unsigned short)next;
@@ -93,7 +94,7 @@ static void go_back_with_two(void) {
     OK(gamma_sync());
 }
 
-/* -- GO_FORTH: one behind the other, until the buffer is full -- */
+/* GO_FORTH: each message is written behind the last, until the buffer is full. */
 
 static char forth_buffer[12];
 static int forth_seen;
@@ -121,7 +122,7 @@ static void go_forth(void) {
     OK(gamma_sync());
 }
 
-/* -- a handler that swaps buffers, and answers -- */
+/* A handler that swaps buffers, and sends an answer. */
 
 static long swap_buffers[4];
 static long swap_sum;
@@ -144,7 +145,8 @@ static void swapping(void) {
     CHECK(swap_sum == ROUNDS * (ROUNDS + 1) / 2);
 }
 
-/* -- a handler that gives no signal: the port's semaphore gets one for it, and the buffer is armed again -- */
+/* A handler that gives no signal: the port's semaphore is signalled, and the buffer is armed
+ * again. */
 
 static int quiet_buffer, quiet_sum;
 
@@ -162,7 +164,7 @@ static void quiet(void) {
     OK(gamma_sync());
 }
 
-/* -- errors: of handlers, and of messages that are too long -- */
+/* Errors of handlers, and messages that are too long. */
 
 static void on_errors(void) {
     FAILS(GAMMA_ERR_IN_HANDLER, "handler", gamma_wait(1, 1));
@@ -170,14 +172,14 @@ static void on_errors(void) {
     FAILS(GAMMA_ERR_IN_HANDLER, "handler", gamma_exit());
     FAILS(GAMMA_ERR_IN_HANDLER, "handler", gamma_wsend(ERRORS));
     CHECK(gamma_my_node() == me && gamma_how_many_nodes() == size);
-    CHECK(gamma_msglen == 9); /* more than the buffer has */
+    CHECK(gamma_msglen == 9); /* longer than the buffer */
     OK(gamma_sigerr(5));
 }
 
 static void errors(void) {
     OK(gamma_send(ERRORS, "too long!", 9));
     FAILS(GAMMA_ERR_SIGNALLED, "semaphore 5", gamma_wait(5, 1));
-    CHECK(gamma_test(5) == 0); /* the error was the handler's signal */
+    CHECK(gamma_test(5) == 0); /* the error replaced the handler's signal */
     OK(gamma_send(PASSIVE, "four", 4));
     OK(gamma_wait(6, 1));
     OK(gamma_send(PASSIVE, "too long!", 9));
@@ -194,9 +196,9 @@ static void errors(void) {
     OK(gamma_sync());
 }
 
-/* -- long messages, memory, time, broadcast -- */
+/* Long messages, memory, time, broadcast. */
 
-/* Answers through the port whose send the program may be waiting for. */
+/* Answers through the port on which the program may wait for a send. */
 static void on_long(void) {
     if (gamma_msglen == LONG_LEN) OK(gamma_isend(LONG, NULL, 0));
     OK(gamma_signal(8));
@@ -225,13 +227,13 @@ static void the_rest(void) {
     OK(gamma_sync());
     CHECK(gamma_time_diff(gamma_time(), begin) > 0);
     free(out);
-    /* The port stays armed with it until the parallel section is over. */
+    /* The port stays armed with the buffer until the parallel section ends. */
     static char *kept;
     kept = in;
     (void)kept;
 }
 
-/* -- threads, each on its own port, and in barriers all the while -- */
+/* Threads, each on its own port, with barriers in parallel. */
 
 static int thread_buffers[2];
 static int in_section;
@@ -258,7 +260,7 @@ static void *thread(void *argument) {
     return NULL;
 }
 
-/* One thread of each process is in barriers, the other in broadcasts, in no agreed order. */
+/* One thread of each process runs barriers, the other broadcasts, in no agreed order. */
 static void *in_collectives(void *argument) {
     static char word[100000];
     for (int round = 0; round < 20; round++) {

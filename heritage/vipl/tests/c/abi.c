@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Types and numbers of vipl.h as a C compiler sees them; header.rs compares them with Rust's. What is known of
- * the specification's layout is asserted. */
+/* Types and constants of vipl.h as a C compiler sees them. header.rs compares them with Rust's. The
+ * known layout of the specification is asserted. */
 
 #include <vipl.h>
 #include <vipl.h>

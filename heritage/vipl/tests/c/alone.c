@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A job of one: what can be asked wrongly, and the results that are not about another process. */
+/* A job of one process: invalid arguments, and results that involve no other process. */
 
 #include "errors.h"
 
@@ -19,7 +19,7 @@ static void nics(void) {
     CHECK(about.ThreadSafe && about.MaxVI >= 1024 && about.NativeMTU && about.MaxPtags && about.MaxCQ);
     FAILS(VIP_ERROR_NOT_SUPPORTED, "not discovered", VipQuerySystemManagementInfo(nic, VIP_SMI_AUTODISCOVERY, place));
     FAILS(VIP_INVALID_PARAMETER, "type 2", VipQuerySystemManagementInfo(nic, 2, place));
-    /* What was made by a handle ends with it, and handles go stale. */
+    /* Objects of a handle are destroyed with it, and their handles become stale. */
     VIP_PROTECTION_HANDLE tag;
     VIP_MEM_HANDLE handle;
     VIP_CQ_HANDLE cq;
@@ -37,7 +37,7 @@ static void nics(void) {
     FAILS(VIP_INVALID_PARAMETER, "another NIC's", VipCreateVi(nic, &others, cq, cq, &vi));
     OK(VipQueryNic(second, &about));
     OK(VipCloseNic(second));
-    /* It is there as long as the process: the address sanitizer says if not. */
+    /* The address stays valid; the address sanitizer detects an error. */
     CHECK(about.LocalNicAddress[1] == 'P');
     FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipCloseNic(second));
     FAILS(VIP_INVALID_PARAMETER, "no such VI", VipDisconnect(vi));
@@ -111,7 +111,7 @@ static void vis(void) {
     FAILS(VIP_INVALID_PARAMETER, "null", VipRecvNotify(vi, NULL, NULL));
     FAILS(VIP_INVALID_PARAMETER, "no such VI", VipPostSend(nic, descriptor, descriptors.handle));
     FAILS(VIP_INVALID_PARAMETER, "no such VI", VipSendWait(NULL, 0, &done));
-    /* A queue takes so many; on an idle VI a send ends at once. */
+    /* The capacity of a queue. On an idle VI a send completes at once. */
     for (int i = 1; i < 1024; i++) OK(VipPostRecv(vi, descriptor, descriptors.handle));
     FAILS(VIP_ERROR_RESOURCE, "1024 descriptors", VipPostRecv(vi, descriptor, descriptors.handle));
     OK(VipPostSend(vi, describe(&descriptors, 1, &descriptors, 0, 8), descriptors.handle));
@@ -140,7 +140,7 @@ static void queues(void) {
     OK(VipCreateCQ(nic, 1, &cq));
     FAILS(VIP_INVALID_PARAMETER, "null", VipCQNotify(cq, NULL, NULL));
     FAILS(VIP_ERROR_RESOURCE, "0 entries", VipResizeCQ(cq, 0));
-    /* One that is full loses what is told to it, and says so. */
+    /* A full completion queue loses entries, and reports an error. */
     vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, cq, NULL);
     memory descriptors = memory_of(64 * 4, 0);
     for (unsigned i = 0; i < 2; i++)
@@ -155,7 +155,7 @@ static void queues(void) {
     OK(VipCQDone(cq, &told, &is_recv));
     CHECK(told == vi && !is_recv);
     destroy(vi);
-    /* What was told of a VI that is gone is gone, too. */
+    /* Entries of a destroyed VI are removed. */
     CHECK(VipCQDone(cq, &told, &is_recv) == VIP_NOT_DONE);
     OK(VipDestroyCQ(cq));
     free_memory(&descriptors);
@@ -207,7 +207,7 @@ static void names(const char *hosts) {
     got = address_of(5, "x");
     FAILS(VIP_ERROR_NAMESERVICE, "no process", VipNSGetHostByAddr(nic, &got.net, name, &len));
     FAILS(VIP_INVALID_PARAMETER, "null", VipNSGetHostByAddr(nic, &own.net, NULL, &len));
-    /* A file gives it another name. */
+    /* A file defines another name. */
     FILE *file = fopen(hosts, "w");
     CHECK(file && fprintf(file, "# ours\nserver %s\n", host) > 0 && fclose(file) == 0);
     OK(VipNSInit(nic, (void *)(uintptr_t)hosts));

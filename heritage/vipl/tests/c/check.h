@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C tests share: a check that names itself when it fails, VIs that meet, descriptors. */
+/* Shared by the C tests: a check that prints its condition when it fails, connecting VIs, and
+ * descriptors. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -18,7 +19,7 @@ static VIP_NIC_HANDLE nic;
 static VIP_PROTECTION_HANDLE ptag;
 static unsigned me, other; /* processes: 0 and 1 */
 
-/* An address with room for what follows it. */
+/* An address with room for its bytes. */
 typedef union {
     VIP_NET_ADDRESS net;
     unsigned char bytes[4 + ADDRESS_LEN + 64];
@@ -36,7 +37,7 @@ static inline address address_of(unsigned process, const char *discriminator) {
     return made;
 }
 
-/* Memory that is registered whole, for everything. */
+/* Memory that is registered completely, with all rights. */
 typedef struct {
     unsigned char *bytes;
     size_t len;
@@ -57,7 +58,7 @@ static inline void free_memory(memory *made) {
     free(made->bytes);
 }
 
-/* A descriptor with one data segment. */
+/* Creates a descriptor with one data segment. */
 static inline VIP_DESCRIPTOR *describe(memory *descriptors, unsigned index, memory *data, size_t from, size_t len) {
     VIP_DESCRIPTOR *made = (VIP_DESCRIPTOR *)(void *)descriptors->bytes + index;
     memset(made, 0, sizeof *made);
@@ -69,7 +70,7 @@ static inline VIP_DESCRIPTOR *describe(memory *descriptors, unsigned index, memo
     return made;
 }
 
-/* An RDMA with one data segment. */
+/* Creates an RDMA descriptor with one data segment. */
 static inline VIP_DESCRIPTOR *describe_rdma(memory *descriptors, unsigned index, memory *data, size_t len,
                                             unsigned op, uint64_t remote, VIP_MEM_HANDLE handle) {
     VIP_DESCRIPTOR *made = describe(descriptors, index, data, 0, len);
@@ -100,7 +101,7 @@ static inline VIP_VI_HANDLE vi_with(unsigned level, VIP_CQ_HANDLE send_cq, VIP_C
     return made;
 }
 
-/* Connects a VI with one of the other process: process 0 is the server. */
+/* Connects a VI with one of the other process. Process 0 is the server. */
 static inline void connect_vi(VIP_VI_HANDLE vi, const char *name) {
     if (me == 0) {
         address local = address_of(0, name), remote;
@@ -112,7 +113,7 @@ static inline void connect_vi(VIP_VI_HANDLE vi, const char *name) {
     }
     address local = address_of(1, name), remote = address_of(0, name);
     VIP_RETURN result;
-    /* The server may not wait yet. */
+    /* The server may not be waiting yet. */
     do result = VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, NULL);
     while (result == VIP_NO_MATCH);
     OK(result);
@@ -136,7 +137,7 @@ static inline VIP_VI_STATE state_of(VIP_VI_HANDLE vi) {
     return state;
 }
 
-/* Takes everything from both queues of a VI that is not connected, and destroys it. */
+/* Takes all descriptors from both queues of a VI that is not connected, and destroys it. */
 static inline void destroy(VIP_VI_HANDLE vi) {
     VIP_DESCRIPTOR *done;
     OK(VipDisconnect(vi));
@@ -147,7 +148,7 @@ static inline void destroy(VIP_VI_HANDLE vi) {
     OK(VipDestroyVi(vi));
 }
 
-/* Both processes come here. */
+/* Barrier of both processes. */
 static VIP_VI_HANDLE meeting;
 static memory meeting_descriptors;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Process 1 is killed: at each level the other side is told, and its descriptors end. */
+/* Process 1 is killed. At each level the other side is notified, and its descriptors complete. */
 
 #include "errors.h"
 
@@ -16,7 +16,8 @@ int main(void) {
         connect_vi(vis[i], names[i]);
     }
     meet();
-    /* With this word process 1 may take some of the next messages in; all of them are too many for that. */
+    /* Process 1 may accept some of the next messages while it waits for this one, but not all of
+     * them. */
     if (me == 1) {
         await_word();
         raise(SIGKILL);

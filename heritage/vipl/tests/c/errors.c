@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What goes wrong with descriptors, at each level: process 1 sends, process 0 receives. */
+/* Errors of descriptors, at each level. Process 1 sends, process 0 receives. */
 
 #include "errors.h"
 
@@ -32,7 +32,7 @@ static void close_vi(void) {
 static void post_send(VIP_DESCRIPTOR *send) { OK(VipPostSend(vi, send, descriptors.handle)); }
 static void post_recv(VIP_DESCRIPTOR *recv) { OK(VipPostRecv(vi, recv, descriptors.handle)); }
 
-/* How a send ends whose receiver cannot take it in, and what becomes of both VIs. */
+/* Checks the result of a send whose receiver cannot accept it, and the state of the sender's VI. */
 static void check_sender(unsigned status) {
     if (level == VIP_SERVICE_UNRELIABLE) {
         sent(vi);
@@ -45,7 +45,7 @@ static void check_sender(unsigned status) {
         CHECK(failed_send(vi) == status);
     await_state(vi, VIP_STATE_ERROR);
     await_error(VIP_ERROR_CONN_LOST, vi);
-    /* From now on everything is flushed. */
+    /* From now on all descriptors are flushed. */
     post_send(describe(&descriptors, 5, &data, 0, 8));
     CHECK(failed_send(vi) == VIP_STATUS_DESC_FLUSHED_ERROR);
     post_recv(describe(&descriptors, 6, &data, 0, 8));
@@ -88,7 +88,7 @@ static void too_long(void) {
     close_vi();
 }
 
-/* The receiver's descriptor cannot be used: memory of another protection tag, or no receive. */
+/* The receiver's descriptor is invalid: memory with another protection tag, or not a receive. */
 static void bad_receive(unsigned expected) {
     open_vi("bad receive");
     if (me == 0) {
@@ -110,7 +110,7 @@ static void bad_receive(unsigned expected) {
     close_vi();
 }
 
-/* What is wrong with a send itself; one that is right follows. */
+/* The descriptor of a send is invalid; a valid one follows. */
 static void bad_send(unsigned which, unsigned expected) {
     open_vi("bad send");
     if (me == 0) {
@@ -147,7 +147,7 @@ static void bad_send(unsigned which, unsigned expected) {
     close_vi();
 }
 
-/* Memory that is not open: process 0 tells where it is. */
+/* Memory without permission. Process 0 sends its address. */
 static void bad_rdma(unsigned op, int which) {
     open_vi("bad rdma");
     static memory target;
@@ -179,7 +179,7 @@ static void bad_rdma(unsigned op, int which) {
         OK(VipDeregisterMem(nic, target.bytes, target.handle));
         free(target.bytes);
     } else {
-        /* Beyond its end, if it is open at all. */
+        /* Beyond the end of the memory, if access is permitted at all. */
         post_send(describe_rdma(&descriptors, 3, &data, 129, op, where, which == 2 ? 0 : handle));
         if (op == VIP_CONTROL_OP_RDMAREAD) {
             CHECK(failed_send(vi) == VIP_STATUS_RDMA_PROT_ERROR);
@@ -214,7 +214,7 @@ static void disconnected(void) {
         CHECK(state_of(vi) == VIP_STATE_IDLE);
     }
     meet();
-    /* Both may be connected again, and receives that were posted before wait for it. */
+    /* Both may be connected again. Receives that were posted before wait for the new connection. */
     post_recv(describe(&descriptors, 0, &data, 0, 64));
     connect_vi(vi, "again");
     post_send(describe(&descriptors, 1, &data, 0, 8));
@@ -246,7 +246,7 @@ int main(int argc, char **argv) {
     ptag = another;
     closed = memory_of(256, 1);
     ptag = own;
-    /* Where the network loses messages, what is unreliable may see none of this. */
+    /* On a lossy network, unreliable VIs may not see these errors. */
     for (unsigned i = argc > 1 && strcmp(argv[1], "lossy") == 0; i < 3; i++) {
         level = levels[i];
         no_receive();

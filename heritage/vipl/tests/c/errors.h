@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Asynchronous errors, counted by a handler, and waiting for them. */
+/* Counts asynchronous errors in a handler, and waits for them. */
 #ifndef ERRORS_H
 #define ERRORS_H
 
@@ -18,14 +18,14 @@ static inline void on_error(void *context, VIP_ERROR_DESCRIPTOR *error) {
 
 static inline void watch_errors(void) { OK(VipErrorCallback(nic, &seen, on_error)); }
 
-/* Waits for an error about a VI. */
+/* Waits for an error of a VI. */
 static inline void await_error(unsigned code, VIP_VI_HANDLE vi) {
     while (atomic_load(&seen[code]) == 0) state_of(vi);
     CHECK(last_of[code].ViHandle == vi);
     atomic_store(&seen[code], 0);
 }
 
-/* Nothing has gone wrong but that the other side may have ended connections. */
+/* Returns true if no error was reported, except that the other side has ended connections. */
 static inline int is_quiet(void) {
     for (unsigned i = 0; i <= VIP_ERROR_CATASTROPHIC; i++)
         if (i != VIP_ERROR_CONN_LOST && atomic_load(&seen[i])) return 0;
@@ -36,7 +36,8 @@ static inline void await_state(VIP_VI_HANDLE vi, VIP_VI_STATE state) {
     while (state_of(vi) != state) {}
 }
 
-/* The next descriptor of the send queue, or the receive queue, has ended with an error; which. */
+/* Waits for the next descriptor of the send or receive queue, which must have failed. Returns its
+ * error. */
 static inline unsigned failed_send(VIP_VI_HANDLE vi) {
     VIP_DESCRIPTOR *done = NULL;
     CHECK(VipSendWait(vi, PATIENCE, &done) == VIP_DESCRIPTOR_ERROR && done);

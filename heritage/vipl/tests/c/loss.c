@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A network that loses frames: what is unreliable may lose messages, and nothing else; what is reliable loses
- * none. Process 1 sends numbered messages, process 0 sees which come. */
+/* The network loses frames. Unreliable VIs may lose messages, but nothing else happens; reliable
+ * VIs lose none. Process 1 sends numbered messages, and process 0 checks which arrive. */
 
 #include "errors.h"
 
@@ -16,7 +16,7 @@ static void receive_all(VIP_VI_HANDLE vi, unsigned expected) {
         OK(VipPostRecv(vi, recv, descriptors.handle));
     }
     meet();
-    /* The last word comes over another VI, which is reliable, behind all of them. */
+    /* The last message is sent over another, reliable VI, after all others. */
     await_word();
     for (;;) {
         VIP_RETURN result = VipRecvWait(vi, got < expected ? PATIENCE : 200, &done);
@@ -24,7 +24,8 @@ static void receive_all(VIP_VI_HANDLE vi, unsigned expected) {
         OK(result);
         unsigned number;
         memcpy(&number, data.bytes + 16 * got, sizeof number);
-        /* Once, intact and in order, into the descriptors as they were posted. */
+        /* Each arrives once, intact and in order, in the descriptors in the order they were
+         * posted. */
         CHECK(done->CS.Length == 16 && number > last && number <= COUNT);
         last = number;
         got++;
@@ -46,7 +47,7 @@ static void send_all(VIP_VI_HANDLE vi) {
     await_word();
 }
 
-/* Longer ones are cut, and repaired at any level. */
+/* Longer messages are split, and retransmitted at any level. */
 static void longer(VIP_VI_HANDLE vi) {
     for (unsigned i = 0; i < 10; i++) {
         if (me == 0) OK(VipPostRecv(vi, describe(&descriptors, 0, &data, 0, LONG_LEN), descriptors.handle));
@@ -81,7 +82,7 @@ int main(void) {
         destroy(vi);
         meet();
     }
-    /* The same on one that is fresh: descriptors are left on the other one. */
+    /* The same on a new VI, because descriptors are left on the first one. */
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_UNRELIABLE, NULL, NULL);
     connect_vi(vi, "longer");
     longer(vi);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* 1,024 VIs in one process, half of them connected with the others, and each used in both directions: what
- * they take is bounded, and told. */
+/* 1,024 VIs in one process, half of them connected with the other half, and each used in both
+ * directions. Their memory is limited, and is printed. */
 
 #include "check.h"
 

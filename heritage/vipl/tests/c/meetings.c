@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Connections that come about and those that do not, of clients with servers and of peers. */
+/* Successful and failed connections, of clients with servers and of peers. */
 
 #include "errors.h"
 
 static address here(const char *name) { return address_of(me, name); }
 static address there(const char *name) { return address_of(other, name); }
 
-/* Nobody waits; nobody answers; the server rejects; the VIs differ. */
+/* No server waits; no server answers; the server rejects; the VIs differ. */
 static void refused(void) {
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     VIP_VI_ATTRIBUTES attributes;
@@ -21,7 +21,7 @@ static void refused(void) {
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_REJECT && state_of(vi) == VIP_STATE_IDLE);
         meet();
-        /* Taken by a server that does not answer in time. */
+        /* The request reaches a server that does not answer in time. */
         do result = VipConnectRequest(vi, &local.net, &remote.net, 50, NULL);
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_TIMEOUT && state_of(vi) == VIP_STATE_IDLE);
@@ -45,7 +45,7 @@ static void refused(void) {
         OK(VipConnectWait(nic, &local.net, PATIENCE, NULL, NULL, &conn));
         meet();
         FAILS(VIP_TIMEOUT, "waits no more", VipConnectAccept(conn, vi));
-        /* VIs that differ: the other side is not told. */
+        /* The VIs differ: the other side is not notified. */
         OK(VipConnectWait(nic, &local.net, VIP_INFINITE, NULL, NULL, &conn));
         VIP_VI_ATTRIBUTES wrong = attributes_of(VIP_SERVICE_RELIABLE_RECEPTION), right = attributes_of(VIP_SERVICE_RELIABLE_DELIVERY);
         OK(VipSetViAttributes(vi, &wrong));
@@ -85,7 +85,7 @@ static void peers(void) {
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
     VIP_VI_ATTRIBUTES attributes;
     FAILS(VIP_INVALID_STATE, "has not asked", VipConnectPeerDone(vi, NULL));
-    /* One of them later than the other, in turns. */
+    /* One peer requests later than the other, in turns. */
     for (unsigned turn = 0; turn < 4; turn++) {
         if (turn % 2 == me) {
             ask(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
@@ -110,7 +110,7 @@ static void peers(void) {
         meet();
         CHECK(state_of(vi) == VIP_STATE_IDLE);
     }
-    /* They never meet. */
+    /* The requests never match. */
     ask(vi, "c", "d", 20);
     CHECK(state_of(vi) == VIP_STATE_CONNECT_PENDING);
     FAILS(VIP_TIMEOUT, "in time", peer_done(vi, NULL));
@@ -118,12 +118,12 @@ static void peers(void) {
     FAILS(VIP_TIMEOUT, "in time", VipConnectPeerWait(vi, NULL));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
     meet();
-    /* A request is taken back by disconnecting. */
+    /* A disconnect withdraws a request. */
     ask(vi, "c", "d", VIP_INFINITE);
     OK(VipDisconnect(vi));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
     meet();
-    /* Peers that differ are both told, each with its own eyes. */
+    /* Peers whose VIs differ both get the error, each with the attributes of the other. */
     VIP_VI_ATTRIBUTES mine = attributes_of(me ? VIP_SERVICE_RELIABLE_DELIVERY : VIP_SERVICE_RELIABLE_RECEPTION);
     OK(VipSetViAttributes(vi, &mine));
     ask(vi, "e", "e", VIP_INFINITE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Two processes exchange messages of all lengths and kinds, at each level that is reliable. */
+/* Two processes exchange messages of all lengths and kinds, at each reliable level. */
 
 #include "check.h"
 
@@ -29,7 +29,7 @@ static void exchange_lengths(VIP_VI_HANDLE vi, memory *descriptors, memory *out,
     }
 }
 
-/* Many at once, which end in order; the receives are posted before. */
+/* Many messages at once, which complete in order. The receives are posted before. */
 static void burst(VIP_VI_HANDLE vi, memory *descriptors, memory *out, memory *in) {
     enum { LEN = 5000 };
     for (unsigned i = 0; i < COUNT; i++)
@@ -52,7 +52,7 @@ static void burst(VIP_VI_HANDLE vi, memory *descriptors, memory *out, memory *in
     meet();
 }
 
-/* Segments of different lengths on both sides, three and more. */
+/* Segments of different lengths on both sides, three or more. */
 static void gather_and_scatter(VIP_VI_HANDLE vi, memory *descriptors, memory *out, memory *in) {
     static const unsigned send_lens[] = {5, 0, 7000, 3}, recv_lens[] = {4000, 1, 4000, 9};
     VIP_DESCRIPTOR *recv = describe(descriptors, 0, in, 0, 0), *send = describe(descriptors, 2, out, 0, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The program's functions are called for what ends, from the library's thread, while the program sleeps; and
- * other threads wait beside one another. */
+/* The library's thread calls the program's functions for completions while the program sleeps.
+ * Several threads wait concurrently. */
 
 #include "check.h"
 
@@ -44,7 +44,7 @@ static void asleep(unsigned count) {
     while (count--) sem_wait(&called);
 }
 
-/* One after the other: the next is sent when the last was acknowledged. */
+/* Messages one by one: the next is sent when the last was acknowledged. */
 static void one_by_one(void) {
     vi = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
     if (me == 0) {
@@ -109,7 +109,7 @@ static void *ask(void *context) {
     return NULL;
 }
 
-/* Process 0 answers, and posts before it does. */
+/* Process 0 answers, and posts its receives before. */
 static void threads(void) {
     static unsigned numbers[2] = {0, 1};
     pthread_t made[2];

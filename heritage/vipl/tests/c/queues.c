@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* One completion queue for 64 VIs: what ends at each of them is told in its order. */
+/* One completion queue for 64 VIs. The completions of each VI are reported in order. */
 
 #include "check.h"
 

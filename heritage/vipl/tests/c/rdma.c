@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* RDMA: process 1 writes into the memory of process 0, and reads it. */
+/* RDMA: process 1 writes to the memory of process 0, and reads it. */
 
 #include "check.h"
 
@@ -11,7 +11,7 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static memory descriptors, local, shared;
 static VIP_VI_HANDLE vi;
 
-/* Process 0 tells where its memory is. */
+/* Process 0 sends the address of its memory. */
 static void tell(uint64_t *where, VIP_MEM_HANDLE *handle) {
     if (me == 0) {
         uint64_t at = (uintptr_t)shared.bytes;
@@ -26,7 +26,7 @@ static void tell(uint64_t *where, VIP_MEM_HANDLE *handle) {
     }
 }
 
-/* A write, then a message: when the message is there, so are the bytes. */
+/* A write, then a message: when the message has arrived, so has the data. */
 static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
     for (unsigned i = 0; i < LENGTHS; i++) {
         unsigned len = lengths[i];
@@ -38,7 +38,7 @@ static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
             CHECK(is_filled(shared.bytes + 8, len, 1, i) && shared.bytes[7] == 0xa5 && shared.bytes[8 + len] == 0xa5);
             OK(VipPostRecv(vi, describe(&descriptors, 0, &local, 0, 0), descriptors.handle));
             meet();
-            /* With immediate data a write takes a receive, whose memory stays as it is. */
+            /* A write with immediate data consumes a receive, whose memory is not changed. */
             VIP_DESCRIPTOR *told = received(vi);
             CHECK(told->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE));
             CHECK(told->CS.ImmediateData == 4711 + i && told->CS.Length == len);
@@ -64,7 +64,7 @@ static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
     }
 }
 
-/* Reads of all lengths; a fence holds what follows. */
+/* Reads of all lengths. A fence delays later descriptors. */
 static void read_it(uint64_t where, VIP_MEM_HANDLE handle) {
     for (unsigned i = 0; i < LENGTHS; i++) {
         unsigned len = lengths[i];
@@ -85,7 +85,7 @@ static void read_it(uint64_t where, VIP_MEM_HANDLE handle) {
             CHECK(sent(vi) == fenced);
         }
         meet();
-        /* The fenced write has brought what the read has got. */
+        /* The fenced write carries the data that the read has fetched. */
         if (me == 0) CHECK(is_filled(shared.bytes, len, 0, i));
         meet();
     }
