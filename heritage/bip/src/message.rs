@@ -43,7 +43,7 @@ pub(crate) unsafe fn bytes<'a>(buf: *const c_int, len: c_int) -> Result<&'a [u8]
 /// Returns the bytes of `len` words for writing.
 ///
 /// # Safety
-/// The words are valid, and not accessed by others while the slice is used.
+/// The words are valid, and not accessed by other code while the slice is used.
 #[inline]
 pub(crate) unsafe fn bytes_mut<'a>(buf: *mut c_int, len: c_int) -> Result<&'a mut [u8], Failure> {
     // SAFETY: guaranteed by the caller.

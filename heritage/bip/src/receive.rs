@@ -20,7 +20,7 @@ impl State {
     /// Receives a message.
     ///
     /// # Safety
-    /// `buf` has `maxlen` words, which are not accessed by others.
+    /// `buf` has `maxlen` words, which no other code accesses.
     #[inline]
     unsafe fn recv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<Got, Failure> {
         self.tags.check_free(tag)?;

@@ -269,8 +269,8 @@ fn complete(machine: &Machine, port: &Port) -> Result<bool, Failure> {
     })
 }
 
-/// Waits until all non-blocking sends through `port` are complete. An error is that of one of them;
-/// call it again for the others.
+/// Waits until all non-blocking sends through `port` are complete. An error belongs to one of the
+/// sends; call it again for the rest.
 ///
 /// Errors: GAMMA_ERR_NODE_GONE, GAMMA_ERR_PORT, GAMMA_ERR_IN_HANDLER.
 #[unsafe(no_mangle)]

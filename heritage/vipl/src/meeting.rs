@@ -336,7 +336,7 @@ impl World {
         }
         let is_it = |offer: &Offer| offer.rank == rank && offer.body.id == id;
         self.meetings.offers.retain(|offer| !is_it(offer));
-        // The withdrawn request matched ours, which now waits at the other side without a match.
+        // The withdrawn request matched this VI's, which now waits at the other side without a match.
         let has_met = |vi: &Vi| {
             let pending = vi.pending.as_ref();
             vi.is_connected()

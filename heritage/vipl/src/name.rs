@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The name service: the hosts of the job by name, and by aliases from a file.
 //!
-//! The first process of a host has the host's name and the index 0, the second one has the index 1,
-//! and so on; `host:1` is the name of the second process. A line of the file is
-//! `NAME HOST[:INDEX]`; `#` begins a comment.
+//! The first process of a host has the host's name and the index 0, the next one the index 1, and
+//! so on. `host:1` is the name of the second process. A line of the file is `NAME HOST[:INDEX]`;
+//! `#` begins a comment.
 
 use crate::code::*;
 use crate::error::{Failure, invalid, lacking};

@@ -51,8 +51,8 @@ impl World {
         self.out = unsent.chain(later).collect();
     }
 
-    /// Restores the state before an acknowledgement that could not be sent: the other side has
-    /// received `told`.
+    /// Records that an acknowledgement could not be sent. `told` is the number that was
+    /// acknowledged before.
     #[cold]
     fn owe(&mut self, index: u32, told: u32) {
         if let Some(vi) = self.vis.get_mut(index) {

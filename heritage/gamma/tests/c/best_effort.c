@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sends without flow control, which may lose messages, do not lose messages that the receiver waits
- * for, even if a message is longer than the last one. */
+/* Sends without flow control may lose messages, but not those that the receiver waits for. This
+ * also holds for a message that is longer than the last one. */
 
 #include "check.h"
 
