@@ -8,7 +8,6 @@
 //!
 //! Invariant: no function returns after a failure. BIP had no error codes; it detected errors and
 //! ended the job, and so does this library.
-//! and ended the job, and so does this.
 #![allow(
     unsafe_code,
     reason = "pointers of C programs are turned into references here, and nowhere else"
