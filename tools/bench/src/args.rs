@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person asks `portolan bench` to measure.
+//! Command-line options of `portolan bench`.
 
 use crate::competitor::Competitor;
 use crate::conditions::{Auth, Conditions, PPM_PER_PERCENT, PlacementChoice, Schedule};
@@ -14,21 +14,20 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Bytes of the largest message that a row may be asked for: two of them must fit in memory with
-/// ease.
+/// Largest message size of a row in bytes. Two such messages must easily fit in memory.
 pub(crate) const SIZE_MAX: usize = 1 << 30;
 
 /// Options of `portolan bench`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
-    /// Something else than measuring.
+    /// Subcommand that replaces the measurement.
     #[command(subcommand)]
     pub action: Option<Action>,
-    /// What to measure; several are measured one after another.
+    /// Metrics to measure, one after another.
     #[arg(required_unless_present = "server", value_enum)]
     pub(crate) metrics: Vec<Metric>,
-    /// Ways for the messages to take.
+    /// Paths to measure.
     #[arg(
         long = "path",
         value_enum,
@@ -42,95 +41,97 @@ pub struct BenchArgs {
     /// Systems to compare with.
     #[arg(long = "vs", value_enum, value_delimiter = ',')]
     pub(crate) versus: Vec<Versus>,
-    /// Interfaces of the papers whose C libraries do the same work, in ping-pong and logp.
+    /// Interfaces of the papers to measure as well, each through its C library (pingpong and logp).
     #[arg(long = "interface", value_enum, value_delimiter = ',')]
     pub(crate) interfaces: Vec<Interface>,
-    /// MPIs whose programs do the same work, over Portolan and over what the MPI has itself, in
-    /// ping-pong, stream and rate.
+    /// MPI libraries to measure as well, each over Portolan and over its own transport (pingpong,
+    /// stream and rate).
     #[arg(long = "mpi", value_enum, value_delimiter = ',')]
     pub(crate) mpis: Vec<Mpi>,
-    /// Also do the same work on the bare socket or memory, with no protocol.
+    /// Also measure the same work on the bare socket or memory, with no protocol.
     #[arg(long)]
     pub(crate) limits: bool,
-    /// Also count the system calls, copies and wake-ups that a message of Portolan's costs each end.
+    /// Also count the system calls, copies and wake-ups of each end per Portolan message.
     #[arg(long)]
     pub(crate) calls: bool,
     /// Write the results as JSON to FILE; `-` is the standard output.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write all times as HdrHistogram logs to DIR, one file a measurement.
+    /// Write all times as HdrHistogram logs to DIR, one file per measurement.
     #[arg(long, value_name = "DIR")]
     pub(crate) hdr: Option<PathBuf>,
-    /// Go on with an interrupted run: what FILE, its JSON, holds is not measured again. Without
-    /// --json the results are written back to it.
+    /// Continue an interrupted run: skip the results that FILE, the JSON of that run, already
+    /// contains. Without --json the results are written back to FILE.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
-    /// Append commit, machine and medians to FILE, a line of JSON a run.
+    /// Append commit, machine and medians to FILE, one line of JSON per run.
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Messages per row and round, instead of a time.
+    /// Messages per row and round, instead of a duration.
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = iterations())]
     pub(crate) iterations: Option<u64>,
-    /// Seconds of measurement per row, all rounds together.
+    /// Seconds of measurement per row, over all rounds.
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// MTU of the temporary lab.
     #[arg(long, value_name = "M", default_value_t = 1500, value_parser = mtus())]
     pub(crate) mtu: u32,
-    /// Wires of the temporary lab, as `portolan lab up --link` has them: 1g; rate=100m,loss=0.1%.
+    /// Link properties of the temporary lab, in the format of `portolan lab up --link`: 1g;
+    /// rate=100m,loss=0.1%.
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["loopback", "client"])]
     pub link: Option<String>,
-    /// Rounds; every round measures every row once, and the medians of the rounds are reported.
+    /// Rounds; each round measures every row once, and the report has the medians of the rounds.
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = rounds())]
     pub(crate) repeat: u32,
-    /// Where Portolan's rows receive bulk data; a row for each.
+    /// Placement of received bulk data in Portolan's rows, one row for each.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) placement: Vec<PlacementChoice>,
-    /// Random loss in percent, each way, beside rows without: 1,5 (with stream).
+    /// Random packet loss in percent in each direction, measured in addition to rows without loss:
+    /// 1,5 (with stream).
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = parse_loss)]
     pub(crate) loss: Vec<u32>,
-    /// One datagram from elsewhere to N of Portolan's stream, beside rows without: 100,10000 (with
-    /// stream).
+    /// Send one foreign datagram per N datagrams of Portolan's stream, in addition to rows without:
+    /// 100,10000 (with stream).
     #[arg(long, value_delimiter = ',', value_name = "N", value_parser = intervals())]
     pub(crate) interfere: Vec<u32>,
-    /// Senders to one receiver (with incast).
+    /// Senders per receiver (with incast).
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = senders())]
     pub(crate) senders: u32,
-    /// Order in which the receiver serves them; a row for each (with incast).
+    /// Order in which the receiver serves the senders, one row for each (with incast).
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) schedule: Vec<Schedule>,
-    /// What frames on networks must prove, in Portolan's rows; a row for each.
+    /// Authentication of network frames in Portolan's rows, one row for each.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub(crate) auth: Vec<Auth>,
-    /// Longest frames of Portolan's rows on UDP in bytes, beside rows with frames as long as the MTU
-    /// allows: 512,1024.
+    /// Longest frames of Portolan's rows on UDP in bytes, in addition to rows with frames as long
+    /// as the MTU allows: 512,1024.
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = frame_lens())]
     pub(crate) frame_len_max: Vec<u32>,
-    /// Also measure `packet` and `auto` as user nobody, by a broker on each host.
+    /// Also measure `packet` and `auto` as user nobody, with a broker on each host.
     #[arg(long)]
     pub(crate) broker: bool,
-    /// Stay on this host's loopback interface even where a lab would be allowed.
+    /// Use this host's loopback interface even if a lab could be created.
     #[arg(long)]
     pub(crate) loopback: bool,
-    /// Between two hosts.
+    /// Options for a measurement between two hosts.
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
 }
 
-/// What `portolan bench` does besides measuring.
+/// Subcommands of `portolan bench`.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Action {
-    /// Say what changed from one run to another by more than their rounds differ.
+    /// Show which results of two runs differ by more than their rounds vary.
     Compare {
-        /// The JSON of the first run.
+        /// JSON of the first run.
         before: PathBuf,
-        /// The JSON of the second.
+        /// JSON of the second run.
         after: PathBuf,
     },
 }
 
 impl BenchArgs {
-    /// The sizes to measure for `metric`, in ascending order.
+    /// Returns the sizes to measure for `metric`, in ascending order.
     pub(crate) fn sizes_for(&self, metric: Metric) -> Vec<usize> {
         match &self.sizes {
             Some(list) => list.0.clone(),
@@ -138,11 +139,11 @@ impl BenchArgs {
         }
     }
 
-    /// The conditions of Portolan's rows for `metric` on `path`: every proof of frames with every
-    /// placement, order of service, loss and interference that the metric knows.
+    /// Returns the conditions of Portolan's rows for `metric` on `path`: all combinations of the
+    /// requested options that apply to the metric.
     pub(crate) fn conditions(&self, metric: Metric, path: Path) -> Vec<Conditions> {
         let mut all = vec![Conditions::default()];
-        // Shared memory is never sealed.
+        // Frames in shared memory are never sealed.
         if path != Path::Shm {
             all = each(&all, &self.auth, |one, auth| one.auth = Some(auth));
         }
@@ -177,7 +178,7 @@ impl BenchArgs {
         all
     }
 
-    /// What the network does to the other systems' rows.
+    /// Returns the loss rates at which the rows of other systems are measured.
     pub(crate) fn losses(&self, metric: Metric, path: Path) -> Vec<Conditions> {
         let all = [Conditions::default()];
         if metric == Metric::Stream && path != Path::Shm {
@@ -189,8 +190,8 @@ impl BenchArgs {
         }
     }
 
-    /// Refuses options that none of the metrics knows: a row that looks as if it were measured
-    /// under them would be a lie.
+    /// Refuses options that no requested metric uses. Otherwise a row would claim conditions that
+    /// it was not measured under.
     ///
     /// # Errors
     /// [`ArgsError`] names the option and the metric that it belongs to.
@@ -248,7 +249,7 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// Refuses what two hosts cannot do together: what needs a lab, or one host.
+    /// Refuses options that need a lab or a single host in a measurement between two hosts.
     fn check_between_hosts(&self) -> Result<(), ArgsError> {
         let given = [
             (self.loopback, "--loopback"),
@@ -278,12 +279,12 @@ impl BenchArgs {
         Ok(())
     }
 
-    /// Whether this is the other host of somebody's measurement.
+    /// Returns true if this process is the server of another host's measurement.
     pub fn is_server(&self) -> bool {
         self.remote.server
     }
 
-    /// The interfaces of the papers that can do the work, each once.
+    /// Returns the requested interfaces of the papers that support this work, each once.
     pub(crate) fn interfaces_for(&self, metric: Metric, size: usize) -> Vec<Interface> {
         let mut interfaces = Vec::new();
         for interface in &self.interfaces {
@@ -295,7 +296,7 @@ impl BenchArgs {
         interfaces
     }
 
-    /// The MPIs that can do the work, each once.
+    /// Returns the requested MPI libraries that support this work, each once.
     pub(crate) fn mpis_for(&self, metric: Metric, path: Path) -> Vec<Mpi> {
         let mut mpis = Vec::new();
         for mpi in &self.mpis {
@@ -306,7 +307,8 @@ impl BenchArgs {
         mpis
     }
 
-    /// The paths to measure, `all` resolved, each once; none within a host where there are two.
+    /// Returns the paths to measure, each once, with `all` expanded. Shared memory is excluded
+    /// between two hosts.
     pub(crate) fn paths(&self) -> Vec<Path> {
         let has_memory = self.remote.client.is_none();
         let mut paths = Vec::new();
@@ -319,81 +321,82 @@ impl BenchArgs {
     }
 }
 
-/// Options that do not fit together.
+/// Contradictory options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgsError {
-    /// None of the metrics knows the option.
+    /// No requested metric uses the option.
     #[error("{option} has no effect without the metric {metric}: add it or leave {option} out")]
     WithoutMetric {
-        /// As it is written.
+        /// The option as the user writes it.
         option: &'static str,
-        /// The one that knows it.
+        /// Metric that uses the option.
         metric: Metric,
     },
-    /// Short messages have no place of their own.
+    /// Placement applies only to bulk data.
     #[error(
         "--placement has no effect without bulk data: add stream, loaded or incast, or leave it out"
     )]
     PlacementWithoutBulk,
-    /// Other metrics were not measured by the papers' interfaces.
+    /// The papers' interfaces were measured only with pingpong and logp.
     #[error("--interface has no effect without pingpong or logp: add one, or leave it out")]
     InterfaceWithoutMetric,
-    /// `mpibench` does not measure all.
+    /// `mpibench` does not implement the requested metrics or paths.
     #[error(
         "--mpi has no effect without pingpong, stream or rate by shm, packet, udp or auto: add one of each, or leave it out"
     )]
     MpiWithoutMetric,
-    /// The library's program does not measure all, or not there.
+    /// The library's program does not implement the requested metrics or paths.
     #[error(
         "--vs {system} has no effect here: it is measured by pingpong, stream and rate, libfabric-shm on the \
          path shm, the others of libfabric between hosts; add one of each, or leave it out"
     )]
     CompetitorWithoutRow {
-        /// As it is written.
+        /// Name of the system.
         system: &'static str,
     },
-    /// Brokers have nothing but raw Ethernet.
+    /// A broker opens only raw Ethernet sockets.
     #[error("--broker has no effect without raw Ethernet: add --path packet, or leave it out")]
     BrokerWithoutPacket,
-    /// Shared memory is never sealed.
+    /// Frames in shared memory are never sealed.
     #[error("--auth has no effect on shared memory: add a path, or leave it out")]
     AuthOnMemory,
-    /// Frames of other paths are cut by what carries them.
+    /// The frame length of other paths is set by their link.
     #[error("--frame-len-max has no effect without UDP: add --path udp, or leave it out")]
     FramesWithoutUdp,
-    /// Nobody else waits.
+    /// Only a server listens.
     #[error("--bind has no effect without --server: add it, or leave --bind out")]
     BindWithoutServer,
-    /// It needs a lab, or one host.
+    /// The option needs a lab or a single host.
     #[error("{option} is not measured with --client: it needs one host or a lab; leave either out")]
     NotBetweenHosts {
-        /// As it is written.
+        /// The option as the user writes it.
         option: &'static str,
     },
-    /// The row's check mark does not fit.
+    /// The message is too short for the row's check stamp.
     #[error("{metric} needs messages of at least {least} bytes: {size} is too few")]
     TooShort {
-        /// The one that has such a mark.
+        /// Metric that stamps its messages.
         metric: Metric,
-        /// Bytes of it.
+        /// Bytes of the shortest message with a stamp.
         least: usize,
-        /// Bytes of the messages asked for.
+        /// Requested message size in bytes.
         size: usize,
     },
 }
 
-/// Whether a broker has to do with it.
+/// Returns true if a broker can open sockets for `path`.
 fn by_broker(path: Path) -> bool {
     matches!(path, Path::Packet | Path::Auto)
 }
 
-/// Nothing, and then what was asked for.
+/// Returns 0 (unchanged), followed by `values`.
 fn unchanged_and(values: &[u32]) -> Vec<u32> {
     [&[0], values].concat()
 }
 
-/// `all`, with each of `values` set by `set`, each once; as it is if there are none.
+/// Returns `all` with each of `values` applied by `set`, without duplicates. Returns `all`
+/// unchanged if `values` is empty.
 fn each<'a, T: Copy + 'a>(
     all: &[Conditions],
     values: impl IntoIterator<Item = &'a T>,
@@ -415,7 +418,7 @@ fn each<'a, T: Copy + 'a>(
     }
 }
 
-/// What is measured.
+/// Metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
@@ -450,7 +453,7 @@ impl Metric {
         }
     }
 
-    /// Bytes of the smallest message that can carry the row's check mark.
+    /// Returns the bytes of the smallest message that can carry the row's check stamp.
     pub(crate) fn size_min(self) -> usize {
         match self {
             Metric::Pingpong => 0,
@@ -459,12 +462,12 @@ impl Metric {
         }
     }
 
-    /// Whether its figure is a time: less is better.
+    /// Returns true if the result is a time, so that less is better.
     pub fn is_time(self) -> bool {
         matches!(self, Metric::Pingpong | Metric::Loaded | Metric::Logp)
     }
 
-    /// Whether large messages are part of it.
+    /// Returns true if the metric involves large messages.
     pub(crate) fn is_bulk(self) -> bool {
         matches!(
             self,
@@ -487,7 +490,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A path as it is asked for.
+/// Paths as the user requests them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PathChoice {
     /// Shared memory within one host.
@@ -496,15 +499,15 @@ pub(crate) enum PathChoice {
     Udp,
     /// Raw Ethernet frames between two hosts.
     Packet,
-    /// The same by AF_XDP, in generic mode.
+    /// Raw Ethernet frames between two hosts through AF_XDP in generic mode.
     Xdp,
-    /// The same by AF_XDP, in the driver.
+    /// Raw Ethernet frames between two hosts through AF_XDP in the driver.
     XdpNative,
-    /// UDP between two hosts, long messages by kernel TCP.
+    /// UDP between two hosts, with long messages over kernel TCP.
     Stream,
-    /// Whatever Portolan chooses between two hosts.
+    /// Path that Portolan chooses between two hosts.
     Auto,
-    /// All of these but streams, which `auto` may choose, and AF_XDP, which it never does.
+    /// All of these except AF_XDP and streams; `auto` may choose streams but never AF_XDP.
     All,
 }
 
@@ -523,7 +526,7 @@ impl PathChoice {
     }
 }
 
-/// A path as it is measured.
+/// Path of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
@@ -531,15 +534,15 @@ pub enum Path {
     Shm,
     /// Raw Ethernet frames between two hosts.
     Packet,
-    /// The same by AF_XDP, in generic mode.
+    /// Raw Ethernet frames between two hosts through AF_XDP in generic mode.
     Xdp,
-    /// The same by AF_XDP, in the driver.
+    /// Raw Ethernet frames between two hosts through AF_XDP in the driver.
     XdpNative,
     /// UDP between two hosts.
     Udp,
-    /// The same, with long messages by kernel TCP.
+    /// UDP between two hosts, with long messages over kernel TCP.
     Stream,
-    /// Whatever Portolan chooses between two hosts.
+    /// Path that Portolan chooses between two hosts.
     Auto,
 }
 
@@ -557,12 +560,12 @@ impl fmt::Display for Path {
     }
 }
 
-/// A system to compare with.
+/// Systems to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Versus {
-    /// The kernel's TCP, at its best.
+    /// Kernel TCP, in its fastest variant.
     Tcp,
-    /// Hand-written UDP that trusts the network, at its best.
+    /// Hand-written UDP without reliability, in its fastest variant.
     Udp,
     /// libfabric's reliable datagrams over TCP (tcp;ofi_rxm), between hosts.
     LibfabricTcp,
@@ -570,12 +573,12 @@ pub(crate) enum Versus {
     LibfabricRxd,
     /// libfabric's shared memory (shm), within a host.
     LibfabricShm,
-    /// UCX, over TCP between hosts, and by shared memory within one.
+    /// UCX, over TCP between hosts and shared memory within a host.
     Ucx,
 }
 
 impl Versus {
-    /// The other library that it is.
+    /// Returns the corresponding library; `None` for TCP and UDP.
     pub(crate) fn competitor(self) -> Option<Competitor> {
         match self {
             Versus::Tcp | Versus::Udp => None,
@@ -587,7 +590,7 @@ impl Versus {
     }
 }
 
-/// Message sizes in ascending order, each once.
+/// Distinct message sizes in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SizeList(pub(crate) Vec<usize>);
 
@@ -627,35 +630,36 @@ fn iterations() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..)
 }
 
-/// From the least that IPv4 hosts must take to the most that an IPv4 packet can be long.
+/// Accepts MTUs from the IPv4 minimum to the maximum length of an IPv4 packet.
 fn mtus() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(576..=65_535)
 }
 
-/// More than a thousand would be a mistake for `--iterations`.
+/// Accepts up to 1000 rounds. A larger number is probably meant for `--iterations`.
 fn rounds() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1000)
 }
 
-/// From a probe that meets traffic now and then to one beside each tenth datagram.
+/// Accepts intervals from 10 datagrams (heavy interference) to 10,000,000 (rare probes).
 fn intervals() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(10..=10_000_000)
 }
 
-/// From the least that the protocol works with to the most that a datagram can be long.
+/// Accepts frame lengths from the protocol's minimum to the maximum length of a datagram.
 fn frame_lens() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(512..=65_507)
 }
 
-/// One sender is no incast; each is a process and a host of the lab.
+/// Accepts 2 to 64 senders. Each sender needs a process and a host of the lab.
 fn senders() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(2..=64)
 }
 
-/// Percent to parts per million.
+/// Parses percent and returns parts per million.
 fn parse_loss(text: &str) -> Result<u32, String> {
     match text.parse::<f64>() {
-        // Below, no run is long enough to see it; above, nothing but timeouts is measured.
+        // Smaller rates have no effect in a run of ordinary length. With larger ones only timeouts
+        // are measured.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -670,15 +674,15 @@ fn parse_loss(text: &str) -> Result<u32, String> {
     }
 }
 
-/// An hour a row is a mistake; below a millisecond a round may hold no message at all.
+/// Accepts 1 ms to 1 h per row. A shorter round might not contain a single message.
 fn seconds(text: &str) -> Result<f64, String> {
     parse_seconds(text, 0.001..=3600.0)
 }
 
-/// An argument that is a time in seconds.
+/// Parses an argument that is a time in seconds.
 ///
 /// # Errors
-/// It is none, or beyond `allowed`.
+/// Not a number, or outside `allowed`.
 pub fn parse_seconds(text: &str, allowed: RangeInclusive<f64>) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if allowed.contains(&seconds) => Ok(seconds),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other libraries for messages, that Portolan is compared with: libfabric by some of its providers, and
-//! UCX. Their programs, `bench/peers/*.c`, do the work of the other rows by the library's own functions;
-//! they are built when they are first needed, by this host's C compiler.
+//! Messaging libraries that Portolan is compared with: libfabric with several providers, and UCX.
+//!
+//! Their programs in `bench/peers/*.c` do the work of the other rows with the library's own
+//! functions. This host's C compiler builds them on first use.
 
 use crate::args::{Metric, Path};
 use anyhow::{Context, Result, bail};
@@ -13,10 +14,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// What both programs include.
+/// Header that both programs include.
 const WORK: &str = include_str!("../../../bench/peers/work.h");
 
-/// A library, and what carries its messages.
+/// A library and the transport of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Competitor {
@@ -26,12 +27,12 @@ pub(crate) enum Competitor {
     LibfabricRxd,
     /// libfabric's shared memory.
     LibfabricShm,
-    /// UCX, by TCP between hosts and shared memory within one.
+    /// UCX, over TCP between hosts and shared memory within a host.
     Ucx,
 }
 
 impl Competitor {
-    /// Name of its rows in the table and the JSON.
+    /// Returns the name of its rows in the table and the JSON.
     pub(crate) fn system(self) -> &'static str {
         match self {
             Competitor::LibfabricTcp => "libfabric-tcp",
@@ -41,12 +42,12 @@ impl Competitor {
         }
     }
 
-    /// Whether its program does the work of `metric`.
+    /// Returns true if its program measures `metric`.
     pub(crate) fn has(metric: Metric) -> bool {
         matches!(metric, Metric::Pingpong | Metric::Stream | Metric::Rate)
     }
 
-    /// Whether it has a row beside Portolan's on `path`.
+    /// Returns true if it has a row beside Portolan's on `path`.
     pub(crate) fn takes(self, path: Path) -> bool {
         match self {
             Competitor::LibfabricTcp | Competitor::LibfabricRxd => path != Path::Shm,
@@ -55,7 +56,7 @@ impl Competitor {
         }
     }
 
-    /// How the table names its way on `path`.
+    /// Returns the name of its variant on `path` in the table.
     pub(crate) fn variant(self, path: Path) -> &'static str {
         match (self, path) {
             (Competitor::LibfabricTcp, _) => "its TCP, spinning",
@@ -66,7 +67,8 @@ impl Competitor {
         }
     }
 
-    /// libfabric's name of the provider. Newer versions have `tcp` without a layer above it.
+    /// Returns libfabric's name of the provider. Newer versions have `tcp` without a layer above
+    /// it.
     pub(crate) fn provider(self) -> &'static str {
         match self {
             Competitor::LibfabricTcp => "tcp",
@@ -76,8 +78,8 @@ impl Competitor {
         }
     }
 
-    /// What its program's environment holds: UCX is kept to the path, for it would find the memory that
-    /// the hosts of a lab share.
+    /// Returns the environment of its program. UCX is restricted to the transports of the path,
+    /// because it would otherwise use the memory that the hosts of a lab share.
     pub(crate) fn environment(self, path: Path, interface: &str) -> Vec<(&'static str, String)> {
         match (self, path) {
             (Competitor::Ucx, Path::Shm) => vec![("UCX_TLS", "sm,self".into())],
@@ -97,17 +99,17 @@ impl Competitor {
     }
 }
 
-/// What a program is built from.
+/// Source and dependencies of a program.
 #[derive(Debug)]
 struct Kit {
     library: &'static str,
     program: &'static str,
     source: &'static str,
-    /// What the linker is told.
+    /// Arguments for the linker.
     libraries: &'static [&'static str],
-    /// A header that only the package has.
+    /// A header that only the development package has.
     header: &'static str,
-    /// Debian's package.
+    /// Name of Debian's package.
     package: &'static str,
 }
 
@@ -129,7 +131,7 @@ const UCX: Kit = Kit {
     package: "libucx-dev",
 };
 
-/// Programs by name; none where one cannot be built here, with the reason.
+/// Built programs by name, or the reason why a program cannot be built here.
 #[derive(Debug)]
 pub(crate) struct Programs {
     compiler: &'static str,
@@ -146,15 +148,15 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// The file of `competitor`'s program; it is there as long as this is.
+    /// Returns the executable of `competitor`'s program. It exists until `self` is dropped.
     ///
     /// # Errors
-    /// A sentence that names what is missing, the same each time.
+    /// A sentence that names the missing dependency, the same on each call.
     pub(crate) fn file(&mut self, competitor: Competitor) -> Result<PathBuf> {
         let kit = competitor.kit();
         let compiler = self.compiler;
         let built = self.built.entry(kit.program).or_insert_with(|| {
-            // Not tried again for each row.
+            // A failed build is not repeated for each row.
             build(kit, compiler).map_err(|error| format!("{error:#}"))
         });
         match built {
@@ -202,7 +204,7 @@ fn build(kit: &Kit, compiler: &str) -> Result<TempDir> {
     );
 }
 
-/// Whether the compiler has not found the library.
+/// Returns true if the compiler's output reports a missing library or header.
 fn is_missing(kit: &Kit, said: &str) -> bool {
     let no_header = said.contains(kit.header) && said.contains("No such file");
     no_header || said.contains("cannot find -l")

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Under which conditions a row is measured: settings of Portolan's job, and what the network does
-//! to all systems alike.
+//! Conditions of a row: settings of Portolan's job, and network properties that affect all systems.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -9,36 +8,36 @@ use std::collections::BTreeMap;
 /// Parts per million in a percent.
 pub(crate) const PPM_PER_PERCENT: f64 = 10_000.0;
 
-/// Where the brokers of a job listen: in the abstract namespace of each host's network.
+/// Address of a job's brokers, in the abstract socket namespace of each host.
 pub const BROKER: &str = "@portolan-bench";
 
-/// Where the payload of bulk datagrams is received.
+/// Destination of received bulk payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Placement {
-    /// Into a buffer of the library, and copied.
+    /// A buffer of the library, copied afterwards.
     Bounce,
-    /// Where the next fragments are expected; copied where the guess was wrong.
+    /// The predicted positions of the next fragments, copied if the prediction was wrong.
     Speculative,
-    /// Whichever of the two costs less on this machine.
+    /// The cheaper of the two on this machine.
     Auto,
 }
 
-/// Placements as they are asked for.
+/// Placements as the user requests them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlacementChoice {
-    /// Into a buffer of the library, and copied.
+    /// A buffer of the library, copied afterwards.
     Bounce,
-    /// Where the next fragments are expected; copied where the guess was wrong.
+    /// The predicted positions of the next fragments, copied if the prediction was wrong.
     Speculative,
-    /// Whichever of the two costs less on this machine.
+    /// The cheaper of the two on this machine.
     Auto,
     /// All of these, one row each.
     All,
 }
 
 impl PlacementChoice {
-    /// What it stands for.
+    /// Returns the placements that the choice expands to.
     pub(crate) fn placements(self) -> &'static [Placement] {
         match self {
             PlacementChoice::Bounce => &[Placement::Bounce],
@@ -49,37 +48,37 @@ impl PlacementChoice {
     }
 }
 
-/// The order in which a receiver serves transfers that compete.
+/// Order in which a receiver serves competing transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Schedule {
-    /// The one with the least left first.
+    /// Transfer with the least remaining data first.
     Shortest,
-    /// All alike.
+    /// All transfers equally.
     Fair,
 }
 
-/// What frames on networks must prove; `docs/security.md`.
+/// Authentication of network frames; see `docs/security.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {
-    /// Nothing: what the others are to be compared with.
+    /// No authentication, as a baseline for the other modes.
     None,
-    /// That their sender has been told a secret number.
+    /// A secret token in each frame.
     Token,
-    /// The same by a seal: encrypted and authenticated with AES-128-GCM.
+    /// Frames encrypted and authenticated with AES-128-GCM.
     Aead,
-    /// The same with AES-256-GCM.
+    /// Frames encrypted and authenticated with AES-256-GCM.
     #[value(name = "aead-aes256")]
     #[serde(rename = "aead-aes256")]
     AeadAes256,
-    /// The same with ChaCha20-Poly1305.
+    /// Frames encrypted and authenticated with ChaCha20-Poly1305.
     #[value(name = "aead-chacha20")]
     #[serde(rename = "aead-chacha20")]
     AeadChaCha20,
 }
 
-/// See the module documentation. The default is an undisturbed network and Portolan's own choices.
+/// Conditions of a row. The default is an undisturbed network and Portolan's default settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Job option `placement`.
@@ -91,22 +90,23 @@ pub struct Conditions {
     /// Job option `auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) auth: Option<Auth>,
-    /// Job option `frame_len_max`: bytes of the longest frames; 0 is as long as the MTU allows.
+    /// Job option `frame_len_max`: bytes of the longest frames; 0 uses the longest that the MTU
+    /// allows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frame_len_max: u32,
-    /// The ranks have no privilege, and their raw Ethernet sockets are a broker's.
+    /// Set if the ranks run without privileges and a broker opens their raw Ethernet sockets.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) broker: bool,
-    /// Packets that the network drops at random, each way, in a million.
+    /// Packets that the network drops at random in each direction, in parts per million.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loss_ppm: u32,
-    /// Datagrams of the stream to one from elsewhere; 0 is none from elsewhere.
+    /// Datagrams of the stream per foreign datagram; 0 sends no foreign datagrams.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub interfere: u32,
 }
 
 impl Conditions {
-    /// The options that Portolan's job is given.
+    /// Returns the options of Portolan's job.
     pub(crate) fn options(&self) -> BTreeMap<String, String> {
         let mut options: BTreeMap<String, String> = self.choices().into_iter().collect();
         if self.frame_len_max > 0 {
@@ -116,15 +116,15 @@ impl Conditions {
             options.insert("broker".into(), BROKER.into());
         }
         if self.loss_ppm > 0 {
-            // The seed is the protocol's business: the same losses in every round would be one
-            // sample taken many times.
+            // Each round needs a new seed. With a constant seed, all rounds would repeat one
+            // sample.
             let seed: u64 = rand::random();
             options.insert("fault".into(), format!("drop={},seed={seed}", self.loss()));
         }
         options
     }
 
-    /// The same without what only Portolan is told.
+    /// Returns the conditions without the settings that only Portolan has.
     pub(crate) fn of_network(self) -> Conditions {
         Conditions {
             loss_ppm: self.loss_ppm,
@@ -133,12 +133,12 @@ impl Conditions {
         }
     }
 
-    /// The chance that a packet is dropped.
+    /// Returns the probability that a packet is dropped.
     pub(crate) fn loss(&self) -> f64 {
         f64::from(self.loss_ppm) / 1e6
     }
 
-    /// What sets the row apart, for the table; empty for the default.
+    /// Returns the description of the conditions for the table; empty for the default.
     pub fn describe(&self) -> String {
         let mut words: Vec<String> = self
             .choices()
@@ -180,7 +180,7 @@ impl Conditions {
     }
 }
 
-/// The name of a value on the command line, which is also that of the job's option.
+/// Name of a value on the command line, which is also the value of the job's option.
 trait ValueName {
     fn value_name(&self) -> String;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Portolan beside the machine's limit and the kernel's protocols, in one run: `portolan bench`.
+//! Benchmarks of Portolan beside the machine's limits and the kernel's protocols: `portolan bench`.
 //!
-//! Absolute figures move with the machine's mood; what can be relied on is ratios. So the rows to
-//! be compared are measured in turn, round after round (`rounds`), with the same sizes, windows and
-//! clock. Both ends of every row are processes of their own, started anew in each round: bare rows
-//! by `worker`, Portolan's by the [`Launcher`]. A new metric is a variant of [`Metric`], its
+//! Absolute figures vary with the state of the machine; ratios are reliable. Rows to be compared
+//! are therefore measured in turn, round after round (`rounds`), with the same sizes, windows and
+//! clock. Both ends of every row are separate processes, started anew in each round: bare rows by
+//! `worker`, Portolan's by the [`Launcher`]. A new metric needs a variant of [`Metric`], its
 //! programs in `rows`, and a line in `plan`.
 //!
-//! Labs, jobs, files and exit statuses are the command's business; it gives them by [`Launcher`].
+//! The command handles labs, jobs, files and exit statuses and provides them through [`Launcher`].
 
 mod args;
 mod bidir;
@@ -94,38 +94,38 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// What the report of a run says that was stopped.
+/// Note in the report of an interrupted run.
 const INTERRUPTED: &str = "interrupted: these are the results so far; the same command with \
                            --resume FILE, the JSON of this run, measures the rest";
 
-/// What a run of the benchmark brought.
+/// Result of a run.
 pub struct Outcome {
-    /// The figures.
+    /// Measured figures.
     pub report: Report,
-    /// No row of Portolan itself is missing.
+    /// Set if all rows of Portolan itself were measured.
     pub complete: bool,
 }
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// What was measured before does not belong to it.
+    /// The earlier report does not match this run.
     #[error(transparent)]
     Resume(#[from] ResumeError),
-    /// There is no server to measure with.
+    /// No server to measure with.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// There is no lab with the wire that was asked for.
+    /// No lab with the requested link properties.
     #[error("--link: no lab can be made here: {0}")]
     Link(String),
 }
 
-/// Measures what `args` ask for and `earlier` does not hold. What cannot be measured is a note of the
-/// report.
+/// Measures the rows that `args` request and `earlier` does not contain. Rows that cannot be
+/// measured become notes of the report.
 ///
 /// # Errors
-/// The figures of `earlier` are of another machine, or were measured in another manner; or the server that
-/// was named is not there.
+/// The figures of `earlier` are from another machine or another configuration, or the server cannot
+/// be reached.
 pub fn run(
     args: &BenchArgs,
     launcher: &dyn Launcher,
@@ -180,8 +180,8 @@ pub fn run(
     Ok(Outcome { report, complete })
 }
 
-/// A lab where a network path was asked for and a lab is allowed, otherwise this host, which has no
-/// wire that could be shaped.
+/// Returns a lab if a network path is requested and a lab can be created, otherwise this host. This
+/// host has no link whose properties could be set.
 fn choose_site(
     args: &BenchArgs,
     launcher: &dyn Launcher,
@@ -207,17 +207,17 @@ fn choose_site(
 struct Bench<'a> {
     args: &'a BenchArgs,
     launcher: &'a dyn Launcher,
-    /// Who runs the answering ends, if they are elsewhere.
+    /// Server that runs the answering ends, if they are on another host.
     remote: Option<Remote>,
     site: Site,
-    /// The hosts of an incast.
+    /// Hosts of an incast.
     crowd: Option<Site>,
     logs: RefCell<Logs>,
     competitors: RefCell<Programs>,
 }
 
 impl Bench<'_> {
-    /// Measures everything and says whether Portolan's own rows are all there.
+    /// Measures everything. Returns true if all of Portolan's own rows were measured.
     fn measure_all(&self, report: &mut Report, earlier: Option<&Report>) -> bool {
         let metrics = self.args.metrics.iter();
         let work: Vec<_> = metrics
@@ -254,7 +254,7 @@ impl Bench<'_> {
         complete && !self.launcher.interrupted()
     }
 
-    /// Measures one size.
+    /// Measures one size. Returns true if all of Portolan's own rows were measured.
     fn add(
         &self,
         report: &mut Report,
@@ -279,7 +279,7 @@ impl Bench<'_> {
             let program = measurement.program;
             complete &= program.job().is_none();
             let told = format!(", {}: {why}", measurement.name());
-            // What is missing altogether is said once, not for each metric and size.
+            // A row that is missing for every metric and size is reported once.
             if !report.notes.iter().any(|note| note.ends_with(&told)) {
                 report.notes.push(format!("{metric}, {size} bytes{told}"));
             }
@@ -303,12 +303,13 @@ impl Bench<'_> {
             spec.program_file = Some(self.competitors.borrow_mut().file(competitor)?);
         }
         let _loss = self.lose(measurement)?;
-        // Kept open until the ends are done; it has no name that could be left behind.
+        // Kept open until both ends have finished. The memory has no name that could be left
+        // behind.
         let _shared = share(&mut spec)?;
         worker::run_bare(&spec, self.remote.as_ref())
     }
 
-    /// Where the ranks of a Portolan row run.
+    /// Returns the hosts of a Portolan row's ranks.
     fn places(&self, measurement: &Measurement, path: Path) -> Vec<Place> {
         let Some((metric, _)) = measurement.program.job() else {
             return Vec::new();
@@ -319,13 +320,13 @@ impl Bench<'_> {
         };
         let mut places = site.hosts_for(path);
         if measurement.conditions.interfere > 0 {
-            // Beside the sender.
+            // On the sender's host.
             places.push(places[0].clone());
         }
         places
     }
 
-    /// Has the lab lose packets for the time of a bare row, if it is to.
+    /// Applies packet loss to the lab for a bare row, if its conditions require loss.
     fn lose(&self, measurement: &Measurement) -> Result<Option<Loss>> {
         match measurement.conditions.loss_ppm {
             0 => Ok(None),
@@ -352,7 +353,8 @@ impl Bench<'_> {
             congestion: measurement.congestion,
             calls: self.args.calls,
             role: Role::Driver,
-            // A stream has no message of 0 bytes, and a bare one no other mark of its end.
+            // A TCP stream has no messages of 0 bytes, and the bare rows need a byte to mark the
+            // end.
             size: match measurement.program {
                 Program::Portolan(..) => size,
                 _ => size.max(1),
@@ -369,7 +371,7 @@ impl Bench<'_> {
     }
 }
 
-/// Makes the memory that the ends of a row share, if they do; they reach it through this process.
+/// Creates the memory that the ends of a row share, if any. They open it through this process.
 fn share(spec: &mut Spec) -> Result<Option<File>> {
     let len = match spec.program {
         Program::ShmPingpong(_) => rows::shm_pingpong::shared_len(spec.size),

@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parameters of LogP per message size, by the three loops of the evaluation of GM and
-//! BIP on Myrinet and a fourth, and LogGP's G.
+//! LogP parameters per message size, and LogGP's G.
 //!
-//! (a) a ping-pong gives half the round trip; (b) a sender that sends and then spins for D: with D
-//! of 0 its interval is g, with a D longer than g it is o_s + D; (c) a receiver that receives and
-//! then spins for D, behind a sender that is ahead of it: its interval is o_r + D.
+//! Three loops are those of the evaluation of GM and BIP on Myrinet; the fourth is new:
 //!
-//! The paper computes L as what these leave of half the round trip, so that the sum is the half round
-//! trip by definition. Here the way of a message is measured again, by (d): a ping-pong whose answerer tells
-//! how long it held each message. The round trip less that, and less the looks at the clock, is two ways. Each clock
-//! is only compared with itself, so it holds between hosts as well. L is the way less o_s and o_r; that the sum
-//! agrees with the half round trip of (a) says that nothing has come between the loops. Where the kernel
-//! hands a message over before the sender's call returns, both ends work at once and L is negative.
+//! (a) A ping-pong measures half the round trip.
 //!
-//! Messages of (b) and (c) are not answered, so what acknowledges them is part of o_s and o_r; in (a)
-//! and (d) the answer acknowledges.
+//! (b) A sender sends and then spins for D. With D = 0 the interval is g; with D longer than g it
+//! is o_s + D.
+//!
+//! (c) A receiver receives and then spins for D, behind a sender that is ahead of it. The interval
+//! is o_r + D.
+//!
+//! (d) A ping-pong whose answerer reports how long it held each message.
+//!
+//! The paper computes L as the remainder of half the round trip, so the sum is the half round trip
+//! by definition. Here loop (d) measures the one-way time independently. It is half of the round
+//! trip less the holding time and the clock reads. Each clock is compared only with itself, so the
+//! method also works between hosts. L is the one-way time less o_s and o_r. If the sum agrees with
+//! the half round trip of (a), the loops did not disturb each other. If the kernel delivers a
+//! message before the sender's call returns, both ends work at once and L is negative.
+//!
+//! Messages of (b) and (c) are not answered, so their acknowledgements are part of o_s and o_r. In
+//! (a) and (d) the answer carries the acknowledgement.
 
 use crate::measure::{Pace, Sample, Turn, drive};
 use crate::pattern::{Flags, stamp, verify};
@@ -26,45 +33,45 @@ use quanta::Clock;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Loops that share a row's time.
+/// Number of loops that share a row's time.
 const LOOPS: u32 = 5;
 
-/// D of loops (b) and (c) in half round trips: longer than the interval of a sender that does not
-/// spin, and long enough that a message is received before the next is sent.
+/// D of loops (b) and (c) in half round trips. It exceeds the interval of a sender that does not
+/// spin, and a message is received before the next is sent.
 const DELAY_HALF_TRIPS: f64 = 4.0;
 
-/// Least D: against it, reading the clock is short.
+/// Minimum D, long compared with a clock read.
 const DELAY_MIN: Duration = Duration::from_micros(2);
 
-/// Messages between two words of the receiver in loops (b), (c) and (d).
+/// Messages between two replies of the receiver in loops (b), (c) and (d).
 const BURST_MAX: u64 = 32;
 
-/// The receiver's word that a window has arrived.
+/// Reply of the receiver after a complete window.
 const ACK: [u8; 4] = *b"done";
 
-/// Bytes of a time in the answerer's word.
+/// Bytes of a time in the answerer's reply.
 const TIME: usize = 8;
 
-/// LogP's parameters for one size, in microseconds.
+/// LogP parameters for one size, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogP {
-    /// From the end of the sender's work to the beginning of the receiver's.
+    /// Time from the end of the sender's work to the start of the receiver's work.
     pub l_us: f64,
-    /// Work of the sender a message.
+    /// Sender's work per message.
     pub os_us: f64,
-    /// Work of the receiver a message.
+    /// Receiver's work per message.
     pub or_us: f64,
-    /// Interval of messages that are sent one behind the other.
+    /// Interval between messages sent back to back.
     pub g_us: f64,
 }
 
 impl LogP {
-    /// What a message takes from one process to the other: o_s + L + o_r.
+    /// Returns the one-way time of a message: o_s + L + o_r.
     pub fn sum_us(&self) -> f64 {
         self.os_us + self.l_us + self.or_us
     }
 
-    /// The medians of `rounds`.
+    /// Returns the medians of `rounds`.
     pub(crate) fn of_rounds(rounds: &[LogP]) -> Option<LogP> {
         let of = |field: fn(&LogP) -> f64| median(rounds.iter().map(field).collect());
         (!rounds.is_empty()).then(|| LogP {
@@ -76,15 +83,15 @@ impl LogP {
     }
 }
 
-/// An end of a row, as the loops see it.
+/// One end of a row, as the loops use it.
 pub(crate) trait Talk {
-    /// Sends `message`; the buffer is free afterwards.
+    /// Sends `message`. The caller may reuse the buffer afterwards.
     fn send(&mut self, message: &[u8]) -> Result<()>;
     /// Waits for a message that fills `message`.
     fn receive(&mut self, message: &mut [u8]) -> Result<()>;
 
-    /// Loop (b) with no delay, the sender's part: windows as in the metric `rate`, of
-    /// long messages as in `stream`.
+    /// Runs the sender of loop (b) without delay: windows as in the metric `rate`, or `stream` for
+    /// long messages.
     fn send_windows(&mut self, spec: &Spec) -> Result<Sample> {
         let mut message = vec![0; spec.size];
         let mut ack = [0; ACK.len()];
@@ -101,7 +108,7 @@ pub(crate) trait Talk {
         })
     }
 
-    /// The receiver's part of it.
+    /// Runs the receiver of [`Talk::send_windows`].
     fn receive_windows(&mut self, spec: &Spec) -> Result<()> {
         let mut message = vec![0; spec.size];
         for seq in 0.. {
@@ -118,16 +125,16 @@ pub(crate) trait Talk {
     }
 }
 
-/// The driver's part.
+/// Runs the driver.
 ///
 /// # Errors
-/// A payload was wrong, or the other end is gone.
+/// A payload was wrong, or the other end has failed.
 pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
     let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
     let mut sample = loops.round_trips(1)?;
     let delay = delay(&sample);
-    // The other end is told it by the stamps' own means: a message of its own.
+    // The delay travels in a message of its own.
     let delay_ns = u64::try_from(delay.as_nanos())?;
     loops.talk.send(&delay_ns.to_le_bytes())?;
     let gap = loops.talk.send_windows(&spec)?;
@@ -143,10 +150,10 @@ pub(crate) fn measure(talk: &mut impl Talk, spec: &Spec) -> Result<Sample> {
     Ok(sample)
 }
 
-/// The answerer's part.
+/// Runs the answerer.
 ///
 /// # Errors
-/// A payload was wrong, or the other end is gone.
+/// A payload was wrong, or the other end has failed.
 pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     let spec = shared_out(spec);
     let mut loops = Loops::new(talk, &spec);
@@ -160,23 +167,23 @@ pub(crate) fn answer(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     loops.answer_held()
 }
 
-/// Loop (a) alone, the driver's part: turns of so many round trips.
+/// Runs the driver of loop (a) alone, with `messages` round trips per turn.
 ///
 /// # Errors
-/// As [`measure`].
+/// See [`measure`].
 pub(crate) fn ping(talk: &mut impl Talk, spec: &Spec, messages: u64) -> Result<Sample> {
     Loops::new(talk, spec).round_trips(messages)
 }
 
-/// The answerer's part of it.
+/// Runs the answerer of loop (a) alone.
 ///
 /// # Errors
-/// As [`answer`].
+/// See [`answer`].
 pub(crate) fn pong(talk: &mut impl Talk, spec: &Spec) -> Result<()> {
     Loops::new(talk, spec).answer_round_trips()
 }
 
-/// The work of one loop.
+/// Returns `spec` with one loop's share of the time or count.
 fn shared_out(spec: &Spec) -> Spec {
     let pace = match spec.pace {
         Pace::Seconds(seconds) => Pace::Seconds(seconds / f64::from(LOOPS)),
@@ -212,7 +219,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         }
     }
 
-    /// Loop (a), so many times a turn.
+    /// Runs loop (a) with `messages` round trips per turn.
     fn round_trips(&mut self, messages: u64) -> Result<Sample> {
         let mut seq = 0;
         drive(self.pace, Turn::round_trips(messages), |last| {
@@ -242,7 +249,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(())
     }
 
-    /// Loop (b) with a long delay: o_s.
+    /// Runs loop (b) with a long delay and returns o_s.
     fn send_delayed(&mut self, delay: Duration) -> Result<f64> {
         let spin_us = self.spin_cost_us(delay);
         let mut intervals = Vec::new();
@@ -264,7 +271,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(median(intervals))
     }
 
-    /// The receiver of it.
+    /// Runs the receiver of loop (b).
     fn receive_at_once(&mut self) -> Result<()> {
         for seq in 0.. {
             for _ in 0..self.burst {
@@ -279,7 +286,8 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(())
     }
 
-    /// Loop (d): the way of a message, from its send to the end of its receive.
+    /// Runs loop (d) and returns the one-way time of a message, from its send to the end of its
+    /// receive.
     fn ways(&mut self) -> Result<f64> {
         let look_us = self.look_cost_us();
         let mut ways = Vec::new();
@@ -303,7 +311,7 @@ impl<'a, T: Talk> Loops<'a, T> {
             for (trip_us, held) in trips.iter().zip(word.chunks_exact(TIME)) {
                 let mut held_us = [0; TIME];
                 held_us.copy_from_slice(held);
-                // Two looks at the clock are in it, one at either end.
+                // The time contains two clock reads, one at each end.
                 ways.push((trip_us - f64::from_le_bytes(held_us)) / 2.0 - look_us);
             }
             Ok(())
@@ -311,7 +319,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(median(ways))
     }
 
-    /// Its answerer, who tells how long it held each message.
+    /// Runs the answerer of loop (d), which reports how long it held each message.
     fn answer_held(&mut self) -> Result<()> {
         let mut word = Vec::new();
         let mut seq = 0;
@@ -335,7 +343,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         }
     }
 
-    /// The sender of loop (c). The receiver's word is its interval less the delay.
+    /// Runs the sender of loop (c). The receiver replies with its interval less the delay.
     fn send_ahead(&mut self) -> Result<f64> {
         let mut intervals = Vec::new();
         let mut word = [0; 8];
@@ -353,7 +361,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         Ok(median(intervals))
     }
 
-    /// Loop (c). The first message is waited for, and not timed.
+    /// Runs the receiver of loop (c). The first message is not timed.
     fn receive_delayed(&mut self, delay: Duration) -> Result<()> {
         let spin_us = self.spin_cost_us(delay);
         for seq in 0.. {
@@ -379,7 +387,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         while u128::from(self.clock.delta_as_nanos(began, self.clock.raw())) < until {}
     }
 
-    /// What spinning for `delay` really takes.
+    /// Returns the actual duration of a spin of `delay`.
     fn spin_cost_us(&self, delay: Duration) -> f64 {
         const TRIALS: u64 = 64;
         let trial = |_| {
@@ -390,7 +398,7 @@ impl<'a, T: Talk> Loops<'a, T> {
         median((0..TRIALS).map(trial).collect())
     }
 
-    /// What a look at the clock takes.
+    /// Returns the duration of a clock read.
     fn look_cost_us(&self) -> f64 {
         const LOOKS: u32 = 1024;
         let began = self.clock.raw();
@@ -414,18 +422,19 @@ fn messages(burst: u64) -> f64 {
 /// LogGP's G of one system on one path: time per byte of long messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LongGap {
-    /// As in the rows.
+    /// System, as in the rows.
     pub system: String,
-    /// As in the rows.
+    /// Path, as in the rows.
     pub path: crate::args::Path,
-    /// Nanoseconds a byte: the slope of g over the long sizes.
+    /// Nanoseconds per byte: the slope of g over the long sizes.
     pub ns_per_byte: f64,
 }
 
-/// Bytes of a message that is long: its sender lends it instead of having it copied.
+/// Minimum bytes of a long message. Its sender exposes the buffer instead of copying it.
 pub(crate) const LONG_MIN: usize = 16 << 10;
 
-/// G of all systems and paths in `rows` with two long sizes or more: the least squares' slope.
+/// Returns G of each system and path with at least two long sizes in `rows`: the least-squares
+/// slope.
 pub(crate) fn long_gaps(rows: &[crate::schema::Row]) -> Vec<LongGap> {
     let mut gaps: Vec<LongGap> = Vec::new();
     for row in rows {

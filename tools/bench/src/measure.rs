@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clock, the warm-up and the statistics that all rows share.
+//! Clock, warm-up and statistics that all rows share.
 //!
 //! A row is a sequence of *turns*: a batch of round trips, or a window of messages with its
-//! acknowledgement. The clock is read once a turn, so a turn must be long against that reading (8
-//! to 25 ns): rows through shared memory put [`SHM_BATCH`] round trips into one turn, and what they
-//! report is the mean of each batch.
+//! acknowledgement. The clock is read once per turn, so a turn must be long compared with a clock
+//! read (8 to 25 ns). Rows through shared memory put [`SHM_BATCH`] round trips into one turn and
+//! report the mean of each batch.
 
 use crate::cpu::process_time;
 use crate::effort::Costs;
@@ -18,46 +18,47 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Round trips of one turn through shared memory: reading the clock adds less than 1 % to 64 round
-/// trips of 130 ns.
+/// Round trips per turn through shared memory. A clock read adds less than 1 % to 64 round trips of
+/// 130 ns.
 pub(crate) const SHM_BATCH: u64 = 64;
 
-/// Part of a row's time or count that is run before anything is recorded: caches, page faults,
-/// frequency.
+/// Fraction of a row's time or count that runs before recording starts. It warms up caches, page
+/// tables and the clock frequency.
 pub(crate) const WARM_UP: f64 = 0.1;
 
-/// Times are recorded in picoseconds: a tenth of a nanosecond matters in a cache line's 65 ns.
-/// Longer ones than ten seconds are recorded as ten seconds; no end waits that long for the other.
+/// Longest recorded time in picoseconds (10 s); longer times are recorded as this value. No end
+/// waits that long for the other. Picoseconds are needed because 0.1 ns is significant in the 65 ns
+/// of a cache line transfer.
 const TURN_PS_MAX: u64 = 10_000_000_000_000;
 
-/// Significant digits of recorded times; the machine's own noise hides more.
+/// Significant digits of recorded times. The machine's noise is larger than the rounding.
 const DIGITS: u8 = 3;
 
-/// How the JSON names the clock.
+/// Description of the clock in the JSON.
 pub(crate) const CLOCK_NAME: &str =
     "quanta (time stamp counter calibrated against CLOCK_MONOTONIC), read once a turn";
 
-/// How long a row goes on.
+/// Duration of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pace {
-    /// Until this time has passed.
+    /// A time in seconds.
     Seconds(f64),
-    /// Until this many messages were measured, rounded up to whole turns.
+    /// A number of measured messages, rounded up to whole turns.
     Iterations(u64),
 }
 
-/// What a turn consists of.
+/// Contents of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// Messages (for a ping-pong: round trips) in a turn.
+    /// Messages in a turn; round trips in a ping-pong.
     pub(crate) messages: u64,
-    /// Parts that the time of one message is divided into: 2 for half a round trip, otherwise 1.
+    /// Divisor of the time of one message: 2 for half a round trip, otherwise 1.
     pub(crate) halves: u64,
 }
 
 impl Turn {
-    /// Messages in one direction.
+    /// Returns a turn of messages in one direction.
     pub(crate) fn one_way(messages: u64) -> Turn {
         Turn {
             messages,
@@ -65,7 +66,7 @@ impl Turn {
         }
     }
 
-    /// Messages that are answered one by one.
+    /// Returns a turn of messages that are answered one by one.
     pub(crate) fn round_trips(messages: u64) -> Turn {
         Turn {
             messages,
@@ -73,13 +74,13 @@ impl Turn {
         }
     }
 
-    /// Notes a turn that took `turn_ns`.
+    /// Records a turn that took `turn_ns`.
     fn record(self, times: &mut Histogram<u64>, turn_ns: u64) {
         let turn_ps = turn_ns.saturating_mul(1000);
         times.saturating_record(turn_ps / (self.messages * self.halves));
     }
 
-    /// The figures of `turns` turns, which took `elapsed` together.
+    /// Returns the figures of `turns` turns, which took `elapsed` in total.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     fn sample(self, times: &Histogram<u64>, turns: u64, elapsed: Duration) -> Sample {
         let messages = turns * self.messages;
@@ -100,7 +101,7 @@ impl Turn {
 /// Figures of one row in one round. Times are per message, or half a round trip.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sample {
-    /// Messages measured.
+    /// Number of measured messages.
     pub(crate) iterations: u64,
     /// Median, in microseconds.
     pub(crate) p50_us: f64,
@@ -108,36 +109,36 @@ pub(crate) struct Sample {
     pub(crate) p99_us: f64,
     /// Mean, in microseconds.
     pub(crate) mean_us: f64,
-    /// Least, in microseconds.
+    /// Minimum, in microseconds.
     pub(crate) min_us: f64,
     /// Messages per second over the whole measurement.
     pub(crate) msgs_per_s: f64,
-    /// The other percentiles.
+    /// Further percentiles.
     #[serde(flatten)]
     pub(crate) tail: Tail,
-    /// All times, in picoseconds, as HdrHistogram packs them.
+    /// All times in picoseconds, as a packed HdrHistogram.
     #[serde(default)]
     pub(crate) times: Vec<u8>,
-    /// Processor seconds of the process that measured, over the whole measurement.
+    /// Processor seconds of the measuring process over the whole measurement.
     #[serde(default)]
     pub(crate) cpu_s: f64,
-    /// Processor seconds of the receiver per 10^9 bytes, if it kept account.
+    /// Processor seconds of the receiver per 10^9 bytes, if it measured them.
     #[serde(default)]
     pub(crate) receiver_cpu_s_per_gb: Option<f64>,
-    /// What only some rows tell.
+    /// Figures that only some rows have.
     #[serde(default)]
     pub(crate) extra: Extra,
 }
 
 impl Sample {
-    /// Adds what the receiver says.
+    /// Adds the receiver's account.
     pub(crate) fn take(&mut self, account: Account) {
         self.receiver_cpu_s_per_gb = account.cpu_s_per_gb;
         self.extra.effort.add(account.effort);
         self.add("receiver", account.counters);
     }
 
-    /// Adds what was counted at `end`.
+    /// Adds the counters of `end`.
     pub(crate) fn add(&mut self, end: &str, counters: BTreeMap<String, u64>) {
         let named = counters
             .into_iter()
@@ -146,8 +147,8 @@ impl Sample {
     }
 }
 
-/// Runs `turn` for a warm-up, then until `pace` is used up, then once more with `true`: the last
-/// one, in which payloads are compared as a whole, and which is not recorded.
+/// Runs `turn` for a warm-up, then until `pace` is used up, then once more with `true`. In the last
+/// turn payloads are compared in full, and its time is not recorded.
 ///
 /// # Errors
 /// The first error of a turn.
@@ -185,7 +186,7 @@ pub(crate) fn drive(
     Ok(sample)
 }
 
-/// The figures of turns that took so many nanoseconds each.
+/// Returns the figures of turns with these times in nanoseconds.
 ///
 /// # Errors
 /// The times cannot be packed.
@@ -274,7 +275,7 @@ mod tests {
         }
         let sample = shape.sample(&times, 3, Duration::from_millis(60));
         assert_eq!(sample.iterations, 15);
-        // The histogram rounds by a thousandth.
+        // The histogram rounds to 0.1 %.
         let is_near = |us: f64, wanted: f64| (us / wanted - 1.0).abs() < 0.002;
         assert!(is_near(sample.min_us, 1000.0), "{sample:?}");
         assert!(is_near(sample.p50_us, 2000.0), "{sample:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which rows a request consists of, and which measurements they need.
+//! Rows of a request, and the measurements that they need.
 
 use crate::args::{BenchArgs, Metric, Path, Versus};
 use crate::competitor::Competitor;
@@ -13,28 +13,28 @@ use crate::spec::{
     Wait, Writes,
 };
 
-/// Bytes of the smallest message whose stream has a limit row: below it, a bare row that sends each
-/// message by itself is no limit for a system that joins them.
+/// Bytes of the smallest message whose stream has a limit row. Below it, a system that joins
+/// messages can be faster than a bare row that sends each by itself.
 const STREAM_LIMIT_MIN: usize = 64 << 10;
 
-/// Bytes that a frame of each link carries at the least (that of an MTU of 576).
+/// Minimum frame payload in bytes of all links (with an MTU of 576).
 const FRAME_MIN: usize = 548;
 
-/// A measurement. Rows that need the same one share it.
+/// A measurement. Rows with equal measurements share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Measurement {
     /// The work.
     pub(crate) program: Program,
-    /// Between two hosts rather than within one.
+    /// Set if the ends are on two hosts.
     pub(crate) between_hosts: bool,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub(crate) conditions: Conditions,
     /// TCP's congestion control, if not the kernel's default.
     pub(crate) congestion: Option<Congestion>,
 }
 
 impl Measurement {
-    /// What sets this way of doing the work apart; empty where there is only one.
+    /// Returns the description of this variant, and an empty string if there is only one.
     pub(crate) fn variant(&self) -> String {
         let words = [
             self.program.variant().to_owned(),
@@ -48,7 +48,7 @@ impl Measurement {
         words.join(", ")
     }
 
-    /// How a person knows the work.
+    /// Returns the name of the work for messages to the user.
     pub(crate) fn name(&self) -> String {
         let mut name = self.program.name();
         let congestion = self.congestion.map_or(String::new(), String::from);
@@ -61,19 +61,20 @@ impl Measurement {
     }
 }
 
-/// A row that was asked for.
+/// A requested row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Name of the system.
     pub(crate) system: &'static str,
     /// Path of the row.
     pub(crate) path: Path,
-    /// Ways to do the work; the fastest one counts.
+    /// Variants of the work; the fastest one counts.
     pub(crate) candidates: Vec<Measurement>,
 }
 
 impl Wanted {
-    /// Each way with each of TCP's congestion controls. A server's process may choose fewer.
+    /// Combines each variant with each of TCP's congestion controls. Fewer are available with a
+    /// server.
     fn with_each_congestion(mut self, args: &BenchArgs) -> Self {
         let offered = Congestion::offered(args.remote.client.is_some());
         let each = |one: Measurement| {
@@ -95,7 +96,7 @@ impl Wanted {
     }
 }
 
-/// The rows for messages of `size` bytes, those to be compared next to one another.
+/// Returns the rows for messages of `size` bytes. Rows to be compared are adjacent.
 pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) -> Vec<Wanted> {
     let mut rows = Vec::new();
     for path in args.paths() {
@@ -131,7 +132,7 @@ pub(crate) fn rows(args: &BenchArgs, metric: Metric, size: usize, mtu: usize) ->
     rows
 }
 
-/// The different measurements that `rows` need, in their order.
+/// Returns the distinct measurements that `rows` need, in order.
 pub(crate) fn measurements(rows: &[Wanted]) -> Vec<Measurement> {
     let mut needed = Vec::new();
     for measurement in rows.iter().flat_map(|row| &row.candidates) {
@@ -157,7 +158,7 @@ fn wanted(system: &'static str, path: Path, programs: Vec<Program>) -> Wanted {
     }
 }
 
-/// Ways to do the work on the bare resource; none where no bare row would be a limit.
+/// Returns the variants of the work on the bare resource; none if no bare row would be a limit.
 fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
     match (metric, path) {
         (Metric::Pingpong, Path::Shm) => {
@@ -208,7 +209,7 @@ fn limit(metric: Metric, path: Path, size: usize, mtu: usize) -> Vec<Program> {
     }
 }
 
-/// The same by a link of Portolan's alone: what of its time is the link's.
+/// Returns the same work on a link of Portolan alone. The result is the link's share of the time.
 fn link(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     match (metric, path) {
         (Metric::Pingpong, Path::Xdp) if size <= FRAME_MIN => {
@@ -221,7 +222,8 @@ fn link(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     }
 }
 
-/// Each message by itself: what a system that never joins messages is bound by.
+/// Returns the programs that send each message by itself: the limit of a system that never joins
+/// messages.
 fn single(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     match (metric, path) {
         (Metric::Stream, Path::Shm) if size < STREAM_LIMIT_MIN => shm_streams(),
@@ -235,14 +237,15 @@ fn single(metric: Metric, path: Path, size: usize) -> Vec<Program> {
     }
 }
 
-/// Both ways to get a message from one process's memory to another's.
+/// Returns both ways to copy a message from one process's memory to another's.
 fn shm_streams() -> Vec<Program> {
     [Copying::Pipelined, Copying::VmRead]
         .map(Program::ShmStream)
         .to_vec()
 }
 
-/// An MPI over Portolan, and over what it has itself: one measurement for all paths between hosts.
+/// Returns the rows of an MPI over Portolan and over its own transport. The latter share one
+/// measurement for all paths between hosts.
 fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [Wanted; 2] {
     let row = |carrier, by| {
         let program = Program::Mpi(mpi, carrier, metric, by);
@@ -252,7 +255,7 @@ fn mpi_rows(mpi: Mpi, metric: Metric, path: Path) -> [Wanted; 2] {
     [row(Carrier::Portolan, path), row(Carrier::Own, own)]
 }
 
-/// Another library: one measurement for all paths between hosts.
+/// Returns the row of another library. All paths between hosts share one measurement.
 fn competitor_row(versus: Versus, metric: Metric, path: Path) -> Option<Wanted> {
     let competitor = versus.competitor()?;
     let by = if path == Path::Shm { path } else { Path::Udp };
@@ -264,8 +267,8 @@ fn competitor_row(versus: Versus, metric: Metric, path: Path) -> Option<Wanted> 
 fn tcp_rows(args: &BenchArgs, metric: Metric, path: Path) -> Vec<Wanted> {
     let row = |conditions: Conditions| {
         let programs = if conditions.loss_ppm > 0 {
-            // What the network drops is a segment, or with offload a burst of them. Either may
-            // suit TCP better.
+            // The network drops single segments, or whole bursts with offload. Either may suit TCP
+            // better.
             [Burst::Whole, Burst::Segments]
                 .map(Program::TcpGoodput)
                 .to_vec()
@@ -388,7 +391,7 @@ mod tests {
             let ways = limit.candidates.iter().filter(|m| m.program == program);
             assert_eq!(ways.count(), Congestion::offered(false).len());
         }
-        // What competes is what programs do: they write.
+        // Only the usual `write` competes; zero-copy sends do not.
         let tcp = rows.iter().find(|row| row.system == "tcp").expect("one");
         assert!(tcp.candidates.iter().all(|m| m.program != Program::TcpLent));
         let short = plan("stream --path stream --limits", 8 << 10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one end of a row is told to do: the argument of the hidden worker command.
+//! Work of one end of a row: the argument of the hidden worker command.
 
 use crate::args::{Metric, Path};
 use crate::competitor::Competitor;
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 pub(crate) enum Program {
     /// Portolan itself.
     Portolan(Metric, Path),
-    /// A C library on top of it.
+    /// A C library on top of Portolan.
     Interface(Interface, Metric, Path),
-    /// An MPI program. Over what the MPI has itself, the path is `udp` for all between hosts.
+    /// An MPI program. With the MPI's own transport, the path is `udp` for all paths between hosts.
     Mpi(Mpi, Carrier, Metric, Path),
-    /// Another library, by its own program. The path is `udp` for all between hosts.
+    /// Another library's own program. The path is `udp` for all paths between hosts.
     Competitor(Competitor, Metric, Path),
     /// Cache lines bounced between two cores.
     ShmPingpong(Lines),
@@ -30,44 +30,44 @@ pub(crate) enum Program {
     ShmStream(Copying),
     /// Records through a ring in shared memory.
     ShmRate(Publish),
-    /// Raw Ethernet frames there and back.
+    /// Ping-pong of raw Ethernet frames.
     PacketPingpong(Intake),
-    /// Raw Ethernet frames there and back by AF_XDP.
+    /// Ping-pong of raw Ethernet frames through AF_XDP.
     XdpPingpong(Hook),
-    /// Frames there and back by Portolan's AF_XDP link, without what is above it.
+    /// Ping-pong of frames through Portolan's AF_XDP link, without the layers above it.
     XdpLinkPingpong(Hook),
-    /// Raw Ethernet frames as fast as they go.
+    /// Raw Ethernet frames at the maximum rate.
     PacketFlow(Cargo),
-    /// Datagrams there and back.
+    /// Ping-pong of datagrams.
     UdpPingpong(Aim),
-    /// Segmentation offload, with a header in each datagram.
+    /// Bulk datagrams with segmentation offload and a header in each datagram.
     UdpStream(Gather, Scatter),
-    /// Datagrams as fast as they go.
+    /// Datagrams at the maximum rate.
     UdpFlow(Cargo),
-    /// Bytes there and back.
+    /// Ping-pong over TCP.
     TcpPingpong,
     /// Windows of large messages.
     TcpStream(Wait),
-    /// Windows of large messages whose pages are lent to the connection.
+    /// Windows of large messages sent with zero-copy.
     TcpLent,
-    /// Windows of large messages, of which what arrives within the time counts.
+    /// Windows of large messages; only the data received within the time counts.
     TcpGoodput(Burst),
     /// Windows of small messages.
     TcpRate(Writes),
-    /// Bytes there and back beside a stream.
+    /// Ping-pong over TCP beside a stream.
     TcpLoaded(Chunk),
     /// Windows of messages in both directions at once.
     TcpBidir(Chunk),
-    /// LogP's loops.
+    /// LogP's loops over TCP.
     TcpLogp,
-    /// LogP's loops.
+    /// LogP's loops over UDP.
     UdpLogp,
-    /// LogP's loops.
+    /// LogP's loops over raw Ethernet.
     PacketLogp,
 }
 
 impl Program {
-    /// What a job of Portolan's measures, and by which path; `None` for a bare row.
+    /// Returns the metric and path of a Portolan job, and `None` for a bare row.
     pub(crate) fn job(self) -> Option<(Metric, Path)> {
         match self {
             Program::Portolan(metric, path) | Program::Interface(_, metric, path) => {
@@ -77,7 +77,7 @@ impl Program {
         }
     }
 
-    /// How a person knows the work.
+    /// Returns the name of the work for messages to the user.
     pub(crate) fn name(self) -> String {
         let name = match self {
             Program::Portolan(_, path) => return format!("portolan over {path}"),
@@ -114,7 +114,8 @@ impl Program {
         }
     }
 
-    /// How the JSON and the table name this way of doing the work; empty where there is only one.
+    /// Returns the name of this variant in the JSON and the table, and an empty string if there is
+    /// only one variant.
     pub(crate) fn variant(self) -> &'static str {
         match self {
             Program::Portolan(..)
@@ -163,68 +164,68 @@ impl Program {
     }
 }
 
-/// How many cache lines a ping-pong through memory uses.
+/// Number of cache lines in a shared-memory ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Lines {
-    /// Both ends write the same one.
+    /// Both ends write the same line.
     One,
-    /// Each end writes its own.
+    /// Each end writes its own line.
     Two,
 }
 
-/// How frames come in.
+/// Receive method for frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Intake {
-    /// By a ring that the kernel fills.
+    /// A ring filled by the kernel.
     Ring,
-    /// By a call for each.
+    /// One system call per frame.
     Call,
 }
 
-/// Where a program takes out frames.
+/// Position of an XDP program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Hook {
     /// Behind the driver.
     Generic,
-    /// In it.
+    /// In the driver.
     Native,
 }
 
-/// How a socket knows where datagrams go.
+/// Destination of a socket's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Aim {
-    /// It is connected.
+    /// The socket is connected.
     Connected,
-    /// Each call says it.
+    /// Each call names the destination.
     Each,
 }
 
-/// How bytes get from one process to the other within a host.
+/// Copy method between two processes of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Copying {
-    /// In and out of shared memory, piece by piece, both ends at work.
+    /// Through shared memory, in pieces, with both ends copying at once.
     Pipelined,
-    /// By the receiver alone.
+    /// By the receiver alone, with `process_vm_readv`.
     VmRead,
 }
 
-/// When a ring's producer makes records visible.
+/// Interval at which a ring's producer publishes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Publish {
     /// After every record.
     Each,
-    /// After a batch of them.
+    /// After each batch of records.
     Batch,
 }
 
-/// What the frames or datagrams of a flow carry.
+/// Contents of the frames or datagrams of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cargo {
     /// One message.
     Single,
-    /// As many messages as fit, with a header each.
+    /// As many messages as fit, each with a header.
     Full,
-    /// Pieces of large messages.
+    /// Fragments of large messages.
     Pieces,
 }
 
@@ -240,53 +241,53 @@ impl Cargo {
     }
 }
 
-/// How a sender of datagrams puts headers between the pieces of its buffer.
+/// Method by which a sender puts headers between the fragments of its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Gather {
-    /// The kernel gathers.
+    /// The kernel gathers headers and fragments.
     List,
-    /// The process copies first.
+    /// The process copies both into one buffer.
     Copy,
 }
 
-/// How a receiver of datagrams gets the pieces into its buffer.
+/// Method by which a receiver moves fragments into its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Scatter {
-    /// The kernel scatters them to where they are expected.
+    /// The kernel scatters them to their predicted positions.
     List,
-    /// The process copies afterwards.
+    /// The process copies them after the receive.
     Bounce,
 }
 
-/// How an end waits for its socket.
+/// Method by which an end waits for its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Wait {
-    /// In the kernel.
+    /// Block in the kernel.
     Block,
-    /// Trying again.
+    /// Retry a non-blocking call.
     Spin,
 }
 
-/// What a network that loses packets loses of a stream at once.
+/// Unit of data that a lossy network drops from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Burst {
-    /// What segmentation offload hands over in one piece: up to 64 KB.
+    /// A whole segmentation-offload buffer of up to 64 KB.
     Whole,
-    /// A segment, because there is no such offload.
+    /// A single segment, because segmentation offload is disabled.
     Segments,
 }
 
-/// Bytes of a stream that a call may move before the other connection is looked at.
+/// Maximum bytes that one call moves before the program polls the other connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Chunk {
-    /// 64 KB: what the kernel moves at a time.
+    /// 64 KB, the amount that the kernel moves at a time.
     Small,
     /// A whole message of up to 1 MB.
     Large,
 }
 
 impl Chunk {
-    /// Bytes of a call, at most.
+    /// Returns the maximum bytes of a call.
     pub(crate) fn call_len(self) -> usize {
         match self {
             Chunk::Small => 64 << 10,
@@ -295,76 +296,75 @@ impl Chunk {
     }
 }
 
-/// How many messages a `write` carries.
+/// Number of messages per `write`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Writes {
-    /// One.
+    /// One message.
     Each,
-    /// Those of a window.
+    /// All messages of a window.
     Window,
 }
 
-/// Which end of a row a process is.
+/// End of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Sends first, and measures.
+    /// Sends first and measures.
     Driver,
-    /// Answers.
+    /// Replies to the driver.
     Answerer,
 }
 
-/// All that an end needs to know.
+/// Everything that an end needs for its work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// The work.
     pub(crate) program: Program,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     #[serde(default)]
     pub(crate) conditions: Conditions,
     /// TCP's congestion control, if not the kernel's default.
     #[serde(default)]
     pub(crate) congestion: Option<Congestion>,
-    /// Count what a message costs, in Portolan's rows.
+    /// Set to count the system calls, copies and wake-ups per message in Portolan's rows.
     #[serde(default)]
     pub(crate) calls: bool,
-    /// The part in it. Ignored by Portolan rows, where the rank says it.
+    /// End of the row that this process is. Portolan's rows ignore it and use the rank.
     pub(crate) role: Role,
     /// Bytes of a message.
     pub(crate) size: usize,
-    /// How long.
+    /// Duration or message count.
     pub(crate) pace: Pace,
     /// MTU of network paths.
     pub(crate) mtu: usize,
-    /// Cores of the driver and of the answerer.
+    /// Cores of the driver and the answerer.
     pub(crate) cores: Option<[usize; 2]>,
-    /// Host of the driver and of the answerer.
+    /// Hosts of the driver and the answerer.
     pub(crate) hosts: [Place; 2],
     /// Senders of an incast.
     #[serde(default)]
     pub(crate) senders: u32,
-    /// The program of another library's row.
+    /// Executable of another library's row.
     #[serde(default)]
     pub(crate) program_file: Option<PathBuf>,
     /// File behind the shared memory.
     pub(crate) shared: Option<PathBuf>,
-    /// Where rank 0 of a Portolan row leaves its sample; other ends report on their standard
-    /// output.
+    /// File for the sample of a Portolan row's rank 0. Other rows write to their standard output.
     pub(crate) result: Option<PathBuf>,
 }
 
-/// Messages that are under way before an acknowledgement is waited for, in the manner of `osu_bw`
-/// and `osu_mbw_mr`. The same for all systems of a row.
+/// Returns the number of messages in flight before the sender waits for an acknowledgement, as in
+/// `osu_bw` and `osu_mbw_mr`. It is the same for all systems of a row.
 pub(crate) fn window(size: usize) -> u64 {
-    /// What the OSU micro-benchmarks use.
+    /// Window of the OSU micro-benchmarks.
     const MESSAGES_MAX: usize = 64;
-    /// Keeps a turn of 1 MB messages below 10 ms, so that a round holds enough of them.
+    /// Limits a turn of 1 MB messages to less than 10 ms, so that a round contains enough turns.
     const BYTES_MAX: usize = 16 << 20;
     (BYTES_MAX / size.max(1)).clamp(1, MESSAGES_MAX) as u64
 }
 
 impl Role {
-    /// Position in the pairs of a [`Spec`].
+    /// Returns the index into the pairs of a [`Spec`].
     pub(crate) fn index(self) -> usize {
         match self {
             Role::Driver => 0,
@@ -372,7 +372,7 @@ impl Role {
         }
     }
 
-    /// The other one.
+    /// Returns the other role.
     pub(crate) fn peer(self) -> Role {
         match self {
             Role::Driver => Role::Answerer,

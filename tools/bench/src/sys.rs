@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The unsafe calls of the bare rows: a shared mapping, raw Ethernet sockets, batches of datagrams.
+//! Unsafe calls of the bare rows: shared mappings, raw Ethernet sockets, batches of datagrams.
 //!
-//! These rows must not go through Portolan's own crates: a limit that shared its code with the
-//! thing measured against it would move with it.
+//! These rows must not use Portolan's own crates. A limit that shared code with the system measured
+//! against it would change together with that system.
 #![allow(unsafe_code, reason = "mmap, AF_PACKET and sendmmsg have no safe form")]
 
 mod ring;
@@ -23,7 +23,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use nix::sys::socket::{SockaddrLike, SockaddrStorage};
 use portolan_sys::memory::copy_raw;
 
-/// Memory that another process may write at any moment; it is copied in and out, never borrowed.
+/// Memory that another process may write at any time. It is copied in and out, never borrowed.
 pub(crate) struct SharedMap {
     base: NonNull<u8>,
     len: NonZeroUsize,
@@ -33,7 +33,7 @@ impl SharedMap {
     /// Maps the whole of `file`.
     ///
     /// # Errors
-    /// The file is empty or the system refuses.
+    /// The file is empty or the system call fails.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
         let file_len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         SharedMap::of(file.as_fd(), file_len)
@@ -42,17 +42,18 @@ impl SharedMap {
     /// Maps the first `len` bytes of `fd`.
     ///
     /// # Errors
-    /// `len` is zero or the system refuses.
+    /// `len` is zero or the system call fails.
     fn of(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         SharedMap::at(fd, len, 0)
     }
 
-    /// The same from `off` on.
+    /// Maps `len` bytes of `fd` from `off` on.
     fn at(fd: BorrowedFd<'_>, len: usize, off: libc::off_t) -> io::Result<Self> {
         let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
-        // SAFETY: without an address the kernel chooses one that nothing of this process occupies.
+        // SAFETY: without an address hint the kernel chooses a range that is unused in this
+        // process.
         let base = unsafe { mmap(None, len, prot, flags, fd, off) }?;
         Ok(SharedMap {
             base: base.cast(),
@@ -60,10 +61,10 @@ impl SharedMap {
         })
     }
 
-    /// Memory of this process's own, at its address, for the kernel to share.
+    /// Maps private memory that is shared only with the kernel.
     ///
     /// # Errors
-    /// `len` is zero or the system refuses.
+    /// `len` is zero or the system call fails.
     fn anonymous(len: usize) -> io::Result<Self> {
         let len = NonZeroUsize::new(len).ok_or_else(|| io::Error::other("nothing to map"))?;
         let prot = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -76,28 +77,28 @@ impl SharedMap {
         })
     }
 
-    /// Where it is, as the kernel is told.
+    /// Returns the address in the form that the kernel expects.
     fn addr(&self) -> u64 {
         self.base.as_ptr().expose_provenance() as u64
     }
 
-    /// The aligned word at `off`.
+    /// Returns the aligned word at `off`.
     ///
     /// # Panics
-    /// When it is not inside the mapping or not aligned.
+    /// `off` is outside the mapping or not aligned.
     #[inline]
     pub(crate) fn word(&self, off: usize) -> &AtomicU64 {
         assert!(off.is_multiple_of(8) && off + 8 <= self.len.get());
-        // SAFETY: inside the mapping and aligned, by the assertion (the base is page aligned); both
-        // processes touch this word through atomics only, or through `read` of bytes they own by
+        // SAFETY: inside the mapping and aligned, by the assertion (the base is page aligned). Both
+        // processes access this word only through atomics, or through `read` of bytes they own by
         // protocol.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(off).cast()) }
     }
 
-    /// The aligned half of a word at `off`.
+    /// Returns the aligned half word at `off`.
     ///
     /// # Panics
-    /// When it is not inside the mapping or not aligned.
+    /// `off` is outside the mapping or not aligned.
     #[inline]
     fn half_word(&self, off: usize) -> &AtomicU32 {
         assert!(off.is_multiple_of(4) && off + 4 <= self.len.get());
@@ -108,7 +109,7 @@ impl SharedMap {
     /// Copies `bytes` to `off`.
     ///
     /// # Panics
-    /// When they do not fit.
+    /// The range is outside the mapping.
     #[inline]
     pub(crate) fn write(&self, off: usize, bytes: &[u8]) {
         assert!(off <= self.len.get() && bytes.len() <= self.len.get() - off);
@@ -120,7 +121,7 @@ impl SharedMap {
     /// Fills `bytes` from `off`.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// The range is outside the mapping.
     #[inline]
     pub(crate) fn read(&self, off: usize, bytes: &mut [u8]) {
         assert!(off <= self.len.get() && bytes.len() <= self.len.get() - off);
@@ -133,23 +134,24 @@ impl SharedMap {
 
 impl Drop for SharedMap {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; no reference outlives `self`, which lends them.
+        // SAFETY: `at` or `anonymous` mapped this length; all references borrow `self`, so none
+        // outlives it.
         let unmapped = unsafe { munmap(self.base.cast(), self.len.get()) };
         debug_assert!(unmapped.is_ok());
     }
 }
 
-/// Opens a non-blocking raw Ethernet socket that sends past the queueing discipline, and receives
+/// Opens a non-blocking raw Ethernet socket that bypasses the queueing discipline. It receives
 /// nothing before [`bind_packet`].
 ///
 /// # Errors
-/// No CAP_NET_RAW.
+/// The process has no CAP_NET_RAW.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // Protocol 0: nothing is received before `bind` says what and where from.
-    // SAFETY: no pointer is passed.
+    // Protocol 0: the socket receives nothing before `bind` sets protocol and interface. SAFETY: no
+    // pointer is passed.
     let raw = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor, so no other owner exists.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     let on: libc::c_int = 1;
     // SAFETY: the option reads an int, which outlives the call.
@@ -165,10 +167,10 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Has `socket` receive frames of `ether_type` on `interface`.
+/// Binds `socket` to frames of `ether_type` on `interface`.
 ///
 /// # Errors
-/// No such interface.
+/// The interface does not exist, or the system call fails.
 pub(crate) fn bind_packet(socket: &OwnedFd, interface: &str, ether_type: u16) -> io::Result<()> {
     let index = nix::net::if_::if_nametoindex(interface)?;
     // SAFETY: all zero is a valid sockaddr_ll.
@@ -187,10 +189,10 @@ pub(crate) fn bind_packet(socket: &OwnedFd, interface: &str, ether_type: u16) ->
     Ok(())
 }
 
-/// The hardware address that a packet socket sends from.
+/// Returns the hardware address of a packet socket.
 ///
 /// # Errors
-/// Not a packet socket.
+/// `socket` is not a packet socket.
 pub(crate) fn packet_mac(socket: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
     // SAFETY: all zero is a valid sockaddr_ll.
     let mut addr: libc::sockaddr_ll = unsafe { mem::zeroed() };
@@ -201,19 +203,19 @@ pub(crate) fn packet_mac(socket: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
     Ok([a, b, c, d, e, f])
 }
 
-/// Lets other processes of this user read this one's memory: Yama's restricted mode reserves that
-/// to ancestors. Where the call does not exist there is nothing to lift, and a refusal shows in
-/// `process_vm_readv` itself.
+/// Allows other processes of this user to read this process's memory. Yama's restricted mode allows
+/// that only to ancestors. Without Yama the call fails and is not needed; any other restriction
+/// shows in `process_vm_readv`.
 pub(crate) fn allow_any_tracer() {
     // SAFETY: no pointer is passed.
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
-/// Sends one frame or datagram on a non-blocking socket that is bound or connected; `false` when
-/// there is no room now.
+/// Sends one frame or datagram on a non-blocking socket that is bound or connected. Returns `false`
+/// if there is no room now.
 ///
 /// # Errors
-/// The system's.
+/// The system call fails.
 #[inline]
 pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool> {
     // SAFETY: the kernel reads `bytes`, which outlives the call.
@@ -221,10 +223,10 @@ pub(crate) fn try_send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<bool>
     Ok(none_if_full(count(sent))?.is_some())
 }
 
-/// Sends one datagram to `to` on a non-blocking socket; `false` when there is no room now.
+/// Sends one datagram to `to` on a non-blocking socket. Returns `false` if there is no room now.
 ///
 /// # Errors
-/// The system's.
+/// The system call fails.
 #[inline]
 pub(crate) fn try_send_to(
     socket: BorrowedFd<'_>,
@@ -246,7 +248,7 @@ pub(crate) fn try_send_to(
     Ok(none_if_full(count(sent))?.is_some())
 }
 
-/// Receives one frame or datagram; `None` when there is none now.
+/// Receives one frame or datagram. Returns `None` if none is available now.
 #[inline]
 pub(crate) fn try_receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<Option<usize>> {
     let flags = libc::MSG_DONTWAIT;
@@ -262,18 +264,18 @@ pub(crate) fn try_receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Resul
     none_if_empty(count(received))
 }
 
-/// Frames that cross the system call boundary together.
+/// Frames that one system call sends or receives.
 pub(crate) struct Batch {
     frame_len: usize,
-    /// The frames, end to end. `vectors` points into it; it is never resized.
+    /// The frames, end to end. `vectors` points into it, so it is never resized.
     bytes: Box<[u8]>,
-    /// One per frame. `headers` points into it; it is never resized.
+    /// One entry per frame. `headers` points into it, so it is never resized.
     vectors: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
 }
 
 impl Batch {
-    /// `count` frames of at most `frame_len` bytes.
+    /// Creates a batch of `count` frames of at most `frame_len` bytes.
     pub(crate) fn new(count: usize, frame_len: usize) -> Self {
         let empty = libc::iovec {
             iov_base: ptr::null_mut(),
@@ -289,35 +291,35 @@ impl Batch {
         }
     }
 
-    /// Frame `index`, whole.
+    /// Returns the whole buffer of frame `index`.
     #[inline]
     pub(crate) fn frame_mut(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * self.frame_len..][..self.frame_len]
     }
 
-    /// The first `len` bytes of frame `index`.
+    /// Returns the first `len` bytes of frame `index`.
     #[inline]
     pub(crate) fn frame(&self, index: usize, len: usize) -> &[u8] {
         &self.bytes[index * self.frame_len..][..len]
     }
 
-    /// Bytes that frame `index` was received with.
+    /// Returns the bytes received in frame `index`.
     #[inline]
     pub(crate) fn received_len(&self, index: usize) -> usize {
         (self.headers[index].msg_len as usize).min(self.frame_len)
     }
 
-    /// Sets how many bytes of frame `index` are sent.
+    /// Sets the number of bytes of frame `index` to send.
     #[inline]
     pub(crate) fn set_len(&mut self, index: usize, len: usize) {
         self.vectors[index].iov_len = len.min(self.frame_len);
     }
 
-    /// Sends the frames from `first` up to `end`, as long as [`Batch::set_len`] said, and returns
-    /// how many went; 0 when there is no room now.
+    /// Sends the frames from `first` up to `end` with the lengths set by [`Batch::set_len`].
+    /// Returns how many were sent; 0 if there is no room now.
     ///
     /// # Errors
-    /// The system refuses the first of them.
+    /// The system refuses the first frame.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -327,16 +329,17 @@ impl Batch {
         self.aim();
         let headers = &mut self.headers[first..end];
         let len = u32::try_from(headers.len()).map_err(io::Error::other)?;
-        // SAFETY: `aim` has just pointed the headers at vectors and the vectors at frames, all
+        // SAFETY: `aim` has just pointed the headers at vectors and the vectors at frames. All are
         // owned by `self`, which is borrowed for the call; lengths are at most `frame_len`.
         let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), len, 0) };
         Ok(none_if_full(count(sent as isize))?.unwrap_or(0))
     }
 
-    /// Receives as many frames as there are, and have room; 0 when there are none now.
+    /// Receives as many frames as are available and fit the batch; returns 0 if none is available
+    /// now.
     ///
     /// # Errors
-    /// The system's.
+    /// The system call fails.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         for vector in &mut self.vectors {
             vector.iov_len = self.frame_len;
@@ -350,8 +353,9 @@ impl Batch {
         Ok(none_if_empty(count(received as isize))?.unwrap_or(0))
     }
 
-    /// Points the headers and vectors at the buffers. Done anew before each call, because borrowing
-    /// the buffers in between ends the right of older pointers; costs nothing beside the call.
+    /// Points the headers and vectors at the buffers. This is repeated before each call, because
+    /// borrowing the buffers in between invalidates older pointers. The cost is negligible beside
+    /// the system call.
     fn aim(&mut self) {
         let frames = self.bytes.chunks_exact_mut(self.frame_len);
         for (vector, frame) in self.vectors.iter_mut().zip(frames) {
@@ -395,7 +399,8 @@ fn none_if_empty(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// A device whose ring is full says ENOBUFS where a queueing discipline would have held the frame.
+/// Maps ENOBUFS to `None` as well. A device with a full ring returns it where a queueing discipline
+/// would have queued the frame.
 #[inline]
 fn none_if_full(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mapped receive ring of a raw Ethernet socket, bare: `PACKET_RX_RING`, version 2 (packet(7)).
+//! The bare mapped receive ring of a raw Ethernet socket: `PACKET_RX_RING`, version 2 (packet(7)).
 
 use super::{SharedMap, check, socklen};
 use std::io;
@@ -7,12 +7,13 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a block, which slots do not cross.
+/// Bytes of a block. Slots do not cross block boundaries.
 const BLOCK_LEN: usize = 64 << 10;
-/// More frames than one ping-pong ever has under way; their headers fit in a core's cache.
+/// Number of blocks. They hold more frames than a ping-pong has in flight, and their headers fit in
+/// a core's cache.
 const BLOCKS: usize = 16;
 
-/// See the module documentation.
+/// A bare receive ring; see the module documentation.
 pub(crate) struct Ring {
     memory: SharedMap,
     slot_len: usize,
@@ -21,10 +22,11 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Has `socket`, which is still to be bound, receive frames of at most `frame_len` bytes by a ring.
+    /// Sets up a ring for frames of at most `frame_len` bytes on `socket`, which must not be bound
+    /// yet.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub(crate) fn new(socket: &OwnedFd, frame_len: usize) -> io::Result<Ring> {
         let fd = socket.as_fd();
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -49,7 +51,8 @@ impl Ring {
         })
     }
 
-    /// Copies the next frame to `bytes`, and returns its length; `None` when there is none now.
+    /// Copies the next frame to `bytes` and returns its length. Returns `None` if none is available
+    /// now.
     #[inline]
     pub(crate) fn try_receive(&mut self, bytes: &mut [u8]) -> Option<usize> {
         let off = self.next * self.slot_len;
@@ -65,7 +68,7 @@ impl Ring {
             u32::from_ne_bytes(word) as usize
         };
         let len = word(mem::offset_of!(libc::tpacket2_hdr, tp_len));
-        // Two numbers of 16 bits share the word; the first is the place of the frame.
+        // Two 16-bit numbers share the word; the first is the offset of the frame.
         let place = word(mem::offset_of!(libc::tpacket2_hdr, tp_mac)) & 0xffff;
         let kept = len.min(bytes.len());
         self.memory.read(off + place, &mut bytes[..kept]);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An AF_XDP socket with everything of its own, bare (Documentation/networking/af_xdp.rst): queue 0 of
-//! an interface, copy mode, and a program that takes out the frames of one EtherType.
+//! A bare AF_XDP socket with its own memory, rings and program
+//! (Documentation/networking/af_xdp.rst).
+//!
+//! It uses queue 0 of an interface in copy mode. The program redirects the frames of one EtherType
+//! to the socket.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths of a page, places in a mapping, and small constants of the kernel's"
@@ -12,13 +15,13 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes of a chunk: the kernel's 256 in front of a frame, and any frame of an MTU up to 3,800.
+/// Bytes of a chunk: the kernel's headroom of 256 and any frame with an MTU up to 3,800.
 const CHUNK: usize = 4096;
 
-/// Entries of each ring; as many chunks to receive into, and as many to send from.
+/// Entries of each ring. There are as many chunks to receive into, and as many to send from.
 const COUNT: u32 = 256;
 
-/// Instructions and attributes of include/uapi/linux/bpf.h.
+/// Instructions and attributes from include/uapi/linux/bpf.h.
 const PASS: i32 = 2;
 const REDIRECT_MAP: i32 = 51;
 const MAP_CREATE: libc::c_int = 0;
@@ -31,7 +34,7 @@ const ATTACH_XDP: u32 = 37;
 const SKB_MODE: u32 = 2;
 const DRIVER_MODE: u32 = 4;
 
-/// See the module documentation.
+/// A bare AF_XDP socket; see the module documentation.
 pub(crate) struct Xdp {
     socket: OwnedFd,
     _map: OwnedFd,
@@ -41,12 +44,12 @@ pub(crate) struct Xdp {
     tx: Ring,
     fill: Ring,
     completion: Ring,
-    /// Frames sent and known to have left.
+    /// Number of frames submitted; `left` counts the completed ones.
     sent: u32,
     left: u32,
 }
 
-/// A ring, and where in it the next entry is.
+/// A ring, with the position of its next entry.
 struct Ring {
     memory: SharedMap,
     at: libc::xdp_ring_offset,
@@ -55,16 +58,16 @@ struct Ring {
 }
 
 impl Xdp {
-    /// Opens one on queue 0 of `interface` for frames of `ether_type`.
+    /// Opens a socket on queue 0 of `interface` for frames of `ether_type`.
     ///
     /// # Errors
-    /// The system refuses.
+    /// A system call fails.
     pub(crate) fn open(interface: &str, ether_type: u16, native: bool) -> io::Result<Xdp> {
         let index = nix::net::if_::if_nametoindex(interface)?;
         // SAFETY: no pointer is passed.
         let raw =
             check(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel has just given us this descriptor.
+        // SAFETY: the kernel has just returned this descriptor, so no other owner exists.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         let fd = socket.as_fd();
         let area = SharedMap::anonymous(2 * COUNT as usize * CHUNK)?;
@@ -124,10 +127,10 @@ impl Xdp {
         })
     }
 
-    /// Sends a frame; `false` when there is no room now.
+    /// Sends a frame. Returns `false` if there is no room now.
     ///
     /// # Errors
-    /// The system's.
+    /// The system call fails.
     #[inline]
     pub(crate) fn try_send(&mut self, frame: &[u8]) -> io::Result<bool> {
         let mut chunk = [0; 8];
@@ -149,11 +152,11 @@ impl Xdp {
         Ok(false)
     }
 
-    /// What the kernel cannot send now stays in the ring.
+    /// Starts transmission. Frames that the kernel cannot send now stay in the ring.
     #[inline]
     fn kick(&self) -> io::Result<()> {
         let (fd, none) = (self.socket.as_raw_fd(), std::ptr::null());
-        // SAFETY: nothing is read, its length being zero.
+        // SAFETY: the length is zero, so nothing is read.
         let sent = unsafe { libc::send(fd, none, 0, libc::MSG_DONTWAIT) };
         if sent >= 0 {
             return Ok(());
@@ -165,7 +168,8 @@ impl Xdp {
         }
     }
 
-    /// Copies the next frame to `bytes`, and returns its length; `None` when there is none now.
+    /// Copies the next frame to `bytes` and returns its length. Returns `None` if none is available
+    /// now.
     #[inline]
     pub(crate) fn try_receive(&mut self, bytes: &mut [u8]) -> Option<usize> {
         let mut desc = [0; 16];
@@ -208,7 +212,7 @@ impl Ring {
         self.memory.half_word(self.at.producer as usize)
     }
 
-    /// Puts an entry into a ring that has room: there are as many entries as chunks.
+    /// Puts an entry into the ring. There is always room: a ring has as many entries as chunks.
     #[inline]
     fn put(&mut self, entry: &[u8]) {
         self.memory.write(self.entry(), entry);
@@ -216,7 +220,7 @@ impl Ring {
         self.producer().store(self.next, Ordering::Release);
     }
 
-    /// Takes the next entry, if there is one.
+    /// Takes the next entry; returns false if there is none.
     #[inline]
     fn take(&mut self, entry: &mut [u8]) -> bool {
         if self.producer().load(Ordering::Acquire) == self.next {
@@ -264,7 +268,7 @@ fn bind(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
         sxdp_shared_umem_fd: 0,
     };
     let (name, len) = ((&raw const addr).cast(), socklen::<libc::sockaddr_xdp>());
-    // The kernel frees a queue some milliseconds after the last socket on it was closed.
+    // The kernel releases a queue some milliseconds after its last socket was closed.
     let mut attempts = 200;
     loop {
         // SAFETY: `addr` is a sockaddr_xdp of the length given.
@@ -278,12 +282,13 @@ fn bind(fd: BorrowedFd<'_>, interface: u32) -> io::Result<()> {
     }
 }
 
-/// A map with a place for queue 0.
+/// Creates a map with one entry, for queue 0.
 fn create_map() -> io::Result<OwnedFd> {
     bpf_open(MAP_CREATE, &[XSKMAP, 4, 4, 1, 0])
 }
 
-/// Loads the program: frames of `ether_type` to the socket of their queue, others to the kernel.
+/// Loads the program. It redirects frames of `ether_type` to the socket of their queue and passes
+/// all others to the kernel.
 fn load(ether_type: u16, map: &OwnedFd) -> io::Result<OwnedFd> {
     let ether_type = i32::from(ether_type.to_be());
     let program = [
@@ -322,7 +327,7 @@ fn load(ether_type: u16, map: &OwnedFd) -> io::Result<OwnedFd> {
     bpf_open(PROGRAM_LOAD, &attribute)
 }
 
-/// An instruction, its registers as little-endian machines have them.
+/// Encodes an instruction, with the register fields in little-endian order.
 fn op(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
     let [a, b] = offset.to_ne_bytes();
     let [c, d, e, f] = immediate.to_ne_bytes();
@@ -335,14 +340,14 @@ fn number_of(fd: &OwnedFd) -> u32 {
 
 fn bpf_open<T>(command: libc::c_int, attribute: &[T]) -> io::Result<OwnedFd> {
     let fd = bpf(command, attribute)?;
-    // SAFETY: these commands return a descriptor that nobody else knows.
+    // SAFETY: these commands return a new descriptor that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn bpf<T>(command: libc::c_int, attribute: &[T]) -> io::Result<libc::c_int> {
     let (words, len) = (attribute.as_ptr(), mem::size_of_val(attribute));
-    // SAFETY: the kernel reads `len` bytes of `attribute`, and what it points to, which callers keep
-    // until this returns.
+    // SAFETY: the kernel reads `len` bytes of `attribute` and the memory that it points to; callers
+    // keep both alive until this returns.
     let returned = unsafe { libc::syscall(libc::SYS_bpf, command, words, len) };
     check(libc::c_int::try_from(returned).map_err(io::Error::other)?)
 }
