@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams in both directions at once: Portolan's row, and how both ends of any row learn the end.
+//! Streams in both directions at once: Portolan's row, and the end-of-row protocol of all rows.
 //!
-//! In a turn each end sends a window and receives one. The answerer sends its window without having
-//! seen the driver's, so it cannot know that a turn is the last: the driver announces that one turn
-//! ahead, by a last turn of two windows. The alternating case, a message there and the same back,
-//! is the ping-pong: its throughput is the size over half the round trip.
+//! In a turn each end sends a window and receives one. The answerer sends its window before it has
+//! received the driver's, so it cannot detect the last turn by itself. The driver announces it one
+//! turn ahead and ends with a turn of two windows.
+//!
+//! A stream of alternating directions is a ping-pong. Its throughput is the size over half the
+//! round trip.
 
 use crate::measure::{Sample, Turn, drive};
 use crate::pattern::{Flags, stamp, verify};
@@ -16,20 +18,20 @@ use portolan::{Buffer, Node, PortConfig, Region, Request, Target};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Port of the messages, at either rank.
+/// Port of the messages at both ranks.
 const DATA: u16 = 6;
 
 /// Receives posted at a time, as in the one-way stream.
 const POSTED: usize = 2;
 
-/// Says that the next window is the last.
+/// Announces that the next window is the last.
 const ANNOUNCE: Flags = Flags {
     last: true,
     check: false,
 };
 
-/// Runs `exchange`, which sends a window with such flags and returns those of the window that came,
-/// until the time is up; the driver's part.
+/// Runs the driver until the time is up. `exchange` sends a window with the given flags and returns
+/// the flags of the received window.
 ///
 /// # Errors
 /// The first error of an exchange.
@@ -56,7 +58,8 @@ pub(crate) fn drive_windows(
     })
 }
 
-/// The same for the answerer, until the driver's last window; `turned` is told of each but that.
+/// Runs the answerer until the driver's last window. `turned` is called after every window except
+/// the last.
 ///
 /// # Errors
 /// The first error of an exchange.
@@ -80,19 +83,19 @@ pub(crate) fn answer_windows(
     Ok(())
 }
 
-/// Rank 0.
+/// Runs rank 0.
 ///
 /// # Errors
-/// A payload was wrong, or the other rank is gone.
+/// A payload was wrong, or the other rank has failed.
 pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let mut end = End::open(node, spec)?;
     drive_windows(spec, |seq, flags| end.exchange(seq, flags))
 }
 
-/// Rank 1.
+/// Runs rank 1.
 ///
 /// # Errors
-/// A payload was wrong, or the other rank is gone.
+/// A payload was wrong, or the other rank has failed.
 pub(crate) fn answer(node: &mut Node, spec: &Spec, turned: impl FnMut()) -> Result<()> {
     let mut end = End::open(node, spec)?;
     answer_windows(|seq, flags| end.exchange(seq, flags), turned)
@@ -102,7 +105,8 @@ struct End<'a> {
     node: &'a mut Node,
     peer: Target,
     messages: u64,
-    /// One buffer for all sends of a window: it is written between windows, when no send holds it.
+    /// Buffer of all sends of a window. It is written only between windows, when no send is
+    /// pending.
     message: Arc<Region>,
     posted: VecDeque<Request>,
     sends: Vec<Request>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP's congestion controls: of those that the kernel offers to this process, the fastest one counts.
+//! TCP's congestion controls. All that the kernel offers to this process are measured, and the
+//! fastest one counts.
 
 use anyhow::{Context, Result};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt};
@@ -8,23 +9,24 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
 
-/// Names of those that need no privilege, separated by spaces (tcp(7)).
+/// File with the names of those that need no privilege, separated by spaces (tcp(7)).
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
-/// Names of all that are there; some of them may want CAP_NET_ADMIN.
+/// File with the names of all installed ones; some of them may require CAP_NET_ADMIN.
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
-/// Bytes of a name (`TCP_CA_NAME_MAX` of include/net/tcp.h, the end's zero counted).
+/// Bytes of a name, including the final zero (`TCP_CA_NAME_MAX` of include/net/tcp.h).
 const NAME_LEN: usize = 16;
 
-/// The name of one.
+/// Name of a congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Congestion([u8; NAME_LEN]);
 
 impl Congestion {
-    /// Those that this process may choose, or with `everywhere` any process of any host that has them;
-    /// `None`, the kernel's default, where it does not say.
+    /// Returns the congestion controls that this process may choose. With `everywhere`, returns
+    /// only those that need no privilege, so that the other host can use them as well. `None` is
+    /// the kernel's default, if the kernel does not list any.
     pub(crate) fn offered(everywhere: bool) -> Vec<Option<Congestion>> {
         let file = if everywhere { ALLOWED } else { AVAILABLE };
         let names = fs::read_to_string(file).unwrap_or_default();
@@ -39,16 +41,16 @@ impl Congestion {
         }
     }
 
-    /// Tried on a socket that goes nowhere.
+    /// Tries the congestion control on an unconnected socket.
     fn may_be_chosen(self) -> bool {
         let (family, flags) = (AddressFamily::Inet, SockFlag::SOCK_CLOEXEC);
         socket(family, SockType::Stream, flags, None).is_ok_and(|socket| self.set(&socket).is_ok())
     }
 
-    /// Has `stream` use it.
+    /// Selects the congestion control for `stream`.
     ///
     /// # Errors
-    /// The kernel has it no more.
+    /// The kernel no longer has it.
     pub(crate) fn set(self, stream: &impl AsFd) -> Result<()> {
         let name = String::from(self);
         setsockopt(stream, sockopt::TcpCongestion, &OsString::from(&name))

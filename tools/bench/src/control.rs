@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conversation between the command and the two ends of a bare row: one JSON line each.
+//! Control protocol between the command and the two ends of a bare row: one JSON line per message.
 //!
-//! Each end offers its addresses, is given the other's, does its work, and reports. An end that
-//! hears nothing from the command any more ends itself (see `worker`), so nothing here waits for
-//! ever.
+//! Each end offers its addresses, receives the other end's, does its work, and reports. An end
+//! exits when its connection to the command closes (see `worker`), so nothing here waits forever.
 
 use crate::extra::Account;
 use crate::measure::Sample;
@@ -12,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// What the other end must know before the work begins.
+/// Information that the other end needs before the work starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     /// UDP or TCP port.
@@ -23,29 +22,29 @@ pub(crate) struct Offer {
     pub(crate) pid: Option<i32>,
     /// Address of a buffer in that process.
     pub(crate) buffer: Option<usize>,
-    /// How another library's program is found, in hexadecimal digits.
+    /// Address of another library's program, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
 }
 
-/// What an end says last.
+/// Message of an end to the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Word {
     Offer(Offer),
-    /// The sample of the end that measured, and an answerer's account.
+    /// The sample of the measuring end, and an answerer's account.
     Done(Option<Box<Sample>>, Account),
     Failed(String),
 }
 
-/// An end's side of the conversation, or the command's side towards one end.
+/// One side of the connection between the command and an end.
 pub(crate) struct Wire {
     reader: BufReader<Box<dyn Read + Send>>,
     writer: Box<dyn Write + Send>,
 }
 
 impl Wire {
-    /// Talks over any pair of streams.
+    /// Creates a connection over any pair of streams.
     pub(crate) fn new(
         reader: impl Read + Send + 'static,
         writer: impl Write + Send + 'static,
@@ -56,19 +55,19 @@ impl Wire {
         }
     }
 
-    /// For an end: offers, and learns the other end's offer.
+    /// Sends an end's offer and returns the other end's offer.
     ///
     /// # Errors
-    /// The command is gone.
+    /// The command has exited.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
         self.send(&Word::Offer(offer.clone()))?;
         self.receive()
     }
 
-    /// For an end: says how it went.
+    /// Sends an end's outcome to the command.
     ///
     /// # Errors
-    /// The command is gone.
+    /// The command has exited.
     pub(crate) fn report(
         &mut self,
         outcome: Result<Option<Sample>>,
@@ -115,12 +114,11 @@ impl Wire {
     }
 }
 
-/// For the command: introduces the ends to one another and returns the sample of the one that
-/// measured.
+/// Exchanges the offers of the ends for the command and returns the driver's sample.
 ///
 /// # Errors
-/// What the ends say that failed; the answerer's error counts first, since the driver then only
-/// noticed a silence.
+/// The error that an end reports. The answerer's error takes precedence, because the driver may
+/// only have noticed a silence.
 pub(crate) fn conduct(driver: &mut Wire, answerer: &mut Wire) -> Result<Sample> {
     let driver_offer = driver.receive_offer()?;
     let answerer_offer = answerer.receive_offer()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One end of a bare row, as its program sees it.
+//! One end of a bare row.
 
 use crate::control::{Offer, Wire};
 use crate::cpu::Meter;
@@ -13,20 +13,20 @@ use crate::sys::SharedMap;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 
-/// One end at work.
+/// State of an end during its work.
 pub(crate) struct End {
-    /// What it was told.
+    /// Work of this end.
     pub(crate) spec: Spec,
-    /// A receiver's account of its processor time; nothing is said where it is not kept.
+    /// Processor time of a receiver; empty if the row does not measure it.
     pub(crate) meter: Meter,
     wire: Wire,
 }
 
 impl End {
-    /// Takes the end's place and core, does its work and reports over `wire`.
+    /// Moves to the end's host and core, does its work and reports over `wire`.
     ///
     /// # Errors
-    /// The command that waits for the report is gone.
+    /// The command that waits for the report has exited.
     pub(crate) fn work(spec: Spec, wire: Wire) -> Result<()> {
         let mut end = End {
             spec,
@@ -79,38 +79,38 @@ impl End {
         }
     }
 
-    /// Whether this end measures.
+    /// Returns true if this end measures.
     pub(crate) fn drives(&self) -> bool {
         self.spec.role == Role::Driver
     }
 
-    /// This end's host.
+    /// Returns this end's host.
     pub(crate) fn here(&self) -> Place {
         self.spec.hosts[self.spec.role.index()].clone()
     }
 
-    /// The other end's host.
+    /// Returns the other end's host.
     pub(crate) fn there(&self) -> Place {
         self.spec.hosts[self.spec.role.peer().index()].clone()
     }
 
-    /// A fresh patience; it yields where the ends have no core each.
+    /// Creates a new [`Patience`]. It yields if the ends do not have a core each.
     pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.spec.cores.is_none())
     }
 
-    /// Tells the other end `offer` and learns its offer.
+    /// Sends `offer` to the other end and returns that end's offer.
     ///
     /// # Errors
-    /// The command is gone.
+    /// The command has exited.
     pub(crate) fn exchange(&mut self, offer: &Offer) -> Result<Offer> {
         self.wire.exchange(offer)
     }
 
-    /// Maps the memory that both ends share, then lets them begin together.
+    /// Maps the memory that both ends share, then synchronizes their start.
     ///
     /// # Errors
-    /// The memory is not there.
+    /// The memory was not created or cannot be mapped.
     pub(crate) fn shared(&mut self) -> Result<SharedMap> {
         let path = self
             .spec
@@ -122,10 +122,7 @@ impl End {
         SharedMap::new(&file).context("cannot map the shared memory")
     }
 
-    /// Measures `turn` at the pace asked for.
-    ///
-    /// # Errors
-    /// The first error of a turn.
+    /// Measures `turn` for the requested time or count.
     pub(crate) fn measure(
         &self,
         shape: Turn,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What else than the program moves figures: other guests of the machine, its clock rate, what the
-//! kernel does against attacks, what the interface does for it. As far as the system tells.
+//! External influences on figures, as far as the system reports them: other guests of the machine,
+//! clock rates, mitigations in the kernel, and offloads of the interface.
 
 use crate::place::Site;
 use serde::{Deserialize, Serialize};
@@ -8,36 +8,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// See the module documentation. What is not told is empty or absent.
+/// External influences on figures. Unreported values are empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// The command line, in words.
+    /// Words of the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Share of the processors' time that the hypervisor gave to others meanwhile, in percent.
+    /// Share of processor time that the hypervisor gave to other guests during the run, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal_percent: Option<f64>,
-    /// Which clock rate the kernel chooses (`scaling_governor`).
+    /// Frequency policy of the kernel (`scaling_governor`).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub governor: String,
-    /// Clock rate at the beginning, of the fastest core, in MHz.
+    /// Clock rate of the fastest core at the start, in MHz.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_mhz: Option<f64>,
-    /// States in which an idle core may be.
+    /// Available idle states of a core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_states: Vec<String>,
-    /// What the kernel does against attacks on this processor, by the attack's name, where the
-    /// processor is affected.
+    /// The kernel's mitigations by vulnerability, for those that affect this processor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mitigations: BTreeMap<String, String>,
-    /// What the interface is set to do for the kernel (`ethtool -k`), and how it gathers interrupts
-    /// (`ethtool -c`).
+    /// Enabled offloads of the interface (`ethtool -k`) and its interrupt coalescing (`ethtool
+    /// -c`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offloads: Vec<String>,
 }
 
 impl Environment {
-    /// Of this machine, now, and of the interface of the first host of `site`.
+    /// Describes this machine now, and the interface of the first host of `site`.
     pub(crate) fn look(site: &Site) -> Environment {
         let cpu = "/sys/devices/system/cpu";
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -62,7 +61,7 @@ impl Environment {
     }
 }
 
-/// A command line as reports show it: the token of a server is nobody else's.
+/// Returns a command line for reports, without the secret token of a server.
 fn shown(words: impl Iterator<Item = String>) -> Vec<String> {
     const OPTION: &str = "--token";
     let mut hides_next = false;
@@ -79,7 +78,7 @@ fn shown(words: impl Iterator<Item = String>) -> Vec<String> {
     words.map(word).collect()
 }
 
-/// Time of all processors so far, and how much of it others had.
+/// Total time of all processors, and the part that the hypervisor gave to other guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stolen {
     steal: u64,
@@ -87,12 +86,12 @@ pub(crate) struct Stolen {
 }
 
 impl Stolen {
-    /// So far.
+    /// Reads the current values.
     pub(crate) fn now() -> Option<Stolen> {
         Stolen::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// `cpu user nice system idle iowait irq softirq steal …` of proc(5).
+    /// Parses `cpu user nice system idle iowait irq softirq steal …` of proc(5).
     fn parse(stat: &str) -> Option<Stolen> {
         const STEAL: usize = 7;
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
@@ -106,7 +105,7 @@ impl Stolen {
         })
     }
 
-    /// Since then, in percent.
+    /// Returns the stolen share between the two readings, in percent.
     #[allow(clippy::cast_precision_loss, reason = "two digits are reported")]
     pub(crate) fn percent_until(self, later: Stolen) -> Option<f64> {
         let all = later.all.checked_sub(self.all).filter(|all| *all > 0)?;
@@ -122,7 +121,7 @@ fn frequency(cpuinfo: &str) -> Option<f64> {
     rates.max_by(f64::total_cmp)
 }
 
-/// Names of what is in `directory`, in order.
+/// Returns the sorted names of the entries of `directory`.
 fn entries(directory: &str) -> impl Iterator<Item = String> {
     let names: BTreeSet<String> = fs::read_dir(directory)
         .into_iter()
@@ -156,7 +155,7 @@ fn offloads(site: &Site) -> Vec<String> {
     told
 }
 
-/// Features that can be switched and are on, of `ethtool -k`.
+/// Returns the switchable features that are on, from the output of `ethtool -k`.
 fn switched_on(features: &str) -> Vec<String> {
     features
         .lines()
@@ -166,7 +165,7 @@ fn switched_on(features: &str) -> Vec<String> {
         .collect()
 }
 
-/// Delays of interrupts that are set, of `ethtool -c`.
+/// Returns the interrupt delays that are set, from the output of `ethtool -c`.
 fn coalescing(settings: &str) -> Vec<String> {
     let is_set =
         |line: &&str| line.contains("usecs:") && !line.ends_with(": 0") && !line.ends_with("n/a");

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The half-power point: the message size at which a system reaches half of its best end-to-end
-//! throughput, which is the size divided by half the round trip.
+//! Half-power point: the message size at which a system reaches half of its best end-to-end
+//! throughput. Throughput is the size divided by half the round trip.
 
 use crate::args::{Metric, Path};
 use crate::schema::Row;
 use serde::{Deserialize, Serialize};
 
-/// Fewer sizes make no series.
+/// Minimum number of sizes in a series.
 const SIZES_MIN: usize = 4;
 
-/// Of one system on one path, from a series of ping-pongs.
+/// Half-power point of one system on one path, from a series of ping-pongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HalfPower {
-    /// As in the rows.
+    /// System, as in the rows.
     pub system: String,
-    /// As in the rows.
+    /// Path, as in the rows.
     pub path: Path,
     /// Best end-to-end throughput of the series, in 10^6 bytes per second.
     pub peak_mbytes_per_s: f64,
-    /// Size of message that reached it.
+    /// Message size that reached the peak.
     pub peak_size: usize,
-    /// Size of message that would reach half of it, between the two measured sizes around.
+    /// Message size that would reach half of the peak, interpolated between the two nearest
+    /// measured sizes.
     pub half_power_bytes: f64,
-    /// Half the round trip of the shortest message, D(S_min).
+    /// Half the round trip of the shortest message, D(S_min), in microseconds.
     #[serde(default)]
     pub latency_us: f64,
-    /// B = (S - S_min) / (D(S) - D(S_min)) of the longest message S, as GAMMA's papers define the
-    /// asymptotic bandwidth; 0 where the longest is not slower.
+    /// B = (S - S_min) / (D(S) - D(S_min)) of the longest message S, the asymptotic bandwidth as
+    /// defined in GAMMA's papers. It is 0 if the longest message is not slower than the shortest.
     #[serde(default)]
     pub asymptotic_mbytes_per_s: f64,
-    /// Size of message whose throughput would be B / 2; absent where none is that fast.
+    /// Message size with a throughput of B / 2; absent if no size is that fast.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymptotic_half_power_bytes: Option<f64>,
 }
 
-/// The half-power points of all series in `rows` that are long enough.
+/// Returns the half-power points of all series in `rows` that are long enough.
 pub(crate) fn of(rows: &[Row]) -> Vec<HalfPower> {
     let mut points: Vec<HalfPower> = Vec::new();
     for row in rows.iter().filter(|row| row.metric == Metric::Pingpong) {
-        // A condition of the row, such as a cipher, is not part of a point's name.
+        // Conditions of a row, such as a cipher, are not part of a point's name.
         let known = |point: &HalfPower| point.system == row.system && point.path == row.path;
         if !points.iter().any(known) {
             points.extend(of_series(row, rows));
@@ -77,7 +78,7 @@ fn of_series(of: &Row, rows: &[Row]) -> Option<HalfPower> {
     })
 }
 
-/// D(S_min), and B of the longest message.
+/// Returns D(S_min), and B of the longest message.
 #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
 fn asymptote<'a>(series: impl Iterator<Item = &'a Row> + Clone) -> Option<(f64, f64)> {
     let shortest = series.clone().min_by_key(|row| row.size)?;
@@ -89,14 +90,14 @@ fn asymptote<'a>(series: impl Iterator<Item = &'a Row> + Clone) -> Option<(f64, 
     Some((shortest.p50_us, if us > 0.0 { bytes / us } else { 0.0 }))
 }
 
-/// 10^6 bytes per second end to end.
+/// Returns the end-to-end throughput in 10^6 bytes per second.
 #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
 pub fn throughput(row: &Row) -> f64 {
     row.size as f64 / row.p50_us
 }
 
-/// The size at which the series first reaches `level`; straight between two sizes, whose logarithms
-/// count.
+/// Returns the size at which the series first reaches `level`, interpolated linearly in the
+/// logarithm of the size.
 #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
 fn crossing(series: &[(usize, f64)], level: f64) -> Option<f64> {
     let after = series
@@ -116,8 +117,8 @@ mod tests {
     use super::*;
     use crate::schema::tests::report;
 
-    /// A latency of 10 µs and 100 bytes a microsecond: the half-power point of the law is 1000
-    /// bytes.
+    /// Returns rows with a latency of 10 µs and 100 bytes per microsecond. Their half-power point
+    /// is 1000 bytes.
     fn rows(sizes: &[u32]) -> Vec<Row> {
         let row = |size: &u32| Row {
             size: *size as usize,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A local history of medians: one line of JSON a run, so that a change of months can be followed.
+//! Local history of medians: one line of JSON per run, to follow changes over months.
 
 use crate::schema::Report;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
-/// A line.
+/// A line of the history.
 #[derive(Debug, Serialize)]
 struct Entry<'a> {
-    /// Of the sources in the working directory; with `-dirty` where they were changed since.
+    /// Commit of the sources in the working directory, with `-dirty` if they have changed since.
     commit: String,
     date: &'a str,
     cpu: &'a str,
@@ -21,10 +21,10 @@ struct Entry<'a> {
     medians: BTreeMap<String, f64>,
 }
 
-/// The line for `report`, without its end.
+/// Returns the line for `report`, without a line break.
 ///
 /// # Errors
-/// None that is expected.
+/// None are expected.
 pub fn history_line(report: &Report) -> serde_json::Result<String> {
     let machine = &report.machine;
     let medians = report.results.iter().map(|row| {
@@ -49,7 +49,7 @@ pub fn history_line(report: &Report) -> serde_json::Result<String> {
     })
 }
 
-/// What git calls the sources here; empty where there are none, or no git.
+/// Returns git's description of the sources here; empty without a repository or without git.
 fn commit() -> String {
     let output = Command::new("git")
         .args(["describe", "--always", "--dirty", "--abbrev=12"])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of the papers' interfaces: the same work as Portolan's own rows, by the functions of a C library
-//! on top of it. Ping-pong and LogP's loops, as their evaluations had them.
+//! Rows of the papers' interfaces: the same work as Portolan's own rows, through a C library on top
+//! of it. The metrics are ping-pong and LogP, as in the papers' evaluations.
 
 mod bip;
 mod gm;
@@ -16,7 +16,7 @@ use crate::spec::{Program, Role, Spec};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// A C library on Portolan.
+/// C libraries on top of Portolan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Interface {
@@ -32,7 +32,7 @@ pub(crate) enum Interface {
 }
 
 impl Interface {
-    /// As the table and the JSON name it.
+    /// Returns the name in the table and the JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Interface::Bip => "bip",
@@ -42,25 +42,26 @@ impl Interface {
         }
     }
 
-    /// Whether messages of so many bytes can be sent, and the loops can mark them.
+    /// Returns true if messages of `size` bytes can be sent and stamped.
     pub(crate) fn carries(self, size: usize) -> bool {
         match self {
-            // Words of four bytes.
+            // A message consists of words of four bytes.
             Interface::Bip => size > 0 && size.is_multiple_of(4),
             Interface::Gm | Interface::GmPlus | Interface::Vipl => size > 0,
         }
     }
 
-    /// Whether `metric` is measured by it.
+    /// Returns true if the interface measures `metric`.
     pub(crate) fn has(metric: Metric) -> bool {
         matches!(metric, Metric::Pingpong | Metric::Logp)
     }
 }
 
-/// Is one rank of a row by `interface`.
+/// Runs one rank of a row through `interface`.
 ///
 /// # Errors
-/// A message was wrong, or the result cannot be written. The libraries end a process that cannot go on.
+/// A message was wrong, or the result cannot be written. The libraries terminate the process on
+/// fatal errors.
 pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<()> {
     match interface {
         Interface::Bip => play(&mut bip::Bip::join()?, spec, metric),
@@ -70,11 +71,11 @@ pub(crate) fn work(spec: &Spec, interface: Interface, metric: Metric) -> Result<
     }
 }
 
-/// Bytes of the longest word between the loops: the times of a burst.
+/// Bytes of the longest control message of the loops: the times of a burst.
 const WORD_LEN_MAX: usize = 256;
 
-/// Memory for words that their sender forgets at once: until they have been answered they stay here. A loop
-/// has one or two under way.
+/// Copies of control messages that are in flight. The loops reuse their buffers at once and have
+/// one or two control messages in flight.
 #[derive(Default)]
 struct Words {
     places: Box<[Word; 4]>,
@@ -91,7 +92,7 @@ impl Default for Word {
 }
 
 impl Words {
-    /// A copy of `word`, which is no longer than the longest.
+    /// Copies `word`, which has at most [`WORD_LEN_MAX`] bytes, and returns the copy.
     fn keep(&mut self, word: &[u8]) -> &[u8] {
         self.next = (self.next + 1) % self.places.len();
         let Word(place) = &mut self.places[self.next];
@@ -100,11 +101,11 @@ impl Words {
     }
 }
 
-/// An end that knows which it is.
+/// An end with a fixed role.
 trait Member: Talk {
     fn role(&self) -> Role;
 
-    /// All that was sent has been taken: this end may leave.
+    /// Waits until all sent messages have been received, so that this end may exit.
     fn end(&mut self) -> Result<()>;
 }
 

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LogP's parameters as a person reads them.
+//! Table of LogP parameters.
 
 use crate::logp::LongGap;
 use crate::schema::Row;
 use crate::table::size;
 use std::fmt::Write;
 
-/// Share of the half round trip by which o_s + L + o_r may differ from it before it is said.
+/// Difference between o_s + L + o_r and the half round trip that the table marks, as a share of the
+/// half round trip.
 const CONSISTENT: f64 = 0.1;
 
-/// A line a row.
+/// Returns the table, one line per row.
 pub(crate) fn section(rows: &[Row]) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -61,7 +62,7 @@ pub(crate) fn section(rows: &[Row]) -> String {
     text
 }
 
-/// LogGP's G.
+/// Returns the table of LogGP's G.
 pub(crate) fn gaps(gaps: &[LongGap]) -> String {
     let mut text = String::from("\nLogGP's G: time per byte of long messages\n");
     let _ = writeln!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of the machine that figures belong to.
+//! Description of the machine that figures belong to.
 
 use crate::environment::Environment;
 use crate::measure::CLOCK_NAME;
@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a host is, in few words.
+/// Short description of a host.
 pub(crate) struct Facts {
     /// Kernel release.
     pub(crate) kernel: String,
@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     pub(crate) hypervisor: String,
 }
 
-/// This host.
+/// Returns the description of this host.
 pub(crate) fn facts() -> Facts {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Facts {
@@ -34,8 +34,8 @@ pub(crate) fn facts() -> Facts {
     }
 }
 
-/// Describes this machine, for figures that are taken at `site` in `rounds` rounds, with the host of a
-/// server if there is one.
+/// Describes this machine for figures taken at `site` in `rounds` rounds, including the server's
+/// host if there is one.
 pub(crate) fn describe(site: &Site, rounds: u32, server: Option<&ServerHost>) -> Machine {
     let Facts {
         kernel,
@@ -81,7 +81,8 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().into())
 }
 
-/// What the firmware calls the machine, if the processor says that it is a virtual one.
+/// Returns the firmware's name of the machine if the processor reports a hypervisor, otherwise
+/// `none`.
 fn hypervisor(cpuinfo: &str) -> String {
     let flags = cpuinfo
         .lines()
@@ -100,7 +101,7 @@ fn read_trimmed(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().into()
 }
 
-/// RFC 3339 in UTC. The calendar is Howard Hinnant's `civil_from_days`
+/// Formats a time as RFC 3339 in UTC. The calendar is Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html>), for days since 1970.
 fn date(since_1970: Duration) -> String {
     const SECONDS_PER_DAY: u64 = 86_400;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of MPI programs: `bench/mpi/mpibench.c` under an installed MPI, over Portolan and over what the
-//! MPI takes by itself. The messages, windows and clock readings are those of the other rows.
+//! Rows of MPI programs: `bench/mpi/mpibench.c` under an installed MPI, over Portolan and over the
+//! MPI's own transport. Messages, windows and clock reads are the same as in the other rows.
 
 use crate::args::{Metric, Path};
 use crate::launcher::Launcher;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::Duration;
 
-/// An MPI.
+/// MPI libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mpi {
@@ -24,38 +24,38 @@ pub enum Mpi {
     Mpich,
 }
 
-/// What carries an MPI's messages.
+/// Transport of an MPI's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
     /// Portolan's libfabric provider.
     Portolan,
-    /// What the MPI has itself: TCP between hosts, shared memory within one.
+    /// The MPI's own transport: TCP between hosts, shared memory within a host.
     Own,
 }
 
 /// A run of `mpibench` by two processes.
 #[derive(Clone, Debug)]
 pub struct MpiJob<'a> {
-    /// By which MPI.
+    /// MPI library of the run.
     pub mpi: Mpi,
-    /// Over what.
+    /// Transport of the messages.
     pub carrier: Carrier,
-    /// The path that Portolan's messages take; otherwise only whether it is between hosts.
+    /// Path of Portolan's messages. With the MPI's own transport it only selects one host or two.
     pub path: Path,
-    /// Where the processes run.
+    /// Hosts of the processes.
     pub places: &'a [Place],
     /// Arguments of `mpibench`.
     pub args: &'a [String],
-    /// How long it measures; the run may take [`crate::GRACE`] longer.
+    /// Duration of the measurement; the run may take [`crate::GRACE`] longer.
     pub lasts: Duration,
 }
 
-/// What the names of systems over Portolan end with.
+/// Suffix of the names of systems over Portolan.
 pub(crate) const OVER_PORTOLAN: &str = "-portolan";
 
 impl Mpi {
-    /// Name of its rows in the table and the JSON.
+    /// Returns the name of its rows in the table and the JSON.
     pub(crate) fn system(self, carrier: Carrier) -> &'static str {
         match (self, carrier) {
             (Mpi::OpenMpi, Carrier::Portolan) => "openmpi-portolan",
@@ -65,18 +65,18 @@ impl Mpi {
         }
     }
 
-    /// Whether `mpibench` does the work of `metric`.
+    /// Returns true if `mpibench` measures `metric`.
     pub(crate) fn has(metric: Metric) -> bool {
         word(metric).is_some()
     }
 
-    /// The paths that programs can be sent by.
+    /// Returns true if programs can use `path`.
     pub(crate) fn takes(path: Path) -> bool {
         matches!(path, Path::Shm | Path::Packet | Path::Udp | Path::Auto)
     }
 }
 
-/// What `mpibench` calls it.
+/// Returns the name of `metric` on the command line of `mpibench`.
 fn word(metric: Metric) -> Option<&'static str> {
     match metric {
         Metric::Pingpong => Some("latency"),
@@ -86,10 +86,10 @@ fn word(metric: Metric) -> Option<&'static str> {
     }
 }
 
-/// Runs the row and returns what its first process measured.
+/// Runs the row and returns the measurement of its first process.
 ///
 /// # Errors
-/// The MPI is not there or fails, or both processes would be on one host of a network row.
+/// The MPI is not installed or fails, or both processes would run on one host in a network row.
 pub(crate) fn run(
     (mpi, carrier): (Mpi, Carrier),
     (metric, path): (Metric, Path),
@@ -124,7 +124,7 @@ pub(crate) fn run(
     sample_of(turn, &turns)
 }
 
-/// The arguments of `mpibench`, and what it makes a turn of.
+/// Returns the arguments of `mpibench` and the turn that it measures.
 fn arguments(metric: Metric, path: Path, spec: &Spec, file: &str) -> Result<(Vec<String>, Turn)> {
     let Some(word) = word(metric) else {
         bail!("{metric} is not measured by MPI programs");

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for the other end without waiting for ever.
+//! Bounded waiting for the other end.
 
 use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
-/// Attempts between two looks at the clock: rare enough to cost nothing.
+/// Attempts between two clock reads, so that their cost is negligible.
 const LOOK_EVERY: u32 = 1 << 14;
 
-/// Longer than any scheduler keeps a process waiting, short enough for a person.
+/// Longest silence before the wait fails. It exceeds any scheduling delay and is short for a user.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Counts attempts in vain.
+/// Counts unsuccessful attempts.
 #[derive(Debug)]
 pub(crate) struct Patience {
     yielding: bool,
@@ -19,7 +19,8 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// With `yielding`, each attempt in vain gives the core away: for ends that share one.
+    /// Creates a new wait. With `yielding`, each unsuccessful attempt yields the core, for ends
+    /// that share one.
     pub(crate) fn new(yielding: bool) -> Self {
         Patience {
             yielding,
@@ -28,10 +29,10 @@ impl Patience {
         }
     }
 
-    /// To be called after an attempt in vain.
+    /// Counts an unsuccessful attempt.
     ///
     /// # Errors
-    /// Nothing has come for [`SILENCE_MAX`].
+    /// Nothing has arrived for [`SILENCE_MAX`].
     #[inline]
     pub(crate) fn wait(&mut self) -> Result<()> {
         self.attempts += 1;
@@ -43,7 +44,7 @@ impl Patience {
         }
     }
 
-    /// To be called after an attempt in vain that something else will end.
+    /// Pauses after an unsuccessful attempt in a wait that is bounded elsewhere.
     #[inline]
     pub(crate) fn pause(&self) {
         if self.yielding {
@@ -51,7 +52,7 @@ impl Patience {
         }
     }
 
-    /// To be called when something came.
+    /// Resets the wait after a successful attempt.
     #[inline]
     pub(crate) fn reward(&mut self) {
         self.attempts = 0;

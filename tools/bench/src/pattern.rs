@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Payloads that prove they arrived.
+//! Payloads that prove their arrival.
 //!
-//! Byte 0 of a message is its stamp: two flags and six bits of sequence number, which every message
-//! is checked by. The rest is a pattern, written once and not per message, which is compared as a
-//! whole where the stamp says so: on the first message and on the last, whose pattern differs from
-//! the first one's so that a buffer which was never overwritten is noticed.
+//! Byte 0 of a message is its stamp: two flags and six bits of sequence number, checked in every
+//! message. The rest is a pattern that is written once, not per message. It is compared in full if
+//! the stamp requires it: in the first and the last message. The last pattern differs from the
+//! first, so a buffer that was never overwritten is detected.
 
 use anyhow::{Result, ensure};
 
-/// What a stamp says besides its sequence number.
+/// Flags of a stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
-    /// Nothing comes after this message (or the window that it belongs to).
+    /// Set in the last message, or in the messages of the last window.
     pub(crate) last: bool,
-    /// Compare the whole payload.
+    /// Set if the whole payload must be compared.
     pub(crate) check: bool,
 }
 
 impl Flags {
-    /// A message in the middle.
+    /// Flags of a message in the middle.
     pub(crate) const NONE: Flags = Flags {
         last: false,
         check: false,
     };
-    /// The first message.
+    /// Flags of the first message.
     pub(crate) const FIRST: Flags = Flags {
         last: false,
         check: true,
     };
-    /// The last message.
+    /// Flags of the last message.
     pub(crate) const LAST: Flags = Flags {
         last: true,
         check: true,
@@ -39,7 +39,7 @@ const LAST_BIT: u8 = 1;
 const CHECK_BIT: u8 = 2;
 const SEQ_SHIFT: u32 = 2;
 
-/// Writes the stamp of message `seq`; writes the pattern too when the flags ask for a comparison.
+/// Writes the stamp of message `seq`. Also writes the pattern if the flags require a comparison.
 pub(crate) fn stamp(message: &mut [u8], seq: u64, flags: Flags) {
     if flags.check {
         for (index, byte) in message.iter_mut().enumerate() {
@@ -49,7 +49,7 @@ pub(crate) fn stamp(message: &mut [u8], seq: u64, flags: Flags) {
     message[0] = encode(seq, flags);
 }
 
-/// Checks that `message` is number `seq`, and all of it when its stamp says so.
+/// Checks the sequence number of `message`, and the whole payload if its stamp requires it.
 ///
 /// # Errors
 /// The sequence number or a byte of the pattern is wrong.
@@ -89,7 +89,8 @@ fn encode(seq: u64, flags: Flags) -> u8 {
     (low << SEQ_SHIFT) | check | last
 }
 
-/// A prime period, so that a payload displaced by a power of two or by a datagram is noticed.
+/// Returns byte `index` of the pattern. The period is prime, so that a displacement by a power of
+/// two or by a datagram is detected.
 fn pattern(index: usize, last: bool) -> u8 {
     const PERIOD: usize = 251;
     #[allow(clippy::cast_possible_truncation, reason = "below 251")]

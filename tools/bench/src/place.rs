@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the two ends of a row run.
+//! Hosts of the two ends of a row.
 //!
-//! A network path needs two hosts. They are a temporary lab's where that is allowed; otherwise both
-//! ends share this host and its loopback interface, and the report says so.
+//! A network path needs two hosts. They belong to a temporary lab if one can be created. Otherwise
+//! both ends share this host and its loopback interface, and the report states that.
 
 use crate::args::Path;
 use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, setns};
@@ -13,22 +13,22 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// One host as an end of a row sees it.
+/// A host of one end of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Network namespace under `/run/netns`; `None` is the one that the command was started in.
+    /// Network namespace under `/run/netns`; `None` is the command's own namespace.
     pub netns: Option<String>,
     /// Address on the interface.
     pub addr: IpAddr,
     /// Name of the interface.
     pub interface: String,
-    /// The cores that the host owns; empty for all.
+    /// Cores that belong to the host; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<usize>,
 }
 
 impl Place {
-    /// This host, through its loopback interface.
+    /// Returns this host with its loopback interface.
     pub fn loopback() -> Self {
         Place {
             netns: None,
@@ -38,17 +38,17 @@ impl Place {
         }
     }
 
-    /// The option by which a job's rank there takes this interface. The loopback interface is none that
-    /// a job takes by name.
+    /// Returns the option by which a job's rank selects this interface. Jobs do not select the
+    /// loopback interface by name.
     pub(crate) fn interface_option(&self) -> Option<(String, String)> {
         let is_named = !self.addr.is_loopback();
         is_named.then(|| ("interface".to_owned(), self.interface.clone()))
     }
 
-    /// Moves the calling thread into the place, and onto its cores.
+    /// Moves the calling thread into the network namespace and onto the cores of this host.
     ///
     /// # Errors
-    /// The namespace does not exist, or entering it is not allowed; or this process may not use the cores.
+    /// The namespace does not exist or may not be entered, or the process may not use the cores.
     pub(crate) fn enter(&self) -> io::Result<()> {
         if !self.cores.is_empty() {
             run_on(&self.cores)?;
@@ -61,34 +61,34 @@ impl Place {
     }
 }
 
-/// What the hosts of a network path are.
+/// Kind of the hosts of a network path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SiteKind {
-    /// Network namespaces joined by a veth pair, or by a bridge when they are more than two.
+    /// Network namespaces, joined by a veth pair, or by a bridge if there are more than two.
     Lab,
     /// One host and its loopback interface.
     Loopback,
-    /// This host and that of a server.
+    /// This host and the host of a server.
     Hosts,
 }
 
-/// The two places of network paths, and what keeps them in being.
+/// Hosts of network paths, with the guard that keeps them alive.
 pub struct Site {
-    /// What they are.
+    /// Kind of the hosts.
     pub kind: SiteKind,
-    /// Places of the end that measures, of the one that answers, and of any others.
+    /// Hosts of the driver, of the answerer, and of any further ends.
     pub hosts: Vec<Place>,
     /// MTU between them.
     pub mtu: usize,
-    /// What a lab's wires are like, where they are not those of a bare veth pair.
+    /// Link properties of a lab, if they differ from a bare veth pair.
     pub link: Option<String>,
-    /// Takes a temporary lab down when dropped.
+    /// Removes a temporary lab when dropped.
     _guard: Option<Box<dyn Any>>,
 }
 
 impl Site {
-    /// The hosts of a lab, which lasts as long as `guard`.
+    /// Creates a site of a lab's hosts. The lab exists until `guard` is dropped.
     pub fn lab(mtu: usize, link: Option<String>, hosts: Vec<Place>, guard: Box<dyn Any>) -> Self {
         Site {
             kind: SiteKind::Lab,
@@ -99,7 +99,7 @@ impl Site {
         }
     }
 
-    /// This host and that of a server.
+    /// Creates a site of this host and the host of a server.
     pub(crate) fn hosts(mtu: usize, hosts: [Place; 2]) -> Self {
         Site {
             kind: SiteKind::Hosts,
@@ -110,7 +110,7 @@ impl Site {
         }
     }
 
-    /// The places of ends whose messages take `path`.
+    /// Returns the hosts of ends whose messages use `path`.
     pub(crate) fn hosts_for(&self, path: Path) -> Vec<Place> {
         if path == Path::Shm {
             self.hosts.iter().map(|_| Place::loopback()).collect()
@@ -119,11 +119,10 @@ impl Site {
         }
     }
 
-    /// All `count` ends on this host.
+    /// Creates a site with all `count` ends on this host.
     pub fn loopback(mtu: usize, count: u32) -> Self {
         let hosts = (0..count).map(|_| Place::loopback()).collect();
-        // Frames are cut to the MTU of a lab, so that the figures have something to do with a
-        // network's.
+        // Frames have the MTU of a lab, so that the figures resemble those of a network.
         Site {
             kind: SiteKind::Loopback,
             hosts,
@@ -134,8 +133,8 @@ impl Site {
     }
 }
 
-/// The cores that this process may use: one hardware thread of each physical core before the second
-/// ones, which share its cache and its units.
+/// Returns the cores that this process may use. One hardware thread of each physical core comes
+/// before the second ones, which share its cache and execution units.
 #[must_use]
 pub fn usable_cores() -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else {
@@ -145,7 +144,7 @@ pub fn usable_cores() -> Vec<usize> {
     spread(&cores.collect::<Vec<_>>(), siblings)
 }
 
-/// `cores` in the order of [`usable_cores`].
+/// Returns `cores` in the order of [`usable_cores`].
 fn spread(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
     let mut physical: Vec<Vec<usize>> = Vec::new();
     for cpu in cores {
@@ -159,29 +158,29 @@ fn spread(cores: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize>
     (0..threads_max).flat_map(turn).copied().collect()
 }
 
-/// The cores for the two ends: two physical ones where this process may use as many. `None` with
-/// fewer: the ends are then left to the scheduler, and yield instead of spinning. They are those that
-/// the first two hosts of a lab own.
+/// Returns two physical cores for the two ends, the cores of a lab's first two hosts. Returns
+/// `None` if this process may use fewer. The scheduler then places the ends, and they yield instead
+/// of spinning.
 pub fn pick_cores() -> Option<[usize; 2]> {
-    // Two hardware threads of one core share its cache: a line would not travel at all.
+    // Two hardware threads of one core share its cache, so a line would not travel at all.
     match usable_cores()[..] {
         [first, other, ..] => Some([first, other]),
         _ => None,
     }
 }
 
-/// Pins the calling thread.
+/// Pins the calling thread to a core.
 ///
 /// # Errors
-/// The system's.
+/// The system call fails.
 pub fn pin(cpu: usize) -> io::Result<()> {
     run_on(&[cpu])
 }
 
-/// Has the calling thread run on these cores, of which there is at least one.
+/// Restricts the calling thread to `cores`, which must not be empty.
 ///
 /// # Errors
-/// The system's, when this process may use none of them.
+/// The system call fails, for example because this process may use none of them.
 pub fn run_on(cores: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for cpu in cores {
@@ -190,7 +189,8 @@ pub fn run_on(cores: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
-/// The hardware threads on the core of `cpu`; only itself where the kernel does not say.
+/// Returns the hardware threads on the core of `cpu`, or only `cpu` if the kernel does not report
+/// them.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -199,7 +199,7 @@ fn siblings(cpu: usize) -> Vec<usize> {
     cpus
 }
 
-/// `3` or `3-5`.
+/// Parses `3` or `3-5`.
 fn parse_range(text: &str) -> std::ops::Range<usize> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse::<usize>(), last.parse::<usize>()) {

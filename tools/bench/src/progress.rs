@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One line on a terminal that says how far the measurements have come; nothing where nobody looks.
+//! Progress line on a terminal. Nothing is shown if standard error is not a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Columns of the line: what every terminal has, so that it never breaks into two.
+/// Maximum columns of the line. Every terminal has as many, so the line never wraps.
 const COLUMNS: usize = 79;
 
-/// Back to the beginning of the line, which is emptied (ECMA-48, EL).
+/// Returns to the start of the line and clears it (ECMA-48, EL).
 const ERASE: &str = "\r\x1b[K";
 
-/// See the module documentation. The line goes when it is dropped.
+/// Progress of the measurements. The line is erased on drop.
 #[derive(Debug)]
 pub(super) struct Progress {
     shown: bool,
@@ -20,7 +20,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of `count` measurements.
+    /// Creates the progress of `count` measurements.
     pub(super) fn new(count: usize) -> Progress {
         Progress {
             shown: std::io::stderr().is_terminal(),
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// Says that the next one begins.
+    /// Shows the start of the next measurement.
     pub(super) fn begin(&mut self, what: &str) {
         self.begun += 1;
         self.show(&format!("{ERASE}{}", self.line(what)));
@@ -42,7 +42,7 @@ impl Progress {
         line.chars().take(COLUMNS).collect()
     }
 
-    /// The time that the rest will take if it is like what was done in `elapsed`.
+    /// Returns the estimated remaining time, from the number of measurements done in `elapsed`.
     fn left(&self, elapsed: Duration) -> String {
         let done = u32::try_from(self.begun.saturating_sub(1)).unwrap_or(u32::MAX);
         let rest = u32::try_from(self.count.saturating_sub(done as usize)).unwrap_or(u32::MAX);
@@ -56,7 +56,7 @@ impl Progress {
     fn show(&self, text: &str) {
         if self.shown {
             let mut err = std::io::stderr();
-            // Nobody misses it where it cannot be written.
+            // Progress is optional, so write errors are ignored.
             let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures that relate a row to another of the same run.
+//! Figures of a row relative to another row of the same run.
 
 use crate::args::Metric;
 use crate::mpi::OVER_PORTOLAN;
@@ -7,7 +7,7 @@ use crate::schema::Row;
 use crate::verdict::{Versus, compare};
 use std::collections::BTreeMap;
 
-/// `rows`, with [`crate::extra::Extra::relative`] where there is something to relate to.
+/// Returns `rows` with [`crate::extra::Extra::relative`] filled in where a base row exists.
 pub(crate) fn related(mut rows: Vec<Row>) -> Vec<Row> {
     let relative: Vec<Option<f64>> = rows.iter().map(|row| base(row, &rows)).collect();
     let versus: Vec<_> = rows.iter().map(|row| versus(row, &rows)).collect();
@@ -18,7 +18,7 @@ pub(crate) fn related(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// `row` beside the limit, the kernel's protocols, and what an MPI has itself.
+/// Compares `row` with the limit, the kernel's protocols, and an MPI's own transport.
 fn versus(row: &Row, rows: &[Row]) -> BTreeMap<String, Versus> {
     const YARDSTICKS: [&str; 3] = ["limit", "tcp", "udp"];
     let of = |system: &str| {
@@ -30,7 +30,7 @@ fn versus(row: &Row, rows: &[Row]) -> BTreeMap<String, Versus> {
         let other = rows.iter().find(same).filter(|_| row.system != system)?;
         Some((system.to_owned(), compare(row, other)?))
     };
-    // An MPI over Portolan, beside the same MPI by itself.
+    // The row of the same MPI over its own transport.
     let own = row.system.strip_suffix(OVER_PORTOLAN);
     YARDSTICKS.into_iter().chain(own).filter_map(of).collect()
 }
@@ -46,8 +46,7 @@ fn base(row: &Row, rows: &[Row]) -> Option<f64> {
     (base > 0.0).then(|| row.mbytes_per_s / base)
 }
 
-/// The row of the same system that differs from `row` in what the network does, and has neither
-/// loss nor interference.
+/// Returns the row of the same system and settings without loss and interference.
 fn undisturbed<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
     let disturbed = row.conditions.loss_ppm > 0 || row.conditions.interfere > 0;
     let mut conditions = row.conditions;

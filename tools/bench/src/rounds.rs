@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rounds: every round takes every measurement once, one after another, so that what is compared is
-//! disturbed alike. Rows report the medians of the rounds.
+//! Rounds of measurements. Each round runs every measurement once, so disturbances affect all of
+//! them alike. Rows report the medians of the rounds.
 
 use crate::args::Metric;
 use crate::cpu::{Cpu, per_gb};
@@ -11,19 +11,20 @@ use crate::plan::{Measurement, Wanted, measurements};
 use crate::schema::Row;
 use anyhow::Result;
 
-/// What came of the rows for one metric and one size.
+/// Result of the rows for one metric and one size.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The fastest way of each row.
+    /// The fastest variant of each row.
     pub(crate) rows: Vec<Row>,
-    /// The other ways.
+    /// The slower variants.
     pub(crate) slower: Vec<Row>,
-    /// Why something is missing: the measurement, and a sentence.
+    /// Failed measurements, each with the reason.
     pub(crate) failures: Vec<(Measurement, String)>,
 }
 
-/// Takes all measurements of `wanted`, `rounds` times, by `measure`. A measurement that fails is
-/// not repeated, and its figures so far do not count. Once `stopped` says so, nothing more is measured.
+/// Runs all measurements of `wanted` `rounds` times through `measure`. A failed measurement is not
+/// repeated, and its earlier figures are discarded. No further measurement starts once `stopped`
+/// returns true.
 pub(crate) fn run(
     wanted: &[Wanted],
     (metric, size): (Metric, usize),
@@ -43,7 +44,7 @@ pub(crate) fn run(
             }
             match measure(measurement) {
                 Ok(sample) => samples.push(sample),
-                // Whoever stops the command stops the row that is being measured, too.
+                // An interrupt of the command also stops the current row.
                 Err(_) if stopped() => {}
                 Err(error) => {
                     outcome.failures.push((*measurement, format!("{error:#}")));
@@ -124,7 +125,7 @@ fn summarize(
     summary
 }
 
-/// The extra figures of each round, processor time per byte of a stream among them.
+/// Returns the extra figures of each round, including processor time per byte of a stream.
 fn extras(metric: Metric, size: usize, samples: &[Sample]) -> Vec<Extra> {
     let of = |sample: &Sample| {
         let mut extra = sample.extra.clone();
@@ -142,7 +143,8 @@ fn extras(metric: Metric, size: usize, samples: &[Sample]) -> Vec<Extra> {
     samples.iter().map(of).collect()
 }
 
-/// The middle value; the mean of the two middle ones of an even number; 0 of none.
+/// Returns the median: the mean of the two middle values for an even number of values, and 0 for
+/// none.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -273,7 +275,7 @@ mod tests {
     fn what_was_measured_before_a_stop_is_kept() {
         let calls = std::cell::Cell::new(0);
         let stopped = || calls.get() >= 4;
-        // Three ways a round: the fourth measurement is that of the one that is stopped.
+        // A round has three variants. The fourth measurement is interrupted.
         let outcome = run(&wanted(), (Metric::Pingpong, 64), 3, stopped, |_| {
             calls.set(calls.get() + 1);
             if calls.get() == 4 {

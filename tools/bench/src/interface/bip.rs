@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BIP's tagged messages of words.
+//! Rows through BIP's tagged messages of words.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
 use super::Member;
@@ -11,13 +11,13 @@ use bip::receive::bip_trecv;
 use bip::send::bip_tsend;
 use std::ffi::c_int;
 
-/// Of all messages of a row.
+/// Tag of all messages of a row.
 const TAG: c_int = 7;
 
 /// Bytes of a word.
 const WORD: usize = size_of::<c_int>();
 
-/// This process as a node.
+/// This process as a BIP node.
 pub(super) struct Bip {
     node: c_int,
 }
@@ -25,14 +25,14 @@ pub(super) struct Bip {
 impl Bip {
     pub(super) fn join() -> Result<Bip> {
         bip_init();
-        // SAFETY: written by `bip_init` alone, which has returned.
+        // SAFETY: only `bip_init` writes these variables, and it has returned.
         let (node, count) = unsafe { (bip_mynode, bip_numnodes) };
         ensure!(count == 2, "a row has 2 nodes, not {count}");
         Ok(Bip { node })
     }
 }
 
-/// Words of a message: `len` is a multiple of theirs.
+/// Returns the words of a message. `len` is a multiple of the word size.
 fn words(len: usize) -> Result<c_int> {
     Ok(c_int::try_from(len / WORD)?)
 }
@@ -41,7 +41,7 @@ impl Talk for Bip {
     #[inline]
     fn send(&mut self, message: &[u8]) -> Result<()> {
         let count = words(message.len())?;
-        // SAFETY: so many words, which the library reads as bytes until it returns.
+        // SAFETY: `message` has `count` words, which the library reads as bytes until it returns.
         unsafe { bip_tsend(1 - self.node, TAG, message.as_ptr().cast(), count) };
         Ok(())
     }
@@ -49,7 +49,8 @@ impl Talk for Bip {
     #[inline]
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
         let count = words(message.len())?;
-        // SAFETY: so many words, which nobody else uses, and which the library writes as bytes.
+        // SAFETY: `message` has `count` words and is borrowed exclusively; the library writes it as
+        // bytes.
         let got = unsafe { bip_trecv(TAG, message.as_mut_ptr().cast(), count) };
         ensure!(got == count, "a message of {got} words instead of {count}");
         Ok(())

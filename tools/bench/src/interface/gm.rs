@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GM's messages into buffers by size, with the options of GM+ or without.
+//! Rows through GM's messages into buffers by size, with or without the options of GM+.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
 use super::{Member, WORD_LEN_MAX, Words};
@@ -24,27 +24,27 @@ use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 
-/// What GM+ adds.
+/// Options that GM+ adds.
 pub(super) const PLUS: c_uint = GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED;
 
-/// The same on both sides; for programs.
+/// Port number on both sides, one that GM reserves for programs.
 const PORT: c_uint = 2;
 
-/// Sends under way at most: a port has 64 tokens, half of them for low priority.
+/// Maximum number of sends in flight. A port has 64 tokens, half of them for low priority.
 const UNDER_WAY_MAX: usize = 24;
 
-/// Buffers for what is not a message of the row, of each size: a word at a time, and one that the
-/// receiver of the last still has.
+/// Receive buffers of each size for control messages: one for the current message, and one that the
+/// receiver still uses.
 const WORDS: u64 = 2;
 
-/// This process's port.
+/// Port of this process.
 pub(super) struct Gm {
     port: *mut gm_port,
     node: c_uint,
     /// Bytes of the row's own messages.
     size: usize,
     words: Words,
-    /// Where callbacks find it: it stays where it is.
+    /// Number of sends in flight. It is boxed because callbacks keep its address.
     under_way: Box<Cell<usize>>,
 }
 
@@ -54,12 +54,12 @@ impl Gm {
         must(gm_init(), "gm_init")?;
         let mut port = ptr::null_mut();
         let name = c"bench".as_ptr();
-        // SAFETY: the port's handle goes to a variable; the name is a string.
+        // SAFETY: the handle is written to a local variable; the name is a C string.
         let opened = unsafe { gm_open(&raw mut port, 0, PORT, name, GM_API_VERSION_1_6) };
         must(opened, "gm_open")?;
         must(gm_set_port_options(port, options), "gm_set_port_options")?;
         let (mut node, mut last) = (0, 0);
-        // SAFETY: both go to variables.
+        // SAFETY: both results are written to local variables.
         let asked = unsafe {
             let own = gm_get_node_id(port, &raw mut node);
             [own, gm_max_node_id_in_use(port, &raw mut last)]
@@ -79,7 +79,8 @@ impl Gm {
         for other in (class_min()..=self::class(WORD_LEN_MAX)).filter(|other| *other != class) {
             gm.provide(other, WORDS)?;
         }
-        // A window, and the burst of LogP's loops with the message before it.
+        // A window, or the burst of LogP's loops with the message before it, and the control
+        // messages.
         gm.provide(class, window(size) + WORDS)?;
         Ok(gm)
     }
@@ -94,16 +95,16 @@ impl Gm {
     }
 
     fn give(&self, buffer: *mut c_void, class: c_uint) {
-        // SAFETY: memory of the library's own, of that size, which nobody uses.
+        // SAFETY: memory allocated by the library for that size, which has no other user.
         unsafe {
             gm_provide_receive_buffer_with_tag(self.port, buffer, class, GM_LOW_PRIORITY, 0);
         }
     }
 
-    /// What has happened, if it is a message; callbacks are run.
+    /// Returns the next event if it is a message, and runs callbacks.
     #[inline]
     fn next(&mut self) -> Option<gm_recv_event_fields> {
-        // SAFETY: the port is open; an event lives until the next call.
+        // SAFETY: the port is open; the event is valid until the next call.
         unsafe {
             let event = gm_receive(self.port);
             let fields = (*event).recv;
@@ -116,7 +117,7 @@ impl Gm {
         None
     }
 
-    /// Copies a message to where the program wants it, and provides its buffer again.
+    /// Copies a received message to `message` and provides its buffer again.
     #[inline]
     fn take(&mut self, fields: &gm_recv_event_fields, message: &mut [u8]) -> Result<()> {
         let len = u32::from_be(fields.length) as usize;
@@ -129,14 +130,14 @@ impl Gm {
             GM_FAST_PEER_RECV_EVENT => fields.message,
             _ => fields.buffer,
         };
-        // SAFETY: the library's, until its buffer is provided again.
+        // SAFETY: the library keeps these bytes valid until the buffer is provided again.
         let bytes = unsafe { std::slice::from_raw_parts(pointer(at).cast::<u8>(), len) };
         message.copy_from_slice(bytes);
         self.give(pointer(fields.buffer), c_uint::from(fields.size));
         Ok(())
     }
 
-    /// Until so many sends at most are under way.
+    /// Waits until at most `most` sends are in flight.
     fn complete(&mut self, most: usize) -> Result<()> {
         while self.under_way.get() > most {
             if self.next().is_some() {
@@ -147,7 +148,7 @@ impl Gm {
     }
 }
 
-/// An address of an event.
+/// Converts an address from an event.
 fn pointer(address: u64) -> *mut c_void {
     let address = usize::try_from(u64::from_be(address)).unwrap_or(0);
     ptr::with_exposed_provenance_mut(address)
@@ -157,7 +158,7 @@ fn class(len: usize) -> c_uint {
     gm_min_size_for_length(len as u64)
 }
 
-/// The size of the shortest word: a byte.
+/// Returns the size class of the shortest control message, one byte.
 fn class_min() -> c_uint {
     class(1)
 }
@@ -167,9 +168,9 @@ fn must(status: gm_status_t, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// A send has ended.
+/// Callback of a completed send.
 unsafe extern "C" fn on_sent(_: *mut gm_port, context: *mut c_void, status: gm_status_t) {
-    // SAFETY: the cell of a port that lives as long as its sends.
+    // SAFETY: `context` is the cell of a `Gm`, which outlives its sends.
     let under_way = unsafe { &*context.cast::<Cell<usize>>() };
     under_way.set(under_way.get() - 1);
     if status != GM_SUCCESS {
@@ -187,9 +188,9 @@ impl Talk for Gm {
             true => message,
             false => self.words.keep(message),
         };
-        // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
-        // has all of them: those of the row's messages are its loop's, words are kept. The library does
-        // not write them.
+        // SAFETY: the bytes do not change before the peer has answered and so has received them
+        // all. The loop keeps the buffer of its messages, and `words` keeps copies of control
+        // messages. The library only reads them.
         unsafe {
             gm_send_to_peer_with_callback(
                 self.port,

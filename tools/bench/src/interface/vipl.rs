@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VIA's descriptors on a connected VI, with reliable delivery.
+//! Rows through VIA's descriptors on a connected VI, with reliable delivery.
 #![allow(unsafe_code, reason = "functions of a C library, which take pointers")]
 
 use super::{Member, WORD_LEN_MAX, Words};
@@ -23,19 +23,20 @@ use vipl::types::{
 use vipl::vi::VipCreateVi;
 use vipl::work::{VipPostRecv, VipPostSend, VipRecvDone, VipSendDone};
 
-/// Sends under way at most: more than a lone message needs, and fewer than a queue takes.
+/// Maximum number of sends in flight: more than a single message needs, and fewer than a queue
+/// holds.
 const UNDER_WAY_MAX: usize = 32;
 
-/// Receives beyond a window: for words, and for what comes before a burst.
+/// Receives posted beyond a window: for control messages, and for the message before a burst.
 const SPARE: u64 = 4;
 
-/// Bytes of a host's address (`VipQueryNic`), of which the last is the process's number.
+/// Bytes of a host's address (`VipQueryNic`). The last byte is the number of the process.
 const HOST_LEN: usize = 6;
 
-/// Sets the VIs of a row apart from others.
+/// Discriminator of the VIs of a row.
 const DISCRIMINATOR: u8 = b'p';
 
-/// An address as the library reads it.
+/// An address in the layout of the library.
 #[repr(C, align(4))]
 struct Address {
     host_len: u16,
@@ -59,12 +60,12 @@ impl Address {
     }
 }
 
-/// A descriptor where the library takes it: at a multiple of 64 bytes.
+/// A descriptor at a multiple of 64 bytes, as the library requires.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Place(VIP_DESCRIPTOR);
 
-/// Memory that the library was told of.
+/// Memory registered with the library.
 struct Registered {
     at: *const u8,
     len: usize,
@@ -81,7 +82,7 @@ pub(super) struct Vipl {
     size: usize,
     words: Words,
     registered: Vec<Registered>,
-    /// The library's while their sends are under way; in turns.
+    /// Send descriptors, used in turn. The library owns each while its send is in flight.
     sends: Box<[Place]>,
     receives: Box<[Place]>,
     places: Box<[u8]>,
@@ -93,7 +94,7 @@ impl Vipl {
     /// Connects for messages of `size` bytes.
     pub(super) fn connect(size: usize) -> Result<Vipl> {
         let (mut nic, mut ptag, mut vi) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        // SAFETY: a string, and variables for the results.
+        // SAFETY: a C string, and local variables for the results.
         unsafe {
             must(VipOpenNic(c"VINIC".as_ptr(), &raw mut nic), "VipOpenNic")?;
             must(VipCreatePtag(nic, &raw mut ptag), "VipCreatePtag")?;
@@ -114,7 +115,7 @@ impl Vipl {
         };
         must(made, "VipCreateVi")?;
         let receives = usize::try_from(window(size) + SPARE)?;
-        // SAFETY: of numbers and pointers, for which zero is a value.
+        // SAFETY: the struct contains only numbers and pointers, for which zero is valid.
         let empty = Place(unsafe { std::mem::zeroed() });
         let mut vipl = Vipl {
             nic,
@@ -144,14 +145,14 @@ impl Vipl {
         let places = self.places.chunks_exact_mut(place_len);
         for (Place(descriptor), place) in self.receives.iter_mut().zip(places) {
             fill(descriptor, place.as_mut_ptr(), place.len(), of_places)?;
-            // SAFETY: the descriptor and its memory stay where they are until the VI is gone.
+            // SAFETY: the descriptor and its memory stay in place until the VI is closed.
             let posted = unsafe { VipPostRecv(self.vi, descriptor, of_descriptors) };
             must(posted, "VipPostRecv")?;
         }
         Ok(())
     }
 
-    /// The handle of memory; it is registered when it is first seen.
+    /// Returns the handle of memory, and registers the memory on first use.
     #[inline]
     fn register(&mut self, at: *const u8, len: usize) -> Result<VIP_MEM_HANDLE> {
         let known = |one: &&Registered| one.at == at && one.len >= len;
@@ -164,7 +165,7 @@ impl Vipl {
             EnableRdmaRead: VIP_FALSE,
         };
         let mut handle = 0;
-        // SAFETY: memory that is there; it is used by posted descriptors alone.
+        // SAFETY: the memory is allocated, and only posted descriptors use it.
         let done = unsafe {
             let at = at.cast_mut().cast::<c_void>();
             let (attributes, handle) = (&raw const attributes, &raw mut handle);
@@ -175,11 +176,11 @@ impl Vipl {
         Ok(handle)
     }
 
-    /// The first process waits, the second asks.
+    /// Connects the two processes. The first waits and the second sends the request.
     fn meet(&mut self) -> Result<()> {
-        // SAFETY: of numbers and pointers, for which zero is a value.
+        // SAFETY: the struct contains only numbers and pointers, for which zero is valid.
         let mut about: VIP_NIC_ATTRIBUTES = unsafe { std::mem::zeroed() };
-        // SAFETY: a variable for the result; the address is as long as it says.
+        // SAFETY: a local variable for the result; `NicAddressLen` is the length of the address.
         let host = unsafe {
             must(VipQueryNic(self.nic, &raw mut about), "VipQueryNic")?;
             std::slice::from_raw_parts(about.LocalNicAddress, usize::from(about.NicAddressLen))
@@ -193,7 +194,7 @@ impl Vipl {
         let none = ptr::null_mut::<c_void>();
         if self.number == 0 {
             let mut conn = ptr::null_mut();
-            // SAFETY: addresses of the lengths that they say, and a variable for the result.
+            // SAFETY: addresses with their own lengths, and a local variable for the result.
             let asked = unsafe {
                 let conn = &raw mut conn;
                 VipConnectWait(
@@ -219,12 +220,12 @@ impl Vipl {
         }
     }
 
-    /// Until so many sends at most are under way.
+    /// Waits until at most `most` sends are in flight.
     #[inline]
     fn complete(&mut self, most: usize) -> Result<()> {
         while self.under_way > most {
             let mut done = ptr::null_mut();
-            // SAFETY: a variable for the result.
+            // SAFETY: a local variable for the result.
             let status = unsafe { VipSendDone(self.vi, &raw mut done) };
             if status != VIP_NOT_DONE {
                 must(status, "a send")?;
@@ -235,7 +236,7 @@ impl Vipl {
     }
 }
 
-/// Makes `descriptor` one for `len` bytes.
+/// Prepares `descriptor` for `len` bytes.
 #[inline]
 fn fill(
     descriptor: &mut VIP_DESCRIPTOR,
@@ -273,9 +274,10 @@ impl Talk for Vipl {
         let of_descriptors = self.registered[1].handle;
         let Place(descriptor) = &mut self.sends[self.next];
         fill(descriptor, at.cast_mut(), len, handle)?;
-        // SAFETY: nobody changes the bytes before the other side has answered what it was sent, and so
-        // has all of them: those of the row's messages are its loop's, words are kept; the library does
-        // not write them. Descriptors end in their order, so this one is free.
+        // SAFETY: the bytes do not change before the peer has answered and so has received them
+        // all. The loop keeps the buffer of its messages, and `words` keeps copies of control
+        // messages. The library only reads them. Descriptors complete in order, so this one is
+        // free.
         let posted = unsafe { VipPostSend(self.vi, descriptor, of_descriptors) };
         must(posted, "VipPostSend")?;
         self.next = (self.next + 1) % UNDER_WAY_MAX;
@@ -287,13 +289,13 @@ impl Talk for Vipl {
     fn receive(&mut self, message: &mut [u8]) -> Result<()> {
         let mut done = ptr::null_mut();
         loop {
-            // SAFETY: a variable for the result.
+            // SAFETY: a local variable for the result.
             match unsafe { VipRecvDone(self.vi, &raw mut done) } {
                 VIP_NOT_DONE => {}
                 status => break must(status, "a message")?,
             }
         }
-        // SAFETY: one of the posted descriptors, which is this program's again, with its place.
+        // SAFETY: a completed descriptor, which the program owns again together with its buffer.
         unsafe {
             let len = (*done).CS.Length as usize;
             let want = message.len();
@@ -320,14 +322,14 @@ impl Member for Vipl {
 
     fn end(&mut self) -> Result<()> {
         self.complete(0)?;
-        // The other side may have been first.
+        // The peer may have disconnected first.
         VipDisconnect(self.vi);
         Ok(())
     }
 }
 
 impl Drop for Vipl {
-    /// Nothing is taken into descriptors any more.
+    /// Closes the NIC. The library then no longer writes to the descriptors.
     fn drop(&mut self) {
         VipCloseNic(self.nic);
     }
