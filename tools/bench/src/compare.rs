@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two runs beside one another: what changed by more than their rounds differ.
+//! Comparison of two runs: changes that exceed the variation between their rounds.
 
 use crate::schema::{Machine, Report, Row};
 use crate::table::size;
 use crate::verdict::compare;
 use std::fmt::Write;
 
-/// The changes from `before` to `after` as a person reads them.
+/// Returns the changes from `before` to `after` as text.
 pub fn changes(before: &Report, after: &Report) -> String {
     let mut text = differences(&before.machine, &after.machine);
     let (mut alike, mut unknown, mut gone) = (0, 0, 0);
@@ -53,7 +53,7 @@ fn same(one: &Row, other: &Row) -> bool {
         )
 }
 
-/// What else than the program differs.
+/// Returns the differences between the machines.
 fn differences(before: &Machine, after: &Machine) -> String {
     let facts = [
         ("processor", &before.cpu, &after.cpu),

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processor time that moving bytes costs, at each end.
+//! Processor time per byte at each end.
 //!
-//! It is the time of the whole process, in user and in kernel mode, from `getrusage`. The kernel's
-//! work in softirqs is in it as far as it ran on top of this process: a veth pair runs the
-//! receiver's half of the network stack on the sender's core, and charges it there. What cannot be
-//! seen: softirqs that ran on an idle core or in `ksoftirqd`, and whether a process that spins does
-//! work or waits. A spinning end costs a core for as long as the transfer lasts.
+//! It is the time of the whole process in user and kernel mode, from `getrusage`. It includes the
+//! kernel's softirqs as far as they ran on top of this process. For example, a veth pair runs the
+//! receiver's half of the network stack on the sender's core and charges it there. It excludes
+//! softirqs on an idle core or in `ksoftirqd`. It does not distinguish work from spinning: a
+//! spinning end costs a core for as long as the transfer lasts.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Time between two readings while bytes arrive: a reading is a system call of a third of a
-/// microsecond, which then costs less than a thousandth.
+/// Time between two readings while bytes arrive. A reading is a system call of about 0.3 µs, so its
+/// cost is below 0.1 %.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Processor time per 10^9 bytes of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// The end that sends.
+    /// Seconds at the sender.
     pub sender_s_per_gb: f64,
-    /// The end that receives.
+    /// Seconds at the receiver.
     pub receiver_s_per_gb: f64,
 }
 
-/// Processor time of this process so far; zero where the system does not say.
+/// Returns the processor time of this process so far; zero if the system does not report it.
 pub(crate) fn process_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
         return Duration::ZERO;
@@ -38,15 +38,15 @@ pub(crate) fn process_time() -> Duration {
         .sum()
 }
 
-/// Seconds per 10^9 bytes; `None` of no bytes.
+/// Returns the seconds per 10^9 bytes; `None` for no bytes.
 pub(crate) fn per_gb(seconds: f64, bytes: u64) -> Option<f64> {
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     let gigabytes = bytes as f64 / 1e9;
     (bytes > 0).then(|| seconds / gigabytes)
 }
 
-/// The receiver's account. It does not know which turns the sender measures, so it takes all but
-/// the first and the last, in which payloads are compared as a whole.
+/// Processor time of the receiver. The receiver cannot tell which turns the sender measures, so it
+/// includes all except the first and the last. In those two, payloads are compared in full.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     bytes: u64,
@@ -62,7 +62,7 @@ struct Reading {
 }
 
 impl Meter {
-    /// To be called after each turn but the last, with the payload that it brought.
+    /// Adds the payload of a turn. It is called after each turn except the last.
     pub(crate) fn turn(&mut self, bytes: u64) {
         self.bytes += bytes;
         let now = Instant::now();
@@ -81,12 +81,12 @@ impl Meter {
         self.latest = Some(reading);
     }
 
-    /// Payload of all turns so far.
+    /// Returns the payload bytes of all turns so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Seconds per 10^9 bytes; `None` when there were too few turns to say.
+    /// Returns the seconds per 10^9 bytes; `None` if there were too few turns.
     pub(crate) fn s_per_gb(&self) -> Option<f64> {
         let (first, latest) = (self.first?, self.latest?);
         per_gb(
@@ -112,7 +112,7 @@ mod tests {
         burn(Duration::from_millis(5));
         meter.turn(1_000_000);
         let busy = meter.s_per_gb().expect("two turns");
-        // Other tests run in the same process: only the lower bound is certain.
+        // Other tests run in the same process, so only the lower bound is certain.
         assert!(busy >= 4.9, "{busy}");
     }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a message costs each end in system calls, copies and wake-ups (`--calls`): counts, which the
-//! noise of a machine does not touch.
+//! Cost of a message at each end in system calls, copies and wake-ups (`--calls`). These are
+//! counts, so a machine's noise does not affect them.
 
 use crate::rounds::median;
 use portolan::Effort;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a message costs, by the end that it costs it.
+/// Cost of a message, by end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Costs {
     /// System calls, by name.
@@ -22,8 +22,8 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// Of `end`, which moved so many messages with `effort`; none of a bare row, which does not go
-    /// through the library.
+    /// Returns the cost at `end`, which moved `messages` messages with `effort`. It is empty for a
+    /// bare row, which does not use the library.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     pub(crate) fn of(end: &str, effort: &Effort, messages: u64) -> Costs {
         if *effort == Effort::default() {
@@ -38,14 +38,14 @@ impl Costs {
         }
     }
 
-    /// Adds those of the other end.
+    /// Adds the cost at the other end.
     pub(crate) fn add(&mut self, other: Costs) {
         self.calls.extend(other.calls);
         self.copies.extend(other.copies);
         self.wake_ups.extend(other.wake_ups);
     }
 
-    /// Medians of all rounds; what was not called in one counts as zero there.
+    /// Returns the medians of all rounds. A call that a round did not make counts as zero there.
     pub(crate) fn of_rounds<'a>(rounds: impl Iterator<Item = &'a Costs> + Clone) -> Costs {
         let mut all = Costs::default();
         for end in rounds.clone().flat_map(|costs| costs.copies.keys()) {
@@ -73,7 +73,7 @@ impl Costs {
         all
     }
 
-    /// A line for each end, as a person reads it.
+    /// Returns one readable line per end.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.calls.iter().map(|(end, calls)| {
             let mut words: Vec<String> = calls

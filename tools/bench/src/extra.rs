@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What some rows tell beyond times and throughput.
+//! Figures that only some rows have, beyond times and throughput.
 
 use crate::cpu::Cpu;
 use crate::effort::Costs;
@@ -18,57 +18,57 @@ pub struct Latency {
     pub p99_us: f64,
 }
 
-/// What a receiver adds to the sender's sample.
+/// A receiver's contribution to the sender's sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Account {
     /// Processor seconds per 10^9 bytes received.
     pub(crate) cpu_s_per_gb: Option<f64>,
-    /// What a message costs it.
+    /// Cost of a message at the receiver.
     #[serde(default)]
     pub(crate) effort: Costs,
-    /// What was counted, by name.
+    /// Counters by name.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, u64>,
 }
 
-/// Fields of a row that only some metrics have; see the module documentation.
+/// Fields of a row that only some metrics have.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extra {
     /// Processor time per byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
-    /// `loaded`: the same ping-pong without the stream; the row's own times are with it.
+    /// `loaded`: the same ping-pong without the stream. The row's own times are with the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Latency>,
-    /// `loaded`: 10^6 bytes per second of the stream meanwhile.
+    /// `loaded`: throughput of the stream during the ping-pong, in 10^6 bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bulk_mbytes_per_s: Option<f64>,
-    /// Throughput divided by that of the same work undisturbed (under loss or interference), or by
-    /// that of a single sender (`incast`).
+    /// Throughput relative to the same work without loss or interference, or to a single sender
+    /// (`incast`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) relative: Option<f64>,
-    /// Beside the same work by other systems, by their names.
+    /// Comparisons with the same work by other systems, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versus: BTreeMap<String, Versus>,
-    /// `incast`: what one sender alone achieves in the same run.
+    /// `incast`: throughput of a single sender in the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub single_mbytes_per_s: Option<f64>,
-    /// `incast`: when each sender's message was complete, in the order of the senders.
+    /// `incast`: completion time of each sender's message, in the order of the senders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) finish_us: Vec<f64>,
     /// `logp`: the model's parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logp: Option<LogP>,
-    /// What a message of one end costs it, by the end, if that was asked for.
+    /// Cost of a message at each end, if requested.
     #[serde(default, flatten)]
     pub(crate) effort: Costs,
-    /// What was counted at either end, all rounds together.
+    /// Counters of both ends, summed over all rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
 }
 
 impl Extra {
-    /// One for all rounds: medians of what is measured, sums of what is counted.
+    /// Combines the rounds: medians of measured values, sums of counters.
     pub(crate) fn of_rounds(rounds: &[Extra]) -> Extra {
         let figure = |field: fn(&Extra) -> Option<f64>| {
             let values: Vec<f64> = rounds.iter().filter_map(field).collect();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several senders into one receiver.
+//! Several senders to one receiver.
 //!
-//! Rank 0 receives and measures. A turn begins with a word to the senders; each sends one message,
-//! and the receiver notes when each was complete. Before, in the same run, one sender alone sends
-//! as many bytes a turn: what the receiver can take.
+//! Rank 0 receives and measures. A turn begins with a control message to the senders. Each sends
+//! one message, and the receiver records when each was complete. Before that, one sender alone
+//! sends as many bytes per turn in the same run, to measure the receiver's capacity.
 
 use crate::extra::Extra;
 use crate::loaded::halved;
@@ -20,18 +20,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Ports of the messages, of accounts, and of the receiver's word.
+/// Ports of the messages, of accounts, and of the receiver's control messages.
 const DATA: u16 = 1;
 const ACCOUNTS: u16 = 2;
 const WORDS: u16 = 5;
 
-/// Bytes of a word as JSON, at most.
+/// Maximum bytes of a control message as JSON.
 const WORD_LEN_MAX: usize = 128;
 
-/// What the receiver tells a sender.
+/// Control message from the receiver to a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Word {
-    /// Send `messages` of turn `seq`.
+    /// Request to send `messages` messages of turn `seq`.
     Send {
         messages: u32,
         seq: u64,
@@ -40,25 +40,26 @@ enum Word {
     Stop,
 }
 
-/// A message that has come.
+/// A received message.
 struct Arrival {
     source: u32,
     at: Instant,
-    /// What it has come in: what was provided for it.
+    /// Posted region that contains the message.
     message: Option<Region>,
 }
 
-/// Messages of the turn under way. One thread uses it; a lock only because handlers must be `Send`.
+/// Received messages of the current turn. Only one thread uses it; the lock is needed because
+/// handlers must be `Send`.
 #[derive(Default)]
 struct Arrivals {
     count: AtomicUsize,
     list: Mutex<Vec<Arrival>>,
 }
 
-/// Rank 0.
+/// Runs rank 0.
 ///
 /// # Errors
-/// A payload was wrong, or a sender is gone.
+/// A payload was wrong, or a sender has failed.
 pub(crate) fn receive(node: &mut Node, spec: &Spec) -> Result<Sample> {
     let arrivals = Arc::new(Arrivals::default());
     let noted = Arc::clone(&arrivals);
@@ -105,17 +106,17 @@ struct Receiver<'a> {
     node: &'a mut Node,
     arrivals: Arc<Arrivals>,
     buffers: Vec<Region>,
-    /// Turns of each rank so far.
+    /// Number of turns of each rank so far.
     seqs: Vec<u64>,
-    /// Of each turn so far, by sender.
+    /// Completion times of each turn so far, by sender.
     finish_us: Vec<Vec<f64>>,
 }
 
 impl Receiver<'_> {
-    /// Has each of `ranks` send `messages`, and waits for them all.
+    /// Requests `messages` from each of `ranks` and waits for all of them.
     fn turn(&mut self, ranks: &[u32], messages: u32, last: bool) -> Result<()> {
         for buffer in self.buffers.drain(..) {
-            // The handler gets it: there is nothing to wait for.
+            // The handler receives the message, so the request is not awaited.
             let _ = self.node.post_recv(DATA, buffer)?;
         }
         self.arrivals.count.store(0, Relaxed);
@@ -167,7 +168,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Ends the senders and puts the figures together.
+    /// Stops the senders and combines the figures.
     fn finish(self, spec: &Spec, single: &Sample, mut sample: Sample) -> Result<Sample> {
         let senders = self.node.size() - 1;
         for rank in 1..=senders {
@@ -179,7 +180,7 @@ impl Receiver<'_> {
         }
         #[allow(clippy::cast_precision_loss, reason = "sizes stay below 2^30")]
         let megabytes = spec.size as f64 / 1e6;
-        // Without the last turn, as in all figures.
+        // The last turn is excluded, as in all figures.
         let measured = self.finish_us.len().saturating_sub(1);
         let of = |sender: usize| {
             median(
@@ -198,10 +199,10 @@ impl Receiver<'_> {
     }
 }
 
-/// Any other rank.
+/// Runs any other rank.
 ///
 /// # Errors
-/// The receiver is gone.
+/// The receiver has failed.
 pub(crate) fn send(node: &mut Node, spec: &Spec) -> Result<()> {
     node.open(WORDS, PortConfig::default())?;
     node.barrier()?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Traffic from elsewhere into the receiver of a stream: a third rank beside the sender, which sends
-//! one small message to so many datagrams of the stream.
+//! Foreign traffic into the receiver of a stream. A third rank beside the sender sends one small
+//! message per given number of datagrams of the stream.
 //!
-//! The sender tells it after each turn how fast the stream is; it spreads its messages evenly over
-//! that time. How many arrived is counted at the receiver.
+//! After each turn the sender reports the stream's rate to this rank, which spreads its messages
+//! evenly over that time. The receiver counts how many arrived.
 
 use crate::socket::datagram_len;
 use crate::spec::{Spec, window};
@@ -14,31 +14,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Rank of the one that interferes.
+/// Rank that interferes.
 pub(crate) const RANK: u32 = 2;
 
-/// Ports of its messages at the receiver, and of the sender's word to it.
+/// Ports of its messages at the receiver, and of the sender's control messages to it.
 const FOREIGN: u16 = 6;
 const RHYTHM: u16 = 7;
 
-/// Bytes of an interfering message, as of the small messages elsewhere.
+/// Bytes of an interfering message, as in the other rows with small messages.
 const MESSAGE_LEN: usize = 64;
 
-/// Longest sleep, so that a new rhythm is heard soon.
+/// Longest sleep, so that a new interval takes effect soon.
 const SLEEP_MAX: Duration = Duration::from_micros(200);
 
-/// The word that ends it.
+/// Control message that stops the rank.
 const STOP: u64 = 0;
 
-/// The sender's side: keeps the rhythm up to date.
+/// The sender's side, which updates the interval.
 pub(crate) struct Conductor {
-    /// Messages from elsewhere in a turn.
+    /// Foreign messages per turn.
     per_turn: f64,
     began: Instant,
 }
 
 impl Conductor {
-    /// For the stream of `spec`; `None` when nothing is to interfere.
+    /// Creates the sender's side for the stream of `spec`; `None` without interference.
     #[allow(clippy::cast_precision_loss, reason = "a rhythm need not be exact")]
     pub(crate) fn new(spec: &Spec) -> Option<Self> {
         let datagrams = (window(spec.size) * datagrams(spec)) as f64;
@@ -48,10 +48,10 @@ impl Conductor {
         })
     }
 
-    /// To be called after each turn.
+    /// Updates the interval after a turn.
     ///
     /// # Errors
-    /// The rank is gone.
+    /// The interfering rank has failed.
     pub(crate) fn turn(&mut self, node: &mut Node) -> Result<()> {
         let turn = self.began.elapsed().as_secs_f64();
         self.began = Instant::now();
@@ -65,10 +65,10 @@ impl Conductor {
     }
 }
 
-/// Ends the one that interferes.
+/// Stops the interfering rank.
 ///
 /// # Errors
-/// The rank is gone.
+/// The interfering rank has failed.
 pub(crate) fn stop(node: &mut Node) -> Result<()> {
     tell(node, STOP)
 }
@@ -78,14 +78,14 @@ fn tell(node: &mut Node, interval_ns: u64) -> Result<()> {
     Ok(node.isend_copy(to, &interval_ns.to_le_bytes())?)
 }
 
-/// Datagrams of a message of the stream.
+/// Returns the datagrams per message of the stream.
 pub(crate) fn datagrams(spec: &Spec) -> u64 {
-    /// Bytes of header in a bulk datagram, at most.
+    /// Maximum header bytes in a bulk datagram.
     const HEADER: usize = 24;
     spec.size.div_ceil(datagram_len(spec.mtu) - HEADER) as u64
 }
 
-/// The receiver's side: opens the port, and returns the count of what comes.
+/// Opens the receiver's port and returns the counter of foreign messages.
 ///
 /// # Errors
 /// The port is in use.
@@ -98,12 +98,12 @@ pub(crate) fn count(node: &mut Node) -> Result<Arc<AtomicU64>> {
     Ok(count)
 }
 
-/// The rank that interferes.
+/// Runs the rank that interferes.
 ///
 /// # Errors
-/// Another rank is gone.
+/// Another rank has failed.
 pub(crate) fn work(node: &mut Node) -> Result<()> {
-    // The default slack of 50 µs is half of what is to be waited for.
+    // The default timer slack of 50 µs is half of a typical interval.
     set_timerslack(1)?;
     node.open(RHYTHM, PortConfig::default())?;
     let mut heard = node.post_recv(RHYTHM, vec![0; 8])?;
@@ -128,7 +128,7 @@ pub(crate) fn work(node: &mut Node) -> Result<()> {
             Some(interval) if now >= due => {
                 node.isend_copy(Target::new(1, FOREIGN), &[0; MESSAGE_LEN])?;
                 node.flush();
-                // What was missed while others had the core is not made up for in a burst.
+                // Messages missed while another process had the core are not sent in a burst.
                 due = (due + interval).max(now);
             }
             Some(_) => std::thread::sleep((due - now).min(SLEEP_MAX)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the benchmark takes from the command that it is part of.
+//! Services that the command provides to the benchmark.
 
 use crate::args::Path;
 use crate::mpi::MpiJob;
@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes hosts to measure between, and runs jobs on them.
+/// Creates hosts to measure between and runs jobs on them.
 pub trait Launcher {
     /// Opens a temporary lab.
     ///
@@ -18,50 +18,50 @@ pub trait Launcher {
     /// Labs are not allowed here, or something that they need is missing.
     fn open_lab(&self, lab: &LabOrder<'_>) -> Result<Site>;
 
-    /// Runs `job` to its end.
+    /// Runs `job` until it ends.
     ///
     /// # Errors
-    /// It cannot be started, or a rank fails.
+    /// The job cannot be started, or a rank fails.
     fn run_job(&self, job: &Job<'_>) -> Result<()>;
 
-    /// Runs `job` to its end.
+    /// Runs `job` until it ends.
     ///
     /// # Errors
-    /// The MPI or its compiler is not there, or the program fails.
+    /// The MPI or its compiler is not installed, or the program fails.
     fn run_mpi(&self, job: &MpiJob<'_>) -> Result<()>;
 
-    /// Whether a person wants to see what there is, and no more measured.
+    /// Returns true if the user asked for the results so far, without further measurements.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// What a lab is to be like.
+/// Properties of a lab to create.
 #[derive(Clone, Copy, Debug)]
 pub struct LabOrder<'a> {
     /// MTU of its interfaces in bytes.
     pub mtu: u32,
-    /// Hosts.
+    /// Number of hosts.
     pub count: u32,
-    /// What its wires are like, as `portolan lab up --link` has it; those of a bare veth pair without.
+    /// Link properties in the format of `portolan lab up --link`; `None` for a bare veth pair.
     pub link: Option<&'a str>,
 }
 
-/// A job of one rank at each of `places`.
+/// A job with one rank at each of `places`.
 #[derive(Clone, Debug)]
 pub struct Job<'a> {
     /// The program and its arguments.
     pub command: &'a [String],
-    /// Where the ranks run.
+    /// Hosts of the ranks.
     pub places: &'a [Place],
-    /// The connection to the agent of the last rank, if that is a server's.
+    /// Connection to the agent of the last rank, if a server runs that rank.
     pub server: Option<Arc<TcpStream>>,
-    /// The path that their messages take.
+    /// Path of the messages.
     pub path: Path,
     /// Further options of the job.
     pub options: BTreeMap<String, String>,
-    /// A broker is to listen at [`crate::BROKER`] on each host, as long as the job runs.
+    /// Set to run a broker at [`crate::BROKER`] on each host until the job ends.
     pub by_broker: bool,
-    /// How long the ranks measure; the job may take [`crate::GRACE`] longer.
+    /// Duration of the measurement; the job may take [`crate::GRACE`] longer.
     pub lasts: Duration,
 }

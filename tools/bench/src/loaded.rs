@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A ping-pong while a stream runs between the same two processes: Portolan's row, and what it
+//! A ping-pong beside a stream between the same two processes: Portolan's row, and code that it
 //! shares with TCP's.
 //!
-//! The first half of the time has no stream, the second half has. The driver keeps a few large
-//! messages under way on the low lane, and the ping-pong takes the high lane; the answerer returns
+//! The first half of the time has no stream, the second half has one. The driver keeps a few large
+//! messages in flight on the low lane, and the ping-pong uses the high lane. The answerer returns
 //! the small messages from a handler while it waits for the large ones.
 
 use crate::extra::{Extra, Latency};
@@ -20,8 +20,8 @@ use std::time::Instant;
 /// Bytes of a message of the stream.
 pub(crate) const BULK_LEN: usize = 1 << 20;
 
-/// Large messages under way, and receives posted for them: enough that the stream never waits for
-/// the loop around it.
+/// Large messages in flight, and receives posted for them. They suffice for a stream that never
+/// waits for the loop around it.
 const UNDER_WAY: usize = 4;
 
 /// Ports of the stream, of the small messages, and of their answers.
@@ -29,7 +29,7 @@ const BULK: u16 = 1;
 const PINGS: u16 = 3;
 const PONGS: u16 = 4;
 
-/// Half of a row's time or count for each of the two measurements.
+/// Returns half of a row's time or count, for each of the two measurements.
 pub(crate) fn halved(pace: Pace) -> Pace {
     match pace {
         Pace::Seconds(seconds) => Pace::Seconds(seconds / 2.0),
@@ -37,16 +37,16 @@ pub(crate) fn halved(pace: Pace) -> Pace {
     }
 }
 
-/// Puts the two measurements together.
+/// Combines the two measurements.
 pub(crate) struct Report {
     idle: Latency,
     began: Instant,
-    /// Messages of the stream by the latest round trip, and when that was.
+    /// Messages of the stream by the latest round trip, with the time of that round trip.
     streamed: (u64, Instant),
 }
 
 impl Report {
-    /// The stream begins now.
+    /// Starts the measurement of the stream.
     pub(crate) fn start(idle: &Sample) -> Self {
         let now = Instant::now();
         let idle = Latency {
@@ -60,14 +60,14 @@ impl Report {
         }
     }
 
-    /// That many messages of the stream have gone.
+    /// Records that `messages` messages of the stream have been sent so far.
     pub(crate) fn so_far(&mut self, messages: u64) {
         if messages != self.streamed.0 {
             self.streamed = (messages, Instant::now());
         }
     }
 
-    /// The row's sample: times of the ping-pong beside the stream.
+    /// Returns the row's sample, with the times of the ping-pong beside the stream.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     pub(crate) fn finish(self, loaded: Sample) -> Sample {
         let (messages, at) = self.streamed;
@@ -87,10 +87,10 @@ impl Report {
     }
 }
 
-/// Rank 0.
+/// Runs rank 0.
 ///
 /// # Errors
-/// A payload was wrong, or the other rank is gone.
+/// A payload was wrong, or the other rank has failed.
 pub(crate) fn measure(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(PONGS, PortConfig::default())?;
     node.barrier()?;
@@ -120,7 +120,7 @@ struct Pings {
 }
 
 impl Pings {
-    /// One round trip, with `meanwhile` for as long as nothing comes.
+    /// Performs one round trip, and calls `meanwhile` until the answer arrives.
     fn exchange(
         &mut self,
         node: &mut Node,
@@ -173,7 +173,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Sends the next message as soon as the oldest has arrived.
+    /// Sends the next message as soon as the oldest has completed.
     fn go_on(&mut self, node: &mut Node) -> Result<()> {
         let Some(oldest) = self.under_way.front() else {
             return Ok(());
@@ -203,15 +203,15 @@ impl Stream {
     }
 }
 
-/// Rank 1.
+/// Runs rank 1.
 ///
 /// # Errors
-/// A payload was wrong, or the other rank is gone.
+/// A payload was wrong, or the other rank has failed.
 pub(crate) fn answer(node: &mut Node) -> Result<()> {
     node.open_active(PINGS, PortConfig::in_place(), |context, message| {
         let to = Target::new(message.source(), PONGS).lane(Lane::High);
         if let Err(error) = context.send(to, message.bytes()) {
-            // The driver waits in vain and says so; this is the reason.
+            // The driver times out and reports that; this line gives the reason.
             eprintln!("portolan bench: an answer could not be sent: {error}");
         }
     })?;
@@ -223,7 +223,7 @@ pub(crate) fn answer(node: &mut Node) -> Result<()> {
     node.barrier()?;
     for seq in 0.. {
         let request = posted.pop_front().context("a receive is always posted")?;
-        // Spinning, as TCP's end does: whoever waits between two round trips must not fall asleep.
+        // Spins like TCP's end: a process that waits between two round trips must not sleep.
         let completion = loop {
             if let Some(completion) = node.test(request)? {
                 break completion;

@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random loss in a lab, for systems that cannot be told to lose their own packets.
+//! Random packet loss in a lab, for systems that have no option to drop their own packets.
 //!
-//! A classic BPF program at each interface's way in drops what a random number below a threshold
-//! chooses (tc-bpf(8), "direct action"). On the way out it would lose nothing: a kernel that drops
-//! its own packet knows, and TCP sends it again at once. The program sees what the other host's
-//! stack handed over: with segmentation offload that is a burst of up to 64 KB, which is lost as a
-//! whole; without, a segment.
+//! A classic BPF program at the ingress of each interface drops packets for which a random number
+//! is below a threshold (tc-bpf(8), "direct action"). At the egress it would have no effect: the
+//! kernel notices that it drops its own packet, and TCP retransmits at once.
+//!
+//! The program handles the packets as the other host's stack sent them. With segmentation offload
+//! that is a burst of up to 64 KB, which is dropped as a whole; without it, a segment.
 
 use crate::place::Place;
 use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
-/// Offset at which classic BPF finds a random number: SKF_AD_OFF + SKF_AD_RANDOM of
+/// Offset of a random number in classic BPF: SKF_AD_OFF + SKF_AD_RANDOM of
 /// include/uapi/linux/filter.h, as the unsigned number that `tc` reads.
 const RANDOM: u32 = (-0x1000_i32 + 56).cast_unsigned();
 
-/// Segments a burst when the interface is not told otherwise (GSO_MAX_SEGS of
-/// include/linux/netdevice.h).
+/// Segments per burst by default (GSO_MAX_SEGS of include/linux/netdevice.h).
 const SEGMENTS_MAX: u32 = 65_535;
 
-/// Hosts whose interfaces lose packets; they stop when it is dropped.
+/// Hosts whose interfaces drop packets. The loss ends on drop.
 pub(crate) struct Loss {
     hosts: Vec<(String, String)>,
     offload: bool,
 }
 
 impl Loss {
-    /// Makes `hosts` lose `ppm` of a million packets that reach them; without `offload` in segments.
+    /// Makes `hosts` drop `ppm` of a million packets that reach them. Without `offload`, segments
+    /// are dropped individually.
     ///
     /// # Errors
-    /// A host is not a lab's, or `tc` cannot do it here.
+    /// A host does not belong to a lab, or `tc` does not support the program here.
     pub(crate) fn apply(hosts: &[Place], ppm: u32, offload: bool) -> Result<Self> {
         let mut loss = Loss {
             hosts: Vec::new(),
@@ -69,7 +70,7 @@ impl Drop for Loss {
             if !self.offload {
                 undone = undone.and(set_segments(netns, interface, SEGMENTS_MAX));
             }
-            // What the kernel learnt of a lossy way would slow the rows that come after.
+            // The kernel's cached metrics of a lossy path would slow the rows that follow.
             undone = undone.and(run("ip", &["-n", netns, "tcp_metrics", "flush"]));
             if let Err(error) = undone {
                 eprintln!("portolan bench: {netns} goes on losing packets: {error:#}");
@@ -95,14 +96,15 @@ fn set_segments(netns: &str, interface: &str, count: u32) -> Result<()> {
     )
 }
 
-/// A program for `tc filter … bpf da bytecode` that drops `ppm` of a million frames: load a random number; if it is below the threshold return TC_ACT_SHOT (2), else TC_ACT_OK (0):
-/// include/uapi/linux/pkt_cls.h.
+/// Returns a program for `tc filter … bpf da bytecode` that drops `ppm` of a million frames. It
+/// loads a random number, and returns TC_ACT_SHOT (2) if the number is below the threshold,
+/// otherwise TC_ACT_OK (0): include/uapi/linux/pkt_cls.h.
 #[must_use]
 pub fn loss_program(ppm: u32) -> String {
     const LOAD_WORD: u32 = 0x20;
     const JUMP_IF_GREATER_OR_EQUAL: u32 = 0x35;
     const RETURN: u32 = 0x06;
-    // The largest number that there is stays below none: all but one of 2^32 are lost then.
+    // At the maximum, all random numbers but one of 2^32 drop the packet.
     let threshold = (u64::from(ppm) * (1 << 32) / 1_000_000).min(u32::MAX.into());
     format!(
         "4,{LOAD_WORD} 0 0 {RANDOM},{JUMP_IF_GREATER_OR_EQUAL} 1 0 {threshold},{RETURN} 0 0 2,\

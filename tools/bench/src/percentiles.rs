@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tail of a row's times, and files of them that HdrHistogram's tools read.
+//! Percentiles of a row's times, and log files in the format of HdrHistogram's tools.
 
 use crate::args::Metric;
 use crate::measure::Sample;
@@ -14,11 +14,11 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Recorded picoseconds in the microsecond that figures are told in.
+/// Recorded picoseconds per microsecond, the unit of the figures.
 pub(crate) const PS_PER_US: f64 = 1e6;
 
-/// Percentiles beside the median and the 99th, in microseconds. Where a turn has several messages,
-/// they are of the turns' means.
+/// Percentiles beside the median and the 99th, in microseconds. If a turn has several messages,
+/// they are percentiles of the turns' means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
     /// 90th percentile.
@@ -30,13 +30,13 @@ pub struct Tail {
     /// 99.99th percentile.
     #[serde(default)]
     pub p99_99_us: f64,
-    /// Longest of all rounds.
+    /// Maximum of all rounds.
     #[serde(default)]
     pub max_us: f64,
 }
 
 impl Tail {
-    /// Of the recorded `times`.
+    /// Returns the percentiles of the recorded `times`.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     pub(crate) fn of(times: &Histogram<u64>) -> Tail {
         let at = |quantile| times.value_at_quantile(quantile) as f64 / PS_PER_US;
@@ -48,7 +48,7 @@ impl Tail {
         }
     }
 
-    /// Medians of `rounds`, and the longest time of all.
+    /// Returns the medians of `rounds`, and the maximum of all.
     pub(crate) fn of_rounds(rounds: &[Sample]) -> Tail {
         let of = |field: fn(&Tail) -> f64| {
             median(rounds.iter().map(|sample| field(&sample.tail)).collect())
@@ -64,10 +64,10 @@ impl Tail {
     }
 }
 
-/// `times` as bytes, for the end that gathers them.
+/// Serializes `times` for the end that collects them.
 ///
 /// # Errors
-/// None that is expected.
+/// None are expected.
 pub(crate) fn packed(times: &Histogram<u64>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let packed = V2DeflateSerializer::new().serialize(times, &mut bytes);
@@ -75,7 +75,7 @@ pub(crate) fn packed(times: &Histogram<u64>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes one log a measurement, `METRIC-SIZE-NAME.hlog`, with an interval a round.
+/// Writes one log per measurement, `METRIC-SIZE-NAME.hlog`, with one interval per round.
 pub(crate) struct Logs {
     directory: Option<PathBuf>,
     began: Instant,
@@ -89,7 +89,7 @@ struct Round {
 }
 
 impl Logs {
-    /// Into `directory`; nothing is kept without one.
+    /// Creates logs in `directory`. Without a directory nothing is kept.
     pub(crate) fn new(directory: Option<PathBuf>) -> Logs {
         Logs {
             directory,
@@ -98,7 +98,7 @@ impl Logs {
         }
     }
 
-    /// Keeps a round of the measurement called `name`.
+    /// Keeps a round of the measurement `name`.
     pub(crate) fn keep(&mut self, (metric, size): (Metric, usize), name: &str, sample: &Sample) {
         if self.directory.is_none() || sample.times.is_empty() {
             return;
@@ -113,7 +113,7 @@ impl Logs {
         });
     }
 
-    /// Writes what was kept.
+    /// Writes the logs.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -131,7 +131,7 @@ impl Logs {
     }
 }
 
-/// Letters and digits of `name`, joined by hyphens.
+/// Returns the letters and digits of `name`, joined by hyphens.
 fn file_name(name: &str) -> String {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
@@ -142,7 +142,7 @@ fn write_log(path: &std::path::Path, rounds: &[Round]) -> Result<()> {
     let mut file = File::create(path)?;
     let mut serializer = V2DeflateSerializer::new();
     let mut builder = IntervalLogWriterBuilder::new();
-    // The columns for people are in microseconds; the histograms themselves in picoseconds.
+    // The readable columns are in microseconds; the histograms are in picoseconds.
     let mut log = builder
         .add_comment("portolan bench: times in picoseconds, one interval a round")
         .with_max_value_divisor(PS_PER_US)

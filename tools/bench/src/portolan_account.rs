@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ranks of a Portolan row count, and how the others tell rank 0.
+//! Counters of the ranks of a Portolan row, and their transfer to rank 0.
 
 use crate::cpu::Meter;
 use crate::effort::Costs;
@@ -9,17 +9,17 @@ use portolan::{Node, Target};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Bytes of an account as JSON, at most: fifty names of fifty bytes with their numbers.
+/// Maximum bytes of an account as JSON: fifty names of fifty bytes with their numbers.
 const ACCOUNT_LEN_MAX: usize = 8 << 10;
 
-/// Column of `/proc/net/snmp` that counts datagrams lost because a socket's buffer was full
-/// (RFC 4113 calls them udpInErrors; Linux counts this cause by itself).
+/// Column of `/proc/net/snmp` with the datagrams lost because a socket's buffer was full. RFC 4113
+/// includes them in udpInErrors; Linux counts this cause separately.
 const RECEIVE_BUFFER_ERRORS: &str = "RcvbufErrors";
 
-/// How losses to full socket buffers are called.
+/// Name of the counter for losses to full socket buffers.
 pub(crate) const FULL_BUFFERS: &str = "lost to full socket buffers";
 
-/// This rank's account; `meter` if it received bulk data.
+/// Returns this rank's account. `meter` has values if it received bulk data.
 pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
     Account {
         cpu_s_per_gb: meter.s_per_gb(),
@@ -28,7 +28,7 @@ pub(crate) fn of(node: &Node, meter: &Meter) -> Account {
     }
 }
 
-/// What this rank's library and the kernel of its host have counted so far; zeros are left out.
+/// Returns the nonzero counters of this rank's library and of its host's kernel.
 fn counters(node: &Node) -> BTreeMap<String, u64> {
     let counted = node.counters();
     let of_protocol = [
@@ -55,19 +55,19 @@ fn counters(node: &Node) -> BTreeMap<String, u64> {
             .into_iter()
             .map(|(name, count)| (format!("dropped: {name}"), count)),
     );
-    // That nothing was lost to full buffers is worth saying.
+    // No losses to full buffers is useful information, so a zero is kept.
     counters.retain(|name, count| *count > 0 || name == FULL_BUFFERS);
     counters
 }
 
-/// Datagrams that this host (network namespace) has lost to full socket buffers so far; 0 where the
-/// kernel does not say.
+/// Returns the datagrams that this host (network namespace) has lost to full socket buffers so far;
+/// 0 if the kernel does not report them.
 pub(crate) fn full_buffer_losses() -> u64 {
     fs::read_to_string("/proc/self/net/snmp")
         .map_or(0, |text| udp_column(&text, RECEIVE_BUFFER_ERRORS))
 }
 
-/// The number under `name` in the two lines that begin with `Udp:`.
+/// Returns the number under `name` in the two lines that begin with `Udp:`.
 fn udp_column(snmp: &str, name: &str) -> u64 {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp:"));
     let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
@@ -78,10 +78,10 @@ fn udp_column(snmp: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Sends it to the rank and port of `to`.
+/// Sends `account` to the rank and port of `to`.
 ///
 /// # Errors
-/// The other rank is gone.
+/// The other rank has failed.
 pub(crate) fn send(node: &mut Node, to: Target, account: &Account) -> Result<()> {
     Ok(node.send(to, &serde_json::to_vec(account)?)?)
 }
@@ -89,7 +89,7 @@ pub(crate) fn send(node: &mut Node, to: Target, account: &Account) -> Result<()>
 /// Receives the account of `rank`.
 ///
 /// # Errors
-/// The other rank is gone, or it sends something else.
+/// The other rank has failed, or the message is not an account.
 pub(crate) fn receive(node: &mut Node, rank: u32, port: u16) -> Result<Account> {
     let mut bytes = vec![0; ACCOUNT_LEN_MAX];
     let received = node.recv_from(rank, port, &mut bytes)?;

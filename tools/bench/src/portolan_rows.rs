@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Portolan's own rows: a job of two ranks, of which rank 0 measures.
 //!
-//! The payloads, windows and checks are those of the bare rows. Rank 0 leaves its sample in a file,
-//! because a job's standard output belongs to the launcher.
+//! Payloads, windows and checks are the same as in the bare rows. Rank 0 writes its sample to a
+//! file, because a job's standard output belongs to the launcher.
 
 use crate::args::{Metric, Path};
 use crate::cpu::Meter;
@@ -27,31 +27,31 @@ use std::os::unix::fs::chown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Port that carries messages to the answerer, and port that carries answers back.
+/// Ports of messages to the answerer, and of answers back.
 const DATA: u16 = 1;
 const ANSWERS: u16 = 2;
 
-/// Port of LogP's loops, at either rank.
+/// Port of LogP's loops at both ranks.
 const LOOPS: u16 = 7;
 
-/// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
+/// Reply of the receiver after a complete window; four bytes, as in the OSU benchmarks.
 const ACK: [u8; 4] = *b"done";
 
-/// Receives posted at a time in a stream. Two, so that the network never waits for a posting, and
-/// no more, because each is a buffer as long as a message and the bare rows use one.
+/// Receives posted at a time in a stream. With two, the network never waits for a posted receive.
+/// More would use extra memory: each is a buffer as long as a message, and the bare rows use one.
 const POSTED: usize = 2;
 
-/// The user without privilege, and its group: the kernel's own (`overflowuid`), which files of
-/// unknown owners seem to belong to.
+/// User and group without privileges: the kernel's `overflowuid`, which owns files of unmapped
+/// users.
 const NOBODY: u32 = 65534;
 
-/// Marks the number of the last small message.
+/// Flag in the number of the last small message.
 const LAST: u64 = 1 << 63;
 
 /// Runs the row's job and returns rank 0's sample.
 ///
 /// # Errors
-/// The job fails, or leaves no sample.
+/// The job fails, or rank 0 writes no sample.
 pub(crate) fn run(
     spec: &mut Spec,
     path: Path,
@@ -86,7 +86,7 @@ pub(crate) fn run(
     serde_json::from_str(&text).context("rank 0 left no result")
 }
 
-/// The options of a job: a row by a path is by that path alone.
+/// Returns the options of a job. A row of one path uses only that path.
 pub(crate) fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
     let mut options = spec.conditions.options();
     let stream = match path {
@@ -104,10 +104,10 @@ pub(crate) fn options(spec: &Spec, path: Path) -> BTreeMap<String, String> {
     options
 }
 
-/// Is one rank of such a job.
+/// Runs one rank of the job.
 ///
 /// # Errors
-/// A message was wrong, the other rank is gone, or the result cannot be written.
+/// A message was wrong, the other rank has failed, or the result cannot be written.
 pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
     if spec.conditions.broker {
         become_nobody().context("cannot become a user without privilege")?;
@@ -124,7 +124,7 @@ pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
         1 => Some(Role::Answerer),
         _ => None,
     };
-    // More than two spinning processes must share the cores as the scheduler sees fit.
+    // More than two spinning processes are left to the scheduler.
     if let (Some(cores), Some(role), 2) = (spec.cores, role, expected) {
         pin(cores[role.index()]).context("cannot pin to a core")?;
     }
@@ -134,11 +134,11 @@ pub(crate) fn work(spec: &Spec, metric: Metric) -> Result<()> {
         (_, interfere::RANK) => interfere::work(&mut node),
         _ => account(&mut node, spec, metric),
     }?;
-    // Whoever leaves first must not look like a failure to the other.
+    // A rank that exits first must not look like a failure to the other.
     Ok(node.barrier()?)
 }
 
-/// Gives all privileges up.
+/// Gives up all privileges.
 fn become_nobody() -> nix::Result<()> {
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     setgroups(&[])?;
@@ -154,7 +154,7 @@ fn ranks(spec: &Spec, metric: Metric) -> u32 {
     }
 }
 
-/// Rank 0: leaves its sample, completed by the other rank's account.
+/// Runs rank 0 and writes its sample, including the other rank's account.
 fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let mut sample = match metric {
         Metric::Pingpong => serve(node, spec),
@@ -184,10 +184,10 @@ fn measure(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     leave(spec, &sample)
 }
 
-/// Leaves rank 0's sample where the row's request looks for it.
+/// Writes rank 0's sample to the file of the request.
 ///
 /// # Errors
-/// It cannot be written there.
+/// The file cannot be written.
 pub(crate) fn leave(spec: &Spec, sample: &Sample) -> Result<()> {
     let path = spec
         .result
@@ -197,7 +197,7 @@ pub(crate) fn leave(spec: &Spec, sample: &Sample) -> Result<()> {
         .with_context(|| format!("cannot write the result to {}", path.display()))
 }
 
-/// Rank 1: works, then tells rank 0 its account.
+/// Runs rank 1, then sends its account to rank 0.
 fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let mut meter = Meter::default();
     let foreign = (spec.conditions.interfere > 0)
@@ -231,7 +231,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     portolan_account::send(node, Target::new(0, ANSWERS), &account)
 }
 
-/// Rank 0's or rank 1's part in LogP's loops.
+/// One rank's end of LogP's loops.
 struct Loops<'a> {
     node: &'a mut Node,
     peer: Target,
@@ -308,7 +308,7 @@ fn serve(node: &mut Node, spec: &Spec) -> Result<Sample> {
     })
 }
 
-/// Returns the number of messages, as the others do.
+/// Runs the answerer of the ping-pong and returns the number of messages.
 fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     node.barrier()?;
@@ -333,8 +333,8 @@ fn answer(node: &mut Node, spec: &Spec) -> Result<u64> {
     Ok(seq)
 }
 
-/// Message `seq` of a ping-pong in `buffer`. One of 0 bytes has no room for a stamp; the last of
-/// them has a byte, which says so.
+/// Returns message `seq` of a ping-pong in `buffer`. A message of 0 bytes has no room for a stamp,
+/// so the last one has a byte with the flag.
 #[inline]
 fn stamped(buffer: &mut [u8], size: usize, seq: u64, flags: Flags) -> &[u8] {
     if size == 0 && !flags.last {
@@ -344,8 +344,8 @@ fn stamped(buffer: &mut [u8], size: usize, seq: u64, flags: Flags) -> &[u8] {
     buffer
 }
 
-/// One buffer for all sends of a window, as in the bare rows: it is written between windows, when
-/// no send holds it.
+/// Runs the sender of a stream. As in the bare rows, all sends of a window share one buffer. It is
+/// written only between windows, when no send is pending.
 fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
@@ -379,8 +379,8 @@ fn send_stream(node: &mut Node, spec: &Spec) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Keeps [`POSTED`] receives posted, so that the next message is asked for while this one is looked
-/// at.
+/// Runs the receiver of a stream. It keeps [`POSTED`] receives posted, so that the next message can
+/// arrive while this one is checked.
 fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64> {
     node.open(DATA, PortConfig::default())?;
     let mut posted = VecDeque::new();
@@ -412,10 +412,10 @@ fn receive_stream(node: &mut Node, spec: &Spec, meter: &mut Meter) -> Result<u64
     Ok(seq * window(spec.size))
 }
 
-/// The region that an operation gives back with its end.
+/// Returns the region that a completed operation gives back.
 ///
 /// # Errors
-/// It was given none.
+/// The operation had no region.
 pub(crate) fn region_of(completion: Completion) -> Result<Region> {
     let buffer = completion
         .buffer
@@ -425,8 +425,8 @@ pub(crate) fn region_of(completion: Completion) -> Result<Region> {
         .map_err(|_| anyhow!("an operation gives back what it was given"))
 }
 
-/// A window of sends that are not waited for, then its acknowledgement, in the manner of
-/// `osu_mbw_mr`.
+/// Runs the sender of the message rate: a window of non-blocking sends, then its acknowledgement,
+/// as in `osu_mbw_mr`.
 fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
     node.open(ANSWERS, PortConfig::default())?;
     node.barrier()?;
@@ -444,11 +444,12 @@ fn send_rate(node: &mut Node, spec: &Spec) -> Result<Sample> {
     })
 }
 
-/// A receiver handler checks the messages where they lie and answers each full window.
+/// Runs the receiver of the message rate. A handler checks the messages in place and answers each
+/// full window.
 fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
     let seen = Arc::new(Tally::default());
     let (tally, size, messages) = (Arc::clone(&seen), spec.size, window(spec.size));
-    // Counted down: a division per message would cost as much as receiving it.
+    // A countdown, because a division per message would cost as much as receiving it.
     let mut left = messages;
     node.open_active(DATA, PortConfig::in_place(), move |context, message| {
         left -= 1;
@@ -473,18 +474,18 @@ fn receive_rate(node: &mut Node, spec: &Spec) -> Result<u64> {
     Ok(seen.number.load(Relaxed))
 }
 
-/// What the handler of the rate row has seen. One thread uses it; atomics only because handlers
-/// must be `Send`.
+/// State of the handler of the rate row. Only one thread uses it; atomics are needed because
+/// handlers must be `Send`.
 #[derive(Default)]
 struct Tally {
     number: AtomicU64,
-    /// The last window is there.
+    /// Set when the last window has arrived.
     complete: AtomicBool,
     wrong: AtomicBool,
 }
 
 impl Tally {
-    /// Checks a message, which may complete a window.
+    /// Checks a message. `window_done` is set if it completes a window.
     fn count(&self, message: &[u8], size: usize, window_done: bool) {
         let number = self.number.load(Relaxed) + 1;
         self.number.store(number, Relaxed);
@@ -510,7 +511,7 @@ fn await_ack(node: &mut Node) -> Result<()> {
     Ok(())
 }
 
-/// Whether a round trip is so short that reading the clock each time would count.
+/// Returns true if a round trip is so short that a clock read per round trip would be significant.
 fn uses_memory(spec: &Spec) -> bool {
     matches!(spec.program, Program::Portolan(_, Path::Shm))
 }

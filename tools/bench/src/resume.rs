@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an earlier run has measured already.
+//! Reuse of results from an earlier run.
 
 use crate::args::Metric;
 use crate::plan::Wanted;
 use crate::remote::ServerHost;
 use crate::schema::{Machine, Report, Row};
 
-/// Why a run cannot be gone on with.
+/// Reason why a run cannot be resumed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the earlier run had another {what} ({before}, now {now}): figures of both do not belong into \
@@ -18,7 +18,7 @@ pub struct ResumeError {
     now: String,
 }
 
-/// Refuses figures of another machine, or of another manner of measuring.
+/// Refuses figures from another machine or another configuration.
 ///
 /// # Errors
 /// [`ResumeError`] names the first difference.
@@ -50,8 +50,8 @@ pub(crate) fn check(before: &Machine, now: &Machine) -> Result<(), ResumeError> 
     Ok(())
 }
 
-/// The rows of `report` for `wanted`, with the ways that were slower, if all are there with all
-/// their rounds.
+/// Returns the rows of `report` for `wanted`, with their slower variants, if all of them have all
+/// rounds.
 pub(crate) fn rows(
     report: &Report,
     (metric, size): (Metric, usize),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The JSON that scripts read. Fields are only ever added; a change of meaning changes [`SCHEMA`].
+//! JSON format of results, for scripts. Fields are only added. A change in the meaning of a field
+//! increments [`SCHEMA`].
 
 use crate::args::{Metric, Path};
 use crate::conditions::Conditions;
@@ -18,27 +19,27 @@ pub(crate) const SCHEMA: u32 = 1;
 /// A run of `portolan bench`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// 1: what the fields mean.
+    /// Version of the format; 1 for this one.
     pub schema: u32,
-    /// Where and how it was measured.
+    /// Machine and configuration of the measurement.
     pub machine: Machine,
     /// One row per system, path, metric and size.
     pub results: Vec<Row>,
-    /// Other ways of doing the work of a `limit`, `tcp` or `udp` row, which were slower.
+    /// Slower variants of the work of a `limit`, `tcp` or `udp` row.
     #[serde(default)]
     pub slower_variants: Vec<Row>,
-    /// Half-power points, of systems whose ping-pong was measured at enough sizes.
+    /// Half-power points of systems whose ping-pong was measured at enough sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub half_power: Vec<HalfPower>,
-    /// LogGP's G, of systems whose LogP was measured at two long sizes or more.
+    /// LogGP's G of systems whose LogP was measured at two or more long sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub long_gaps: Vec<LongGap>,
-    /// Rows that were asked for and are missing, with the reason.
+    /// Requested rows that are missing, with the reason.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// The machine, and what else the figures depend on.
+/// The machine, and other conditions that affect the figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Kernel release.
@@ -47,7 +48,7 @@ pub struct Machine {
     pub cpu: String,
     /// Cores that the command may use.
     pub cores: usize,
-    /// Cores that the two ends were pinned to; absent where they were not.
+    /// Cores that the two ends were pinned to; absent if they were not pinned.
     pub pinned: Option<[usize; 2]>,
     /// Name of the hypervisor if there is one, `none` if not.
     pub hypervisor: String,
@@ -57,24 +58,24 @@ pub struct Machine {
     pub portolan: String,
     /// MTU of network paths.
     pub mtu: usize,
-    /// What the wires of the lab were made like, as `--link` has it with all its values; absent for a bare
-    /// veth pair, and outside of labs.
+    /// Link properties of the lab, in the format of `--link` with all values. Absent for a bare
+    /// veth pair, and outside labs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// Bytes of the largest receive buffer that sockets may have (`net.core.rmem_max`, 212,992 unless
-    /// it was raised): what a stream may have under way. 0 where it is not known.
+    /// Bytes of the largest receive buffer of a socket (`net.core.rmem_max`, 212,992 by default),
+    /// which limits the data in flight of a stream. 0 if it is not known.
     #[serde(default)]
     pub socket_buffer_len: usize,
-    /// Where network paths were measured.
+    /// Kind of the hosts of network paths.
     pub site: SiteKind,
-    /// Rounds whose medians the rows give.
+    /// Number of rounds whose medians the rows contain.
     pub rounds: u32,
-    /// How time was taken.
+    /// Description of the clock.
     pub clock: String,
-    /// The other host, where a server ran the answering ends.
+    /// The other host, if a server ran the answering ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerHost>,
-    /// What else moves the figures.
+    /// External influences on the figures.
     #[serde(default)]
     pub environment: Environment,
 }
@@ -83,50 +84,51 @@ pub struct Machine {
 /// the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`; or as `--vs`, `--interface` and `--mpi` have it.
+    /// `portolan`, `limit`, `limit-single`, `tcp` or `udp`; or a name from `--vs`, `--interface` or
+    /// `--mpi`.
     pub system: String,
-    /// Path that it took, or that it is the yardstick for. The `tcp` and `udp` rows of the network
-    /// paths repeat one measurement.
+    /// Path of the messages, or the path that the row is a yardstick for. The `tcp` and `udp` rows
+    /// of the network paths repeat one measurement.
     pub path: Path,
-    /// What was measured.
+    /// Measured metric.
     pub metric: Metric,
     /// Bytes of a message.
     pub size: usize,
-    /// Way of doing the work, where there are several.
+    /// Variant of the work, if there are several.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,
-    /// Under which conditions; absent fields are the default.
+    /// Conditions of the row; absent fields have their defaults.
     #[serde(flatten)]
     pub conditions: Conditions,
-    /// Messages measured, all rounds together.
+    /// Measured messages of all rounds.
     pub iterations: u64,
-    /// Median.
+    /// Median, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// Mean.
+    /// Mean, in microseconds.
     pub mean_us: f64,
-    /// Least of all rounds.
+    /// Minimum of all rounds, in microseconds.
     #[serde(default)]
     pub min_us: f64,
-    /// The other percentiles.
+    /// Further percentiles.
     #[serde(flatten)]
     pub tail: Tail,
     /// 10^6 bytes of payload per second.
     pub mbytes_per_s: f64,
     /// Messages per second.
     pub msgs_per_s: f64,
-    /// The row's headline figure (`p50_us`, `mbytes_per_s` or `msgs_per_s`, by the metric) in each
-    /// round.
+    /// Headline figure in each round: `p50_us`, `p99_us`, `mbytes_per_s` or `msgs_per_s`, depending
+    /// on the metric.
     #[serde(default)]
     pub per_round: Vec<f64>,
-    /// What only some rows tell.
+    /// Figures that only some rows have.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 impl Row {
-    /// The figure that the metric is about.
+    /// Returns the main figure of the metric.
     pub fn headline(&self) -> f64 {
         match self.metric {
             Metric::Pingpong | Metric::Logp => self.p50_us,
@@ -136,7 +138,7 @@ impl Row {
         }
     }
 
-    /// Whether it did the same better than `other`.
+    /// Returns true if this row is better than `other`.
     pub fn beats(&self, other: &Row) -> bool {
         if self.metric.is_time() {
             self.headline() < other.headline()

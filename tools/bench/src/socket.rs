@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sockets of the bare rows, opened and introduced to one another.
+//! Sockets of the bare rows, opened and connected to each other.
 
 use crate::control::Offer;
 use crate::end::End;
@@ -18,32 +18,31 @@ pub(crate) const ETHERNET: usize = 14;
 /// Bytes of the IPv4 and UDP headers.
 pub(crate) const IP_UDP: usize = 28;
 
-/// EtherTypes that the driver and the answerer receive: IEEE 802's two for local experiments. One
-/// each, because on a loopback interface both ends see every frame of a type.
+/// EtherTypes that the driver and the answerer receive: IEEE 802's two for local experiments. The
+/// ends use different types, because on a loopback interface both see every frame of a type.
 const ETHER_TYPES: [u16; 2] = [0x88b5, 0x88b6];
 
-/// Bytes of receive buffer that UDP sockets ask for. The kernel grants anybody up to
-/// `net.core.rmem_max`, 208 KB unless it was raised, and sets aside twice as much.
+/// Requested receive buffer of UDP sockets in bytes. Without privileges the kernel grants at most
+/// `net.core.rmem_max`, 208 KB by default, and reserves twice as much.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Largest payload of one UDP send over IPv4.
 const UDP_SEND_MAX: usize = 65_507;
 
-/// Opens this end's raw Ethernet socket; returns it with the header that takes frames to the other
-/// end.
+/// Opens this end's raw Ethernet socket. Returns it with the header of frames to the other end.
 ///
 /// # Errors
-/// No CAP_NET_RAW, or no such interface.
+/// The process has no CAP_NET_RAW, or the interface does not exist.
 pub(crate) fn packet(end: &mut End) -> Result<(OwnedFd, [u8; ETHERNET])> {
     let socket = open_packet(end)?;
     let header = introduce_packet(end, &socket)?;
     Ok((socket, header))
 }
 
-/// The same with a receive ring for frames of `frame_len` bytes.
+/// Opens this end's raw Ethernet socket with a receive ring for frames of `frame_len` bytes.
 ///
 /// # Errors
-/// Those, or no memory for the ring.
+/// As [`packet`], or there is no memory for the ring.
 pub(crate) fn packet_ring(
     end: &mut End,
     frame_len: usize,
@@ -54,17 +53,17 @@ pub(crate) fn packet_ring(
     Ok((socket, ring, header))
 }
 
-/// The same by AF_XDP: the frames that come are taken out before the kernel looks at them.
+/// Opens this end's AF_XDP socket, which takes received frames before the kernel processes them.
 ///
 /// # Errors
-/// No CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or no such interface.
+/// The process has no CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF, or the interface does not exist.
 pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<(Xdp, [u8; ETHERNET])> {
     let interface = end.here().interface;
     let ether_type = ETHER_TYPES[end.spec.role.index()];
     let xdp = Xdp::open(&interface, ether_type, hook == Hook::Native).with_context(|| {
         format!("cannot open an AF_XDP socket on {interface}; it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
     })?;
-    // For its address only.
+    // Used only for its hardware address.
     let socket = open_packet(end)?;
     let header = introduce_packet(end, &socket)?;
     Ok((xdp, header))
@@ -99,21 +98,21 @@ fn introduce_packet(end: &mut End, socket: &OwnedFd) -> Result<[u8; ETHERNET]> {
     Ok(header)
 }
 
-/// Opens this end's UDP socket, connected to the other's, with segmentation offload in
-/// `segment_len` bytes if that is given.
+/// Opens this end's UDP socket and connects it to the other end's. With `segment_len`, enables
+/// segmentation offload with segments of that many bytes.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call fails.
 pub(crate) fn udp(end: &mut End, segment_len: Option<usize>) -> Result<OwnedFd> {
     let (socket, to) = udp_apart(end, segment_len)?;
     socket.connect(to)?;
     Ok(socket.into())
 }
 
-/// The same, but not connected; returns it with the address of the other's.
+/// Opens this end's UDP socket without connecting it. Returns it with the other end's address.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call fails.
 pub(crate) fn udp_apart(
     end: &mut End,
     segment_len: Option<usize>,
@@ -127,7 +126,7 @@ pub(crate) fn udp_apart(
         setsockopt(&socket, sockopt::UdpGsoSegment, &len).context("no UDP_SEGMENT here")?;
         setsockopt(&socket, sockopt::UdpGroSegment, &true).context("no UDP_GRO here")?;
     }
-    // Before the other end may send: what does not fit is lost.
+    // Set before the other end may send, because datagrams that do not fit are lost.
     setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER).context("SO_RCVBUF")?;
     socket.set_nonblocking(true)?;
     let port = socket.local_addr()?.port();
@@ -139,40 +138,40 @@ pub(crate) fn udp_apart(
     Ok((socket, SocketAddr::new(end.there().addr, port)))
 }
 
-/// Bytes of the datagrams that an MTU lets pass.
+/// Returns the maximum payload bytes of a datagram for this MTU.
 pub(crate) fn datagram_len(mtu: usize) -> usize {
     mtu - IP_UDP
 }
 
-/// Datagrams of `segment_len` bytes that one call with segmentation offload carries.
+/// Returns the number of datagrams of `segment_len` bytes that one call with segmentation offload
+/// carries.
 pub(crate) fn segments_max(segment_len: usize) -> usize {
-    /// The kernel's bound, `UDP_MAX_SEGMENTS` of include/linux/udp.h before it was raised to 128.
+    /// The kernel's limit: `UDP_MAX_SEGMENTS` of include/linux/udp.h before it was raised to 128.
     const SEGMENTS_MAX: usize = 64;
     (UDP_SEND_MAX / segment_len).clamp(1, SEGMENTS_MAX)
 }
 
-/// Opens this end's TCP connection, without Nagle's algorithm; buffers are left to the kernel's
-/// tuning.
+/// Opens this end's TCP connection without Nagle's algorithm. The kernel tunes its buffers.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call fails.
 pub(crate) fn tcp(end: &mut End) -> Result<TcpStream> {
     let [stream] = connections(end)?;
     Ok(stream)
 }
 
-/// Opens two connections at once, in the same order at both ends.
+/// Opens two connections, in the same order at both ends.
 ///
 /// # Errors
-/// The system refuses.
+/// A system call fails.
 pub(crate) fn tcp_pair(end: &mut End) -> Result<[TcpStream; 2]> {
     connections(end)
 }
 
-/// Asks several times: where packets are lost on purpose, the kernel would repeat the question only
-/// after one second, two, four.
+/// Tries to connect several times. With artificial packet loss, the kernel would repeat its SYN
+/// only after 1 s, 2 s and 4 s.
 fn connect(to: &SocketAddr) -> Result<TcpStream> {
-    /// Of which all are lost once in 10,000 times where a third of the round trips fail.
+    /// If a third of the round trips fail, all attempts fail once in about 10,000 times.
     const ATTEMPTS: usize = 8;
     /// Longer than any round trip of a lab or a loopback interface.
     const PATIENCE: Duration = Duration::from_millis(900);
@@ -189,7 +188,7 @@ fn connect(to: &SocketAddr) -> Result<TcpStream> {
     attempt.context("cannot connect")
 }
 
-/// The listener takes connections in the order in which they were made.
+/// Opens `N` connections. The listener accepts them in the order in which they were made.
 fn connections<const N: usize>(end: &mut End) -> Result<[TcpStream; N]> {
     let mut streams = Vec::with_capacity(N);
     if end.drives() {

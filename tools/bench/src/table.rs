@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results as a person reads them.
+//! Results as text.
 
 use crate::args::Metric;
 use crate::half_power::HalfPower;
@@ -10,7 +10,7 @@ use crate::portolan_account::FULL_BUFFERS;
 use crate::schema::{Machine, Report, Row};
 use std::fmt::Write;
 
-/// The whole report as text.
+/// Returns the whole report as text.
 pub fn render(report: &Report) -> String {
     let mut text = heading(&report.machine);
     let mut rest = &report.results[..];
@@ -140,7 +140,7 @@ fn section(metric: Metric, rows: &[Row]) -> String {
     text
 }
 
-/// Microseconds; rows that count what arrives have none.
+/// Formats microseconds. Rows that only count arrivals have none.
 fn time(us: f64) -> String {
     if us > 0.0 {
         format!("{us:.3}")
@@ -149,7 +149,7 @@ fn time(us: f64) -> String {
     }
 }
 
-/// How the work was done, and what only such rows tell.
+/// Returns the variant of the work, and figures that only such rows have.
 fn remarks(row: &Row) -> String {
     let extra = &row.extra;
     let mut words = vec![row.variant.clone()];
@@ -196,7 +196,7 @@ fn remarks(row: &Row) -> String {
     words.join("; ")
 }
 
-/// Half-power points.
+/// Returns the table of half-power points.
 fn half_power_section(points: &[HalfPower]) -> String {
     let mut text = String::from("\nhalf-power points (size / half round trip)\n");
     let _ = writeln!(
@@ -223,7 +223,7 @@ fn half_power_section(points: &[HalfPower]) -> String {
     text
 }
 
-/// Processor seconds per 10^9 bytes at both ends.
+/// Formats processor seconds per 10^9 bytes at both ends.
 fn cpu_cells(row: &Row) -> String {
     match &row.extra.cpu {
         Some(cpu) => format!(
@@ -234,8 +234,8 @@ fn cpu_cells(row: &Row) -> String {
     }
 }
 
-/// The row's headline figure divided by that of `system` on the same path and size; with a `~` where
-/// the two are not distinguishable.
+/// Returns the row's headline figure divided by that of `system` on the same path and size. A `~`
+/// marks ratios whose rows are not distinguishable.
 fn ratio(row: &Row, system: &str) -> String {
     match row.extra.versus.get(system) {
         Some(versus) if versus.distinguishable == Some(false) => format!("~{:.2}", versus.ratio),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Short runs of every bare row on loopback, both ends as threads of the test. What is asserted is
-//! that the work was done and has the shape of a result; never a time.
+//! Short runs of every bare row on loopback, with both ends as threads of the test. They check that
+//! the work was done and the shape of the result, never a time.
 
 use crate::conditions::Conditions;
 use crate::control::{Wire, conduct};
@@ -17,7 +17,7 @@ use std::io::pipe;
 use std::sync::Mutex;
 use std::thread;
 
-/// Rows spin: two at once on two cores would wait for one another's time slices.
+/// Rows spin, so two at once on two cores would wait for each other's time slices.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub(crate) fn spec(program: Program, size: usize) -> Spec {
@@ -30,7 +30,7 @@ pub(crate) fn spec(program: Program, size: usize) -> Spec {
         size,
         pace: Pace::Iterations(200),
         mtu: 1500,
-        // Other tests run on the same cores: yield rather than spin.
+        // Other tests run on the same cores, so the ends yield instead of spinning.
         cores: None,
         hosts: [Place::loopback(), Place::loopback()],
         senders: 0,
@@ -76,7 +76,7 @@ fn assert_measured(sample: &Sample) {
     );
 }
 
-/// Runs a row; says aloud when it needs a privilege that the test has not.
+/// Runs a row. Prints a message if the row needs a privilege that the test does not have.
 fn check(program: Program, size: usize) {
     match run(program, size) {
         Ok(sample) => assert_measured(&sample),

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether two results differ, or only their rounds do.
+//! Statistical comparison of two results.
 
 use crate::schema::Row;
 use serde::{Deserialize, Serialize};
 
-/// Fewer rounds have no spread to speak of.
+/// Minimum number of rounds for a comparison of their spread.
 const ROUNDS_MIN: usize = 3;
 
-/// A row beside another system's of the same path, size and network.
+/// A row compared with another system's row of the same path, size and network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Versus {
-    /// Its headline figure divided by the other's.
+    /// Headline figure divided by the other row's.
     pub ratio: f64,
-    /// Whether the middle halves of their rounds lie apart; absent where there are too few rounds
-    /// to tell.
+    /// Set if the interquartile ranges of the rounds do not overlap; absent if there are too few
+    /// rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinguishable: Option<bool>,
 }
 
-/// Compares `row` with `other`; `None` where the other has no figure.
+/// Compares `row` with `other`; returns `None` if the other row has no figure.
 pub fn compare(row: &Row, other: &Row) -> Option<Versus> {
     (other.headline() > 0.0).then(|| Versus {
         ratio: row.headline() / other.headline(),
@@ -26,14 +26,15 @@ pub fn compare(row: &Row, other: &Row) -> Option<Versus> {
     })
 }
 
-/// Whether the middle halves of two systems' rounds lie apart; `None` where there are too few to tell.
+/// Returns true if the interquartile ranges of two systems' rounds do not overlap; `None` if there
+/// are too few rounds.
 pub fn apart(one: &[f64], other: &[f64]) -> Option<bool> {
     let enough = one.len() >= ROUNDS_MIN && other.len() >= ROUNDS_MIN;
     let ((low, high), (other_low, other_high)) = (quartiles(one)?, quartiles(other)?);
     enough.then_some(high < other_low || other_high < low)
 }
 
-/// The values that a quarter of all lie below, and above; straight between two values.
+/// Returns the lower and upper quartile, interpolated linearly between values.
 pub fn quartiles(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The hidden command that one end of a row runs as, and how the command starts both ends of a bare
-//! row.
+//! Hidden command that runs one end of a row, and the start of both ends of a bare row.
 
 use crate::control::{Wire, conduct};
 use crate::end::End;
@@ -19,18 +18,18 @@ use std::time::Duration;
 /// Name of the hidden command.
 pub(crate) const COMMAND: &str = "bench-worker";
 
-/// What an end may take beyond its measurement: start, warm-up, and a silence that it reports
-/// itself. Where others want the cores, a round takes slices of the scheduler, some 3 ms, and a warm-up
-/// has 10,000.
+/// Time that an end may take beyond its measurement: its start, warm-up, and a silence that it
+/// reports itself. If other processes need the cores, a round trip takes scheduler slices of about
+/// 3 ms, and a warm-up has 10,000 of them.
 pub const GRACE: Duration = Duration::from_secs(120);
 
-/// Time that an end is given when it is to do a number of messages rather than to last.
+/// Time limit of an end that measures a number of messages.
 const ITERATIONS_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Options of the hidden command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorkerArgs {
-    /// What to do, as JSON.
+    /// Work of the end, as JSON.
     #[arg(long)]
     spec: String,
 }
@@ -38,8 +37,8 @@ pub struct WorkerArgs {
 /// Runs the hidden command.
 ///
 /// # Errors
-/// The specification is not one, or the command that wants the report is gone. Failures of a bare
-/// row's work itself are in its report.
+/// The specification is invalid, or the command that waits for the report has exited. Failures of a
+/// bare row's work are in its report instead.
 pub fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let spec: Spec = serde_json::from_str(&args.spec).context("--spec is not a specification")?;
     watch(spec.pace);
@@ -47,7 +46,7 @@ pub fn work(args: &WorkerArgs) -> Result<ExitCode> {
         Program::Portolan(metric, _) => portolan_rows::work(&spec, metric)?,
         Program::Interface(interface, metric, _) => interface::work(&spec, interface, metric)?,
         _ => {
-            // A bare end must not outlive the command: it may be spinning on a core.
+            // A bare end must not outlive the command, because it may be spinning on a core.
             set_pdeathsig(Signal::SIGKILL).context("prctl(PR_SET_PDEATHSIG)")?;
             End::work(spec, Wire::new(stdin(), stdout()))?;
         }
@@ -55,10 +54,10 @@ pub fn work(args: &WorkerArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments with which this program runs as an end.
+/// Returns the arguments that run this program as an end.
 ///
 /// # Errors
-/// A path in it is not text.
+/// A path in `spec` is not valid UTF-8.
 pub(crate) fn arguments(spec: &Spec) -> Result<[String; 3]> {
     Ok([
         COMMAND.into(),
@@ -67,11 +66,11 @@ pub(crate) fn arguments(spec: &Spec) -> Result<[String; 3]> {
     ])
 }
 
-/// Runs both ends of a bare row as processes, the answering one at `remote` if there is one, and returns
-/// the driver's sample.
+/// Runs both ends of a bare row as processes and returns the driver's sample. The answerer runs at
+/// `remote` if there is one.
 ///
 /// # Errors
-/// What the ends report, or they cannot be started.
+/// The ends report an error, or they cannot be started.
 pub(crate) fn run_bare(spec: &Spec, remote: Option<&Remote>) -> Result<Sample> {
     let (mut driver, mut driver_wire) = start(spec, Role::Driver)?.into_parts()?;
     let outcome = match remote {
@@ -87,7 +86,7 @@ pub(crate) fn run_bare(spec: &Spec, remote: Option<&Remote>) -> Result<Sample> {
     outcome
 }
 
-/// A process that is killed when it is dropped: no end is left spinning.
+/// A process that is killed on drop, so that no end is left spinning.
 struct Worker(Child);
 
 impl Worker {
@@ -99,7 +98,7 @@ impl Worker {
 
     fn finish(&mut self, failed: bool) {
         if failed {
-            // Already gone is as good.
+            // An error means that the process has already exited.
             let _ = self.0.kill();
         }
         let _ = self.0.wait();
@@ -128,7 +127,7 @@ fn start(spec: &Spec, role: Role) -> Result<Worker> {
     ))
 }
 
-/// How long a row of this pace may take, its start not counted.
+/// Returns the maximum duration of a row with this pace, without its start.
 pub(crate) fn lasts(pace: Pace) -> Duration {
     match pace {
         Pace::Seconds(seconds) => Duration::from_secs_f64(seconds),
@@ -136,7 +135,8 @@ pub(crate) fn lasts(pace: Pace) -> Duration {
     }
 }
 
-/// Ends the process if its work does not end: the last resort against an end that spins for ever.
+/// Terminates the process when the time limit has passed, as a last resort against an end that
+/// spins forever.
 fn watch(pace: Pace) {
     let limit = lasts(pace) + GRACE;
     std::thread::spawn(move || {

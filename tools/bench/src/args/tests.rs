@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What may be asked for, and what is refused.
+//! Tests of accepted and refused options.
 
 use super::*;
 

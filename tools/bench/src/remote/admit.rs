@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a server takes from a client: the work of a row, how long and how large, within bounds. Where it
-//! runs, by which program and with which files is never the client's to choose.
+//! Validation of a client's requests. The server accepts the work, duration and size of a row
+//! within bounds. The client never chooses the host, program or files.
 
 use super::host;
 use crate::args::{Metric, Path, SIZE_MAX};
@@ -10,25 +10,25 @@ use crate::place::{Place, pick_cores};
 use crate::spec::{Program, Role, Spec};
 use std::net::IpAddr;
 
-/// Seconds of the longest row: that of `--seconds`.
+/// Maximum seconds of a row, the limit of `--seconds`.
 const SECONDS_MAX: f64 = 3600.0;
 
-/// MTUs that IP knows.
+/// Valid MTUs of IP.
 const MTUS: std::ops::RangeInclusive<usize> = 576..=65_535;
 
-/// Which process a row's end at a server is.
+/// Process of a row's end at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One of its own.
+    /// A separate process.
     Bare,
     /// A rank of a job.
     Rank,
 }
 
-/// The answering end of `told`'s row at `here`, for a client at `client`.
+/// Returns the answering end of the row `told` at `here`, for a client at `client`.
 ///
 /// # Errors
-/// A sentence: what is not done for a client.
+/// A sentence with the reason for the refusal.
 pub(crate) fn admit(
     told: &Spec,
     kind: Kind,
@@ -62,7 +62,7 @@ pub(crate) fn admit(
     }
     let lasts = match told.pace {
         Pace::Seconds(seconds) => seconds > 0.0 && seconds <= SECONDS_MAX,
-        // Bounded by the end itself.
+        // The end itself limits this time.
         Pace::Iterations(count) => count > 0,
     };
     if !lasts {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The client's side: a session with a server, and connections to the ends of rows.
+//! The client: a session with a server, and connections to the ends of rows.
 
 use super::args::{RemoteArgs, TOKEN_VARIABLE};
 use super::handshake::{
@@ -16,100 +16,101 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 
-/// Why there is nothing to be measured with a server: the thing, the cause and the remedy.
+/// Reason why no measurement with a server is possible. The message names the problem, its cause
+/// and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A server wants to be convinced.
+    /// The server requires a token.
     #[error(
         "--client needs the server's token: give the one that `portolan bench --server` prints as --token, or \
          in the variable {TOKEN_VARIABLE}"
     )]
     NoToken,
-    /// `PORTOLAN_PORTS` is no range.
+    /// `PORTOLAN_PORTS` is not a valid range.
     #[error(transparent)]
     Setting(#[from] portolan::Error),
-    /// The name is none.
+    /// The host name cannot be resolved.
     #[error("--client {host}: no address is known for it ({cause}): give a host's name or address")]
     NoAddress {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// The resolver's word.
+        /// Error of the resolver.
         cause: io::Error,
     },
-    /// No connection.
+    /// The connection failed.
     #[error(
         "--client {host}: nothing answers at TCP port {port} there ({cause}): start `portolan bench \
          --server` there, and let the port through"
     )]
     Unreachable {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// The port.
+        /// Port of the connection attempt.
         port: u16,
-        /// The system's word.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// Somebody else answers.
+    /// Another service answers at the port.
     #[error(
         "--client {host}: no `portolan bench --server` answers at port {port} there ({cause:#}): give its \
          --port"
     )]
     Foreign {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// The port.
+        /// Port of the connection.
         port: u16,
-        /// What was wrong.
+        /// Error in its answer.
         cause: anyhow::Error,
     },
-    /// The two would not understand each other.
+    /// The versions of client and server differ.
     #[error(
         "--client {host}: Portolan is of another version there ({there}, here {here}): install the same on \
          both hosts"
     )]
     OtherVersion {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// The server's.
+        /// Version of the server.
         there: String,
-        /// This program's.
+        /// Version of this program.
         here: String,
     },
-    /// The server's own word.
+    /// The server refuses the request.
     #[error("--client {host}: the server refuses: {why}")]
     Refused {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// Its sentence.
+        /// Reason of the server.
         why: String,
     },
-    /// The hosts do not fit.
+    /// The two hosts cannot measure together.
     #[error("--client {host}: {cause:#}")]
     Host {
-        /// As it was given.
+        /// Host as the user wrote it.
         host: String,
-        /// What is wrong.
+        /// The incompatibility.
         cause: anyhow::Error,
     },
 }
 
-/// A session with a server; it ends when this is dropped.
+/// A session with a server; it ends on drop.
 pub(crate) struct Remote {
     called: String,
     addr: SocketAddr,
     token: String,
     session: u64,
-    /// The server's host.
+    /// Host of the server.
     pub(crate) host: ServerHost,
     held: TcpStream,
 }
 
 impl Remote {
-    /// Begins a session with the server that `args` name; `None` if they name none.
+    /// Begins a session with the server of `args`; returns `None` if they name none.
     ///
     /// # Errors
-    /// [`RemoteError`].
+    /// See [`RemoteError`].
     pub(crate) fn open(args: &RemoteArgs) -> Result<Option<Remote>, RemoteError> {
         let Some(called) = args.client.clone() else {
             return Ok(None);
@@ -130,10 +131,10 @@ impl Remote {
         }))
     }
 
-    /// This host and the server's.
+    /// Returns a site of this host and the server's.
     ///
     /// # Errors
-    /// The interface that leads there is not to be found.
+    /// The interface that leads to the server cannot be found.
     pub(crate) fn site(&self) -> Result<Site, RemoteError> {
         let wrong = |cause| RemoteError::Host {
             host: self.called.clone(),
@@ -149,25 +150,25 @@ impl Remote {
         Ok(Site::hosts(mtu.min(self.host.mtu), [here, there]))
     }
 
-    /// Has the server run the answering end of a bare row; what it says is to be waited for no longer than
-    /// the row may take.
+    /// Starts the answering end of a bare row at the server. Reads from it time out after the
+    /// longest duration of the row.
     ///
     /// # Errors
-    /// The server is gone, or refuses.
+    /// The server has failed, or refuses.
     pub(crate) fn answerer(&self, spec: &Spec) -> Result<Wire> {
         let stream = self.go(&Request::Bare {
             session: self.session,
             spec: Box::new(spec.clone()),
         })?;
-        // The server's end gives up sooner, and says why.
+        // The server's end times out earlier and reports the reason.
         stream.set_read_timeout(Some(lasts(spec.pace) + GRACE + PATIENCE))?;
         Ok(Wire::new(stream.try_clone()?, stream))
     }
 
-    /// Has the server run rank 1 of a job's row; the connection is the agent's.
+    /// Starts rank 1 of a job's row at the server. The connection is that of the rank's agent.
     ///
     /// # Errors
-    /// The server is gone, or refuses.
+    /// The server has failed, or refuses.
     pub(crate) fn rank(&self, spec: &Spec) -> Result<Arc<TcpStream>> {
         let request = Request::Rank {
             session: self.session,
@@ -184,7 +185,7 @@ impl Remote {
     }
 }
 
-/// The first address of `host` where something answers.
+/// Returns the first address of `host` that accepts a connection.
 fn reachable(host: &str, port: u16) -> Result<SocketAddr, RemoteError> {
     let addresses = (host, port).to_socket_addrs();
     let addresses = addresses.map_err(|cause| RemoteError::NoAddress {

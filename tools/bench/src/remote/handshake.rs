@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a client and a server send each other before the work of a connection begins: three lines of
-//! JSON, the server's greeting, the client's call and the server's answer. After `Go` the connection
-//! belongs to the end of a row that the server runs.
+//! Handshake of a connection between client and server.
 //!
-//! Nobody sends more than the other waits for, and lines are read byte by byte, so that nothing of what
-//! follows is taken. The token authenticates a client by challenge and response: the call carries a
-//! message authentication code of the greeting's nonce. The token itself does not travel.
+//! It has three lines of JSON: the server's greeting, the client's call and the server's answer.
+//! After `Go` the connection belongs to the end of a row that the server runs.
+//!
+//! Neither side sends more than the other waits for. Lines are read byte by byte, so that no later
+//! data is consumed. The token authenticates a client by challenge and response: the call carries a
+//! message authentication code of the greeting's nonce. The token itself is not transmitted.
 
 use crate::spec::Spec;
 use anyhow::{Context, Result, bail};
@@ -16,19 +17,21 @@ use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Version of this handshake. What a row is told is a matter of the version of Portolan as well.
+/// Version of this handshake. The format of a row's specification also depends on the version of
+/// Portolan.
 pub(crate) const VERSION: u32 = 1;
 
-/// The version of Portolan.
+/// Version of Portolan.
 pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
 
-/// How long either may take for its line: a round trip and the start of a process take less by far.
+/// Time limit of each line. It is much longer than a round trip and the start of a process.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of the longest line: a specification takes 600.
+/// Maximum bytes of a line. A specification takes 600.
 const LINE_LEN_MAX: usize = 16 << 10;
 
-/// Separates these hashes from others of the same token (BLAKE3's key derivation).
+/// Context of the key derivation (BLAKE3). It separates these hashes from other uses of the same
+/// token.
 const PURPOSE: &str = "portolan bench 2026 token of a server";
 
 /// The server's first line.
@@ -38,7 +41,7 @@ pub(crate) struct Greeting {
     pub(crate) portolan_bench: u32,
     /// [`BUILD`] of the server.
     pub(crate) build: String,
-    /// Never sent before.
+    /// A number that is never reused.
     pub(crate) nonce: String,
 }
 
@@ -51,26 +54,27 @@ pub(crate) struct Call {
     pub(crate) build: String,
     /// [`mac`] of the greeting's nonce.
     pub(crate) mac: String,
-    /// What the connection is for, as JSON of a [`Request`]: read only once the rest is in order.
+    /// Purpose of the connection, as JSON of a [`Request`]. It is parsed only after the rest has
+    /// been verified.
     pub(crate) request: serde_json::Value,
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Request {
-    /// To have the server until the connection closes.
+    /// Reserves the server until the connection closes.
     Session,
-    /// To talk with the answering end of a bare row.
+    /// Connects to the answering end of a bare row.
     Bare {
-        /// The number of the session.
+        /// Number of the session.
         session: u64,
         /// The row.
         spec: Box<Spec>,
     },
-    /// To talk with the agent of rank 1.
+    /// Connects to the agent of rank 1.
     Rank {
-        /// The number of the session.
+        /// Number of the session.
         session: u64,
         /// The row.
         spec: Box<Spec>,
@@ -81,29 +85,29 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
-    /// The session, and what is to be known of the server's host.
+    /// The session was accepted.
     Welcome {
-        /// To be sent for each row.
+        /// Number that the client sends with each row.
         session: u64,
-        /// The host.
+        /// Host of the server.
         host: ServerHost,
     },
-    /// The end runs.
+    /// The end has started.
     Go,
-    /// A sentence for a person.
+    /// The request was refused, with the reason as text.
     Refused(String),
 }
 
-/// The host of a server, as far as rows depend on it.
+/// Properties of a server's host that affect rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerHost {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
     /// The address that the client reached.
     pub address: String,
-    /// The interface that has it.
+    /// Interface with that address.
     pub interface: String,
-    /// MTU of that.
+    /// MTU of that interface.
     pub mtu: usize,
     /// Kernel release.
     pub kernel: String,
@@ -111,14 +115,14 @@ pub struct ServerHost {
     pub cpu: String,
     /// Cores that the server may use.
     pub cores: usize,
-    /// Core that its ends are pinned to; absent where they were not.
+    /// Core that its ends are pinned to; absent if they are not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<usize>,
     /// Name of the hypervisor if there is one, `none` if not.
     pub hypervisor: String,
 }
 
-/// The message authentication code of `nonce` under `token`, in hexadecimal: keyed BLAKE3.
+/// Returns the message authentication code of `nonce` under `token` in hexadecimal: keyed BLAKE3.
 pub(crate) fn mac(token: &str, nonce: &str) -> String {
     let key = blake3::derive_key(PURPOSE, token.as_bytes());
     blake3::keyed_hash(&key, nonce.as_bytes())
@@ -126,18 +130,18 @@ pub(crate) fn mac(token: &str, nonce: &str) -> String {
         .to_string()
 }
 
-/// Whether `received` is that code; takes as long whatever it is.
+/// Returns true if `received` is the expected code. The time does not depend on its value.
 pub(crate) fn verify(received: &str, token: &str, nonce: &str) -> bool {
     let expected = blake3::Hash::from_hex(mac(token, nonce));
     let received = blake3::Hash::from_hex(received);
-    // Hashes compare in constant time.
+    // Hashes are compared in constant time.
     matches!((expected, received), (Ok(expected), Ok(received)) if expected == received)
 }
 
 /// Sends a line.
 ///
 /// # Errors
-/// The other is gone, or takes nothing within [`PATIENCE`].
+/// The connection has failed, or is blocked for [`PATIENCE`].
 pub(crate) fn send(mut stream: &TcpStream, message: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -149,14 +153,15 @@ pub(crate) fn send(mut stream: &TcpStream, message: &impl Serialize) -> Result<(
 /// Receives a line.
 ///
 /// # Errors
-/// The other is gone, sends nothing within [`PATIENCE`], or sends something else.
+/// The connection has failed, no line arrives within [`PATIENCE`], or the line is invalid.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &TcpStream) -> Result<T> {
     let line = receive_line(stream, Instant::now() + PATIENCE)?;
     stream.set_read_timeout(None)?;
     serde_json::from_slice(&line).context("it sends something else than `portolan bench` does")
 }
 
-/// A line that has come whole by `end`: who sends a byte now and then is waited for no longer than others.
+/// Receives a complete line by `end`. A peer that sends single bytes from time to time does not
+/// extend the limit.
 fn receive_line(mut stream: &TcpStream, end: Instant) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     loop {

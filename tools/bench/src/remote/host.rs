@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This host, as rows between two hosts see it: the interface that has an address.
+//! Properties of this host for rows between two hosts: the interface with a given address.
 
 use super::handshake::ServerHost;
 use crate::machine;
@@ -11,19 +11,19 @@ use nix::sys::socket::{setsockopt, sockopt};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
 
-/// Bytes of the longest IP packet: the loopback interface's MTU is one more.
+/// Bytes of the longest IP packet. The MTU of the loopback interface is one more.
 const MTU_MAX: usize = 65_535;
 
-/// A connection whose other end is silent is asked after so many seconds, and again and again; then it
-/// has ended. A host that lost its power says nothing.
+/// TCP keep-alive: idle seconds before the first probe. After that, unanswered probes end the
+/// connection, for example when the peer's host has lost power.
 const IDLE_S: u32 = 30;
 const INTERVAL_S: u32 = 10;
 const QUESTIONS: u32 = 3;
 
-/// This host where it has `addr`.
+/// Returns this host with its interface that has `addr`.
 ///
 /// # Errors
-/// No interface has it.
+/// No interface has the address.
 pub(crate) fn place(addr: IpAddr) -> Result<Place> {
     let mut interfaces = getifaddrs().context("cannot list the interfaces")?;
     let has = |storage: &nix::sys::socket::SockaddrStorage| {
@@ -41,10 +41,10 @@ pub(crate) fn place(addr: IpAddr) -> Result<Place> {
     })
 }
 
-/// The MTU of its interface.
+/// Returns the MTU of the interface.
 ///
 /// # Errors
-/// The system does not tell.
+/// The system does not report it.
 pub(crate) fn mtu(place: &Place) -> Result<usize> {
     let file = format!("/sys/class/net/{}/mtu", place.interface);
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
@@ -52,10 +52,10 @@ pub(crate) fn mtu(place: &Place) -> Result<usize> {
     Ok(mtu.min(MTU_MAX))
 }
 
-/// What a client is told of this host.
+/// Returns the description of this host for a client.
 ///
 /// # Errors
-/// As [`mtu`].
+/// See [`mtu`].
 pub(crate) fn describe(place: &Place) -> Result<ServerHost> {
     let facts = machine::facts();
     Ok(ServerHost {
@@ -71,10 +71,10 @@ pub(crate) fn describe(place: &Place) -> Result<ServerHost> {
     })
 }
 
-/// Sees to it that the connection ends when the other host does.
+/// Enables keep-alive, so that the connection ends when the other host fails.
 ///
 /// # Errors
-/// The system's.
+/// A system call fails.
 pub(crate) fn keep_alive(stream: &TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     setsockopt(stream, sockopt::KeepAlive, &true)?;
@@ -84,7 +84,7 @@ pub(crate) fn keep_alive(stream: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// The place of an end elsewhere: only its address matters here.
+/// Returns the place of an end on another host, of which only the address is used.
 pub(crate) fn elsewhere(addr: IpAddr, interface: &str) -> Place {
     Place {
         netns: None,
@@ -94,7 +94,7 @@ pub(crate) fn elsewhere(addr: IpAddr, interface: &str) -> Place {
     }
 }
 
-/// All addresses of this host, of both families where there are both.
+/// All addresses of this host, of both IP versions if available.
 pub(crate) const ANYWHERE: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     IpAddr::V4(Ipv4Addr::UNSPECIFIED),

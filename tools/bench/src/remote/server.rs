@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The server's side. One thread a connection; none waits for anything but its connection and its own
-//! child, and a child does not outlive the connection.
+//! The server, with one thread per connection. A thread waits only for its connection and its own
+//! child process. A child does not outlive its connection.
 
 use super::admit::{Kind, admit};
 use super::args::RemoteArgs;
@@ -24,46 +24,47 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Connections at a time. A client has two; the others are callers without a token, who have ten seconds to
-/// show one.
+/// Maximum number of connections. A client has two. The rest are connections without a token so
+/// far, which are closed after ten seconds.
 const CONNECTIONS_MAX: usize = 32;
 
-/// Between two looks whether an end that sends nothing has ended. The connection's end is seen at
-/// once.
+/// Interval in milliseconds for detecting that a silent end has exited. The end of the connection
+/// is detected at once.
 const LOOK_MS: u16 = 1000;
 
-/// Bytes of a token that is drawn: nobody guesses 64 bits over a network, and a person can type them.
+/// Bytes of a generated token. 64 bits cannot be guessed over a network, and a user can type them.
 const TOKEN_LEN: usize = 8;
 
-/// What the server takes from the command that it is part of.
+/// Services that the command provides to the server.
 pub trait Hosting: Sync {
-    /// Writes `line` for whoever looks after the server.
+    /// Writes `line` to the log of the server.
     fn log(&self, line: &str);
 
-    /// Runs an agent for one rank, and lets it talk over `connection` until either ends.
+    /// Runs an agent for one rank, connected to `connection`, until either ends.
     ///
     /// # Errors
-    /// It does not start, or is told something that no client of a server tells.
+    /// The agent does not start, or receives a command that a server's client never sends.
     fn serve_rank(&self, rank: &ServedRank, connection: TcpStream) -> Result<()>;
 }
 
-/// The rank of a row's job that a server runs. All that its process gets is said here, not by the client.
+/// Rank of a row's job that a server runs. The server, not the client, sets all parameters of its
+/// process.
 #[derive(Clone, Debug)]
 pub struct ServedRank {
-    /// The arguments of this program.
+    /// Arguments of this program.
     pub args: Vec<String>,
-    /// The path that its messages take.
+    /// Path of the messages.
     pub path: Path,
     /// Options of the job.
     pub options: BTreeMap<String, String>,
-    /// How long it may take, all in all.
+    /// Time limit of the whole run.
     pub limit: Duration,
 }
 
-/// Serves clients until the process is ended.
+/// Serves clients until the process is terminated.
 ///
 /// # Errors
-/// The port is taken, or the system does not let it listen.
+/// The port is in use, or the system refuses to listen.
 pub fn serve(args: &BenchArgs, hosting: &dyn Hosting) -> Result<()> {
     let args = &args.remote;
     let listener = listen(args)?;
@@ -98,7 +99,7 @@ fn listen(args: &RemoteArgs) -> Result<TcpListener> {
     })
 }
 
-/// How a person finds the server.
+/// Returns the text that shows users how to reach the server.
 fn announcement(port: u16, drawn: Option<&String>) -> String {
     let token = match drawn {
         Some(token) => format!(" --token {token}"),
@@ -119,7 +120,7 @@ fn drawn() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Who has the server.
+/// Current holder of the server.
 #[derive(Clone, Debug)]
 struct Session {
     number: u64,
@@ -151,7 +152,8 @@ impl Server<'_> {
                             self.connections.fetch_sub(1, Relaxed);
                         });
                     }
-                    // Whoever called has gone again, or descriptors are short for a moment.
+                    // The client has already closed the connection, or descriptors are temporarily
+                    // exhausted.
                     Err(error) => {
                         self.hosting.log(&format!("a connection was lost: {error}"));
                         thread::sleep(Duration::from_millis(u64::from(LOOK_MS)));
@@ -182,7 +184,7 @@ impl Server<'_> {
         handshake::send(&stream, &greeting)?;
         let call: Call = match handshake::receive(&stream) {
             Ok(call) => call,
-            // Who looks whether the port is open.
+            // A port scan.
             Err(error) if error.to_string().contains("ended") => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -198,7 +200,7 @@ impl Server<'_> {
         }
     }
 
-    /// What the call is for, if its sender may call.
+    /// Returns the request of an authenticated call.
     fn understand(&self, call: &Call, nonce: &str) -> Result<Request, String> {
         if (call.portolan_bench, call.build.as_str()) != (VERSION, BUILD) {
             return Err(format!(
@@ -220,7 +222,7 @@ impl Server<'_> {
         handshake::send(stream, &Answer::Refused(why.into()))
     }
 
-    /// Gives the server to a client until the connection ends.
+    /// Reserves the server for a client until the connection ends.
     fn hold(&self, mut stream: TcpStream, client: SocketAddr) -> Result<()> {
         let here = host::place(stream.local_addr()?.ip().to_canonical())?;
         let host = host::describe(&here)?;
@@ -241,7 +243,7 @@ impl Server<'_> {
         ended
     }
 
-    /// Begins a session, or says whose is under way.
+    /// Begins a session, or returns the current one.
     fn begin(&self, session: Session) -> Option<Session> {
         let mut held = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_none() {
@@ -301,7 +303,8 @@ fn served(spec: &Spec) -> Result<ServedRank> {
     })
 }
 
-/// Runs the end of a bare row, which talks over `stream`, and ends it with the connection.
+/// Runs the end of a bare row with `stream` as its connection, and kills it when the connection
+/// ends.
 fn run_bare(stream: TcpStream, spec: &Spec) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut child = Command::new(program)
@@ -312,15 +315,15 @@ fn run_bare(stream: TcpStream, spec: &Spec) -> Result<()> {
         .context("cannot start this program as a worker")?;
     let deadline = Instant::now() + lasts(spec.pace) + GRACE;
     while child.try_wait()?.is_none() && Instant::now() < deadline && !hangs_up(&stream)? {}
-    // It has ended if this fails.
+    // An error means that the process has already exited.
     let _ = child.kill();
     child.wait()?;
     Ok(())
 }
 
-/// Waits a moment for the other side to hang up.
+/// Waits up to [`LOOK_MS`] for the peer to close the connection.
 fn hangs_up(stream: &TcpStream) -> Result<bool> {
-    // nix does not name it.
+    // nix has no name for this flag.
     let hang_up = PollFlags::from_bits_retain(libc::POLLRDHUP);
     let mut polled = [PollFd::new(stream.as_fd(), hang_up)];
     match poll(&mut polled, PollTimeout::from(LOOK_MS)) {
@@ -330,13 +333,13 @@ fn hangs_up(stream: &TcpStream) -> Result<bool> {
     }
 }
 
-/// Waits until the other side hangs up: it has nothing more to say.
+/// Waits until the peer closes the connection.
 fn wait_for_end(stream: &mut TcpStream) {
     let mut nothing = [0];
     loop {
         match stream.read(&mut nothing) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // A word too many ends it, too.
+            // Unexpected data also ends the connection.
             _ => return,
         }
     }

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the units of a flow carry, and the proof that it arrived.
+//! Contents of the units of a flow, and the check of their arrival.
 
 use crate::pattern::{Flags, stamp, verify};
 use crate::spec::window;
 use anyhow::{Result, ensure};
 
-/// Marks the number of a message of the last turn.
+/// Flag in the number of a message of the last turn.
 const LAST: u64 = 1 << 63;
 
 /// Bytes of a small message.
 const MESSAGE: usize = 8;
 /// Bytes of a small message with a header.
 const RECORD: usize = 16;
-/// Bytes of header in front of a piece of a large message.
+/// Header bytes in front of a fragment of a large message.
 const HEADER: usize = 24;
 
-/// Fills units at one end and takes them at the other.
+/// Fills units at one end and consumes them at the other.
 pub(crate) trait Load {
-    /// Units of a turn, where the load decides.
+    /// Returns the units of a turn, if the load determines them.
     fn turn_units(&self) -> Option<u64>;
-    /// Messages in a turn of that many units.
+    /// Returns the messages in a turn of `units` units.
     fn turn_messages(&self, units: u64) -> u64;
-    /// Begins a turn, perhaps the last.
+    /// Begins a turn, possibly the last.
     fn begin_turn(&mut self, last: bool);
     /// Writes the next unit and returns its length.
     fn fill(&mut self, unit: &mut [u8]) -> usize;
-    /// Checks the next unit and says whether its turn is the last.
+    /// Checks the next unit. Returns true if its turn is the last.
     fn take(&mut self, unit: &[u8]) -> Result<bool>;
 }
 
-/// Small messages that carry their number.
+/// Small numbered messages.
 pub(crate) struct Marks {
     /// Records in a unit; 0 for one message without a header.
     records: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// One message in a unit, and nothing else.
+    /// Creates a load with one message per unit, without a header.
     pub(crate) fn single() -> Self {
         Marks {
             records: 0,
@@ -47,7 +47,7 @@ impl Marks {
         }
     }
 
-    /// `records` messages in a unit, each behind its length.
+    /// Creates a load with `records` messages per unit, each with its length in front.
     pub(crate) fn records(records: usize) -> Self {
         Marks {
             records,
@@ -125,14 +125,14 @@ impl Load for Marks {
     }
 }
 
-/// Pieces of large messages, each behind its place in the stream.
+/// Fragments of large messages, each with its position in the stream in front.
 pub(crate) struct Pieces {
     message: Vec<u8>,
-    /// Bytes of a full piece.
+    /// Bytes of a full fragment.
     piece: usize,
-    /// Bytes of the current message done.
+    /// Completed bytes of the current message.
     filled: usize,
-    /// Messages of the current turn done.
+    /// Completed messages of the current turn.
     done: u64,
     turn: u64,
     position: u64,
@@ -140,7 +140,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Messages of `size` bytes in units of at most `unit_len`.
+    /// Creates a load of messages of `size` bytes in units of at most `unit_len` bytes.
     pub(crate) fn new(size: usize, unit_len: usize) -> Self {
         Pieces {
             message: vec![0; size],
@@ -219,7 +219,7 @@ impl Load for Pieces {
     }
 }
 
-/// The first eight bytes.
+/// Returns the first eight bytes as a number.
 #[inline]
 fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One end of a row of another library: runs its program ([`crate::competitor`]) in this end's place and
-//! on its core, carries the names by which the two find each other, and takes the driver's times.
+//! One end of another library's row.
+//!
+//! It runs the library's program ([`crate::competitor`]) on this end's host and core, exchanges the
+//! addresses of the two programs, and reads the driver's times.
 
 use crate::args::{Metric, Path};
 use crate::competitor::Competitor;
@@ -14,13 +16,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path as FilePath;
 use std::process::{Child, Command, Stdio};
 
-/// Bytes of the longest name in hexadecimal digits, with its end of line (`NAME_LEN_MAX` of `work.h`).
+/// Bytes of the longest address in hexadecimal digits, including the line break (`NAME_LEN_MAX` of
+/// `work.h`).
 const NAME_LEN_MAX: u64 = 2 * 8192 + 1;
 
 /// Runs the end.
 ///
 /// # Errors
-/// The library has no such way here, or its program fails.
+/// The library has no such transport here, or its program fails.
 pub(crate) fn run(
     end: &mut End,
     competitor: Competitor,
@@ -39,7 +42,7 @@ pub(crate) fn run(
     let child = command.spawn();
     let mut program = Program(child.context("cannot start the library's program")?);
     if let Err(error) = introduce(end, &mut program.0) {
-        // What it has to say tells more than that it is gone.
+        // The program's own error is more precise than the lost connection.
         program.end()?;
         return Err(error);
     }
@@ -50,17 +53,17 @@ pub(crate) fn run(
     sample(turn, times.path()).map(Some)
 }
 
-/// Ends with its owner: nothing is left spinning.
+/// The library's program, which is killed on drop so that it is not left spinning.
 struct Program(Child);
 
 impl Program {
-    /// Waits for its end.
+    /// Waits for the program to exit.
     fn end(&mut self) -> Result<()> {
-        // A program that still waits for a name sees the end of its input.
+        // A program that still waits for an address reads end of file.
         drop(self.0.stdin.take());
         let mut said = String::new();
         if let Some(mut errors) = self.0.stderr.take() {
-            // What is no text is not for people.
+            // Output that is not valid UTF-8 is ignored.
             let _ = errors.read_to_string(&mut said);
         }
         let status = self.0.wait()?;
@@ -74,7 +77,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It has ended already if these fail.
+        // Errors mean that the program has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -88,8 +91,8 @@ fn turn_of(metric: Metric, path: Path, size: usize) -> Turn {
     }
 }
 
-/// The program, in a lab's host with what the kernel tells of that host under `/sys`: UCX looks there for
-/// interfaces.
+/// Returns the command of the program. In a lab's host it has that host's `/sys`, where UCX
+/// searches for interfaces.
 fn command(end: &End, competitor: Competitor, path: Path) -> Result<Command> {
     let file = end.spec.program_file.as_ref();
     let file = file.context("nobody has built the library's program")?;
@@ -150,7 +153,7 @@ fn arguments(
     args
 }
 
-/// Tells the other end's program the name of this one's, and this one's the other's.
+/// Exchanges the addresses of this end's program and the other end's.
 fn introduce(end: &mut End, child: &mut Child) -> Result<()> {
     let output = child.stdout.as_mut().context("the program has no output")?;
     let mut name = String::new();

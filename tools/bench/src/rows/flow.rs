@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames or datagrams in one direction as fast as they go, with the least acknowledgement that
-//! loses none.
+//! Frames or datagrams in one direction at the maximum rate, with the least acknowledgement that
+//! avoids loss.
 //!
-//! A *unit* is what one buffer of a batch carries: a frame, a datagram, or a 64 KB call with
+//! A *unit* is the contents of one buffer of a batch: a frame, a datagram, or a 64 KB call with
 //! segmentation offload.
 
 use super::cargo::{Load, Marks, Pieces};
@@ -15,47 +15,48 @@ use crate::sys::{self, Batch};
 use anyhow::{Result, ensure};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of a record: its length, and an 8-byte message.
+/// Bytes of a record: its length and an 8-byte message.
 const RECORD: usize = 16;
 
-/// Units of a turn of small messages: milliseconds, so that its last acknowledgement costs nothing.
+/// Units of a turn of small messages. They take milliseconds, so that the last acknowledgement is
+/// negligible.
 const TURN_UNITS: u64 = 1024;
 
-/// How many units go together.
+/// Batch sizes of a flow.
 #[derive(Clone, Copy)]
 struct Pipeline {
     /// Units per system call.
     batch: usize,
-    /// Units under way.
+    /// Maximum units in flight.
     in_flight_max: u64,
     /// Units per acknowledgement.
     ack_every: u64,
 }
 
-/// Small frames: 128 of them fill half of a default receive buffer of 208 KB (768 bytes each, as
-/// the kernel counts).
+/// Limits for small frames. 128 of them fill half of a default receive buffer of 208 KB, because
+/// the kernel counts 768 bytes each.
 const SMALL: Pipeline = Pipeline {
     batch: 32,
     in_flight_max: 128,
     ack_every: 32,
 };
-/// Frames of an MTU: the kernel counts up to 4.3 KB each.
+/// Limits for frames of an MTU, which the kernel counts as up to 4.3 KB each.
 const LARGE: Pipeline = Pipeline {
     batch: 16,
     in_flight_max: 40,
     ack_every: 8,
 };
-/// Calls of 64 KB: two fit.
+/// Limits for calls of 64 KB, of which two fit.
 const CALLS: Pipeline = Pipeline {
     batch: 1,
     in_flight_max: 2,
     ack_every: 1,
 };
 
-/// Raw Ethernet frames.
+/// Runs the row with raw Ethernet frames.
 ///
 /// # Errors
-/// A frame was lost, a payload was wrong, nothing came, or the socket is refused.
+/// A frame was lost, a payload was wrong, nothing arrived, or the socket cannot be opened.
 pub(crate) fn packet(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
     let mtu = end.spec.mtu;
     let size = end.spec.size;
@@ -74,10 +75,10 @@ pub(crate) fn packet(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
     }
 }
 
-/// Datagrams; with segmentation offload where they are full.
+/// Runs the row with datagrams, using segmentation offload if they are full.
 ///
 /// # Errors
-/// A datagram was lost, a payload was wrong, or nothing came.
+/// A datagram was lost, a payload was wrong, or nothing arrived.
 pub(crate) fn udp(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
     ensure!(
         cargo != Cargo::Pieces,
@@ -87,7 +88,7 @@ pub(crate) fn udp(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
         let socket = socket::udp(end, None)?;
         return Flow::new(end, socket, &[], 8, SMALL).run(end, Marks::single());
     }
-    // Whole records in every datagram.
+    // Every datagram has only whole records.
     let segment = datagram_len(end.spec.mtu) / RECORD * RECORD;
     let call_len = segment * segments_max(segment);
     let socket = socket::udp(end, Some(segment))?;
@@ -96,14 +97,14 @@ pub(crate) fn udp(end: &mut End, cargo: Cargo) -> Result<Option<Sample>> {
 
 struct Flow {
     socket: OwnedFd,
-    /// Bytes in front of each unit.
+    /// Header in front of each unit.
     header: Vec<u8>,
     batch: Batch,
     pipeline: Pipeline,
     patience: Patience,
-    /// Units sent or received.
+    /// Units sent or received so far.
     count: u64,
-    /// Units acknowledged.
+    /// Units acknowledged so far.
     acknowledged: u64,
     /// Header and count of an acknowledgement.
     ack: Vec<u8>,
@@ -170,7 +171,7 @@ impl Flow {
         self.await_acknowledgement(end)
     }
 
-    /// Fills a batch, or the `left` units of it, and returns how many.
+    /// Fills a batch with at most `left` units and returns their number.
     fn fill(&mut self, left: u64, load: &mut impl Load) -> usize {
         let ready =
             usize::try_from(left).map_or(self.pipeline.batch, |left| left.min(self.pipeline.batch));
@@ -198,7 +199,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Receives a whole turn and says whether it was the last.
+    /// Receives a whole turn. Returns true if it was the last.
     fn receive_turn(&mut self, units: u64, load: &mut impl Load) -> Result<bool> {
         let end = self.count + units;
         let header_len = self.header.len();

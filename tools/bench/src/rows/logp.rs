@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The loops of LogP over bare sockets, both ends spinning.
+//! LogP's loops over bare sockets, with both ends spinning.
 
 use crate::end::End;
 use crate::logp::{self, Talk};
@@ -12,10 +12,10 @@ use anyhow::{Result, ensure};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A TCP connection without Nagle's algorithm.
+/// Runs the loops over a TCP connection without Nagle's algorithm.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
@@ -23,10 +23,10 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
     play(end, &mut Bytes { stream, patience })
 }
 
-/// Connected UDP sockets, one datagram a message.
+/// Runs the loops over connected UDP sockets, with one datagram per message.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, or a message is longer than a datagram.
+/// A payload was wrong, nothing arrived, or a message is longer than a datagram.
 pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
     let (size, most) = (end.spec.size, datagram_len(end.spec.mtu));
     ensure!(
@@ -37,10 +37,11 @@ pub(crate) fn udp(end: &mut End) -> Result<Option<Sample>> {
     play(end, &mut Units::new(end, socket, Vec::new()))
 }
 
-/// Raw Ethernet, one frame a message.
+/// Runs the loops over raw Ethernet, with one frame per message.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, the socket is refused, or a message is longer than a frame.
+/// A payload was wrong, nothing arrived, the socket cannot be opened, or a message is longer than a
+/// frame.
 pub(crate) fn packet(end: &mut End) -> Result<Option<Sample>> {
     let (size, most) = (end.spec.size, end.spec.mtu);
     ensure!(
@@ -77,7 +78,7 @@ impl Talk for Bytes {
     }
 }
 
-/// Frames, or datagrams, whose header is empty.
+/// Frames, or datagrams with an empty header.
 struct Units {
     socket: OwnedFd,
     header_len: usize,

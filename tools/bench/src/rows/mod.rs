@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bare rows: what this machine does without a protocol, what its TCP does, what a link of
-//! Portolan's does alone; and other libraries' rows.
+//! Bare rows: the machine without a protocol, the kernel's TCP, and a link of Portolan alone; also
+//! the rows of other libraries.
 //!
-//! A limit that is slower than it could be is a lie, so where two ways of doing the work are
-//! plausible both are here, both are measured, and the faster is reported. No row retransmits: one
-//! that loses a message fails.
+//! A limit must be as fast as possible. If two variants of the work are plausible, both are
+//! measured and the faster is reported. No row retransmits: a row that loses a message fails.
 
 mod cargo;
 pub(crate) mod competitor;
@@ -24,7 +23,7 @@ pub(crate) mod xdp_link;
 
 use crate::pattern::Flags;
 
-/// The flags of turn `turn`'s messages.
+/// Returns the flags of the messages of turn `turn`.
 pub(crate) fn turn_flags(turn: u64, last: bool) -> Flags {
     match (turn, last) {
         (_, true) => Flags::LAST,

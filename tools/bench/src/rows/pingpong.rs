@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message there and back through a socket, both ends spinning.
+//! Ping-pong through a socket, with both ends spinning.
 
 use crate::end::End;
 use crate::measure::{Sample, Turn};
@@ -14,13 +14,13 @@ use portolan::Region;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes that default socket buffers hold without a word from the receiver.
+/// Maximum bytes of a message that fits default socket buffers without flow control.
 pub(crate) const UDP_SIZE_MAX: usize = 64 << 10;
 
-/// Raw Ethernet frames.
+/// Runs the row with raw Ethernet frames.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, or the socket is refused.
+/// A payload was wrong, nothing arrived, or the socket cannot be opened.
 pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
     let size = end.spec.size;
     let mtu = end.spec.mtu;
@@ -51,10 +51,10 @@ pub(crate) fn packet(end: &mut End, intake: Intake) -> Result<Option<Sample>> {
     )
 }
 
-/// Raw Ethernet frames by AF_XDP.
+/// Runs the row with raw Ethernet frames through AF_XDP.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, or the socket or its program is refused.
+/// A payload was wrong, nothing arrived, or the socket or its program cannot be set up.
 pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
     let size = end.spec.size;
     let mtu = end.spec.mtu;
@@ -75,10 +75,11 @@ pub(crate) fn xdp(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
     )
 }
 
-/// UDP sockets; segmentation offload where the message is longer than a datagram.
+/// Runs the row with UDP sockets, using segmentation offload if the message is longer than a
+/// datagram.
 ///
 /// # Errors
-/// A payload was wrong, or nothing came.
+/// A payload was wrong, or nothing arrived.
 pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
     let size = end.spec.size;
     ensure!(
@@ -105,10 +106,10 @@ pub(crate) fn udp(end: &mut End, aim: Aim) -> Result<Option<Sample>> {
     play(end, datagrams)
 }
 
-/// A TCP connection without Nagle's algorithm.
+/// Runs the row with a TCP connection without Nagle's algorithm.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
@@ -124,13 +125,13 @@ pub(crate) fn tcp(end: &mut End) -> Result<Option<Sample>> {
     )
 }
 
-/// A pair of sockets and the message buffers in front of them.
+/// A socket with its message buffers.
 pub(super) trait Channel {
-    /// The message to send.
+    /// Returns the buffer of the message to send.
     fn outbox(&mut self) -> &mut [u8];
-    /// Sends it.
+    /// Sends the message.
     fn send(&mut self) -> Result<()>;
-    /// Spins until a whole message is there.
+    /// Spins until a whole message has arrived.
     fn receive(&mut self) -> Result<&[u8]>;
 }
 
@@ -158,7 +159,7 @@ fn serve(end: &End, channel: &mut impl Channel) -> Result<Option<Sample>> {
     })
 }
 
-/// Sends back what it received, so that the driver's comparison covers both directions.
+/// Returns each received message, so that the driver's check covers both directions.
 fn answer(channel: &mut impl Channel) -> Result<Option<Sample>> {
     let mut flags = Flags::NONE;
     let mut seq = 0;
@@ -173,7 +174,7 @@ fn answer(channel: &mut impl Channel) -> Result<Option<Sample>> {
 
 struct Frames {
     socket: OwnedFd,
-    /// Where frames come in, if not by calls.
+    /// Receive ring; without one, frames are received by system calls.
     ring: Option<Ring>,
     /// Header and message.
     tx: Vec<u8>,
@@ -257,11 +258,11 @@ impl Channel for XdpFrames {
 
 struct Datagrams {
     socket: OwnedFd,
-    /// Where they go, if the socket is not connected.
+    /// Destination, if the socket is not connected.
     to: Option<SockaddrStorage>,
     tx: Region,
     rx: Region,
-    /// Bytes that one call carries.
+    /// Maximum bytes per call.
     call_len: usize,
     patience: Patience,
 }

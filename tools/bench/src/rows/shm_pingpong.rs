@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cache line bounced between two cores, and for messages longer than a line the lines behind it.
+//! A cache line bounced between two cores, followed by more lines for messages longer than a line.
 //!
-//! A message of up to 64 bytes is its line: the word that announces it, and whatever else the line
-//! carries travels with it for nothing. Longer messages are copied in before the word is written,
-//! and out after it is seen.
+//! A message of up to 64 bytes is one line: the word that announces it carries the rest of the line
+//! at no extra cost. Longer messages are copied in before the word is written, and copied out after
+//! it is read.
 
 use crate::control::Offer;
 use crate::end::End;
@@ -18,13 +18,13 @@ use std::sync::atomic::Ordering;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Distance between the areas of the two ends: no prefetcher joins them.
+/// Distance between the areas of the two ends in bytes, too large for prefetchers to join them.
 const AREA: usize = 4096;
 
-/// Marks the word of the last message.
+/// Flag in the word of the last message.
 const LAST: u64 = 1 << 63;
 
-/// Bytes of shared memory that messages of `size` bytes need.
+/// Returns the bytes of shared memory for messages of `size` bytes.
 pub(crate) fn shared_len(size: usize) -> usize {
     2 * (AREA + size).next_multiple_of(AREA)
 }
@@ -32,7 +32,7 @@ pub(crate) fn shared_len(size: usize) -> usize {
 /// Runs this end.
 ///
 /// # Errors
-/// A word or a payload was wrong, or nothing came.
+/// A word or a payload was wrong, or nothing arrived.
 pub(crate) fn run(end: &mut End, lines: Lines) -> Result<Option<Sample>> {
     let map = end.shared()?;
     end.exchange(&Offer::default())?;
@@ -90,7 +90,7 @@ fn answer(ball: &mut Ball<'_>, mut patience: Patience) -> Result<Option<Sample>>
 
 struct Ball<'a> {
     map: &'a SharedMap,
-    /// Offset of the word that this end writes, its body `LINE` behind.
+    /// Offset of the word that this end writes. Its body follows at `LINE`.
     mine: usize,
     /// Offset of the word that the other end writes.
     theirs: usize,
@@ -118,7 +118,7 @@ impl<'a> Ball<'a> {
         }
     }
 
-    /// Throws message `number`.
+    /// Sends message `number`.
     #[inline]
     fn throw(&mut self, number: u64, flags: Flags) {
         if !self.message.is_empty() {
@@ -130,7 +130,7 @@ impl<'a> Ball<'a> {
         self.map.word(self.mine).store(word, Ordering::Release);
     }
 
-    /// Waits for message `number` and says whether it is the last.
+    /// Waits for message `number`. Returns true if it is the last.
     #[inline]
     fn catch(&mut self, number: u64, patience: &mut Patience) -> Result<bool> {
         loop {

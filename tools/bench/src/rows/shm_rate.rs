@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 16-byte records (a word that commits it, and 8 bytes of message) through a bare ring.
+//! 16-byte records (a commit word and 8 bytes of message) through a bare ring.
 
 use crate::control::Offer;
 use crate::end::End;
@@ -14,17 +14,17 @@ use std::sync::atomic::Ordering;
 pub(crate) const MESSAGE: usize = 8;
 /// Bytes of a record.
 const RECORD: usize = 16;
-/// Records in the ring: 64 KB, so that the ends seldom touch the same lines.
+/// Records in the ring: 64 KB, so that the ends rarely access the same lines.
 const RECORDS: u64 = 4096;
-/// Records after which a ring published in batches becomes visible, as many as the windows of other
-/// systems.
+/// Records per batch, as many as the windows of other systems.
 const BATCH: u64 = 64;
-/// Records of a turn: hundreds of microseconds, so that its acknowledgement costs nothing.
+/// Records of a turn. They take hundreds of microseconds, so that the acknowledgement is
+/// negligible.
 const TURN: u64 = 16 * 1024;
-/// Marks the last message.
+/// Flag in the last message.
 const LAST: u64 = 1 << 63;
 
-/// Offsets of the counters, each alone in its pair of lines, and of the records.
+/// Offsets of the counters, each in its own pair of cache lines, and of the records.
 const WRITTEN: usize = 0;
 const CONSUMED: usize = 128;
 const DATA: usize = 4096;
@@ -36,7 +36,7 @@ pub(crate) const SHARED_LEN: usize = DATA + RECORD * RECORDS as usize;
 /// Runs this end.
 ///
 /// # Errors
-/// A message was wrong, or nothing came.
+/// A message was wrong, or nothing arrived.
 pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
     let map = end.shared()?;
     end.exchange(&Offer::default())?;
@@ -62,14 +62,14 @@ pub(crate) fn run(end: &mut End, publish: Publish) -> Result<Option<Sample>> {
 struct Ring<'a> {
     map: &'a SharedMap,
     patience: Patience,
-    /// Records that this end has written or consumed.
+    /// Records that this end has written or consumed so far.
     count: u64,
-    /// What was last read of the other end's counter.
+    /// Last value read from the other end's counter.
     known: u64,
 }
 
 impl Ring<'_> {
-    /// Each record carries its own commit word, the number of the record.
+    /// Writes the records of a turn. Each has its own commit word, the number of the record.
     fn produce_each(&mut self, last: bool) -> Result<()> {
         for index in 0..TURN {
             self.await_room()?;
@@ -93,7 +93,7 @@ impl Ring<'_> {
             self.patience.reward();
             self.count += 1;
             let last = self.take(off)?;
-            // A quarter of the ring: room is given back long before the producer misses it.
+            // Freed after a quarter of the ring, long before the producer runs out of room.
             if self.count.is_multiple_of(RECORDS / 4) || self.count.is_multiple_of(TURN) {
                 self.give_back();
             }
@@ -103,7 +103,8 @@ impl Ring<'_> {
         }
     }
 
-    /// The commit word only says the length; a counter publishes whole batches.
+    /// Writes the records of a turn. The first word is only the length; a counter publishes whole
+    /// batches.
     fn produce_batches(&mut self, last: bool) -> Result<()> {
         for batch in 0..TURN / BATCH {
             self.await_room()?;
@@ -149,7 +150,7 @@ impl Ring<'_> {
         }
     }
 
-    /// Takes message number `count` out of the record at `off`.
+    /// Reads message number `count` from the record at `off`.
     fn take(&mut self, off: usize) -> Result<bool> {
         let message = self.map.word(off + 8).load(Ordering::Relaxed);
         ensure!(
@@ -160,7 +161,7 @@ impl Ring<'_> {
         Ok(message & LAST != 0)
     }
 
-    /// Waits until a whole batch has room.
+    /// Waits for room for a whole batch.
     fn await_room(&mut self) -> Result<()> {
         while self.count + BATCH > self.known + RECORDS {
             // SYNC: ring-consumed; pairs with the store in `give_back`.
@@ -178,7 +179,7 @@ impl Ring<'_> {
         self.map.word(CONSUMED).store(self.count, Ordering::Release);
     }
 
-    /// Waits until the consumer has everything.
+    /// Waits until the consumer has consumed all records.
     fn drain(&mut self) -> Result<()> {
         while self.known < self.count {
             self.known = self.map.word(CONSUMED).load(Ordering::Acquire);

@@ -15,14 +15,14 @@ use portolan::Region;
 use std::io::IoSliceMut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes copied between two announcements: half a first-level cache, so that a piece is read while
-/// it is warm.
+/// Bytes copied between two announcements: half a first-level cache, so that a fragment is read
+/// while it is cached.
 const PIECE: usize = 16 << 10;
 
-/// Pieces in the ring; 256 KB stay within the second-level cache of the last decade's processors.
+/// Fragments in the ring. 256 KB fit the second-level cache of the last decade's processors.
 const PIECES: usize = 16;
 
-/// Offsets of the counters (each alone in its pair of lines) and of the pieces.
+/// Offsets of the counters (each in its own pair of cache lines) and of the fragments.
 const WRITTEN: usize = 0;
 const CONSUMED: usize = 128;
 const DATA: usize = 4096;
@@ -33,7 +33,7 @@ pub(crate) const SHARED_LEN: usize = DATA + PIECE * PIECES;
 /// Runs this end.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, or reading another process's memory is not allowed.
+/// A payload was wrong, nothing arrived, or this process may not read another process's memory.
 pub(crate) fn run(end: &mut End, copying: Copying) -> Result<Option<Sample>> {
     let map = end.shared()?;
     let message = Region::new(end.spec.size)?;
@@ -70,7 +70,7 @@ fn send(
         for _ in 0..messages {
             match copying {
                 Copying::Pipelined => channel.copy_in(&message)?,
-                // One announcement: the buffer stands for all messages of the window.
+                // One announcement covers the window; the buffer represents all its messages.
                 Copying::VmRead => channel.announce(),
             }
         }
@@ -106,7 +106,7 @@ fn receive(
 struct Channel<'a> {
     map: &'a SharedMap,
     patience: Patience,
-    /// Pieces (or announcements) that this end has written or consumed.
+    /// Fragments (or announcements) that this end has written or consumed so far.
     count: u64,
 }
 
@@ -155,17 +155,17 @@ impl Channel<'_> {
 
     fn announce(&mut self) {
         self.count += 1;
-        // SYNC: stream-written; publishes the piece.
+        // SYNC: stream-written; publishes the fragment.
         self.map.word(WRITTEN).store(self.count, Ordering::Release);
     }
 
     fn consume(&mut self) {
         self.count += 1;
-        // SYNC: stream-consumed; gives the piece back.
+        // SYNC: stream-consumed; returns the fragment's slot to the sender.
         self.map.word(CONSUMED).store(self.count, Ordering::Release);
     }
 
-    /// Waits until the receiver has everything.
+    /// Waits until the receiver has consumed everything.
     fn drain(&mut self) -> Result<()> {
         self.await_counter(CONSUMED, self.count)
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel's TCP does with windows of messages. It is the competitor and is never
-//! handicapped: its buffers are tuned by the kernel, and of each way to use it the faster one
-//! counts.
+//! Windows of messages over the kernel's TCP.
+//!
+//! TCP is a competitor and is never handicapped. The kernel tunes its buffers, and the fastest
+//! variant counts.
 
 use crate::end::End;
 use crate::measure::{Sample, Turn};
@@ -14,35 +15,35 @@ use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// The receiver's word that a window has arrived; four bytes, as in the OSU benchmarks.
+/// Reply of the receiver after a complete window; four bytes, as in the OSU benchmarks.
 pub(super) const ACK: [u8; 4] = *b"done";
 
-/// Marks the number of the last small message.
+/// Flag in the number of the last small message.
 const LAST: u64 = 1 << 63;
 
-/// Windows of large messages, one write and one read each.
+/// Runs windows of large messages, with one write and one read each.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(crate) fn stream(end: &mut End, wait: Wait) -> Result<Option<Sample>> {
     let pipe = Pipe::open(end, wait)?;
     windows(end, pipe)
 }
 
-/// A connection, by one way to use it.
+/// A connection, with one method of sending and receiving.
 pub(super) trait Bytes {
-    /// Sends all of them.
+    /// Sends all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Fills them all.
+    /// Fills all of `bytes`.
     fn read(&mut self, bytes: &mut [u8]) -> Result<()>;
 
-    /// Sees that all leaves that was written.
+    /// Sends all written data that is still buffered.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Waits for the receiver's word.
+    /// Waits for the receiver's reply.
     fn await_ack(&mut self) -> Result<()> {
         self.flush()?;
         let mut ack = [0; ACK.len()];
@@ -52,10 +53,10 @@ pub(super) trait Bytes {
     }
 }
 
-/// Windows of large messages by `pipe`, this end's part.
+/// Runs this end of windows of large messages over `pipe`.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(super) fn windows(end: &mut End, mut pipe: impl Bytes) -> Result<Option<Sample>> {
     let mut message = Region::new(end.spec.size)?;
     let messages = window(message.len());
@@ -85,11 +86,11 @@ pub(super) fn windows(end: &mut End, mut pipe: impl Bytes) -> Result<Option<Samp
     Ok(None)
 }
 
-/// Windows of small messages, both ends spinning. The receiver takes a whole window in one read if
-/// it is there.
+/// Runs windows of small messages, with both ends spinning. The receiver reads a whole window at
+/// once if it has arrived.
 ///
 /// # Errors
-/// A message was wrong, or the connection broke.
+/// A message was wrong, or the connection failed.
 pub(crate) fn rate(end: &mut End, writes: Writes) -> Result<Option<Sample>> {
     let mut pipe = Pipe::open(end, Wait::Spin)?;
     let size = end.spec.size;
@@ -173,7 +174,7 @@ impl Bytes for Pipe {
 /// Writes all of `bytes` to a non-blocking stream.
 ///
 /// # Errors
-/// The connection broke, or took nothing for a long time.
+/// The connection failed, or was blocked for [`Patience`]'s limit.
 #[inline]
 pub(crate) fn write_spinning(
     stream: &mut TcpStream,
@@ -196,7 +197,7 @@ pub(crate) fn write_spinning(
 /// Fills `bytes` from a non-blocking stream.
 ///
 /// # Errors
-/// The connection broke, or brought nothing for a long time.
+/// The connection failed, or was silent for [`Patience`]'s limit.
 #[inline]
 pub(crate) fn read_spinning(
     stream: &mut TcpStream,

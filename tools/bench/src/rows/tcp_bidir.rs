@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams in both directions of one TCP connection, which is made for that. One thread an end, as
-//! in Portolan's row, spins and moves what each direction takes.
+//! Streams in both directions of one full-duplex TCP connection. As in Portolan's row, one thread
+//! per end spins and moves the data that each direction accepts.
 
 use crate::bidir::{answer_windows, drive_windows};
 use crate::end::End;
@@ -17,7 +17,7 @@ use std::net::TcpStream;
 /// Runs this end.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;
@@ -41,11 +41,11 @@ pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
 
 struct Both {
     stream: TcpStream,
-    /// Bytes that a call may move before the other direction is looked at.
+    /// Maximum bytes of a call before the other direction is polled.
     call_len: usize,
     tx: Region,
     rx: Region,
-    /// Messages of a window.
+    /// Messages per window.
     messages: usize,
     patience: Patience,
 }
@@ -71,7 +71,8 @@ impl Both {
         Ok(heard)
     }
 
-    /// Up to the end of the message that byte `done` of the window is in.
+    /// Returns the range from byte `done` of the window to the end of its message, at most
+    /// `call_len` bytes.
     fn part(&self, done: usize, total: usize) -> std::ops::Range<usize> {
         let len = self.tx.len();
         let from = done % len;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What gets through the kernel's TCP in a given time, however little that is.
+//! Goodput of the kernel's TCP in a given time, however little that is.
 //!
-//! The work is that of [`super::tcp::stream`]: windows of large messages, each acknowledged. But a
-//! network that loses one packet in five may not bring one whole window within the time, so bytes
-//! are counted, where they arrive, and the receiver says when it is over.
+//! The work is that of [`super::tcp::stream`]: windows of large messages, each acknowledged. A
+//! network that loses one packet in five may not deliver a whole window within the time. Therefore
+//! the receiver counts bytes and ends the measurement.
 
 use super::tcp;
 use crate::end::End;
@@ -18,11 +18,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// After which the sender ends even if no word reaches it that the receiver did: what tells it is
-/// lost like other packets. Less than the time after which an end is taken to hang.
+/// Time after which the sender ends without a message from the receiver, because that message can
+/// be lost as well. It is shorter than the time limit of an end.
 const SENDER_GRACE: Duration = Duration::from_secs(20);
 
-/// Runs one end; the receiver returns the sample.
+/// Runs one end. The receiver returns the sample.
 ///
 /// # Errors
 /// A payload was wrong, or the sender ended first.
@@ -55,7 +55,8 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
     }
 }
 
-/// The time that is measured; a pace of so many messages ends by them instead.
+/// Returns the measured time. It is zero for a number of messages, which ends the measurement
+/// instead.
 fn time(pace: Pace) -> Duration {
     match pace {
         Pace::Seconds(seconds) => Duration::from_secs_f64(seconds),
@@ -63,7 +64,7 @@ fn time(pace: Pace) -> Duration {
     }
 }
 
-/// The sender's connection. Its verbs say `false` when the receiver has seen enough.
+/// Connection of the sender. Its functions return `false` when the receiver has measured enough.
 struct Flow {
     stream: TcpStream,
     patience: Patience,
@@ -83,8 +84,10 @@ impl Flow {
         true
     }
 
+    /// Waits for an acknowledgement.
+    ///
     /// # Errors
-    /// What came is not an acknowledgement.
+    /// The received data is not an acknowledgement.
     fn await_ack(&mut self) -> Result<bool> {
         let mut ack = [0; tcp::ACK.len()];
         let mut filled = 0;
@@ -132,7 +135,7 @@ fn receive(end: &mut End, mut stream: TcpStream) -> Result<Sample> {
     Ok(tally.sample(Instant::now()))
 }
 
-/// Counts what arrives once the warm-up is over, which begins with the first byte.
+/// Counts bytes after the warm-up, which begins with the first byte.
 struct Tally {
     pace: Pace,
     message_len: usize,
@@ -161,7 +164,7 @@ impl Tally {
         }
     }
 
-    /// Whether enough was counted; begins to count when it is time.
+    /// Returns true if enough was counted. Starts the count when the warm-up is over.
     fn is_over(&mut self, now: Instant) -> bool {
         let (Some(first), Some(from)) = (self.first, self.counted_from) else {
             let warm = |first| now >= first + time(self.pace).mul_f64(WARM_UP);
@@ -175,7 +178,7 @@ impl Tally {
         }
     }
 
-    /// Without quantiles: the messages may not even be whole.
+    /// Returns a sample without quantiles, because messages may be incomplete.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
     fn sample(&self, now: Instant) -> Sample {
         let spent = self

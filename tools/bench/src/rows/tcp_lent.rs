@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel's TCP does with windows of messages whose pages are lent to it: one copy in all, by the
-//! types that the stream link itself uses ([`LendingWriter`], [`DirectReader`]).
+//! Windows of messages over the kernel's TCP with zero-copy sends: one copy in total, with the
+//! types of the stream link itself ([`LendingWriter`], [`DirectReader`]).
 //!
-//! The work is that of [`super::tcp::stream`]. The receiver's word for a window is its program's, so that the
-//! sender may change the message then (rule L2 of `portolan_sys::net::LendingWriter`).
+//! The work is that of [`super::tcp::stream`]. The receiver acknowledges a window after its program
+//! has read it, so the sender may then change the message (rule L2 of
+//! `portolan_sys::net::LendingWriter`).
 
 use super::tcp::{Bytes, windows};
 use crate::end::End;
@@ -15,13 +16,13 @@ use portolan_sys::net::{DirectReader, LendingWriter};
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
-/// Bytes that are lent at a time, at most: the longest part of the stream link.
+/// Maximum bytes exposed to the kernel at a time: the longest part of the stream link.
 const AT_ONCE: usize = 256 << 10;
 
 /// Runs one end.
 ///
 /// # Errors
-/// A payload was wrong, or the connection broke.
+/// A payload was wrong, or the connection failed.
 pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
     let stream = socket::tcp(end)?;
     stream.set_nonblocking(true)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A ping-pong over one TCP connection while a stream fills another between the same two processes.
 //!
-//! One thread an end, as in Portolan's row. It spins over both connections and looks at the one of
-//! the ping-pong first, every time; nothing better can be done for it from outside of the kernel.
+//! As in Portolan's row, there is one thread per end. It spins over both connections and always
+//! polls the one of the ping-pong first. No better priority is possible outside the kernel.
 
 use super::tcp::{read_spinning, write_spinning};
 use crate::end::End;
@@ -17,13 +17,13 @@ use portolan::Region;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// The receiver's word that the stream has ended as it should.
+/// Reply of the receiver after the complete stream.
 const ACK: [u8; 4] = *b"done";
 
 /// Runs this end.
 ///
 /// # Errors
-/// A payload was wrong, or a connection broke.
+/// A payload was wrong, or a connection failed.
 pub(crate) fn run(end: &mut End, chunk: Chunk) -> Result<Option<Sample>> {
     let [small, large] = socket::tcp_pair(end)?;
     small.set_nonblocking(true)?;
@@ -73,7 +73,7 @@ fn measure(
     Ok(report.finish(loaded))
 }
 
-/// One round trip, with `meanwhile` for as long as nothing comes.
+/// Performs one round trip, and calls `meanwhile` until the answer arrives.
 fn exchange(
     stream: &mut TcpStream,
     message: &mut [u8],
@@ -130,9 +130,9 @@ struct Bulk {
     stream: TcpStream,
     call_len: usize,
     message: Region,
-    /// Bytes of the message that have gone or come.
+    /// Completed bytes of the current message.
     done: usize,
-    /// Messages that have gone or come.
+    /// Completed messages.
     seq: u64,
 }
 
@@ -141,7 +141,7 @@ impl Bulk {
         stamp(&mut self.message, 0, Flags::FIRST);
     }
 
-    /// Writes what one call takes.
+    /// Writes as much as one call accepts.
     fn write_some(&mut self) -> Result<()> {
         let end = self.message.len().min(self.done + self.call_len);
         match self.stream.write(&self.message[self.done..end]) {
@@ -157,7 +157,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Finishes the message under way, sends the last one and waits for the receiver's word.
+    /// Completes the current message, sends the last one and waits for the receiver's reply.
     fn end(&mut self, patience: &mut Patience) -> Result<()> {
         if self.done > 0 {
             write_spinning(&mut self.stream, &self.message[self.done..], patience)?;
@@ -171,7 +171,7 @@ impl Bulk {
         Ok(())
     }
 
-    /// Reads what one call gives, and says how much; sets `last` with the end of the stream.
+    /// Reads with one call and returns the number of bytes. Sets `last` at the end of the stream.
     fn read_some(&mut self, last: &mut bool) -> Result<usize> {
         let end = self.message.len().min(self.done + self.call_len);
         let count = try_read(&mut self.stream, &mut self.message[self.done..end])?;
@@ -185,7 +185,7 @@ impl Bulk {
     }
 }
 
-/// What is there now, which may be nothing.
+/// Reads the available bytes and returns their number, which may be 0.
 fn try_read(stream: &mut TcpStream, bytes: &mut [u8]) -> Result<usize> {
     match stream.read(bytes) {
         Ok(0) => bail!("the other end closed the connection"),

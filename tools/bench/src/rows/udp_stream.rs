@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Large messages over UDP with segmentation offload: 64 KB a call, a 24-byte header in each
+//! Large messages over UDP with segmentation offload: 64 KB per call and a 24-byte header in each
 //! datagram.
 //!
-//! The header says which byte of the stream the datagram begins with, as any protocol's must. The
-//! receiver counts what came in order and says so after every few calls; the sender keeps as many
-//! calls under way as the receive buffer holds, which is as large as the system lets anybody make
-//! it. There is nothing else: a lost datagram ends the row.
+//! As in any protocol, the header has the datagram's position in the stream. The receiver counts
+//! the bytes received in order and acknowledges them after every few calls. The sender keeps as
+//! many calls in flight as the receive buffer holds, which has the largest size without privileges.
+//! There is no other mechanism: a lost datagram ends the row.
 
 use crate::cpu::Meter;
 use crate::end::End;
@@ -23,21 +23,21 @@ use portolan::Region;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of header in a datagram: its place in the stream, and room for what a protocol would add.
+/// Header bytes in a datagram: its position in the stream, and room for the fields of a real
+/// protocol.
 const HEADER: usize = 24;
 
-/// Bytes of receive buffer that the kernel counts for a call: its 64 KB, and the buffer's own
-/// management.
+/// Receive buffer bytes that the kernel counts for a call: 64 KB of payload and its own structures.
 const CALL_COST: usize = 70 << 10;
 
-/// Calls under way beyond which nothing is gained: the ends no longer wait for one another, and
-/// what is under way should stay in a second-level cache.
+/// Maximum calls in flight. More would not help: the ends no longer wait for each other, and the
+/// data in flight should fit a second-level cache.
 const CALLS_MAX: usize = 4;
 
 /// Runs this end.
 ///
 /// # Errors
-/// A datagram was lost, a payload was wrong, or nothing came.
+/// A datagram was lost, a payload was wrong, or nothing arrived.
 pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Option<Sample>> {
     let segment = datagram_len(end.spec.mtu);
     let socket = socket::udp(end, Some(segment))?;
@@ -74,7 +74,8 @@ pub(crate) fn run(end: &mut End, gather: Gather, scatter: Scatter) -> Result<Opt
     }
 }
 
-/// As many calls as this socket's buffer holds. Both ends ask the same of the same kernel.
+/// Returns the number of calls that fit the socket's buffer. Both ends compute the same value if
+/// their kernels have the same limits.
 fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
     let granted = getsockopt(socket, sockopt::RcvBuf)?;
     Ok((granted / CALL_COST).clamp(2, CALLS_MAX))
@@ -83,13 +84,13 @@ fn calls_under_way(socket: &OwnedFd) -> Result<usize> {
 struct Flow {
     socket: OwnedFd,
     patience: Patience,
-    /// Bytes of payload in a full datagram.
+    /// Payload bytes in a full datagram.
     piece: usize,
     /// Datagrams in a full call.
     pieces: usize,
-    /// Calls under way; the receiver acknowledges half as many at a time.
+    /// Calls in flight. The receiver acknowledges half as many at a time.
     calls: usize,
-    /// Bytes of payload sent or received in order so far.
+    /// Payload bytes sent or received in order so far.
     position: u64,
 }
 
@@ -159,7 +160,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits until the receiver has the stream's first `position` bytes.
+    /// Waits until the receiver has acknowledged the first `position` bytes of the stream.
     fn await_acknowledgement(&mut self, position: u64) -> Result<()> {
         while self.acknowledged < position {
             let mut word = [0; 8];
@@ -237,7 +238,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Receives into the bounce buffer and copies the pieces out.
+    /// Receives into the bounce buffer and copies the fragments out.
     fn receive_bounced(&mut self, rest: &mut [u8]) -> Result<usize> {
         let received = sys::try_receive(self.flow.socket.as_fd(), &mut self.bounce)?;
         let mut filled = 0;
@@ -255,7 +256,8 @@ impl Receiver {
         Ok(filled)
     }
 
-    /// Receives each piece where it belongs if nothing is lost, which the headers then show.
+    /// Receives each fragment directly into its position, assuming no loss. The headers then
+    /// confirm it.
     fn receive_scattered(&mut self, rest: &mut [u8]) -> Result<usize> {
         let mut list = Vec::with_capacity(2 * self.flow.pieces);
         for (header, piece) in self

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame there and back by Portolan's AF_XDP link, both ends spinning: how much of a row is the link's,
-//! and how much of what is above it.
+//! Ping-pong of frames through Portolan's AF_XDP link, with both ends spinning. It separates the
+//! link's share of a row's time from that of the layers above it.
 
 use super::pingpong::{Channel, play};
 use crate::control::Offer;
@@ -13,16 +13,16 @@ use portolan_link::packet::InterfaceRef;
 use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
 use portolan_link::{Link, LinkAddr, TxError, TxFrame};
 
-/// Endpoints of the driver and of the answerer.
+/// Endpoint ids of the driver and the answerer.
 const ENDPOINTS: [u16; 2] = [1, 2];
 
-/// The other end, as the link numbers it.
+/// The link's number of the other end.
 const PEER: u32 = 0;
 
 /// Runs this end.
 ///
 /// # Errors
-/// A payload was wrong, nothing came, or the link does not open.
+/// A payload was wrong, nothing arrived, or the link cannot be opened.
 pub(crate) fn pingpong(end: &mut End, hook: Hook) -> Result<Option<Sample>> {
     let role = end.spec.role;
     let name = InterfaceRef::Name(end.here().interface);
