@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks: what travels, one message each: a payload, and behind it a trailer with number and hash.
+//! Blocks, the messages of a cast: a payload, followed by a trailer with number and hash.
 //!
-//! The trailer stands last so that the payload begins where the message does, and a block that was
-//! received is passed on from the same memory.
+//! The trailer is at the end, so the payload begins at the start of the message and a received
+//! block is forwarded from the same memory.
 
 use crate::fault::Fault;
 use std::sync::Arc;
@@ -10,46 +10,46 @@ use std::sync::Arc;
 /// Bytes of the trailer: number, raw length, batch and index, kind and coding, padding to 40, hash.
 pub(crate) const TRAILER_LEN: usize = 72;
 
-/// What a block's payload is.
+/// Contents of a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Records of entries, in `postcard`'s form.
+    /// Records of entries, in the format of `postcard`.
     Entries = 1,
-    /// Contents of the extents that the last entries named, in order.
+    /// Contents of the extents of the last entries, in order.
     Data = 2,
-    /// Contents that follow those before, of a length that is not known.
+    /// Next contents of a stream of unknown length.
     Stream = 3,
-    /// The end; the payload is the [`Totals`](crate::entry::Totals).
+    /// The end; the payload contains the [`Totals`](crate::entry::Totals).
     End = 4,
 }
 
-/// How the payload is coded.
+/// Coding of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
-    /// As it is.
+    /// Not compressed.
     Plain = 0,
-    /// By zstd.
+    /// Compressed by zstd.
     Zstd = 1,
 }
 
-/// The fields of a trailer.
+/// Fields of a trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
     pub(crate) coding: Coding,
-    /// Number in the cast, from 0; a receiver that has a block already sees a gap.
+    /// Number in the cast, from 0. It has gaps for blocks that a receiver already has.
     pub(crate) seq: u64,
-    /// Bytes of the payload, decoded.
+    /// Bytes of the decoded payload.
     pub(crate) raw_len: u32,
-    /// Number of the batch of entries that this is, or whose data this is.
+    /// Number of the batch that this block describes or contains data of.
     pub(crate) batch: u32,
-    /// Number among the data blocks of the batch.
+    /// Index among the data blocks of the batch.
     pub(crate) index: u32,
     /// BLAKE3 of the decoded payload.
     pub(crate) hash: [u8; 32],
 }
 
-/// A whole block.
+/// A complete block.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) head: Head,
@@ -57,7 +57,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A block of a coded payload.
+    /// Creates a block from a coded payload.
     pub(crate) fn new(head: Head, mut payload: Vec<u8>) -> Block {
         let mut trailer = [0; TRAILER_LEN];
         trailer[..8].copy_from_slice(&head.seq.to_le_bytes());
@@ -74,10 +74,10 @@ impl Block {
         }
     }
 
-    /// A block that came as a message.
+    /// Parses a received message.
     ///
     /// # Errors
-    /// [`Fault::Protocol`] for what is none.
+    /// [`Fault::Protocol`] if it is not a block.
     pub(crate) fn parse(bytes: Vec<u8>) -> Result<Block, Fault> {
         let malformed = || Fault::Protocol("a message that is no block");
         let at = bytes.len().checked_sub(TRAILER_LEN).ok_or_else(malformed)?;
@@ -111,17 +111,17 @@ impl Block {
         })
     }
 
-    /// The coded payload.
+    /// Returns the coded payload.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[..self.bytes.len() - TRAILER_LEN]
     }
 
-    /// The whole message, to be passed on.
+    /// Returns the whole message, for forwarding.
     pub(crate) fn message(&self) -> Arc<Vec<u8>> {
         Arc::clone(&self.bytes)
     }
 
-    /// The memory, if nobody else uses it any more.
+    /// Returns the memory if this is its only user.
     pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
         Arc::into_inner(self.bytes)
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks as they travel: compressed by the source where that pays, decompressed by each host.
+//! Coding of blocks: the source compresses them while that makes the cast faster, and each host
+//! decompresses them.
 //!
-//! Nothing of what came is believed: the decoded length is bounded before memory is used for it.
+//! Received data is not trusted. The decoded length is checked before memory is used for it.
 
 use crate::block::{Block, Coding, TRAILER_LEN};
 use crate::fault::Fault;
@@ -9,21 +10,23 @@ use crate::pays::Pays;
 use crate::spec::BLOCK_LEN;
 use std::time::{Duration, Instant};
 
-/// zstd's fastest ordinary level: a source must keep up with its link.
+/// zstd's fastest regular level, because a source must keep up with its link.
 const LEVEL: i32 = 1;
 
-/// A block counts as compressed when it has become this much shorter.
+/// Maximum ratio of coded to raw length for a block to be sent compressed.
 const SHRUNK: f64 = 0.95;
 
-/// Compresses blocks.
+/// Compressor of blocks.
 pub(crate) struct Encoder {
     zstd: zstd::bulk::Compressor<'static>,
     pub(crate) pays: Pays,
 }
 
 impl Encoder {
+    /// Creates a compressor.
+    ///
     /// # Errors
-    /// [`Fault::System`] without memory for it.
+    /// [`Fault::System`] if there is no memory for it.
     pub(crate) fn new() -> Result<Encoder, Fault> {
         let zstd = zstd::bulk::Compressor::new(LEVEL).map_err(|errno| Fault::System {
             what: "making room to compress",
@@ -35,7 +38,8 @@ impl Encoder {
         })
     }
 
-    /// Puts a payload into `coded`, if it pays now and becomes shorter; how long it took.
+    /// Compresses `payload` into `coded` if compression currently pays. Returns true if the result
+    /// is shorter, and the time taken.
     pub(crate) fn encode(&mut self, payload: &[u8], coded: &mut Vec<u8>) -> (bool, Duration) {
         if !self.pays.wants() {
             return (false, Duration::ZERO);
@@ -52,7 +56,7 @@ impl Encoder {
     }
 }
 
-/// Decompresses blocks, one after the other, into memory of its own.
+/// Decompressor of blocks, with its own output buffer.
 #[derive(Default)]
 pub(crate) struct Decoder {
     zstd: zstd::bulk::Decompressor<'static>,
@@ -60,10 +64,10 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// What was in a block before it was compressed.
+    /// Returns the decoded payload of a block.
     ///
     /// # Errors
-    /// [`Fault::Protocol`] for what is longer than blocks are, or nothing that zstd made.
+    /// [`Fault::Protocol`] if the payload is longer than a block or is not zstd data.
     pub(crate) fn decode<'a>(&'a mut self, block: &'a Block) -> Result<&'a [u8], Fault> {
         let len = block.head.raw_len as usize;
         if len > BLOCK_LEN as usize {
@@ -86,7 +90,7 @@ impl Decoder {
     }
 }
 
-/// Room for a payload however it is coded, and its trailer.
+/// Returns the maximum bytes of a coded payload with its trailer.
 pub(crate) fn coded_len_max() -> usize {
     zstd::zstd_safe::compress_bound(BLOCK_LEN as usize).max(BLOCK_LEN as usize) + TRAILER_LEN
 }

@@ -1,43 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What processes of a cast tell one another beside the blocks: short messages, mostly to the parent.
+//! Control messages between the processes of a cast: short messages, mostly to the parent.
 
 use crate::fault::Fault;
 use crate::multicast::Word;
 use serde::{Deserialize, Serialize};
 
-/// A short message. Numbers of blocks are one past the last that is meant.
+/// A control message. Block numbers are exclusive upper bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Control {
-    /// To the parent: how far this process and those behind it are.
+    /// To the parent: progress of this process and its downstream processes.
     Progress(Progress),
-    /// To a new parent: send to me, from `next` on.
+    /// To a new parent: request to send blocks from `next` on.
     Attach { next: u64, progress: Progress },
-    /// To the parent: which data blocks of a batch are missing here or behind; a bit each, lowest first.
+    /// To the parent: data blocks of a batch that are missing here or downstream, one bit each,
+    /// lowest first.
     Needs { batch: u32, bits: Vec<u8> },
-    /// To a process that stalls: the others go on without you.
+    /// To a stalled process: the cast continues without it.
     Dismiss { why: String },
-    /// To those behind one that stalls: `old` is out, ask me from now on.
+    /// To the children of a stalled process: `old` has been given up, and the sender is the new
+    /// parent.
     Adopt { old: u32 },
-    /// About multicast.
+    /// A message about multicast.
     Multicast(Word),
 }
 
-/// How far a process is.
+/// Progress of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// It and all behind it have stored everything below.
+    /// All blocks below this number are stored by the process and all its downstream processes.
     pub(crate) acked: u64,
-    /// It has stored everything below.
+    /// All blocks below this number are stored by the process.
     pub(crate) stored: u64,
-    /// Its memory is full of what somebody behind it has not stored.
+    /// Set if its memory is full of blocks that a downstream process has not stored.
     pub(crate) is_held_up: bool,
-    /// Its disk or its processor, or that of somebody behind it, is busy nearly all the time.
+    /// Set if the disk or processor of this or a downstream process is nearly always busy.
     pub(crate) is_busy: bool,
 }
 
 impl Control {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // Nothing in it has a form that postcard refuses.
+        // Serialization cannot fail: postcard supports all types in it.
         postcard::to_allocvec(self).unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a source consists of, as it travels: entries, in the order in which they are made.
+//! Wire format of a source: entries, in the order in which receivers create them.
 //!
-//! Names, owners' numbers and attributes are bytes and numbers; nothing is interpreted on the way.
+//! Names, owner ids and attributes are transferred as bytes and numbers without interpretation.
 
 use crate::fault::Fault;
 use rustix::fs::Stat;
@@ -10,63 +10,63 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// One step in making the copy.
+/// One step in the creation of the copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// Begin this entry; records that follow are about it, or about those in it.
+    /// Begins an entry. The records that follow belong to this entry or to entries in it.
     Entry(Entry),
-    /// Bytes of the file that was begun last; they are in the data blocks of the batch.
+    /// Bytes of the most recent file. Their contents are in the data blocks of the batch.
     Extent { offset: u64, len: u64 },
-    /// The file or directory that was begun last, and has not been ended, is complete.
+    /// Completes the most recent file or directory that is still open.
     End,
 }
 
-/// A file, a directory or something else with a name.
+/// A file, a directory or another named object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Below the source; empty for the source itself.
+    /// Path below the source; empty for the source itself.
     pub(crate) path: Vec<u8>,
     pub(crate) what: What,
     pub(crate) meta: Meta,
 }
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// A regular file of this length; what no extent covers is a hole.
+    /// A regular file of this length. Ranges that no extent covers are holes.
     File {
         len: u64,
     },
-    /// Bytes of a length that is not known, such as standard input.
+    /// Data of unknown length, such as standard input.
     Stream,
     Directory,
     Symlink {
         target: Vec<u8>,
     },
-    /// Another name of an entry that has come before, by its path.
+    /// Another name of an earlier entry, given by its path.
     HardLink {
         to: Vec<u8>,
     },
-    /// A FIFO, socket or device: type bits of its mode, and its number.
+    /// A FIFO, socket or device: type bits of the mode, and the device number.
     Special {
         file_type: u32,
         device: u64,
     },
 }
 
-/// Extended attributes: names and values.
+/// Names and values of extended attributes.
 pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Attributes of an entry.
+/// Metadata of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meta {
-    /// Permission bits, with set-user-id and the like.
+    /// Permission bits, including the set-user-id, set-group-id and sticky bits.
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Seconds and nanoseconds since 1970.
+    /// Modification time: seconds and nanoseconds since 1970.
     pub(crate) modified: (i64, u32),
-    /// Extended attributes, which hold access control lists too.
+    /// Extended attributes, including access control lists.
     pub(crate) attributes: Attributes,
 }
 
@@ -85,14 +85,14 @@ impl Meta {
     }
 }
 
-/// The payload of a block of entries.
+/// Payload of a block of entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) records: Vec<Record>,
-    /// Bytes of each data block that follows, but for the last.
+    /// Bytes of each data block that follows, except the last.
     pub(crate) block_len: u32,
-    /// BLAKE3 of each data block, if receivers are to say what they lack; of each piece of each extent,
-    /// as long as a block or shorter, if they are to compare.
+    /// BLAKE3 hashes. For `resume` there is one per data block; for `verify` one per
+    /// [`BLOCK_LEN`](crate::spec::BLOCK_LEN) of each extent, or a shorter rest.
     pub(crate) hashes: Vec<[u8; 32]>,
 }
 
@@ -102,23 +102,23 @@ impl Batch {
     }
 }
 
-/// The payload of the last block.
+/// Payload of the last block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Files, directories and the like.
+    /// Number of entries.
     pub entries: u64,
     /// Bytes of all extents.
     pub bytes: u64,
     /// BLAKE3 over the hashes of all blocks, in order.
     pub hash: [u8; 32],
-    /// Files that vanished between being listed and being read; each was reported.
+    /// Files that disappeared between listing and reading. Each was reported.
     pub vanished: u64,
 }
 
-/// The name of an entry below `root`.
+/// Returns the path of an entry below `root`.
 ///
 /// # Errors
-/// [`Fault::Protocol`] for a name that would lead elsewhere.
+/// [`Fault::Protocol`] if the path could leave `root`.
 pub(crate) fn below(root: &Path, path: &[u8]) -> Result<PathBuf, Fault> {
     let path = Path::new(OsStr::from_bytes(path));
     let is_plain = |component| matches!(component, Component::Normal(_));

@@ -1,110 +1,111 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What processes of a cast tell the command: one line of JSON each on standard
-//! error. Standard output is for data.
+//! Events from the processes of a cast to the command: one line of JSON each on standard error.
+//! Standard output is reserved for data.
 
 use crate::model::Rates;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
-/// What bounds a host now.
+/// Current bottleneck of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It waits for its disk, or for the program that takes the data.
+    /// The disk, or the program that reads the data.
     Disk,
-    /// It waits for blocks to come, or to leave.
+    /// Receiving or sending blocks.
     Network,
-    /// It waits for hashing or compression.
+    /// Hashing or compression.
     Processor,
 }
 
-/// How a process that is done has fared.
+/// Result of a process that has completed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Bytes of content.
     pub bytes: u64,
-    /// Files, directories and the like.
+    /// Number of entries: files, directories, links and special files.
     pub entries: u64,
-    /// Bytes of payload that came over the network; at the source, that it sent for the first time.
+    /// Payload bytes received over the network; at the source, bytes sent for the first time.
     pub wire_bytes: u64,
-    /// BLAKE3 over all blocks, as hexadecimal digits.
+    /// BLAKE3 over all blocks, in hexadecimal digits.
     pub hash: String,
-    /// Seconds from joining the job.
+    /// Seconds since joining the job.
     pub seconds: f64,
     /// Seconds of processor time.
     pub cpu_seconds: f64,
-    /// Most memory that it held, in bytes.
+    /// Peak memory, in bytes.
     pub memory: u64,
-    /// What it found, if it was to compare.
+    /// Result of a comparison, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked: Option<Checked>,
 }
 
-/// What a comparison has found.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
-    /// Entries that differ, are missing, or are not in the source.
+    /// Entries that differ, are missing, or do not exist in the source.
     pub differing: u64,
     /// Blocks of contents that were compared.
     pub blocks: u64,
-    /// Those of them that differ, or are missing.
+    /// Compared blocks that differ or are missing.
     pub differing_blocks: u64,
 }
 
-/// One line.
+/// An event, written as one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The source knows how much there is.
+    /// Size of the source.
     Size {
         /// Bytes.
         bytes: u64,
-        /// Files, directories and the like.
+        /// Number of entries.
         entries: u64,
     },
-    /// How far a process is.
+    /// Progress of a process.
     Progress {
-        /// Bytes of content that it has stored; at the source, read.
+        /// Bytes of content stored so far; at the source, bytes read.
         bytes: u64,
         /// Entries that it has begun to store; 0 at the source.
         entries: u64,
-        /// Bytes that came over the network, or left the source for it.
+        /// Bytes received over the network, or sent by the source.
         wire_bytes: u64,
-        /// What it waits for most.
+        /// Current bottleneck.
         bound: Bound,
     },
-    /// A process was given up by its parent, and why.
+    /// A parent has given up a process.
     Bypassed {
-        /// Which.
+        /// Rank of the process.
         rank: u32,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// Something about a file that is no reason to end.
+    /// A problem with a file that does not end the cast.
     Warning {
-        /// A sentence.
+        /// Message for the user.
         text: String,
     },
-    /// An entry that is not as in the source. Of very many, only the first are told.
+    /// An entry that differs from the source. Only the first of very many are reported.
     Differs {
-        /// Its name on this host.
+        /// Path on this host.
         path: String,
-        /// In what.
+        /// Differences.
         why: String,
     },
-    /// What a process has measured, before a cast.
+    /// Measurements of a process, before a cast.
     Surveyed(Rates),
-    /// A process is done, and its copy is in place, or compared.
+    /// A process has completed: its copy is in place, or has been compared.
     Done(Done),
-    /// A process ends without a copy, and why.
+    /// A process ends without a copy.
     Failed {
-        /// A sentence.
+        /// Reason.
         why: String,
     },
 }
 
 impl Event {
-    /// Writes the line. Where nobody reads it, the launcher notices the end of the process.
+    /// Writes the event as one line. Write errors are ignored, because the launcher notices the end
+    /// of the process.
     pub(crate) fn tell(&self) {
         if let Ok(mut line) = serde_json::to_vec(self) {
             line.push(b'\n');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a process of a cast cannot go on.
+//! Errors that end a process of a cast.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,81 +7,81 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why a process of a cast cannot go on. Each sentence names the thing, the cause and, where there is
-/// one, the remedy; the host is named by whoever prints it.
+/// Error that ends a process of a cast. Each message names the object, the cause and, if there is
+/// one, the remedy. The caller that prints it adds the host.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The system refused something about a file.
+    /// A system call for a file failed.
     #[error("{path} cannot be {what}: {errno}{}", remedy(.errno))]
     File {
-        /// Its name, with what is not text escaped.
+        /// Path, with non-printable characters escaped.
         path: String,
-        /// What was tried, as a participle.
+        /// Attempted action, as a participle.
         what: &'static str,
-        /// The errno.
+        /// Error of the system call.
         errno: io::Error,
     },
-    /// Something about a file or a request that is no errno.
+    /// A file or a request was refused for a reason without an errno.
     #[error("{path}: {why}")]
     Refused {
-        /// Its name.
+        /// Path.
         path: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
-    /// The source changed while it was read.
+    /// The source became shorter while it was read.
     #[error(
         "{path} became shorter while it was read: cast a snapshot, or when nobody writes to it"
     )]
     Shrunk {
-        /// Its name.
+        /// Path.
         path: String,
     },
-    /// The library of messages.
+    /// Error of the messaging library.
     #[error(transparent)]
     Message(#[from] portolan::Error),
-    /// The system refused something that has no name.
+    /// A system call without a path failed.
     #[error("{what}: {errno}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         what: &'static str,
-        /// The errno.
+        /// Error of the system call.
         errno: io::Error,
     },
-    /// Something came that a peer of this version does not send.
+    /// A message that no peer of this version sends.
     #[error("{0}: is portolan of the same version on all hosts?")]
     Protocol(&'static str),
-    /// A block is not what its sender hashed.
+    /// A block does not have the hash of its sender.
     #[error("block {seq} is not what was sent: memory or network here is faulty")]
     Corrupt {
-        /// Its number.
+        /// Number of the block.
         seq: u64,
     },
-    /// What was stored is not what the source read.
+    /// The stored data does not have the hash of the source's data.
     #[error("the copy has another hash than the source: memory here is faulty")]
     TotalDiffers,
-    /// Everybody who could send is gone.
+    /// All possible senders have failed.
     #[error("the source and all hosts before this one are gone")]
     SourceGone,
-    /// Others went on without this process.
+    /// The cast continues without this process.
     #[error("the others went on without this host: {0}")]
     Dismissed(String),
-    /// A signal asked for the end.
+    /// A signal ended the process.
     #[error("ended by signal {0}")]
     Signal(i32),
     /// A command of `--pipe` failed.
     #[error("the command {command:?} ended with {status}")]
     Command {
-        /// What was run.
+        /// The command.
         command: String,
-        /// Its end.
+        /// Exit status.
         status: String,
     },
 }
 
 impl Fault {
-    /// A refusal by the system, about `path`.
+    /// Creates an error of a system call for `path`.
     pub(crate) fn file(path: &Path, what: &'static str, errno: impl Into<io::Error>) -> Fault {
         Fault::File {
             path: shown(path),
@@ -90,7 +90,7 @@ impl Fault {
         }
     }
 
-    /// What is wrong with `path`, and what to do.
+    /// Creates an error for `path` from a reason and a remedy.
     pub(crate) fn refused(path: &Path, why: impl Into<String>) -> Fault {
         Fault::Refused {
             path: shown(path),
@@ -99,7 +99,7 @@ impl Fault {
     }
 }
 
-/// A name for people: what is not printable text is escaped.
+/// Returns a printable path; anything that is not printable text is escaped.
 pub(crate) fn shown(path: &Path) -> String {
     shown_bytes(path.as_os_str().as_bytes())
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files, directories and disks from one host to many, at the speed of one link: `portolan cast`.
+//! Distribution of files, directories and disks from one host to many, at the speed of one link:
+//! `portolan cast`.
 //!
-//! The processes of a job form a chain or a tree, from rank 0, which reads, to all others. Each takes
-//! blocks from its parent, checks their hashes, stores them and passes them on at once, in memory that
-//! is bounded ([`Spec::window`]). One that dies is bypassed. On one Ethernet rank 0 may send to all by
-//! multicast instead. It starts no processes and draws no
-//! progress: that is the command's.
+//! The processes of a job form a chain or a tree. Rank 0, the root, reads the source. Each other
+//! process receives blocks from its parent, verifies their hashes, stores them and forwards them at
+//! once, in bounded memory ([`Spec::window`]). A process that has failed is bypassed. On one
+//! Ethernet rank 0 may send to all by multicast instead. This crate starts no processes and shows
+//! no progress; the command does both.
 //!
-//! The one invariant: a process says [`Event::Done`] only when what stands at its target has the hash
-//! of what the source read, or says in what it differs.
+//! Invariant: a process emits [`Event::Done`] only if the data at its target has the hash of the
+//! source's data, or the event reports the differences.
 
 mod block;
 mod coding;
@@ -43,7 +44,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The file of that name.
+/// Returns the path of `name`.
 fn path_of(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(name))
 }

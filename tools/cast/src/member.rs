@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One process of a cast: the loop that has the network, with [`Relay`] to say what to do.
+//! One process of a cast: the network thread's loop, controlled by [`Relay`].
 
 use crate::block::{Block, Kind, TRAILER_LEN};
 use crate::control::Control;
@@ -26,26 +26,26 @@ use std::time::{Duration, Instant};
 
 /// Port of blocks.
 const DATA: u16 = 1;
-/// Port of short messages.
+/// Port of control messages.
 pub(crate) const CONTROL: u16 = 2;
-/// Port to which nobody sends: receives from a process end when it is gone.
+/// Port without senders. A receive from a process fails when that process fails.
 pub(crate) const WATCH: u16 = 3;
 
-/// Receives that are posted: while one block comes, the next is granted.
+/// Posted receives: while one block arrives, the next is granted.
 const RECEIVING_MAX: usize = 4;
 
-/// Between two reports of progress: often enough for a person.
+/// Interval between progress reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Time for a thread to end a call of the system before its file is removed under it.
+/// Time for a thread to leave a system call before its file is removed.
 const STOP_DELAY: Duration = Duration::from_secs(2);
 
-/// Bytes of a receive: a block, or a batch of entries, which is no longer. Memory is bounded by how many
-/// of these there are.
+/// Bytes of a receive: a block, or a batch of entries, which is not longer. The number of receives
+/// limits the memory.
 const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
-/// Does this process's part of a cast, from joining the job to its end. What happens is told on
-/// standard error, in lines of [`Event`].
+/// Runs this process's part of a cast, from joining the job to the end. Reports progress on
+/// standard error, as lines of [`Event`].
 #[must_use]
 pub fn work(spec: &Spec) -> ExitCode {
     let cleanup = Cleanup::default();
@@ -58,7 +58,7 @@ pub fn work(spec: &Spec) -> ExitCode {
             },
             Err(fault) => {
                 let storing = member.storing.take();
-                // A node that is dropped waits until what it sent has arrived.
+                // Dropping a node would wait until all sent data has arrived.
                 std::mem::forget(member);
                 storing.into_iter().for_each(stop);
                 fault
@@ -70,14 +70,14 @@ pub fn work(spec: &Spec) -> ExitCode {
         why: fault.to_string(),
     }
     .tell();
-    // Without a farewell: the others shall go on without this process now.
+    // Exits without closing the node, so that the others notice the failure and continue at once.
     std::process::exit(match fault {
         Fault::Signal(signal) => 128 + signal,
         _ => 1,
     });
 }
 
-/// Ends the threads, as far as the system lets them.
+/// Stops the threads, waiting at most [`STOP_DELAY`].
 fn stop(mut storing: Storing) {
     drop(storing.blocks.take());
     let deadline = Instant::now() + STOP_DELAY;
@@ -86,7 +86,7 @@ fn stop(mut storing: Storing) {
     }
 }
 
-/// Short messages that have come, and from whom.
+/// Received control messages with their senders.
 pub(crate) type Inbox = Arc<Mutex<VecDeque<(u32, Vec<u8>)>>>;
 
 struct Member {
@@ -98,15 +98,16 @@ struct Member {
     spare: Vec<Vec<u8>>,
     reading: Option<Reading>,
     storing: Option<Storing>,
-    /// Posted receives of blocks, oldest first, all from this process, which is or was the parent.
+    /// Posted receives of blocks, oldest first, all from this process, the current or former
+    /// parent.
     receives: VecDeque<Request>,
     receives_from: Option<u32>,
     sends: Vec<(u32, Request)>,
     watches: Vec<(u32, Request)>,
     signals: Signals,
-    /// The batch whose needs the source waits for.
+    /// Batch whose missing blocks the source waits for.
     asked: Option<u32>,
-    /// Where blocks go to all at once.
+    /// State of multicast, if it is used.
     multicast: Option<Part>,
     report: Report,
 }
@@ -120,7 +121,7 @@ struct Report {
     busy: Arc<Busy>,
     before: (u64, u64),
     checked: Option<Checked>,
-    /// [`Event::Done`] was told.
+    /// Set after [`Event::Done`].
     is_told: bool,
 }
 
@@ -323,12 +324,12 @@ impl Member {
         }
         self.report.wire_bytes += len;
         if let Some(Some(blocks)) = self.storing.as_ref().map(|storing| &storing.blocks) {
-            // A thread that has ended has said why.
+            // A thread that has ended has already reported the reason.
             let _ = blocks.send(block);
         }
     }
 
-    /// Sends to all at once, or receives what was sent so.
+    /// Sends or receives by multicast.
     fn take_multicast_turn(&mut self, now: Instant) -> Result<bool, Fault> {
         let Some(multicast) = &mut self.multicast else {
             return Ok(false);
@@ -393,7 +394,8 @@ impl Member {
         Ok(())
     }
 
-    /// An operation on `rank` has failed: if because of it, the others go on without it.
+    /// Handles a failed operation on `rank`. If that process has failed, the cast continues without
+    /// it.
     fn on_lost(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
         let why = match &error {
             Error::PeerGone { reason, .. } => reason.to_string(),
@@ -402,7 +404,8 @@ impl Member {
             }
             _ => return Err(error.into()),
         };
-        // What it had sent before must count before its children are looked for elsewhere.
+        // Earlier control messages must be processed before the failed process's children are
+        // adopted.
         self.read_control()?;
         let now = Instant::now();
         self.relay.on_gone(now, rank, &why, &mut self.spare);
@@ -443,7 +446,7 @@ impl Member {
             return Ok(());
         };
         if self.receives_from != Some(parent) {
-            // What was posted for the former parent ends with that.
+            // Receives posted for the former parent end when they are dropped.
             self.receives.clear();
             self.receives_from = Some(parent);
         }
@@ -490,7 +493,7 @@ impl Member {
     }
 
     fn sleep(&mut self) -> Result<(), Fault> {
-        // Looks at requests run the handler, too.
+        // Testing requests also runs the handler, so the inbox may have messages.
         let is_empty = self
             .inbox
             .lock()
@@ -513,9 +516,9 @@ impl Member {
     }
 }
 
-/// Whether a process is done. The source has nothing to do for nobody: why the others are gone is told by
-/// each of them, or its parent. But those who have everything go as well, maybe before the source's own
-/// threads have told of their end.
+/// Returns true if a process may exit. An unfinished source ends when no receiver is left; each
+/// failure was reported by the receiver or its parent. Finished receivers exit as well, possibly
+/// before the source's own threads have reported their end.
 fn is_over(is_finished: bool, has_told: bool, is_left: bool) -> bool {
     match is_finished {
         true => has_told,
@@ -523,7 +526,8 @@ fn is_over(is_finished: bool, has_told: bool, is_left: bool) -> bool {
     }
 }
 
-/// How the data goes: as `spec` says, or, where multicast does not reach all, by a chain.
+/// Returns the multicast state if the form is multicast. Changes the form to a chain if multicast
+/// does not reach all.
 fn agree(spec: &mut Spec, desks: Desks<'_>) -> Result<Option<Part>, Fault> {
     if spec.form != Form::Multicast {
         return Ok(None);
@@ -561,7 +565,8 @@ impl Report {
         let processor = share(busy.0, self.before.0);
         let disk = share(busy.1, self.before.1);
         self.before = busy;
-        // Who waits for the network is hardly ever busy; whoever bounds the rate nearly always is.
+        // The bottleneck is busy nearly all the time, and a process that waits for the network
+        // hardly ever.
         let bound = match (disk, processor) {
             (disk, processor) if disk >= processor && disk > 0.7 => Bound::Disk,
             (_, processor) if processor > 0.7 => Bound::Processor,
@@ -594,21 +599,21 @@ impl Report {
     }
 }
 
-/// What this process has used so far.
+/// Resources used by this process so far.
 struct Usage {
     cpu_seconds: f64,
     memory: u64,
 }
 
 impl Usage {
-    /// From `/proc/self` (proc(5)); zeros where that is not.
+    /// Reads `/proc/self` (proc(5)); returns zeros if it is not available.
     fn now() -> Usage {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = peak.and_then(|text| text.trim().strip_suffix("kB"));
         let memory = kib.and_then(|text| text.trim().parse::<u64>().ok());
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Behind the name, which is in parentheses, user and system time are the 12th and 13th.
+        // After the name in parentheses, user and system time are the 12th and 13th fields.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: u64 = ticks.filter_map(|text| text.parse::<u64>().ok()).sum();
@@ -619,7 +624,7 @@ impl Usage {
     }
 }
 
-/// Of times in `/proc` (`USER_HZ`; 100 on all architectures that Linux runs on today).
+/// Unit of times in `/proc` (`USER_HZ`; 100 on all architectures that Linux runs on today).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[cfg(test)]

@@ -1,64 +1,69 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How fast a cast can be, and by which shape: the smallest of what each resource has, divided by how
-//! often a byte uses it. So the paper on speculative defragmentation (section 5.4) predicts its
-//! distribution of disk images, after Rauch, Kurmann and Stricker.
+//! Predicted speed of a cast for each shape.
 //!
-//! No clock and no system: rates come in, from [`crate::survey`] or assumed.
+//! The slowest resource determines the rate: its capacity divided by the number of uses per byte.
+//! The paper on speculative defragmentation (section 5.4) predicts its distribution of disk images
+//! in this way, after Rauch, Kurmann and Stricker.
+//!
+//! The model uses no clock and no system calls. Its inputs are rates that [`crate::survey`] measures
+//! or that are assumed.
 
 use crate::shape::{Form, Shape};
 use crate::spec::BLOCK_LEN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a byte takes of one kind of work.
+/// Cost per byte of one kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Seconds that pass.
+    /// Elapsed seconds.
     pub seconds: f64,
-    /// Seconds of a processor among them.
+    /// Processor seconds within the elapsed time.
     pub cpu: f64,
 }
 
 impl Cost {
-    /// Bytes a second.
+    /// Returns the bytes per second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         1.0 / self.seconds
     }
 
-    /// Seconds that the device works and the processor does not.
+    /// Returns the seconds in which the device works and the processor does not.
     fn waiting(&self) -> f64 {
         (self.seconds - self.cpu).max(0.0)
     }
 }
 
-/// What was measured on one host. What is unknown bounds nothing.
+/// Measured rates of one host. An unknown rate imposes no limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
-    /// Which kernel it runs on: hosts that have it in common share processors and disks.
+    /// Id of the running kernel. Hosts with the same id share processors and disks.
     pub machine: String,
-    /// Processors of that machine, as far as others leave them.
+    /// Processors of that machine that other programs leave free.
     pub processors: f64,
-    /// Which device the files are on, as that machine numbers it.
+    /// Device of the files, as numbered by that machine.
     pub disk: Option<u64>,
-    /// Hashing.
+    /// Cost of hashing.
     pub hash: Cost,
-    /// Reading, at the source.
+    /// Cost of reading, at the source.
     pub read: Option<Cost>,
-    /// Storing, at the others.
+    /// Cost of storing, at the receivers.
     pub write: Option<Cost>,
-    /// Sending to one other.
+    /// Cost of sending to one other host.
     pub send: Option<Cost>,
-    /// Receiving.
+    /// Cost of receiving.
     pub receive: Option<Cost>,
 }
 
 impl Rates {
-    /// A host of a gigabit Ethernet, for where nothing was measured: what the shape depends on is how
-    /// long the way is beside how much there is, and little on these.
+    /// Returns typical rates of a host on gigabit Ethernet, for casts without measurements. The
+    /// best shape mainly depends on the path length compared with the amount of data, and little on
+    /// these rates.
     #[must_use]
     pub fn assumed(rank: u32) -> Rates {
-        // 1448 bytes of payload in 1538 on the wire (IEEE 802.3, TCP over IPv4 with time stamps).
+        // 1448 bytes of payload in 1538 bytes on the wire (IEEE 802.3, TCP over IPv4 with time
+        // stamps).
         let link = Cost {
             seconds: 8e-9 * 1538.0 / 1448.0,
             cpu: 0.0,
@@ -67,7 +72,7 @@ impl Rates {
             machine: rank.to_string(),
             processors: 1.0,
             disk: None,
-            // Of one slow core.
+            // Hashing on one slow core.
             hash: Cost {
                 seconds: 1e-9,
                 cpu: 1e-9,
@@ -80,31 +85,31 @@ impl Rates {
     }
 }
 
-/// What a byte uses, and whose it is.
+/// A resource that limits the rate, with its host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// One thread of the source reads and hashes.
+    /// Thread of the source that reads and hashes.
     Reader,
-    /// The thread of a host that hashes.
+    /// Thread of a host that hashes.
     Hashing(u32),
-    /// The thread of a host that stores.
+    /// Thread of a host that stores.
     Storing(u32),
-    /// A host's way into the network; it sends to several one after the other.
+    /// Outgoing link of a host, which sends to several children one after another.
     Out(u32),
-    /// A host's way out of it.
+    /// Incoming link of a host.
     Into(u32),
-    /// The thread of a host that has the network: what it receives and sends.
+    /// Thread of a host that receives and sends.
     NetworkThread(u32),
-    /// A disk, by its first host.
+    /// A disk, named by its first host.
     Disk(u32),
-    /// All processors of a machine, by its first host.
+    /// All processors of a machine, named by its first host.
     Processors(u32),
-    /// What the user allows.
+    /// Rate limit of the user.
     Limit,
 }
 
 impl Resource {
-    /// Its name, with those of hosts.
+    /// Returns the name of the resource, including its host.
     #[must_use]
     pub fn describe(&self, hosts: &[String]) -> String {
         let host = |rank: &u32| hosts.get(*rank as usize).map_or("", String::as_str);
@@ -122,42 +127,42 @@ impl Resource {
     }
 }
 
-/// What a shape would bring.
+/// Predicted performance of a shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// How the data goes.
+    /// Form of the distribution.
     pub form: Form,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_sec: f64,
-    /// Until the last host has all, if it is known how much there is.
+    /// Seconds until the last host has all data, if the amount is known.
     pub seconds: Option<f64>,
-    /// What bounds it.
+    /// Resource that limits the rate.
     pub bound: Resource,
 }
 
-/// A cast whose rates are known.
+/// A cast with known rates.
 #[derive(Clone, Debug)]
 pub struct Model<'a> {
-    /// By rank.
+    /// Rates by rank.
     pub rates: &'a [Rates],
-    /// Bytes, if it is known.
+    /// Bytes of the source, if known.
     pub size: Option<u64>,
-    /// Bytes a second that may leave the source.
+    /// Maximum bytes per second that the source sends.
     pub limit: Option<f64>,
-    /// Multicast may be chosen.
+    /// Set if multicast may be chosen.
     pub multicast: bool,
 }
 
-/// Shapes that are compared; the widest is one hop to everybody.
+/// Degrees to compare. The number of receivers is added, for a tree of one hop.
 const DEGREES: [u32; 6] = [1, 2, 3, 4, 8, 16];
 
-/// A chain is left for what takes less than this share of its time, and is faster by more than can be
-/// noticed: it is the shape that the slowest link bounds the least.
+/// Maximum ratio to the chain's time, and minimum saving in seconds, for another shape to replace
+/// the chain. The chain is preferred because the slowest link limits it least.
 const GAIN: f64 = 0.9;
 const GAIN_SECONDS: f64 = 0.05;
 
 impl Model<'_> {
-    /// What each shape would bring, the chain first.
+    /// Returns the predictions for all shapes, the chain first.
     #[must_use]
     pub fn compare(&self) -> Vec<Prediction> {
         let others = u32::try_from(self.rates.len())
@@ -173,7 +178,7 @@ impl Model<'_> {
         forms.into_iter().map(|it| self.predict(it)).collect()
     }
 
-    /// The best of them. What is as long as it lasts is taken to last long.
+    /// Returns the best prediction. A source of unknown size counts as long.
     #[must_use]
     pub fn choose(&self) -> Prediction {
         let compared = self.compare();
@@ -186,15 +191,15 @@ impl Model<'_> {
         best.filter(gains).cloned().unwrap_or(chain)
     }
 
-    /// What this form would bring.
+    /// Returns the prediction for `form`.
     #[must_use]
     pub fn predict(&self, form: Form) -> Prediction {
         let uses = self.uses(form);
-        // Of several alike the first.
+        // The first of several equal resources is named.
         let most = uses
             .into_iter()
             .reduce(|most, next| if next.1 > most.1 { next } else { most });
-        // Every cast hashes.
+        // Not reached: every cast hashes.
         let (bound, seconds) = most.unwrap_or((Resource::Reader, f64::MIN_POSITIVE));
         let whole = self.size.map(|size| size as f64 * seconds);
         Prediction {
@@ -209,7 +214,7 @@ impl Model<'_> {
         Shape::of(form, u32::try_from(self.rates.len()).unwrap_or(u32::MAX))
     }
 
-    /// How often a host sends each byte.
+    /// Returns how often a host sends each byte.
     fn sends(&self, form: Form, rank: u32) -> u32 {
         let others = self.shape(form).children(rank).count();
         let others = u32::try_from(others).unwrap_or(u32::MAX);
@@ -219,7 +224,7 @@ impl Model<'_> {
         }
     }
 
-    /// Seconds that a byte takes of each resource: uses divided by capacity.
+    /// Returns the seconds per byte at each resource: uses divided by capacity.
     fn uses(&self, form: Form) -> BTreeMap<Resource, f64> {
         let mut uses = BTreeMap::new();
         let mut processors: BTreeMap<&str, (u32, f64)> = BTreeMap::new();
@@ -259,8 +264,8 @@ impl Model<'_> {
         uses
     }
 
-    /// Until the first block has come to the host that is farthest: each passes it on when it has it
-    /// whole and hashed, to the last of its others last.
+    /// Returns the seconds until the first block reaches the farthest host. A host forwards a block
+    /// after it has received and hashed it. Its last child is served last.
     fn fill(&self, form: Form) -> f64 {
         let shape = self.shape(form);
         let mut rank = shape.size.saturating_sub(1);
@@ -272,7 +277,7 @@ impl Model<'_> {
             seconds += self.rates[rank as usize].hash.seconds;
             rank = parent;
         }
-        // What is shorter than a block goes as it is.
+        // Data shorter than a block travels as one short block.
         let block = self
             .size
             .map_or(u64::from(BLOCK_LEN), |size| size.min(u64::from(BLOCK_LEN)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping until a message comes, or one of some descriptors has something.
+//! Sleep until a message arrives or one of several descriptors is ready.
 
 use crate::fault::Fault;
 use portolan::{Error, Node};
@@ -7,8 +7,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Sleeps for `longest` at most, until a message may have come or one of `others` is ready; not at all
-/// where something has come already. What a process spins must not count as work.
+/// Sleeps for at most `longest`, until a message may have arrived or one of `others` is ready.
+/// Returns at once if something has already arrived. Sleeping keeps idle time out of the processor
+/// times, which spinning would not.
 pub(crate) fn nap<'a>(
     node: &mut Node,
     others: impl IntoIterator<Item = PollFd<'a>>,
@@ -17,7 +18,7 @@ pub(crate) fn nap<'a>(
     let is_alone = match node.arm() {
         Ok(true) => false,
         Ok(false) => {
-            // Operations on the other processes report those that have ended.
+            // Operations on the other processes report those that have failed.
             let _ = node.progress();
             return Ok(());
         }

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether compression pays: it does where it makes the slowest stage of a cast faster.
+//! Decision about compression. It pays if it makes the slowest stage of a cast faster.
 //!
-//! No clock: times come in. Stages are the source's own thread (reading, hashing, compressing), the
-//! network, and what hosts do (storing, hashing). Each is measured while the cast runs, in seconds a
-//! byte; the slowest decides.
+//! The caller provides all times. The stages are the source's own thread (reading, hashing,
+//! compressing), the network, and the receivers (storing, hashing). Each is measured during the
+//! cast in seconds per byte, and the slowest decides.
 
 use std::time::Duration;
 
-/// Raw bytes of an interval that is measured.
+/// Raw bytes of a measured interval.
 const INTERVAL_LEN: u64 = 16 << 20;
 
-/// Raw bytes after a change that are not measured: they meet what was sent before it.
+/// Raw bytes after a change that are not measured, because blocks sent before it still affect them.
 const SETTLE_LEN: u64 = 32 << 20;
 
-/// While it is off and might pay, one block of so many is compressed to see how well.
+/// Interval of sample blocks that are compressed to measure the ratio, while compression is off and
+/// might pay.
 const SAMPLE_INTERVAL: u64 = 8;
 
-/// Intervals in which the source's thread is the slowest, before one without compression shows whether
-/// the network has become faster: it costs a twentieth of the blocks.
+/// Intervals with the source's thread as the slowest stage before one interval without compression.
+/// That interval shows if the network has become faster, and costs a twentieth of the blocks.
 const RECHECK_INTERVALS: u32 = 64;
 
-/// Share of the time that the source waits for the others to take a block, above which these are the
-/// slower ones.
+/// Share of the source's time that it waits for a block to be accepted. Above it the other stages
+/// are slower.
 const WAITING: f64 = 0.3;
 
-/// What must be won before it changes.
+/// Maximum ratio of the new to the old time for a change.
 const GAIN: f64 = 0.95;
 
-/// Weight of what was measured last.
+/// Weight of the latest measurement in the mean.
 const WEIGHT: f64 = 0.25;
 
 /// A block that has left the source.
@@ -38,9 +39,9 @@ pub(crate) struct Left {
     pub(crate) wire: usize,
     /// Time for reading and hashing.
     pub(crate) own: Duration,
-    /// Time until somebody took it.
+    /// Time until the block was accepted.
     pub(crate) waited: Duration,
-    /// Time since the block before.
+    /// Time since the previous block.
     pub(crate) passed: Duration,
 }
 
@@ -53,24 +54,24 @@ struct Sum {
     passed: f64,
 }
 
-/// Measures the stages, and says when to compress.
+/// Measures the stages and decides when to compress.
 #[derive(Debug, Default)]
 pub(crate) struct Pays {
     is_on: bool,
-    /// Off for one interval, to measure the network.
+    /// Set while compression is off for one interval, to measure the network.
     is_rechecking: bool,
     unwaited: u32,
     blocks: u64,
     settling: u64,
     sum: Sum,
-    /// The network is slower than the source's thread, and than what hosts do.
+    /// Set if the network is slower than the source's thread and the receivers.
     may_pay: bool,
-    /// Bytes after compression for each before it.
+    /// Compressed bytes per raw byte.
     ratio: Option<f64>,
-    /// Seconds a raw byte: compressing; reading and hashing.
+    /// Seconds per raw byte of compressing, and of reading and hashing (`own`).
     cost: Option<f64>,
     own: f64,
-    /// Seconds a byte on the wire, at most.
+    /// Maximum seconds per byte on the wire.
     network: f64,
 }
 
@@ -79,13 +80,13 @@ fn blend(mean: &mut Option<f64>, value: f64) {
 }
 
 impl Pays {
-    /// Whether to compress the next block.
+    /// Returns true if the next block should be compressed.
     pub(crate) fn wants(&mut self) -> bool {
         self.blocks += 1;
         self.is_on || (self.may_pay && self.blocks.is_multiple_of(SAMPLE_INTERVAL))
     }
 
-    /// A block was compressed.
+    /// Records a compressed block.
     pub(crate) fn on_compressed(&mut self, raw: usize, coded: usize, took: Duration) {
         if raw > 0 {
             blend(&mut self.ratio, (coded as f64 / raw as f64).min(1.0));
@@ -93,7 +94,8 @@ impl Pays {
         }
     }
 
-    /// A block has left; `hosts_are_busy` where one of them is bounded by its disk or its processor.
+    /// Records a block that has left. `hosts_are_busy` is set if the disk or processor of a
+    /// receiver is the bottleneck.
     pub(crate) fn on_left(&mut self, left: Left, hosts_are_busy: bool) {
         if self.settling > 0 {
             self.settling = self.settling.saturating_sub(left.raw as u64);
@@ -133,7 +135,7 @@ impl Pays {
         self.turn(pays && !is_due);
     }
 
-    /// The slowest stage would become faster, or is so.
+    /// Returns true if compression makes, or would make, the slowest stage faster.
     fn would_pay(&self) -> bool {
         let (Some(ratio), Some(cost)) = (self.ratio, self.cost) else {
             return false;
@@ -157,7 +159,8 @@ mod tests {
 
     const LEN: usize = 1 << 20;
 
-    /// A cast whose stages take so many ms a block: the source's own, compressing, the network.
+    /// A cast with the given milliseconds per block of each stage: the source, compressing, the
+    /// network.
     struct Cast {
         pays: Pays,
         own: f64,
@@ -180,7 +183,7 @@ mod tests {
             }
         }
 
-        /// Sends `count` blocks; the share of the last quarter that was compressed.
+        /// Sends `count` blocks. Returns the share of the last quarter that was compressed.
         fn send(&mut self, count: u32) -> f64 {
             let mut compressed = 0;
             for index in 0..count {
@@ -217,7 +220,7 @@ mod tests {
     fn what_is_fast_already_is_left_alone() {
         // The network is faster than compression.
         assert!(Cast::new(0.5, 2.0, 1.0, 400_000).send(400) < 0.2);
-        // The source's own thread is the slowest: nothing is even tried.
+        // The source's own thread is the slowest, so not even samples are compressed.
         assert!(Cast::new(3.0, 2.0, 1.0, 400_000).send(400) < 0.01);
     }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one process holds and whom it sends it to: the part of a cast that survives deaths.
+//! State of one process in a cast: the blocks that it holds and the children that it sends them to.
+//! This module handles failures.
 //!
-//! No descriptors, no threads, no clock: a caller tells what happened by the `on_` functions, then
-//! drains [`Relay::poll_action`]. A process keeps each block until it has stored it and everybody
-//! behind it has, so whoever loses its parent finds all that it lacks with the nearest ancestor that
-//! lives, in memory, whatever the source was.
+//! It uses no descriptors, threads or clock. The caller reports events through the `on_` functions,
+//! then drains [`Relay::poll_action`]. A process keeps each block until it and all downstream
+//! processes have stored it. A process that loses its parent therefore finds all missing blocks in
+//! the memory of its nearest live ancestor, whatever the source is.
 //!
-//! The one invariant: no block is let go that somebody behind this process, whom it does not know to
-//! be gone, has not stored.
+//! Invariant: a block is never released before all downstream processes that are not known to have
+//! failed have stored it.
 
 use crate::block::{Block, Kind};
 use crate::control::{Control, Progress};
@@ -15,45 +16,46 @@ use crate::shape::Shape;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Blocks under way to one child: while one is on the wire, the next is announced and granted.
+/// Blocks in flight to one child: while one is on the wire, the next is announced and granted.
 const SENDING_MAX: u32 = 4;
 
-/// What the caller is to do.
+/// Action for the caller.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Send a block, and say [`Relay::on_sent`] when its send has ended.
+    /// Send a block, and call [`Relay::on_sent`] when the send has completed.
     Send { to: u32, block: Block },
-    /// Send a short message.
+    /// Send a control message.
     Tell { to: u32, control: Control },
-    /// Notice when this process is gone, and say [`Relay::on_gone`].
+    /// Watch this process, and call [`Relay::on_gone`] when it has failed.
     Watch(u32),
-    /// For people: this process was given up, and why.
+    /// Report to the user that this process was given up.
     Bypassed { rank: u32, why: String },
-    /// This process cannot go on: all that could send to it are gone.
+    /// Stop: all possible senders have failed.
     Orphaned,
-    /// This process cannot go on: the others have given it up.
+    /// Stop: the other processes have given this one up.
     Dismissed(String),
 }
 
 #[derive(Debug)]
 struct Child {
     rank: u32,
-    /// It takes blocks from here; one that was behind a dead process says when.
+    /// Set if it receives blocks from this process. An adopted child attaches itself by a message.
     is_attached: bool,
-    /// The next block to send.
+    /// Next block to send.
     next: u64,
-    /// One past the last that was sent.
+    /// One past the last block that was sent.
     sent: u64,
     sending: u32,
     progress: Progress,
-    /// Data blocks that it, or somebody behind it, lacks, by batch, where it does not need all.
+    /// Data blocks that it or its downstream processes lack, by batch. Batches that are needed in
+    /// full have no entry.
     needs: BTreeMap<u32, Vec<u8>>,
-    /// When it last stored something, or had nothing to store.
+    /// Time of its last progress, or when it last had nothing to store.
     moved: Instant,
 }
 
 impl Child {
-    /// It has stored everything below this, or had it before.
+    /// Returns the number below which it has stored every block or already had it.
     fn acked(&self) -> u64 {
         match self.is_attached && self.progress.acked >= self.sent {
             true => self.next.max(self.progress.acked),
@@ -70,47 +72,47 @@ impl Child {
     }
 }
 
-/// Whether bit `index` is set.
+/// Returns true if bit `index` is set.
 pub(crate) fn has_bit(bits: &[u8], index: u32) -> bool {
     let byte = bits.get(index as usize / 8);
     byte.is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// The state of one process.
+/// State of one process.
 #[derive(Debug)]
 pub(crate) struct Relay {
     rank: u32,
     shape: Shape,
-    /// Blocks that this process may hold.
+    /// Maximum number of blocks held.
     window: usize,
     /// Time without progress after which a child is given up.
     stall: Duration,
     gone: BTreeSet<u32>,
     ring: VecDeque<Block>,
-    /// One past the last block that has come.
+    /// One past the last received block.
     received: u64,
-    /// The first blocks of the ring that are verified.
+    /// One past the last verified block.
     verified: u64,
     stored: u64,
-    /// One past the last block of all.
+    /// One past the last block of the cast, once known.
     end: Option<u64>,
     parent: Option<u32>,
     children: Vec<Child>,
-    /// Its disk or its processor is busy nearly all the time.
+    /// Set if its disk or processor is nearly always busy.
     is_busy: bool,
-    /// What the parent was told last.
+    /// Progress last reported to the parent.
     told: Progress,
-    /// Own needs by batch, until the children's are there too.
+    /// Own missing blocks by batch, until those of the children are known as well.
     needs: BTreeMap<u32, Vec<u8>>,
-    /// Needs that were told to the parent, of batches whose data may still come.
+    /// Missing blocks reported to the parent, for batches whose data may still arrive.
     told_needs: BTreeMap<u32, Vec<u8>>,
     actions: VecDeque<Action>,
-    /// The caller sends blocks to all children at once.
+    /// Set if the caller sends blocks to all children by multicast.
     is_multicast: bool,
 }
 
 impl Relay {
-    /// The state of process `rank` at the beginning.
+    /// Creates the initial state of process `rank`.
     pub(crate) fn new(
         rank: u32,
         shape: Shape,
@@ -147,19 +149,19 @@ impl Relay {
         relay
     }
 
-    /// From now on the caller sends blocks to all children at once, and says [`Relay::on_cast`].
+    /// Switches to multicast: the caller sends blocks to all children and calls [`Relay::on_cast`].
     pub(crate) fn begin_multicast(&mut self) {
         self.is_multicast = true;
     }
 
-    /// A block that may be sent.
+    /// Returns a block if it is verified and may be sent.
     pub(crate) fn block(&self, seq: u64) -> Option<&Block> {
         let from = self.ring.partition_point(|block| block.head.seq < seq);
         let block = self.ring.get(from)?;
         (block.head.seq == seq && seq < self.verified).then_some(block)
     }
 
-    /// Some of a block was sent to all children.
+    /// Records that a part of a block was sent to all children.
     pub(crate) fn on_cast(&mut self, seq: u64) {
         for child in &mut self.children {
             child.next = child.next.max(seq + 1);
@@ -167,57 +169,57 @@ impl Relay {
         }
     }
 
-    /// One past the last block for which there is room.
+    /// Returns one past the last block that fits the window.
     pub(crate) fn limit(&self) -> u64 {
         self.stored + self.window as u64
     }
 
-    /// Whom it knows to be gone.
+    /// Returns the processes that are known to have failed.
     pub(crate) fn gone(&self) -> &BTreeSet<u32> {
         &self.gone
     }
 
-    /// Blocks for which there is room.
+    /// Returns the number of further blocks that may be held.
     pub(crate) fn room(&self) -> usize {
         self.window.saturating_sub(self.ring.len())
     }
 
-    /// Whether all others are gone, and so is the reason to go on.
+    /// Returns true if all other processes have failed.
     pub(crate) fn is_alone(&self) -> bool {
         self.gone.len() + 1 >= self.shape.size as usize
     }
 
-    /// Whether this process's disk or processor is busy nearly all the time.
+    /// Records that this process's disk or processor is nearly always busy, or no longer is.
     pub(crate) fn set_busy(&mut self, is_busy: bool) {
         self.is_busy = is_busy;
     }
 
-    /// Whether those of somebody behind it are.
+    /// Returns true if the disk or processor of a downstream process is nearly always busy.
     pub(crate) fn are_others_busy(&self) -> bool {
         self.children.iter().any(|child| child.progress.is_busy)
     }
 
-    /// Who sends to this process now.
+    /// Returns the current parent.
     pub(crate) fn parent(&self) -> Option<u32> {
         self.parent
     }
 
-    /// Whether everything has been stored here and behind.
+    /// Returns true if everything has been stored here and downstream.
     pub(crate) fn is_finished(&self) -> bool {
         self.end.is_some_and(|end| self.acked() >= end)
     }
 
-    /// Whether everything has been stored here.
+    /// Returns true if everything has been stored here.
     pub(crate) fn has_stored_all(&self) -> bool {
         self.end.is_some_and(|end| self.stored >= end)
     }
 
-    /// Whether everything has come.
+    /// Returns true if everything has been received.
     pub(crate) fn is_complete(&self) -> bool {
         self.end.is_some_and(|end| self.received >= end)
     }
 
-    /// The nearest before this process in its tree whom it does not know to be gone.
+    /// Returns the nearest ancestor in the tree that is not known to have failed.
     fn ancestor(&self) -> Option<u32> {
         let mut rank = self.shape.parent(self.rank);
         while let Some(parent) = rank.filter(|rank| self.gone.contains(rank)) {
@@ -226,7 +228,7 @@ impl Relay {
         rank
     }
 
-    /// A block has come, or was read at the source. `false` for one that is here already.
+    /// Adds a block that was received, or read at the source. Returns `false` for a duplicate.
     pub(crate) fn on_block(&mut self, block: Block) -> bool {
         let seq = block.head.seq;
         if seq < self.received {
@@ -240,19 +242,19 @@ impl Relay {
         true
     }
 
-    /// The blocks below `seq` are verified, and may be passed on.
+    /// Marks the blocks below `seq` as verified, so that they may be forwarded.
     pub(crate) fn on_verified(&mut self, seq: u64) {
         self.verified = self.verified.max(seq);
         self.send_more();
     }
 
-    /// The blocks below `seq` are stored.
+    /// Marks the blocks below `seq` as stored.
     pub(crate) fn on_stored(&mut self, seq: u64, memory: &mut Vec<Vec<u8>>) {
         self.stored = self.stored.max(seq);
         self.let_go(memory);
     }
 
-    /// The send of a block to `rank` has ended.
+    /// Records that the send of a block to `rank` has completed.
     pub(crate) fn on_sent(&mut self, rank: u32, memory: &mut Vec<Vec<u8>>) {
         if let Some(child) = self.child(rank) {
             child.sending = child.sending.saturating_sub(1);
@@ -261,7 +263,7 @@ impl Relay {
         self.let_go(memory);
     }
 
-    /// A short message from `rank` has come.
+    /// Handles a control message from `rank`.
     pub(crate) fn on_control(
         &mut self,
         now: Instant,
@@ -275,7 +277,7 @@ impl Relay {
                 self.on_attach(now, rank, next, progress);
             }
             Control::Needs { batch, bits } => {
-                // It may tell before this process knows that the one between is gone.
+                // The message may arrive before the failure of the process between them is known.
                 if self.child(rank).is_none() && !self.gone.contains(&rank) {
                     self.add_child(rank, false, &Progress::default(), BTreeMap::new(), now);
                 }
@@ -284,7 +286,7 @@ impl Relay {
                 }
                 self.tell_needs();
             }
-            // One that was given up by mistake, and has another parent, lives on.
+            // A process that was given up by mistake, and has another parent, continues.
             Control::Dismiss { why } if self.parent == Some(rank) => {
                 self.actions.push_back(Action::Dismissed(why));
             }
@@ -292,13 +294,13 @@ impl Relay {
             Control::Adopt { old } => {
                 self.on_gone(now, old, "it was given up", memory);
             }
-            // The caller's.
+            // The caller handles these.
             Control::Multicast(_) => {}
         }
         self.let_go(memory);
     }
 
-    /// Process `rank` is gone, and `why`.
+    /// Handles the failure of process `rank`.
     pub(crate) fn on_gone(
         &mut self,
         now: Instant,
@@ -329,22 +331,25 @@ impl Relay {
         self.let_go(memory);
     }
 
-    /// What of a batch this process lacks itself; known once for each batch with hashes.
+    /// Records the blocks of a batch that this process lacks. It is called once per batch with
+    /// hashes.
     pub(crate) fn on_own_needs(&mut self, batch: u32, bits: Vec<u8>) {
         self.needs.insert(batch, bits);
         self.tell_needs();
     }
 
-    /// At the source: what of a batch somebody lacks, once everybody has said it.
+    /// At the source: returns the missing blocks of a batch once all processes have reported
+    /// theirs.
     pub(crate) fn take_needs(&mut self, batch: u32) -> Option<Vec<u8>> {
         self.told_needs.remove(&batch)
     }
 
-    /// Looks for children that store nothing although they could; to be called now and then.
+    /// Gives up a child that does not store blocks although it could. It must be called
+    /// periodically.
     pub(crate) fn on_time(&mut self, now: Instant, memory: &mut Vec<Vec<u8>>) {
         let end = self.end;
         for child in &mut self.children {
-            // What is left to do at the end, such as writing through to the disk, takes what it takes.
+            // The work at the end, such as flushing to the disk, has no time limit.
             let is_idle = child.progress.stored >= child.sent || end == Some(child.sent);
             if is_idle || child.progress.is_held_up || !child.is_attached {
                 child.moved = now;
@@ -372,7 +377,7 @@ impl Relay {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next action.
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
         self.tell_progress();
         self.actions.pop_front()
@@ -403,7 +408,8 @@ impl Relay {
         self.actions.push_back(Action::Watch(rank));
     }
 
-    /// Expects those behind a child that is gone, with what it had said for them.
+    /// Adopts the children of a failed child, with the needs and progress that it had reported for
+    /// them.
     fn adopt_children_of(&mut self, now: Instant, lost: &Child) {
         let mut behind: Vec<u32> = self.shape.children(lost.rank).collect();
         while let Some(rank) = behind.pop() {
@@ -430,7 +436,7 @@ impl Relay {
             control,
         };
         self.actions.push_back(Action::Watch(parent));
-        // Before the blocks are asked for: the parent must know which not to send.
+        // Before the request for blocks, because the parent must know which to skip.
         for (batch, bits) in &self.told_needs {
             self.actions.push_back(tell(Control::Needs {
                 batch: *batch,
@@ -466,7 +472,8 @@ impl Relay {
         }
     }
 
-    /// Everybody here and behind has stored all below.
+    /// Returns the number below which this process and all downstream processes have stored every
+    /// block.
     pub(crate) fn acked(&self) -> u64 {
         let behind = self.children.iter().map(Child::acked).min();
         self.stored.min(behind.unwrap_or(u64::MAX))
@@ -493,7 +500,7 @@ impl Relay {
         }
     }
 
-    /// Tells the parent of each batch whose needs are known here and from all behind.
+    /// Reports to the parent each batch whose missing blocks are known here and from all children.
     fn tell_needs(&mut self) {
         let known = |relay: &Relay, batch| {
             let mut children = relay.children.iter();
@@ -549,7 +556,7 @@ impl Relay {
         }
     }
 
-    /// Drops blocks that nobody needs any more; their memory is for those that come.
+    /// Releases blocks that all have stored, and returns their memory for reuse.
     fn let_go(&mut self, memory: &mut Vec<Vec<u8>>) {
         let acked = self.acked();
         while self

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who passes the data on to whom: a tree of processes, numbered from the source, rank 0.
+//! Tree of processes, numbered from the source, rank 0.
 //!
-//! The one invariant: a parent's rank is lower than its child's, so there is no circle whoever is gone.
+//! Invariant: a parent's rank is lower than its child's. Therefore failures can never form a cycle.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the data goes from the source to all.
+/// Form of the distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Each host passes what it gets on to that many others; 1 is a chain.
+    /// A tree in which each host forwards to this many children; 1 is a chain.
     Tree(u32),
-    /// The source sends once to all, on one Ethernet.
+    /// The source sends once to all hosts of one Ethernet.
     Multicast,
 }
 
 impl Form {
-    /// Each host passes what it gets on to one other.
+    /// A chain: each host forwards to one other.
     pub const CHAIN: Form = Form::Tree(1);
 }
 
@@ -31,17 +31,17 @@ impl fmt::Display for Form {
     }
 }
 
-/// A tree in which each process passes what it gets on to at most `degree` others; 1 is a chain.
+/// A tree in which each process forwards to at most `degree` children; 1 is a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Others that one process sends to; at least 1.
+    /// Maximum number of children of a process; at least 1.
     pub degree: u32,
-    /// Processes, the source among them.
+    /// Number of processes, including the source.
     pub size: u32,
 }
 
 impl Shape {
-    /// Of `size` processes. By multicast all others are behind the source.
+    /// Returns the tree of `size` processes. With multicast all others are children of the source.
     #[must_use]
     pub fn of(form: Form, size: u32) -> Shape {
         let degree = match form {
@@ -51,21 +51,21 @@ impl Shape {
         Shape { degree, size }
     }
 
-    /// Who sends to `rank` while everybody lives; `None` for the source.
+    /// Returns the parent of `rank` without failures; `None` for the source.
     #[must_use]
     pub fn parent(self, rank: u32) -> Option<u32> {
         (rank > 0).then(|| (rank - 1) / self.degree)
     }
 
-    /// To whom `rank` sends while everybody lives.
+    /// Returns the children of `rank` without failures.
     pub fn children(self, rank: u32) -> impl Iterator<Item = u32> {
         let first = u64::from(rank) * u64::from(self.degree) + 1;
         let end = (first + u64::from(self.degree)).min(u64::from(self.size));
-        // Below `size`, so it fits.
+        // Below `size`, so it fits a `u32`.
         (first..end).filter_map(|rank| u32::try_from(rank).ok())
     }
 
-    /// Hops from the source to the process that is farthest.
+    /// Returns the number of hops from the source to the farthest process.
     #[must_use]
     pub fn depth(self) -> u32 {
         let mut rank = self.size.saturating_sub(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a cast is to do: the same for all its processes.
+//! Specification of a cast, the same for all its processes.
 
 use crate::shape::{Form, Shape};
 use serde::{Deserialize, Serialize};
@@ -8,99 +8,99 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes of a block: a hash, a message and a write cost little beside them, and a chain fills soon. Not
-/// measured against other lengths.
+/// Bytes of a block. The cost of a hash, a message and a write is small beside it, and a chain
+/// fills quickly. Other lengths were not measured.
 pub const BLOCK_LEN: u32 = 1 << 20;
 
-/// Memory for blocks of one process, in bytes: with threads, buffers of sockets and tables it stays
-/// below 256 MiB.
+/// Memory for blocks in one process, in bytes. With threads, socket buffers and tables the process
+/// stays below 256 MiB.
 const WINDOW_BYTES_MAX: u64 = 160 << 20;
 
-/// Blocks beyond two a hop that a process may hold: what disks take in bursts.
+/// Blocks that a process may hold in addition to two per hop, for the bursts of disks.
 const WINDOW_SLACK: u64 = 16;
 
-/// Where the data comes from.
+/// Origin of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A file, a directory or a block device, by its name in bytes.
+    /// Path of a file, a directory or a block device, in bytes.
     Path(#[serde(with = "hex::serde")] Vec<u8>),
-    /// Standard input of this process, which runs beside the source.
+    /// Standard input of another process on the host of rank 0.
     StandardInput {
-        /// Its number.
+        /// Process id.
         pid: u32,
     },
 }
 
-/// Where the data goes on each host.
+/// Destination of the data on each host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// A name in bytes, in which `%h` is the host's name and `%%` a percent sign.
+    /// Path in bytes. `%h` stands for the host's name and `%%` for a percent sign.
     Path(#[serde(with = "hex::serde")] Vec<u8>),
-    /// The standard output of the command on the only receiver, by the launcher.
+    /// Standard output of the command, forwarded by the launcher from the only receiver.
     StandardOutput,
-    /// The standard input of a shell command, in which `%h` and `%%` are as in a name.
+    /// Standard input of a shell command. `%h` and `%%` are as in a path.
     Command(String),
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// By zstd (RFC 8878).
+    /// Compression by zstd (RFC 8878).
     Zstd,
 }
 
-/// Which hashes travel before contents.
+/// Hashes that precede the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hashes {
-    /// None: each block has its own.
+    /// None; each block carries its own hash.
     None,
-    /// One for each block; receivers say which they lack.
+    /// One hash per block. Receivers report the blocks that they lack.
     Blocks,
-    /// One for each [`BLOCK_LEN`] of each extent; no contents follow.
+    /// One hash per [`BLOCK_LEN`] of each extent. No contents follow.
     Pieces,
 }
 
-/// What a cast is to do.
+/// Specification of a cast.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// Where the data comes from, on the host of rank 0.
+    /// Origin of the data, on the host of rank 0.
     pub source: Source,
-    /// Where it goes, on all others.
+    /// Destination on all other hosts.
     pub target: Target,
     /// Names of the hosts, by rank.
     pub hosts: Vec<String>,
-    /// How the data goes; by a chain where multicast is asked for and does not reach all.
+    /// Form of the distribution. A chain replaces multicast if multicast does not reach all hosts.
     pub form: Form,
-    /// Send only blocks that differ from what receivers have.
+    /// Send only blocks that receivers lack.
     pub resume: bool,
-    /// Compare what is there with the source, and write nothing.
+    /// Compare the target with the source and write nothing.
     pub verify: bool,
-    /// How blocks are compressed where that makes the cast faster.
+    /// Compression, used only while it makes the cast faster.
     pub compress: Option<Compression>,
-    /// A directory that exists as the target is replaced by the copy.
+    /// Replace an existing directory at the target by the copy.
     pub replace: bool,
-    /// Write through to the disks before the end.
+    /// Flush the data to the disks before the end.
     pub sync: bool,
-    /// What has come stays after an orderly failure, for `resume`.
+    /// Keep received data after an orderly failure, for `resume`.
     pub keep_partial: bool,
-    /// Bytes a second that the source sends at most.
+    /// Maximum bytes per second that the source sends.
     pub rate_limit: Option<f64>,
     /// Seconds without progress after which a host is given up.
     pub stall_s: f64,
 }
 
 impl Spec {
-    /// Who sends to whom.
+    /// Returns the tree of parents and children.
     #[must_use]
     pub fn shape(&self) -> Shape {
         let size = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
         Shape::of(self.form, size)
     }
 
-    /// Which hashes the source puts before contents.
+    /// Returns the hashes that the source sends before contents.
     pub(crate) fn hashes(&self) -> Hashes {
         match (self.verify, self.resume) {
             (true, _) => Hashes::Pieces,
@@ -109,7 +109,7 @@ impl Spec {
         }
     }
 
-    /// Blocks that each process may hold.
+    /// Returns the number of blocks that each process may hold.
     #[must_use]
     pub fn window(&self) -> usize {
         let hops = u64::from(self.shape().depth());
@@ -117,20 +117,20 @@ impl Spec {
         usize::try_from((2 * hops + WINDOW_SLACK).min(most)).unwrap_or(1)
     }
 
-    /// Time without progress after which a host is given up.
+    /// Returns the time without progress after which a host is given up.
     #[must_use]
     pub fn stall(&self) -> Duration {
         Duration::try_from_secs_f64(self.stall_s).unwrap_or(Duration::MAX)
     }
 
-    /// Name of the host of `rank`.
+    /// Returns the name of the host of `rank`.
     #[must_use]
     pub fn host(&self, rank: u32) -> &str {
         let host = self.hosts.get(rank as usize);
         host.map_or("", String::as_str)
     }
 
-    /// The target's name on the host of `rank`, if it has one.
+    /// Returns the path of the target on the host of `rank`, if it is a path.
     #[must_use]
     pub fn target_path(&self, rank: u32) -> Option<PathBuf> {
         let Target::Path(name) = &self.target else {
@@ -141,7 +141,7 @@ impl Spec {
     }
 }
 
-/// `text` with the host's name for `%h`.
+/// Replaces `%h` in `text` by the host's name and `%%` by a percent sign.
 #[must_use]
 pub fn expand(text: &[u8], host: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());

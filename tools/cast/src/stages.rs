@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads beside the one that has the network: reading at the source, hashing and storing at the
-//! others. Each hands its news to that one, and wakes it.
+//! Threads beside the network thread: reading at the source, hashing and storing at the receivers.
+//! Each sends its news to the network thread and wakes it.
 
 use crate::block::{Block, Coding, Head, Kind};
 use crate::coding::{self, Decoder, Encoder};
@@ -19,43 +19,43 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Blocks that the source has read and not handed over: one is read while another is sent.
+/// Blocks that the source has read ahead, so that reading and sending overlap.
 const READ_AHEAD: usize = 4;
 
-/// What a thread tells the one that has the network.
+/// News from a thread to the network thread.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Blocks below are what was sent.
+    /// Blocks below this number are verified.
     Verified(u64),
-    /// Blocks below are stored, and this is what they held.
+    /// Blocks below this number are stored, with these totals.
     Stored(u64, Totals),
-    /// Data blocks of a batch that are not here already; a bit each, lowest first.
+    /// Data blocks of a batch that are missing here, one bit each, lowest first.
     Needs(u32, Vec<u8>),
-    /// What people and the command are to know.
+    /// An event for the command.
     Told(Event),
-    /// Everything has been compared, and this was found.
+    /// The comparison has ended with this result.
     Checked(Checked),
-    /// This process cannot go on.
+    /// This process cannot continue.
     Failed(Fault),
     /// At the source: everything has been read.
     Read(Totals),
 }
 
-/// The other end of [`News`].
+/// Receiving end of [`News`].
 #[derive(Debug)]
 pub(crate) struct Desk {
     news: Receiver<News>,
     waker: Arc<OwnedFd>,
 }
 
-/// Where threads hand their news to.
+/// Sending end of [`News`].
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
     news: Sender<News>,
     waker: Arc<OwnedFd>,
 }
 
-/// A desk, and what tells it.
+/// Creates both ends of a news channel.
 pub(crate) fn desk() -> Result<(Desk, Teller), Fault> {
     let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     let waker = Arc::new(waker.map_err(|errno| Fault::System {
@@ -77,14 +77,14 @@ pub(crate) fn desk() -> Result<(Desk, Teller), Fault> {
 }
 
 impl Desk {
-    /// Readable when there is news.
+    /// Returns a descriptor that is readable while there is news.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.waker.as_fd()
     }
 
-    /// Makes [`Desk::fd`] unreadable until more comes; call it before [`Desk::next`].
+    /// Makes [`Desk::fd`] unreadable until further news arrive. Call it before [`Desk::next`].
     pub(crate) fn rest(&self) {
-        // Not readable is what it should be.
+        // An error means that it is already unreadable.
         let _ = rustix::io::read(&*self.waker, &mut [0; 8]);
     }
 
@@ -95,18 +95,18 @@ impl Desk {
 
 impl Teller {
     fn wake(&self) {
-        // Full means that it is readable.
+        // A full counter means that it is already readable.
         let _ = rustix::io::write(&*self.waker, &1_u64.to_ne_bytes());
     }
 
     fn tell(&self, news: News) {
-        // Where nobody listens any more, the process ends.
+        // Without a receiver the process is about to end.
         let _ = self.news.send(news);
         self.wake();
     }
 }
 
-/// Memory of blocks that have gone, for those that come.
+/// Pool of block buffers for reuse.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -122,12 +122,12 @@ impl Memory {
     }
 }
 
-/// Time that threads were busy, in nanoseconds.
+/// Busy time of threads in nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     pub(crate) processor: AtomicU64,
     pub(crate) disk: AtomicU64,
-    /// At the source: another process's disk or processor is busy nearly all the time.
+    /// At the source: set if another process's disk or processor is nearly always busy.
     pub(crate) others: AtomicBool,
 }
 
@@ -143,7 +143,7 @@ fn timed<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The threads of a receiver.
+/// Threads of a receiver.
 #[derive(Debug)]
 pub(crate) struct Storing {
     pub(crate) blocks: Option<Sender<Block>>,
@@ -151,7 +151,7 @@ pub(crate) struct Storing {
 }
 
 impl Storing {
-    /// Starts hashing and storing.
+    /// Starts the threads that hash and store.
     pub(crate) fn start(
         spec: &Spec,
         rank: u32,
@@ -188,7 +188,7 @@ impl Storing {
         }
     }
 
-    /// Whether the threads have ended, after [`Storing::blocks`] was dropped.
+    /// Returns true if the threads have ended, after [`Storing::blocks`] was dropped.
     pub(crate) fn has_ended(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
@@ -224,7 +224,7 @@ fn store_all(
     busy: &Busy,
 ) -> Result<(), Fault> {
     let mut store = target::open(spec, rank, cleanup)?;
-    // A second time: kept, what was decoded would be as much memory again.
+    // Decoded a second time, because keeping the decoded blocks would double the memory.
     let mut decoder = Decoder::default();
     for block in blocks {
         let seq = block.head.seq;
@@ -242,14 +242,14 @@ fn store_all(
         if let Some(checked) = store.checked().filter(|_| block.head.kind == Kind::End) {
             teller.tell(News::Checked(checked));
         }
-        // Its memory is free for another when the network thread hears of it.
+        // The memory must be free for reuse before the network thread receives the news.
         drop(block);
         teller.tell(News::Stored(seq + 1, *store.totals()));
     }
     Ok(())
 }
 
-/// The thread of the source.
+/// Thread of the source.
 #[derive(Debug)]
 pub(crate) struct Reading {
     blocks: Receiver<Block>,
@@ -282,7 +282,7 @@ impl Reading {
         let compress = spec.compress.is_some();
         {
             let (source, teller) = (spec.source.clone(), teller.clone());
-            // Of a source that cannot be read, the reader says why.
+            // If the source cannot be read, the reader reports the reason.
             std::thread::spawn(move || {
                 if let Ok(Some(size)) = source::measure(&source) {
                     let source::Size { bytes, entries } = size;
@@ -305,14 +305,14 @@ impl Reading {
         }
     }
 
-    /// The next block.
+    /// Returns the next block.
     pub(crate) fn next(&self) -> Option<Block> {
         self.blocks.try_recv().ok()
     }
 
-    /// Answers what the source waits for.
+    /// Passes on the missing blocks that the source waits for.
     pub(crate) fn tell_needs(&self, batch: u32, bits: Vec<u8>) {
-        // Where nobody listens any more, the reader has failed, and said so.
+        // An error means that the reader has failed and has already reported that.
         let _ = self.needs.send((batch, bits));
     }
 }
@@ -325,15 +325,15 @@ struct Feeder {
     busy: Arc<Busy>,
     seq: u64,
     hasher: blake3::Hasher,
-    /// When the last block was handed over: since then it has been reading.
+    /// Time when the last block was handed over; reading began then.
     since: Instant,
-    /// When the last block was taken by others.
+    /// Time when the previous block was handed over.
     last: Instant,
     pace: Option<Pace>,
     encoder: Option<Encoder>,
 }
 
-/// How fast blocks may leave.
+/// Rate limit of blocks.
 struct Pace {
     bytes_per_sec: f64,
     next: Instant,
@@ -347,7 +347,7 @@ impl Pace {
         }
     }
 
-    /// Waits until a block of `len` bytes may leave. What was not used is not made up for.
+    /// Waits until a block of `len` bytes may leave. Unused time is not carried over.
     fn wait(&mut self, len: usize) {
         let now = Instant::now();
         std::thread::sleep(self.next.saturating_duration_since(now));
@@ -355,7 +355,7 @@ impl Pace {
     }
 }
 
-/// Nobody takes blocks any more; whoever asked for the end has said why.
+/// The network thread accepts no more blocks; it has reported the reason.
 const ENDED: Fault = Fault::Protocol("the cast has ended");
 
 impl Feeder {
@@ -408,7 +408,7 @@ impl Feeder {
         sent.map_err(|_| ENDED)
     }
 
-    /// Compresses a payload, where that pays.
+    /// Compresses a payload if that pays.
     fn code(&mut self, payload: Vec<u8>) -> (Coding, Vec<u8>, Duration) {
         let Some(encoder) = &mut self.encoder else {
             return (Coding::Plain, payload, Duration::ZERO);
@@ -437,7 +437,7 @@ impl Out for Feeder {
     fn memory(&mut self) -> Vec<u8> {
         let mut memory = self.memory.take();
         memory.clear();
-        // The trailer would double it.
+        // Without this reservation, appending the trailer would double the buffer.
         memory.reserve_exact(coding::coded_len_max());
         memory
     }

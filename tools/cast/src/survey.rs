@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measuring what a cast will use: reading, hashing, storing and each host's way to the next, a short
-//! while each, for [`crate::Model`].
+//! Short measurements for [`crate::Model`]: reading, hashing, storing, and each host's link to the
+//! next.
 //!
-//! Hosts that run on one machine take turns, and so do pairs of hosts that have a machine in common: each
-//! is measured as if it were alone, and the model adds them up.
+//! Hosts that run on one machine take turns, and so do pairs of hosts that have a machine in
+//! common. Each is measured alone, and the model adds them up.
 //!
-//! The one invariant: nothing is left behind. The file that is written has no name.
+//! Invariant: nothing is left behind. The written file has no name.
 
 use crate::block::Kind;
 use crate::event::Event;
@@ -24,38 +24,38 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Port of the blocks that are sent.
+/// Port of the blocks.
 const DATA: u16 = 1;
 
-/// How long each kind of work is looked at: a disk has begun to read ahead, and a wire of 1 Gb/s has
-/// carried 30 MB.
+/// Duration of each measurement. In this time a disk starts to read ahead, and a link of 1 Gb/s
+/// carries 30 MB.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Reading and writing end after that many bytes, too, so as not to take much of a disk or of the memory
-/// that caches it. What is sent stays nowhere, and only time ends it.
+/// Limit of reading and writing in bytes, so that they use little of a disk and its cache. Only
+/// time limits the sending, which needs no storage.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Longest sleep, for what wakes nobody.
+/// Longest sleep, for events that do not wake the process.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// Blocks that are worked on in turn: as in a cast, none is in the processor's cache when it comes.
+/// Blocks used in turn. As in a cast, none of them is in the processor's cache.
 const BLOCKS: usize = 32;
 
-/// Blocks under way, as in a cast.
+/// Blocks in flight, as in a cast.
 const UNDER_WAY: usize = 4;
 
-/// What warms the path up and does not count: so many blocks, and so long. Windows grow, and the library
-/// tries which of its links is the fastest; on a wire of 10 Gb/s six blocks are past in 5 ms.
+/// Warm-up of the path: minimum blocks and time that do not count. Congestion windows grow, and the
+/// library tests which of its links is fastest. At 10 Gb/s six blocks take only 5 ms.
 const WARMING: u64 = 6;
 const WARMING_TIME: Duration = Duration::from_millis(150);
 
-/// How long blocks are sent to another host: as long as other work is looked at, after the path is warm.
+/// Time for which blocks are sent to another host: the measurement after the warm-up.
 const SENDING_TIME: Duration = PATIENCE.saturating_add(WARMING_TIME);
 
-/// Bytes of the name of a machine: a UUID.
+/// Bytes of the id of a machine, a UUID.
 const MACHINE_LEN: usize = 36;
 
-/// Does this process's part of measuring, and tells what came of it by [`Event::Surveyed`].
+/// Measures this process's part and reports it as [`Event::Surveyed`].
 #[must_use]
 pub fn survey(spec: &Spec) -> ExitCode {
     match measure(spec) {
@@ -77,7 +77,7 @@ fn measure(spec: &Spec) -> Result<Rates, Fault> {
     let machines = machines(&mut node)?;
     let rank = node.rank();
     let own = &machines[rank as usize];
-    // Nobody of this cast does anything meanwhile.
+    // Between the barriers this cast uses no processor.
     node.barrier()?;
     let processors = processors_left();
     node.barrier()?;
@@ -101,7 +101,7 @@ fn measure(spec: &Spec) -> Result<Rates, Fault> {
     for round in 0..=rounds.iter().copied().max().unwrap_or(0) {
         for (from, _) in rounds.iter().enumerate().filter(|(_, at)| **at == round) {
             let size = node.size();
-            // There is a pair for each rank.
+            // There is one pair per rank.
             let from = u32::try_from(from).unwrap_or(0);
             let to = (from + 1) % size;
             if from == rank && to != rank {
@@ -116,13 +116,13 @@ fn measure(spec: &Spec) -> Result<Rates, Fault> {
     Ok(rates)
 }
 
-/// How long others are watched: ten ticks of the kernel's count.
+/// Time in which the load of other programs is measured: ten ticks of the kernel.
 const WATCHED: Duration = Duration::from_millis(100);
 
-/// Others are never taken to have all: they share.
+/// Minimum share of the processors for the cast. Other programs would share with it.
 const LEFT_MIN: f64 = 0.5;
 
-/// Processors that others do not use now.
+/// Returns the number of processors that other programs leave free.
 fn processors_left() -> f64 {
     let before = busy_ticks();
     std::thread::sleep(WATCHED);
@@ -132,8 +132,8 @@ fn processors_left() -> f64 {
     all * (1.0 - busy / total.max(1.0)).max(LEFT_MIN)
 }
 
-/// What all processors have done so far, of what does not give way to others, and how long, in ticks
-/// (proc(5)); zeros where that is not told.
+/// Returns the busy time of all processors, without work of low priority, and the total time, in
+/// ticks (proc(5)). Both are zero if the system does not report them.
 fn busy_ticks() -> [f64; 2] {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
@@ -151,9 +151,9 @@ fn busy_ticks() -> [f64; 2] {
 
 type Machine = [u8; MACHINE_LEN];
 
-/// On which machine each process runs.
+/// Returns the machine of each process.
 fn machines(node: &mut Node) -> Result<Vec<Machine>, Fault> {
-    // One for each time that a kernel was started (random(4)).
+    // The id differs for each start of a kernel (random(4)).
     let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let mut all = Vec::new();
     for root in 0..node.size() {
@@ -169,7 +169,7 @@ fn machines(node: &mut Node) -> Result<Vec<Machine>, Fault> {
     Ok(all)
 }
 
-/// How many of a machine's hosts come before this one.
+/// Returns the number of lower ranks on the same machine.
 fn turn_of(machines: &[Machine], rank: usize) -> usize {
     let before = machines[..rank].iter();
     before.filter(|other| **other == machines[rank]).count()
@@ -180,7 +180,8 @@ fn turns(machines: &[Machine]) -> usize {
     turns.max().unwrap_or(0)
 }
 
-/// When each host sends to the next one, the last to the first: in one round no machine has part in two.
+/// Returns the round in which each host sends to the next, and the last to the first. In one round
+/// a machine takes part in at most one pair.
 fn rounds(machines: &[Machine]) -> Vec<usize> {
     let mut busy: Vec<Vec<&Machine>> = Vec::new();
     let mut rounds = Vec::new();
@@ -197,7 +198,7 @@ fn rounds(machines: &[Machine]) -> Vec<usize> {
     rounds
 }
 
-/// Time and time of the processor since a moment.
+/// Elapsed time and processor time since a moment.
 struct Watch {
     begin: Instant,
     cpu: f64,
@@ -224,11 +225,11 @@ impl Watch {
     }
 }
 
-/// Blocks that have been sent, or have come, and what they cost.
+/// Transferred blocks and their cost.
 struct Tally {
     watch: Watch,
     blocks: u64,
-    /// Of those that count.
+    /// Bytes that count.
     bytes: u64,
     is_warm: bool,
 }
@@ -243,8 +244,9 @@ impl Tally {
         }
     }
 
-    /// Adds a block that came so long after the first began. Once those are through that warm the path up, it
-    /// begins anew, unless none is to come: of the slowest path they are all that there is to go by.
+    /// Adds a block that arrived `since` after the start of the first. The count restarts after the
+    /// warm-up, unless this is the last block. On the slowest paths only warm-up blocks are
+    /// available.
     fn add(&mut self, len: u64, since: Duration, is_last: bool) {
         self.blocks += 1;
         self.bytes += len;
@@ -259,7 +261,7 @@ impl Tally {
     }
 }
 
-/// What this process's threads have used.
+/// Returns the processor seconds of all threads of this process.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -271,7 +273,7 @@ fn blocks() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// By the processor's time alone: others may be at it on the same machine now.
+/// Measures hashing by processor time, because other hosts of the same machine may be hashing now.
 fn hashing() -> Cost {
     let blocks = blocks();
     let cpu = cpu_seconds();
@@ -286,7 +288,7 @@ fn hashing() -> Cost {
     }
 }
 
-/// What cannot be read or written here, the cast itself will say.
+/// Measures the files. The cast itself reports files that cannot be read or written.
 fn files(spec: &Spec, rank: u32, rates: &mut Rates) {
     if rank > 0 {
         if let Some((disk, cost)) = writing(spec, rank) {
@@ -294,7 +296,7 @@ fn files(spec: &Spec, rank: u32, rates: &mut Rates) {
         }
         return;
     }
-    // What standard input gives is gone then.
+    // Standard input could not be read again.
     if let Source::Path(name) = &spec.source {
         let metadata = std::fs::metadata(crate::path_of(name));
         rates.disk = metadata.ok().map(|metadata| metadata.dev());
@@ -307,12 +309,12 @@ fn reading(source: &Source) -> Option<Cost> {
         watch: Watch::start(),
         bytes: 0,
     };
-    // It ends with an error when enough was read, or because something cannot be.
+    // Ends with an error if enough was read or the source cannot be read.
     let _ = source::read(source, crate::spec::Hashes::None, &mut sample);
     sample.watch.cost(sample.bytes)
 }
 
-/// Takes blocks and counts them.
+/// Receives and counts blocks.
 struct Sample {
     watch: Watch,
     bytes: u64,
@@ -342,11 +344,11 @@ impl Out for Sample {
     fn warn(&mut self, _: String) {}
 }
 
-/// The device of the target, and what storing costs there; `None` where it is no file.
+/// Returns the device of the target and the cost of storing there; `None` if it is not a file.
 fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
     let target = spec.target_path(rank)?;
     let parent = target.parent().map_or_else(PathBuf::new, PathBuf::from);
-    // A device is written in place, and has no room beside it.
+    // A device is written in place, so no file beside it can be measured.
     let is_file =
         std::fs::metadata(&target).map_or(true, |there| there.is_file() || there.is_dir());
     let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -372,7 +374,7 @@ fn writing(spec: &Spec, rank: u32) -> Option<(u64, Option<Cost>)> {
     Some((disk, watch.cost(bytes)))
 }
 
-/// Sends blocks to one process for a while; the last one says so by its first byte.
+/// Sends blocks to one process for a while. The first byte of a block marks the last one.
 fn sending(node: &mut Node, to: u32) -> Result<Option<Cost>, Fault> {
     let begin = Instant::now();
     let mut tally = Tally::start();
@@ -432,7 +434,7 @@ fn receiving(node: &mut Node) -> Result<Option<Cost>, Fault> {
     Ok(cost)
 }
 
-/// As a cast sleeps.
+/// Sleeps as a cast does.
 fn sleep(node: &mut Node) -> Result<(), Fault> {
     nap(node, [], NAP_MAX)
 }

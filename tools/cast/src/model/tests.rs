@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 
-/// A byte at that many megabytes a second, of which the processor works for a share.
+/// Returns the cost per byte at this many megabytes per second, with the processor's share of the
+/// time.
 fn at(megabytes: f64, share: f64) -> Cost {
     let seconds = 1e-6 / megabytes;
     Cost {
@@ -10,7 +11,7 @@ fn at(megabytes: f64, share: f64) -> Cost {
     }
 }
 
-/// Hosts of their own machines: 1 Gb/s, disks at 500 MB/s.
+/// Returns hosts on separate machines, with links of 1 Gb/s and disks of 500 MB/s.
 fn cluster(count: u32) -> Vec<Rates> {
     let host = |rank: u32| Rates {
         machine: format!("m{rank}"),
@@ -53,13 +54,13 @@ fn a_chain_goes_at_the_rate_of_one_link_and_a_tree_at_its_share() {
 #[test]
 fn few_bytes_to_many_hosts_go_by_a_tree() {
     let rates = cluster(65);
-    // A thousandth of what the chain is made for: its way is the whole time.
+    // A thousandth of the data that suits a chain: its path length dominates the time.
     let chosen = model(&rates, 1 << 20).choose();
     assert!(chosen.form != Form::CHAIN, "{chosen:?}");
     let chain = model(&rates, 1 << 20).predict(Form::CHAIN);
     assert!(chosen.seconds.unwrap() < chain.seconds.unwrap() / 2.0);
     assert_eq!(model(&rates, 1 << 34).choose().form, Form::CHAIN);
-    // As long as it lasts.
+    // A source of unknown size.
     let endless = Model {
         size: None,
         ..model(&rates, 0)
@@ -94,7 +95,7 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
     for host in &mut rates {
         host.machine = "lab".into();
         host.processors = 2.0;
-        // No wire: memory, whose cost is the processor's.
+        // Memory instead of a network; the whole cost is the processor's.
         host.send = Some(at(2000.0, 1.0));
         host.receive = Some(at(2000.0, 1.0));
         host.read = Some(at(4000.0, 1.0));
@@ -102,7 +103,7 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
     }
     let predicted = model(&rates, 1 << 30).predict(Form::CHAIN);
     assert_eq!(predicted.bound, Resource::Processors(0));
-    // 8 of each end of a link, 9 files, 9 hashes, in nanoseconds a byte; of two cores.
+    // 8 sends, 8 receives, 9 files and 9 hashes in nanoseconds per byte, on two cores.
     let expected = 2.0 / ((16.0 * 0.5 + 9.0 * 0.25 + 9.0 * 0.5) * 1e-9);
     assert!(close(predicted.bytes_per_sec, expected), "{predicted:?}");
     for host in &mut rates {
@@ -114,8 +115,9 @@ fn hosts_of_one_machine_share_its_processors_and_disk() {
     assert!(close(predicted.bytes_per_sec, 400e6 / 8.0), "{predicted:?}");
 }
 
-/// The paper's Table 4. It gives rates and no costs: what a byte costs the one processor without its
-/// copies, and what these cost, follow from two of the three; that the wire does not matter is the model's.
+/// Table 4 of the paper. The paper gives rates without costs. The processor's cost per byte without
+/// copies, and the cost of the copies, follow from two of the three rates. The third confirms the
+/// model: the link speed does not matter.
 #[test]
 fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() {
     let rate = |wire: f64, copies: f64| {
@@ -141,7 +143,7 @@ fn a_faster_wire_does_not_help_where_the_processor_bounds_and_fewer_copies_do() 
         );
         (predicted.bytes_per_sec / 1e5).round() / 10.0
     };
-    // Payload of TCP by 100 Mb/s and by 1 Gb/s.
+    // TCP payload rates of 100 Mb/s and 1 Gb/s links.
     assert_eq!(
         [rate(11.8, 2.0), rate(118.0, 2.0), rate(118.0, 1.0)],
         [11.1, 11.1, 14.7]
@@ -157,7 +159,7 @@ fn multicast_leaves_the_source_once_and_reaches_all_in_one_hop() {
     };
     let predicted = all(1 << 30).predict(Form::Multicast);
     assert!(close(predicted.bytes_per_sec, 117e6), "{predicted:?}");
-    // Little data goes so, and much by a chain, to which it is no slower by much.
+    // Little data goes by multicast, and much data by a chain, which is then hardly slower.
     assert_eq!(all(1 << 20).choose().form, Form::Multicast);
     assert_eq!(all(1 << 34).choose().form, Form::CHAIN);
     let compared = model(&rates, 1 << 20).compare();

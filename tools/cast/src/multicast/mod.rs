@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks to all hosts of one Ethernet at once, by UDP multicast, with repair of what hosts lack.
+//! Blocks to all hosts of one Ethernet by UDP multicast, with repair of losses.
 //!
-//! The source sends each block in pieces, a datagram each, to a group that the hosts have joined
-//! ([`muster`]). Everything else goes by the job's own messages from process to process: who has which
-//! pieces, what the source has sent, who is gone. UDP and not raw Ethernet: it needs no privilege, the
-//! kernel cuts and joins runs of datagrams, and what bridges and switches do with it is known.
+//! The source sends each block in pieces, one datagram each, to a group that the hosts have joined
+//! ([`muster`]). All other information travels in the job's own messages: received pieces, sent
+//! pieces, failures. UDP is used instead of raw Ethernet for three reasons. It needs no privilege,
+//! the kernel segments and joins runs of datagrams, and bridges and switches handle it in a known
+//! way.
 //!
-//! How that works, with datagrams that are sealed by a key of the cast, is `portolan_multicast`'s. A host
-//! is never sent more blocks than it may hold, by what [`crate::relay`] keeps.
+//! `portolan_multicast` implements the protocol, with datagrams sealed by a key of the cast. The
+//! state in [`crate::relay`] ensures that a host is never sent more blocks than it may hold.
 //!
-//! The one invariant: no byte of a datagram is believed for itself. It counts only with its seal, for a
-//! block that is due, and the block only with its hash.
+//! Invariant: a datagram is not trusted. It counts only with a valid seal and for an expected
+//! block, and the block only with a valid hash.
 
 mod muster;
 mod part;
@@ -21,28 +22,28 @@ pub(crate) use part::{Part, Turn};
 use portolan_multicast::{Front, Keys, Report, Terms};
 use serde::{Deserialize, Serialize};
 
-/// What processes tell one another about multicast.
+/// Control messages about multicast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// From the source: join this group.
+    /// From the source: invitation to a group.
     Invite {
         group: [u8; 4],
         port: u16,
         keys: Keys,
     },
-    /// To the source: joined; the socket buffers that many bytes, and the interface's packets have at
-    /// most that many.
+    /// To the source: joined, with the bytes of the socket's buffer and the interface's MTU.
     Ready { buffer_len: u64, mtu: u32 },
     /// To the source: not joined.
     Refused { why: String },
-    /// From the source: datagrams were sent for trial, so many before and now.
+    /// From the source: total number of trial datagrams sent so far.
     Trial { count: u64 },
-    /// To the source: so many of all datagrams for trial have come.
+    /// To the source: total number of trial datagrams received.
     Heard { count: u64 },
-    /// From the source: the data comes by multicast, or, with `None`, by a chain.
+    /// From the source: start with multicast, or, with `None`, with a chain.
     Begin(Option<Terms>),
-    /// To the source: what has come, and what has not.
+    /// To the source: received and missing pieces.
     Report(Report),
-    /// From the source: this was sent, in case that it has not come.
+    /// From the source: position up to which pieces were sent, so that losses at the end are
+    /// noticed.
     Sent { serial: u64, front: Front },
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Before a cast by multicast: does what the source sends reach all hosts?
+//! Test before a multicast cast of whether the source's datagrams reach all hosts.
 //!
-//! The source invites all hosts into a group, sends some datagrams for trial, and asks how many have come.
-//! Where a host cannot join or hears too few, the data goes by a chain, and that is said.
+//! The source invites all hosts to a group, sends trial datagrams, and asks how many were received.
+//! If a host cannot join or receives too few, the cast uses a chain and reports that.
 
 use super::Word;
 use crate::control::Control;
@@ -20,33 +20,34 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// Datagrams for trial: they fit the smallest buffers, and a way that loses many of them is no good.
+/// Number of trial datagrams. They fit the smallest buffers, and a path that loses many of them is
+/// unsuitable.
 const TRIALS: u64 = 32;
 
-/// Share of them that each host must hear.
+/// Minimum share that each host must receive.
 const HEARD_LEAST: f64 = 0.8;
 
-/// Times that it is tried: a switch that watches who joins may take a moment to learn.
+/// Number of trials. A switch with IGMP snooping may need a moment after a join.
 const ATTEMPTS: u64 = 3;
 
-/// How long a host waits for datagrams for trial that were sent before it was asked.
+/// Time that a host waits for trial datagrams that were sent before the query.
 const TRIAL_DELAY: Duration = Duration::from_millis(100);
 
-/// Longest sleep: a signal is noticed then, if it came just before.
+/// Longest sleep. It bounds the delay of a signal that arrived just before it.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Where the processes of a job talk to one another.
+/// Communication of a process with the others of its job.
 pub(crate) struct Desks<'a> {
     pub(crate) node: &'a mut Node,
     pub(crate) inbox: &'a Inbox,
     pub(crate) signals: &'a Signals,
 }
 
-/// What came of it.
+/// Result of the test.
 pub(crate) enum Muster {
-    /// The data goes by a chain.
+    /// The cast uses a chain.
     Chain,
-    /// By multicast, in these terms.
+    /// The cast uses multicast with these terms.
     Multicast {
         socket: Box<Socket>,
         codec: Box<Codec>,
@@ -54,7 +55,7 @@ pub(crate) enum Muster {
     },
 }
 
-/// Agrees with all others on whether the data goes by multicast.
+/// Agrees with all other processes on multicast or a chain.
 pub(crate) fn muster(desks: Desks<'_>) -> Result<Muster, Fault> {
     let rank = desks.node.rank();
     let mut call = Call {
@@ -69,7 +70,7 @@ pub(crate) fn muster(desks: Desks<'_>) -> Result<Muster, Fault> {
     for request in call.watches.into_values() {
         call.desks.node.cancel(request);
     }
-    // Others may have begun.
+    // Other processes may have started already, so their messages are kept for the cast.
     let mut inbox = lock(call.desks.inbox);
     call.later.append(&mut inbox);
     *inbox = call.later;
@@ -81,17 +82,17 @@ fn lock(inbox: &Inbox) -> std::sync::MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
     inbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why the data goes by a chain.
+/// Reason for a chain.
 type Why = String;
 
-/// A socket, and what writes and reads its datagrams.
+/// A socket and the codec of its datagrams.
 type Way = (Box<Socket>, Box<Codec>);
 
 struct Call<'a> {
     desks: Desks<'a>,
-    /// Processes that live, and the receives that end when they do not.
+    /// Live processes, with the receives that fail when they fail.
     watches: BTreeMap<u32, Request>,
-    /// What is not about multicast.
+    /// Messages that are not about multicast.
     later: VecDeque<(u32, Vec<u8>)>,
 }
 
@@ -117,7 +118,7 @@ impl Call<'_> {
         })
     }
 
-    /// A group that everybody hears who lives.
+    /// Opens a group that all live processes receive.
     fn try_group(&mut self) -> Result<Result<(Way, Terms), Why>, Fault> {
         let ports = self.desks.node.port_range();
         let at = multicast::group_of(self.desks.node.job_id(), 0, ports);
@@ -153,7 +154,7 @@ impl Call<'_> {
         self.try_datagrams((socket, codec), terms)
     }
 
-    /// Sends datagrams for trial until all hear enough, or too often.
+    /// Sends trial datagrams until all hosts receive enough, or the attempts are used up.
     fn try_datagrams(
         &mut self,
         mut way: Way,
@@ -185,7 +186,7 @@ impl Call<'_> {
         Ok(Err(why))
     }
 
-    /// The least that hosts can buffer, and the shortest packets.
+    /// Returns the smallest buffer and MTU of the hosts.
     fn gather_ready(&mut self, own_mtu: u32) -> Result<Result<(u64, u32), Why>, Fault> {
         let mut least = (u64::MAX, own_mtu);
         for (rank, word) in self.gather()? {
@@ -240,7 +241,7 @@ impl Call<'_> {
         }
     }
 
-    /// What the source says next.
+    /// Returns the next message from the source.
     fn next_word(&mut self) -> Result<Word, Fault> {
         loop {
             if let Some((_, word)) = self.take_word(|rank| rank == 0)? {
@@ -253,7 +254,7 @@ impl Call<'_> {
         }
     }
 
-    /// An answer from everybody who lives.
+    /// Returns an answer from each live process.
     fn gather(&mut self) -> Result<BTreeMap<u32, Word>, Fault> {
         let mut answers = BTreeMap::new();
         loop {
@@ -292,7 +293,7 @@ impl Call<'_> {
                 Err(error) => self.lose(rank, error)?,
             }
         }
-        // The lock is the handler's, which runs in the nap.
+        // The lock must be released, because the handler takes it during the nap.
         let is_empty = lock(self.desks.inbox).is_empty();
         match is_empty {
             true => nap(self.desks.node, [], NAP),
@@ -308,7 +309,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Of who is gone the cast itself will tell.
+    /// Handles a failed operation on `rank`. The cast itself reports failed processes.
     fn lose(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
         self.watches.remove(&rank);
         match error {
@@ -346,7 +347,7 @@ fn codec(keys: &Keys) -> Result<Codec, Fault> {
     Codec::new(keys).ok_or(Fault::Protocol("a key that is none"))
 }
 
-/// The address whose interface is taken. A job on one host has the loopback.
+/// Returns the address of the interface to use. A job on one host uses the loopback interface.
 fn own_addr(node: &Node) -> Result<Ipv4Addr, Why> {
     match node.network_addr() {
         Some(IpAddr::V4(own)) => Ok(own),
@@ -384,7 +385,7 @@ fn send_trials((socket, codec): &mut Way, terms: &mut Terms) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the datagrams for trial that have come, up to `due`.
+/// Counts the trial datagrams received, up to `due`.
 fn hear((socket, codec): &mut Way, due: u64) -> u64 {
     let deadline = Instant::now() + TRIAL_DELAY;
     let mut heard = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process of a cast by multicast does in each turn of its loop.
+//! One turn of a process in a multicast cast.
 
 use super::Word;
 use crate::block::TRAILER_LEN;
@@ -11,29 +11,29 @@ use portolan_multicast::{Caster, Codec, Listener, Run, Sent, Socket, Terms};
 use rustix::event::{PollFd, PollFlags};
 use std::time::Instant;
 
-/// Runs that are sent, or received, before the loop looks at its other work.
+/// Runs sent or received in a turn before the loop handles other work.
 const RUNS_IN_TURN: usize = 32;
 
-/// A run is this share of the window: more of a burst is lost at once.
+/// Runs per window. With longer runs, a lost burst would be a larger share of the window.
 const RUNS_IN_WINDOW: u64 = 8;
 
 /// Bytes of the longest block's message.
 const MESSAGE_LEN: usize = BLOCK_LEN as usize + TRAILER_LEN;
 
-/// The source's part, or a host's.
+/// Multicast state of the source or of a receiver.
 pub(crate) enum Part {
     Casting(Box<Casting>),
     Listening(Box<Listening>),
 }
 
-/// What a turn has brought.
+/// Result of a turn.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// There may be more to do at once.
+    /// Set if there may be more work at once.
     pub(crate) has_acted: bool,
-    /// Messages of blocks that are whole, in their order, with their numbers.
+    /// Messages of complete blocks in order, with their numbers.
     pub(crate) blocks: Vec<(u64, Vec<u8>)>,
-    /// What to tell whom.
+    /// Control messages to send, with their receivers.
     pub(crate) words: Vec<(u32, Word)>,
 }
 
@@ -63,7 +63,7 @@ impl Part {
         }
     }
 
-    /// A process has said something about multicast. What belongs elsewhere is left out.
+    /// Handles a control message about multicast. Other messages are ignored.
     pub(crate) fn on_word(&mut self, rank: u32, word: &Word) {
         match (self, word) {
             (Part::Casting(casting), Word::Report(report)) => {
@@ -79,7 +79,7 @@ impl Part {
         }
     }
 
-    /// Sends or receives what there is.
+    /// Sends or receives as much as possible in one turn.
     pub(crate) fn turn(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Part {
         }
     }
 
-    /// What to wait for.
+    /// Returns the descriptor and event to wait for.
     pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         match self {
             Part::Casting(casting) if casting.is_blocked => Some(PollFd::from_borrowed_fd(
@@ -107,7 +107,7 @@ impl Part {
         }
     }
 
-    /// When it has something to do although nothing comes.
+    /// Returns the time of the next action without events.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         match self {
             Part::Casting(casting) if casting.is_blocked => None,
@@ -117,18 +117,18 @@ impl Part {
     }
 }
 
-/// Of the source.
+/// State of the source.
 pub(crate) struct Casting {
     socket: Box<Socket>,
     codec: Box<Codec>,
     piece_len: usize,
     run_count: usize,
     caster: Caster<Instant>,
-    /// What is being sent.
+    /// Run that is being sent.
     run: Run,
-    /// The socket had no room.
+    /// Set if the socket had no room.
     is_blocked: bool,
-    /// Processes that were gone when it last looked.
+    /// Number of failed processes in the last turn.
     gone_count: usize,
 }
 
@@ -162,7 +162,7 @@ impl Casting {
             self.caster.on_sent(now);
             turn.has_acted = true;
         }
-        // What waits to be sent must not be told of as sent.
+        // Data still waiting in the run must not be reported as sent.
         if !self.is_blocked {
             let told = self.caster.on_time(now).into_iter();
             turn.words = told
@@ -188,12 +188,12 @@ impl Casting {
     }
 }
 
-/// Of a host.
+/// State of a receiver.
 pub(crate) struct Listening {
     socket: Box<Socket>,
     codec: Box<Codec>,
     listener: Listener,
-    /// What the source says that it has sent, until what has come is read.
+    /// Latest sent position of the source, until all received datagrams have been read.
     sent: Option<Sent>,
 }
 

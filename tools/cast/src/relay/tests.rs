@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chains and trees of relays in made-up time, whose processes die at random moments.
+//! Simulation of chains and trees in virtual time, with processes that fail at random moments.
 
 use super::*;
 use crate::block::{Coding, Head};
@@ -22,7 +22,7 @@ fn block(seq: u64, kind: Kind) -> Block {
     Block::new(head, Vec::new())
 }
 
-/// What is on its way from one process to another.
+/// A message in flight between two processes.
 #[derive(Clone, Debug)]
 enum Letter {
     Block(Block),
@@ -31,7 +31,7 @@ enum Letter {
 
 struct Process {
     relay: Relay,
-    /// Blocks that wait to be verified, then stored.
+    /// Blocks waiting to be verified, then stored.
     unverified: VecDeque<u64>,
     unstored: VecDeque<u64>,
     got: Vec<u64>,
@@ -41,7 +41,7 @@ struct Process {
     held_most: usize,
 }
 
-/// Processes, and ordered ways between each two.
+/// Processes, with ordered channels between each pair.
 struct Net {
     processes: Vec<Process>,
     ways: BTreeMap<(u32, u32), VecDeque<Letter>>,
@@ -109,7 +109,7 @@ impl Net {
         self.drain(0);
     }
 
-    /// One thing happens, if any can: `false` if not.
+    /// Performs one random possible step; returns `false` if there is none.
     fn step(&mut self, random: &mut ChaCha8Rng, stalled: Option<u32>) -> bool {
         self.feed();
         let is_up = |net: &Net, rank: &u32| !net.processes[*rank as usize].is_dead;
@@ -188,8 +188,8 @@ impl Net {
         self.drain(from);
     }
 
-    /// Whoever watches one that is dead hears of it, after what that had sent; what it had not
-    /// received is lost.
+    /// Reports failures to the watching processes, after messages that the failed process had sent.
+    /// Messages that it had not received are lost.
     fn tell_of_the_dead(&mut self) -> bool {
         let mut news = Vec::new();
         for (rank, process) in self.processes.iter().enumerate() {

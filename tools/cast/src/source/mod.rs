@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading the source: it becomes batches of records, and blocks of what its files hold.
+//! Reading of the source, which becomes batches of records and blocks of file contents.
 //!
-//! A batch names what comes next, and its files are open while it is under way, so what is named is
-//! there. The contents follow in the order of the extents, cut into blocks whatever file they are of:
+//! A batch names the next entries. Its files stay open while it is in flight, so the named files
+//! exist. The contents follow in the order of the extents, cut into blocks across file boundaries:
 //! many small files share a block.
 
 mod size;
@@ -21,48 +21,52 @@ use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Files of a batch: they are open at the same time, and 1024 descriptors are what a shell allows.
+/// Maximum files of a batch. They are open at the same time, and shells allow 1024 descriptors by
+/// default.
 const BATCH_FILES_MAX: usize = 256;
 
-/// Records of a batch: their block is no longer than others. Each takes 45 bytes or fewer without its
-/// names, and 32 for a hash.
+/// Maximum records of a batch, so that their block is not longer than others. Each takes at most 45
+/// bytes without its names, and 32 for a hash.
 const BATCH_RECORDS_MAX: usize = 4096;
 
-/// Bytes of names and attributes of a batch, but for those of its last entry: the same.
+/// Maximum bytes of names and attributes of a batch, without those of its last entry, for the same
+/// reason.
 const BATCH_NAMES_LEN_MAX: usize = 384 << 10;
 
-/// Bytes of the attributes of one entry: the same. Most file systems have less room for them.
+/// Maximum bytes of the attributes of one entry, for the same reason. Most file systems have less
+/// room for them.
 const ATTRIBUTES_LEN_MAX: usize = 256 << 10;
 
-/// Bytes of content of a batch: receivers that hold a part already hash as much before they answer.
+/// Maximum content bytes of a batch. Receivers with an older copy hash as much before they answer.
 const BATCH_LEN_MAX: u64 = 64 << 20;
 
-/// Where blocks go.
+/// Consumer of blocks.
 pub(crate) trait Out {
-    /// Memory for a block's payload: empty, perhaps with room.
+    /// Returns an empty buffer for a block's payload, possibly with capacity.
     fn memory(&mut self) -> Vec<u8>;
-    /// Takes memory back that was not emitted.
+    /// Returns a buffer that was not emitted.
     fn give_back(&mut self, memory: Vec<u8>);
-    /// Takes a block.
+    /// Emits a block.
     ///
     /// # Errors
-    /// The cast has ended; nothing more is wanted.
+    /// The cast has ended and accepts no more blocks.
     fn emit(&mut self, kind: Kind, batch: u32, index: u32, payload: Vec<u8>) -> Result<(), Fault>;
-    /// Counts a block that nobody lacks.
+    /// Counts a block that no receiver lacks.
     fn skip(&mut self, hash: &[u8; 32]);
-    /// Which blocks of a batch somebody lacks; waits until all have said it.
+    /// Waits until all receivers have reported, and returns the blocks of a batch that any of them
+    /// lacks.
     ///
     /// # Errors
-    /// As [`Out::emit`].
+    /// See [`Out::emit`].
     fn needs(&mut self, batch: u32) -> Result<Vec<u8>, Fault>;
-    /// Tells people of something that is no reason to end.
+    /// Reports a problem that does not end the cast.
     fn warn(&mut self, text: String);
 }
 
 /// Reads `source` to its end.
 ///
 /// # Errors
-/// [`Fault::File`], [`Fault::Shrunk`], [`Fault::Refused`]; those of `out`.
+/// [`Fault::File`], [`Fault::Shrunk`], [`Fault::Refused`], and the errors of `out`.
 pub(crate) fn read(
     source: &spec::Source,
     hashes: Hashes,
@@ -80,7 +84,7 @@ pub(crate) fn read(
     Ok(composer.totals)
 }
 
-/// A file whose contents are part of the batch.
+/// A file whose contents belong to the batch.
 struct Open {
     file: File,
     path: PathBuf,
@@ -95,9 +99,9 @@ struct Composer<'a> {
     names_len: usize,
     files: Vec<Open>,
     data_len: u64,
-    /// Hashes of a stream's contents, which are gone.
+    /// Hashes of a stream's contents, which cannot be read again.
     pieces: Vec<[u8; 32]>,
-    /// First name of each file that has several, by device and inode.
+    /// First name of each file with several names, by device and inode.
     links: HashMap<(u64, u64), Vec<u8>>,
     totals: Totals,
 }
@@ -148,8 +152,8 @@ impl Composer<'_> {
         }
     }
 
-    /// Standard input of another process of this machine; through its own descriptor, so that it goes
-    /// on where that stands.
+    /// Reads standard input of another process on this machine. It seeks to the position of that
+    /// process's descriptor.
     fn read_standard_input(&mut self, pid: u32) -> Result<(), Fault> {
         let name = Path::new("standard input");
         let mut file = File::open(format!("/proc/{pid}/fd/0")).map_err(|errno| {
@@ -205,7 +209,7 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Adds the hash of what comes next of a stream.
+    /// Adds the hash of the next part of a stream.
     fn add_streamed(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let (offset, len) = (self.totals.bytes + self.data_len, payload.len() as u64);
         self.records.push(Record::Extent { offset, len });
@@ -268,7 +272,7 @@ impl Composer<'_> {
         };
         self.push_entry(entry)?;
         if len > BATCH_LEN_MAX {
-            // A hint: without it the file is read as well, perhaps slower.
+            // Only a hint. Without it reading may be slower.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
         }
         let mut at = 0;
@@ -313,7 +317,7 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Sends the batch and what its files hold.
+    /// Sends the batch and the contents of its files.
     fn flush(&mut self) -> Result<(), Fault> {
         if self.records.is_empty() {
             return Ok(());
@@ -338,7 +342,7 @@ impl Composer<'_> {
             .map_err(|_| Fault::Protocol("records that have no form"))?;
         let count = match self.hashes {
             Hashes::Pieces => return self.out.emit(Kind::Entries, number, 0, payload),
-            // Nothing has more blocks than a batch has bytes.
+            // A batch has more bytes than blocks, so the count fits.
             _ => u32::try_from(batch.hashes.len()).unwrap_or(u32::MAX),
         };
         self.out.emit(Kind::Entries, number, count, payload)?;
@@ -361,7 +365,7 @@ impl Composer<'_> {
     }
 }
 
-/// The hash of each block of `files`, as [`for_each_block`] cuts them.
+/// Returns the hash of each block of `files`, as cut by [`for_each_block`].
 fn hash_blocks(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault> {
     let mut hashes = Vec::new();
     let take = |out: &mut dyn Out, _, payload: Option<Vec<u8>>| {
@@ -375,7 +379,8 @@ fn hash_blocks(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault
     Ok(hashes)
 }
 
-/// The hash of each piece of each extent, so that what differs can be told by its file.
+/// Returns the hash of each block-sized piece of each extent, so that differences can be attributed
+/// to files.
 fn hash_pieces(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault> {
     let mut hashes = Vec::new();
     let mut bytes = out.memory();
@@ -394,7 +399,7 @@ fn hash_pieces(files: &[Open], out: &mut dyn Out) -> Result<Vec<[u8; 32]>, Fault
     Ok(hashes)
 }
 
-/// Goes through the blocks of `files`, in order; those that are needed come with their content.
+/// Iterates over the blocks of `files` in order. Needed blocks are passed with their contents.
 fn for_each_block(
     files: &[Open],
     out: &mut dyn Out,
@@ -443,10 +448,11 @@ fn read_at(open: &Open, offset: u64, len: u64, payload: &mut Vec<u8>) -> Result<
     }
 }
 
-/// The next extent with data at or behind `at`; an empty one at the end.
+/// Returns the next extent with data at or after `at`; an empty one at the end.
 fn next_extent(file: &File, at: u64, len: u64) -> (u64, u64) {
     let Ok(start) = rustix::fs::seek(file, SeekFrom::Data(at)) else {
-        // No data any more (ENXIO), or a file system that cannot tell: then all of it counts.
+        // No more data (ENXIO), or a file system without this call. In the latter case everything
+        // counts as data.
         let is_end = matches!(
             rustix::fs::seek(file, SeekFrom::Data(at)),
             Err(rustix::io::Errno::NXIO)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much there is to cast, before it is read: for people who wait, and for who only asks.
+//! Size of a source before it is read, for progress and for queries.
 
 use crate::fault::Fault;
 use crate::spec::Source;
@@ -8,19 +8,19 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// What a source holds. A file may change until it is read.
+/// Size of a source. A file may change before it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Files, directories and the like.
+    /// Number of entries.
     pub entries: u64,
-    /// Bytes that are read; holes are not.
+    /// Bytes that are read, without holes.
     pub bytes: u64,
 }
 
-/// The size of a source; `None` for one that has none before its end, such as standard input.
+/// Returns the size of a source; `None` if it is unknown before the end, as for standard input.
 ///
 /// # Errors
-/// [`Fault::File`] when it is not there, or cannot be read.
+/// [`Fault::File`] if the source does not exist or cannot be read.
 pub fn measure(source: &Source) -> Result<Option<Size>, Fault> {
     let Source::Path(name) = source else {
         return Ok(None);
@@ -42,7 +42,8 @@ pub fn measure(source: &Source) -> Result<Option<Size>, Fault> {
     Ok(Some(size))
 }
 
-/// What cannot be looked into now is told of when it is read.
+/// Adds `path` and everything below it. Entries that cannot be read are reported later, when they
+/// are read.
 fn add(path: &Path, metadata: &fs::Metadata, size: &mut Size) {
     size.entries += 1;
     if metadata.is_file() {
@@ -53,7 +54,7 @@ fn add(path: &Path, metadata: &fs::Metadata, size: &mut Size) {
         return;
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        // Of the entry itself, if that is a link.
+        // Metadata of the entry itself, if it is a symbolic link.
         if let Ok(metadata) = entry.metadata() {
             add(&entry.path(), &metadata, size);
         }

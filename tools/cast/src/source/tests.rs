@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a directory becomes on the wire.
+//! Tests of the records of a directory.
 
 use super::*;
 use rustix::fs::XattrFlags;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-/// Counts what comes.
+/// Counts entries, payload bytes and warnings.
 #[derive(Default)]
 struct Counter {
     entries: usize,

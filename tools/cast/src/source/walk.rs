@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Going through a directory: depth first, a directory before what is in it, and ended after it.
+//! Depth-first traversal of a directory. A directory begins before its entries and ends after them.
 
 use super::Composer;
 use crate::entry::{Attributes, Entry, Meta, Record, What};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A directory on the way.
+/// A directory on the current path.
 struct Level {
     path: PathBuf,
     names: std::vec::IntoIter<Vec<u8>>,
@@ -43,7 +43,7 @@ impl Composer<'_> {
         Ok(())
     }
 
-    /// Adds what `path` is; the level to go down to, if that is a directory.
+    /// Adds the entry `path`. Returns the level to enter if it is a directory.
     fn visit(&mut self, root: &Path, path: &Path) -> Result<Option<Level>, Fault> {
         let stat = rustix::fs::lstat(path).map_err(|errno| Fault::file(path, "read", errno))?;
         let name = path
@@ -148,10 +148,10 @@ impl Composer<'_> {
     }
 }
 
-/// Longest list of names and longest value of extended attributes (xattr(7)).
+/// Maximum length of the list of names and of the value of an extended attribute (xattr(7)).
 const ATTRIBUTE_LEN_MAX: usize = 64 << 10;
 
-/// The extended attributes of an open file.
+/// Reads the extended attributes of an open file.
 pub(super) fn attributes(path: &Path, file: &File) -> Result<Attributes, Fault> {
     list(
         path,
@@ -160,7 +160,7 @@ pub(super) fn attributes(path: &Path, file: &File) -> Result<Attributes, Fault> 
     )
 }
 
-/// The extended attributes of a name, without following a symbolic link.
+/// Reads the extended attributes of a path, without following a symbolic link.
 fn path_attributes(path: &Path) -> Result<Attributes, Fault> {
     list(
         path,
@@ -192,7 +192,7 @@ fn list(
                 bytes.truncate(len);
                 found.push((name.to_vec(), bytes));
             }
-            // Removed meanwhile, or not for this user.
+            // Removed in the meantime, or not accessible to this user.
             Err(Errno::NODATA | Errno::PERM | Errno::ACCESS) => {}
             Err(errno) => return Err(unreadable(errno)),
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparing: what stands at the target is held against what the source has, and nothing is written.
+//! Comparison of the target with the source, without writing.
 //!
-//! What cannot be read differs. Times of change are not compared, nor attributes that only the copy has.
+//! Files that cannot be read count as different. Modification times are not compared, nor
+//! attributes that only the copy has.
 
 use super::Store;
 use super::names::Names;
@@ -16,14 +17,14 @@ use std::io::Seek;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Entries that are named: a directory with other contents has more of them than anybody reads.
+/// Maximum number of reported entries, because an unrelated directory would have very many.
 const NAMED_MAX: u64 = 100;
 
-/// What has been begun and is not complete.
+/// An entry that has begun and is not complete.
 enum Level {
     Directory {
         path: PathBuf,
-        /// Names that the source has in it; `None` if it is not there.
+        /// Names in the source; `None` if the directory does not exist here.
         names: Option<Names>,
     },
     File(Open),
@@ -31,24 +32,24 @@ enum Level {
 
 struct Open {
     path: PathBuf,
-    /// `None` if it is not there, or cannot be read.
+    /// The opened file; `None` if it does not exist or cannot be read.
     file: Option<File>,
-    /// `None` for a stream, which is as long as what comes.
+    /// Length in the source; `None` for a stream, whose length is known only at its end.
     len: Option<u64>,
-    /// A device may be longer than what was written to it.
+    /// Set for devices, which may be longer than the source.
     may_be_longer: bool,
-    /// One past the last byte that was compared.
+    /// One past the last compared byte.
     at: u64,
     blocks: u64,
     differing: u64,
-    /// Where the first block that differs begins.
+    /// Offset of the first block that differs.
     first: u64,
     unreadable: Option<std::io::Error>,
-    /// What differs beside the contents.
+    /// Differences outside the contents.
     notes: Vec<String>,
 }
 
-/// Compares what blocks say with what is there.
+/// Comparison of received hashes with the target.
 pub(super) struct Checker {
     target: PathBuf,
     levels: Vec<Level>,
@@ -99,7 +100,7 @@ impl Checker {
             }
             _ => false,
         };
-        // What is cast to a name that leads to a device goes to the device.
+        // As in a cast, a target name that is a symbolic link to a device stands for the device.
         let stat = match entry.path.is_empty() {
             true => rustix::fs::stat(&path),
             false => rustix::fs::lstat(&path),
@@ -114,7 +115,7 @@ impl Checker {
             }
         };
         if is_known_missing {
-            // Its directory was named already.
+            // Its directory was already reported as missing.
             self.checked.differing += 1;
         }
         match entry.what {
@@ -164,7 +165,7 @@ impl Checker {
         if is_device || is_file {
             match File::open(&path) {
                 Ok(opened) => {
-                    // A hint: without it the file is read as well, perhaps slower.
+                    // Only a hint. Without it reading may be slower.
                     let _ = rustix::fs::fadvise(&opened, 0, None, Advice::Sequential);
                     file = Some(opened);
                 }
@@ -190,7 +191,7 @@ impl Checker {
         }));
     }
 
-    /// Compares what has no contents.
+    /// Compares an entry without contents.
     fn compare_other(
         &self,
         path: &Path,
@@ -224,7 +225,7 @@ impl Checker {
                     notes.push("is another kind of file".into());
                 }
             }
-            // Those have contents.
+            // Entries with contents are compared elsewhere.
             What::File { .. } | What::Stream | What::Directory => {}
         }
         Ok(())
@@ -243,7 +244,7 @@ impl Checker {
             let source = meta.mode;
             notes.push(format!("has permissions {mode:o}, the source {source:o}"));
         }
-        // Others cannot give files away, so their copies have their own.
+        // Without root, copies belong to the user, so owners are not compared.
         if self.is_root && (stat.st_uid, stat.st_gid) != (meta.uid, meta.gid) {
             notes.push(format!(
                 "belongs to {}:{}, in the source to {}:{}",
@@ -260,7 +261,7 @@ impl Checker {
         }
     }
 
-    /// Compares an extent with its hashes, one for each [`BLOCK_LEN`] of it.
+    /// Compares an extent with its hashes, one per [`BLOCK_LEN`].
     fn compare<'a>(
         &mut self,
         offset: u64,
@@ -307,7 +308,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Names what the source does not have.
+    /// Reports entries that the source does not have.
     fn look_for_others(&mut self, path: &Path, names: &Names) {
         match std::fs::read_dir(path) {
             Ok(entries) => {
@@ -321,7 +322,7 @@ impl Checker {
         }
     }
 
-    /// Counts and names an entry, if anything is to be said of it.
+    /// Counts and reports an entry that has differences.
     fn tell(&mut self, path: &Path, notes: &[String]) {
         if notes.is_empty() {
             return;
@@ -337,7 +338,7 @@ impl Checker {
 }
 
 impl Open {
-    /// Reads `len` bytes; `false` if they are not all there.
+    /// Reads `len` bytes; returns `false` if they are not all present.
     fn read(&mut self, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
         let Some(file) = &self.file else {
             return false;
@@ -364,7 +365,8 @@ impl Open {
         }
     }
 
-    /// Where the source has a hole, the copy has one, or zeros. Holes of both are not read.
+    /// Checks that the copy has a hole or zeros where the source has a hole. Holes in both are
+    /// skipped.
     fn compare_hole(&mut self, end: u64, bytes: &mut Vec<u8>) {
         while self.at < end {
             let Some(file) = &self.file else {
@@ -372,14 +374,14 @@ impl Open {
             };
             let data = match rustix::fs::seek(file, SeekFrom::Data(self.at)) {
                 Ok(data) => data.max(self.at),
-                // No data any more.
+                // No more data.
                 Err(rustix::io::Errno::NXIO) => end,
                 Err(_) => self.at,
             };
             if data >= end {
                 break;
             }
-            // What the copy lacks at its end is told by its length.
+            // The file length already reports missing data at the end.
             let there = file.metadata().map_or(end, |metadata| metadata.len());
             let there = if self.may_be_longer {
                 end
@@ -397,7 +399,8 @@ impl Open {
         self.at = end;
     }
 
-    /// Says what differs, now that all has been compared with a source of `len` bytes.
+    /// Adds the remaining differences after all contents were compared. `len` is the length of the
+    /// source.
     fn conclude(&mut self, len: u64) {
         if let Some(mut file) = self.file.as_ref() {
             let there = file.seek(std::io::SeekFrom::End(0)).unwrap_or(0);
@@ -457,7 +460,7 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Why something cannot be compared.
+/// Returns the reason why an entry cannot be compared.
 fn unfit(errno: std::io::Error) -> String {
     match errno.kind() {
         std::io::ErrorKind::NotFound => "is not there".into(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Targets that are written in place: block devices, and what takes a stream of bytes.
+//! Targets that are written in place: block devices, and consumers of a byte stream.
 //!
-//! There is no second copy to put in place at the end: what went wrong is written there. The name of
-//! the host and an exit status say so.
+//! There is no separate copy that replaces the target at the end, so a failed cast leaves
+//! incomplete data there. The report names the host, and the exit status is nonzero.
 
 use super::Sink;
 use crate::entry::{Entry, What};
@@ -16,10 +16,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Zeros that are written where the source has a hole.
+/// Zeros for the holes of the source.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// An entry that has one stream of contents; its length, if it is known.
+/// Returns the length, if known, of an entry with a single stream of contents.
 fn single(entry: &Entry, target: &Path) -> Result<Option<u64>, Fault> {
     match entry.what {
         What::File { len } if entry.path.is_empty() => Ok(Some(len)),
@@ -36,15 +36,15 @@ fn single(entry: &Entry, target: &Path) -> Result<Option<u64>, Fault> {
 pub(super) struct Device {
     path: PathBuf,
     file: File,
-    /// Bytes that it has.
+    /// Bytes of the device.
     len: u64,
-    /// One past the last byte that was written.
+    /// One past the last written byte.
     at: u64,
     source_len: Option<u64>,
 }
 
 impl Device {
-    /// The device or pipe of that name; `None` if `path` is none.
+    /// Opens `path` if it is a device or a pipe; returns `None` otherwise.
     pub(super) fn open(path: &Path) -> Result<Option<Box<dyn Sink>>, Fault> {
         let Ok(stat) = rustix::fs::stat(path) else {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Device {
         let refused = |errno| Fault::file(path, "opened for writing", errno);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => {
-                // Refused by the kernel while it is mounted (open(2)).
+                // The kernel refuses this while the device is mounted (open(2)).
                 let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
                 let mut file =
                     File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(refused)?);
@@ -137,7 +137,7 @@ impl Sink for Device {
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        // A device has no other moment at which errors of writing are told.
+        // A device reports write errors only here.
         self.file
             .sync_all()
             .map_err(|errno| Fault::file(&self.path, "written to the end", errno))
@@ -153,7 +153,7 @@ enum Taker {
     Command(Child, String),
 }
 
-/// What takes a stream of bytes.
+/// A consumer of a byte stream.
 pub(super) struct Pipe {
     path: PathBuf,
     taker: Taker,
@@ -171,7 +171,7 @@ impl Pipe {
         }
     }
 
-    /// This process's standard output, which the launcher forwards.
+    /// Creates a sink to this process's standard output, which the launcher forwards.
     pub(super) fn to_standard_output() -> Result<Pipe, Fault> {
         let name = Path::new("standard output");
         let fd = std::io::stdout().as_fd().try_clone_to_owned();
@@ -179,7 +179,7 @@ impl Pipe {
         Ok(Pipe::new(name, Taker::File(fd.into())))
     }
 
-    /// The input of a shell command.
+    /// Creates a sink to the standard input of a shell command.
     pub(super) fn to_command(command: &[u8]) -> Result<Pipe, Fault> {
         let shown = String::from_utf8_lossy(command).into_owned();
         let name = Path::new("sh");
@@ -222,7 +222,7 @@ impl Pipe {
     }
 }
 
-/// Why a command took no more.
+/// Returns the error of a command that stopped reading.
 fn ended(child: &mut Child, command: &str) -> Fault {
     drop(child.stdin.take());
     let status = match child.wait() {
@@ -292,7 +292,7 @@ impl Sink for Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         if let Taker::Command(child, _) = &mut self.taker {
-            // An end of input looks like the end of the data: who has not all of it must not see that.
+            // The command is killed, because end of file would look like the end of the data.
             let is_done = child.try_wait().is_ok_and(|status| status.is_some());
             if !is_done {
                 let _ = child.kill();

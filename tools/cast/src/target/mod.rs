@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Storing: what blocks bring becomes files, or goes to a device or a command.
+//! Storing of received blocks, as files or to a device or command.
 
 mod check;
 mod device;
@@ -19,70 +19,71 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What makes the copy.
+/// Writer of the copy.
 pub(crate) trait Sink: Send {
     /// Begins an entry.
     ///
     /// # Errors
     /// [`Fault::File`], [`Fault::Refused`].
     fn begin(&mut self, entry: Entry) -> Result<(), Fault>;
-    /// Bytes of the file that was begun last; offsets ascend.
+    /// Writes bytes of the most recent file. Offsets ascend.
     ///
     /// # Errors
     /// [`Fault::File`], [`Fault::Command`].
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault>;
-    /// The same with bytes that the older copy has there, as [`Sink::read_old`] has read them.
+    /// Writes bytes that are equal in the older copy, as read by [`Sink::read_old`].
     ///
     /// # Errors
-    /// As [`Sink::write_at`].
+    /// See [`Sink::write_at`].
     fn write_old(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         self.write_at(offset, bytes)
     }
-    /// These bytes of the file that was begun last are there already, as [`Sink::read_part`] found them.
+    /// Keeps bytes of the most recent file that are already present, as found by
+    /// [`Sink::read_part`].
     ///
     /// # Errors
-    /// As [`Sink::write_at`].
+    /// See [`Sink::write_at`].
     fn keep(&mut self, offset: u64, len: u64) -> Result<(), Fault>;
-    /// What kind of thing the source is, before it is asked what of it is there.
+    /// Announces the type of the source, before queries about existing data.
     ///
     /// # Errors
-    /// As [`Sink::begin`].
+    /// See [`Sink::begin`].
     fn prepare(&mut self, root: &Entry) -> Result<(), Fault>;
-    /// Appends what an unfinished copy has there; `false` if it has less.
+    /// Appends data of an unfinished copy; returns `false` if it has less.
     fn read_part(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool;
-    /// Appends what an older copy has there; `false` if it has less.
+    /// Appends data of an older copy; returns `false` if it has less.
     fn read_old(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool;
-    /// The file or directory that was begun last and is not complete is complete.
+    /// Completes the most recent file or directory that is still open.
     ///
     /// # Errors
     /// [`Fault::File`].
     fn end(&mut self) -> Result<(), Fault>;
-    /// Everything is there, and right: puts the copy in its place.
+    /// Moves the complete and verified copy into place.
     ///
     /// # Errors
     /// [`Fault::File`], [`Fault::Command`].
     fn finish(&mut self) -> Result<(), Fault>;
-    /// What went differently without being a reason to end.
+    /// Returns problems that do not end the cast.
     fn take_warnings(&mut self) -> Vec<String>;
 }
 
-/// What is done with blocks, in order.
+/// Consumer of received blocks, in order.
 pub(crate) trait Store {
-    /// Takes a block. With the last one, the copy is in its place, or compared. Returns which data
-    /// blocks of a batch are not here, if the source asks.
+    /// Handles a block. After the last one, the copy is in place or has been compared. Returns the
+    /// data blocks of a batch that are missing here, if the source asks for them.
     ///
     /// # Errors
-    /// Those of [`Sink`]; [`Fault::Protocol`], [`Fault::TotalDiffers`].
+    /// The errors of [`Sink`], [`Fault::Protocol`], and [`Fault::TotalDiffers`].
     fn store(&mut self, block: &Block, payload: &[u8]) -> Result<Option<Vec<u8>>, Fault>;
-    /// What has been stored, or compared, so far.
+    /// Returns the amount stored or compared so far.
     fn totals(&self) -> &Totals;
-    /// What there is to tell people.
+    /// Returns new events for the command.
     fn take_events(&mut self) -> Vec<Event>;
-    /// What a comparison has found so far.
+    /// Returns the result of a comparison so far.
     fn checked(&self) -> Option<Checked>;
 }
 
-/// What process `rank` does with blocks.
+/// Creates the store of process `rank`.
 pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn Store>, Fault> {
     Ok(match spec.verify {
         true => Box::new(check::Checker::new(spec, rank)),
@@ -90,7 +91,7 @@ pub(crate) fn open(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn 
     })
 }
 
-/// Whether the last block says what was found here, which goes into `totals`.
+/// Compares the totals of the last block with those found here, which go into `totals`.
 fn conclude(payload: &[u8], totals: &mut Totals, hash: [u8; 32]) -> Result<(), Fault> {
     let said: Totals =
         postcard::from_bytes(payload).map_err(|_| Fault::Protocol("a last block that is none"))?;
@@ -119,16 +120,16 @@ fn open_sink(spec: &Spec, rank: u32, cleanup: &Cleanup) -> Result<Box<dyn Sink>,
     }
 }
 
-/// Unpacks blocks, in order, into a [`Sink`].
+/// Unpacks blocks in order into a [`Sink`].
 struct Unpacker {
     sink: Box<dyn Sink>,
     /// Records of the batch that wait for the data before them.
     records: VecDeque<Record>,
-    /// What of the first extent is still to come.
+    /// Remaining part of the first extent.
     extent: Option<(u64, u64)>,
-    /// What of the batch is there already.
+    /// Blocks of the batch that are already present.
     plan: Plan,
-    /// The file that the last extent is of.
+    /// File of the last extent.
     current: Vec<u8>,
     /// Bytes of the stream so far.
     streamed: u64,
@@ -166,7 +167,7 @@ impl Unpacker {
         Ok(self.plan.needs())
     }
 
-    /// Goes past blocks that are here, up to the next that is to come.
+    /// Skips blocks that are already present, up to the next one to receive.
     fn skip_what_is_here(&mut self) -> Result<(), Fault> {
         while let Some((found, hash, len)) = self.plan.next_here() {
             self.hasher.update(&hash);
@@ -186,7 +187,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Lets `len` bytes of the extents be written, or kept.
+    /// Writes or keeps `len` bytes of the extents.
     fn fill(&mut self, mut len: u64, bytes: Option<&[u8]>, how: Fill) -> Result<(), Fault> {
         self.totals.bytes += len;
         let mut bytes = bytes.unwrap_or_default();
@@ -214,7 +215,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Goes through the records up to the next that needs data.
+    /// Processes the records up to the next that needs data.
     fn go_on(&mut self) -> Result<(), Fault> {
         while self.extent.is_none() {
             match self.records.pop_front() {
@@ -250,7 +251,7 @@ impl Store for Unpacker {
                 self.skip_what_is_here()?;
                 return Ok(needs);
             }
-            // Behind this process somebody lacks it.
+            // Already present here; a downstream process lacks it.
             Kind::Data if self.plan.is_past(head.index) => {}
             Kind::Data => {
                 self.hasher.update(&head.hash);
@@ -283,7 +284,7 @@ impl Store for Unpacker {
     }
 }
 
-/// Appends `len` bytes of a file; `false` if it has fewer there, or cannot be read.
+/// Appends `len` bytes of a file. Returns `false` if the file has fewer there or cannot be read.
 fn append(file: &File, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
     let at = bytes.len();
     // A block is in memory, so its length fits.
@@ -291,7 +292,7 @@ fn append(file: &File, offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
     file.read_exact_at(&mut bytes[at..], offset).is_ok()
 }
 
-/// What is done with bytes of an extent.
+/// Action for the bytes of an extent.
 #[derive(Clone, Copy)]
 enum Fill {
     Write,

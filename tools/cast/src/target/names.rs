@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which names of a directory have been seen, in few bytes a name: a directory may have a million.
+//! Set of a directory's names, with few bytes per name, for directories with a million entries.
 //!
-//! Hashes of 64 bits under a random key stand for the names. Two names that share one are taken for the
-//! same: with a million names, once in some ten million casts.
+//! It stores 64-bit hashes under a random key. Names with equal hashes are taken for the same. With
+//! a million names that happens about once in ten million casts.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

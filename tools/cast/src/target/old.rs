@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What of a batch stands on this host already: in an unfinished copy, or in an older one.
+//! Search for blocks of a batch that this host already has, in an unfinished copy or in an older
+//! one.
 //!
-//! A block is a list of pieces of files, by name; it is here if these pieces have its hash, wherever
-//! they were when the older copy was made.
+//! A block is a list of pieces of files, by name. It is present if these pieces have its hash,
+//! whatever the block boundaries of the older copy were.
 
 use super::Sink;
 use crate::entry::{Batch, Record};
 
-/// Where a block was found.
+/// Place where a block was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Nowhere,
-    /// In the unfinished copy, where it belongs.
+    /// In the unfinished copy, in its final place.
     Part,
     /// In the older copy.
     Old,
@@ -37,16 +38,16 @@ impl Wanted {
     }
 }
 
-/// The data blocks of one batch. Without hashes there are none, and each block is stored that comes.
+/// Data blocks of one batch. Without hashes the plan is empty, and each received block is stored.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     blocks: Vec<Wanted>,
-    /// The first block that is neither stored nor passed.
+    /// First block that is neither stored nor skipped.
     pub(super) next: usize,
 }
 
 impl Plan {
-    /// Looks for the blocks of `batch`, which goes on with the file `current`.
+    /// Searches for the blocks of `batch`, which continues the file `current`.
     pub(super) fn make(batch: &Batch, current: &[u8], sink: &mut dyn Sink) -> Plan {
         let mut blocks = cut(batch, current);
         let mut bytes = Vec::new();
@@ -74,7 +75,7 @@ impl Plan {
         Plan { blocks, next: 0 }
     }
 
-    /// A bit for each block that is not here, lowest first.
+    /// Returns one bit for each missing block, lowest first.
     pub(super) fn needs(&self) -> Vec<u8> {
         let mut bits = vec![0; self.blocks.len().div_ceil(8)];
         for (index, block) in self.blocks.iter().enumerate() {
@@ -83,18 +84,18 @@ impl Plan {
         bits
     }
 
-    /// Whether block `index` was here, and has been passed.
+    /// Returns true if block `index` was present and has been skipped.
     pub(super) fn is_past(&self, index: u32) -> bool {
         !self.blocks.is_empty() && (index as usize) < self.next
     }
 
-    /// The next block, if it is here: where, its hash and its length.
+    /// Returns the next block if it is present: place, hash and length.
     pub(super) fn next_here(&self) -> Option<(Found, [u8; 32], u64)> {
         let block = self.blocks.get(self.next)?;
         (block.found != Found::Nowhere).then(|| (block.found, block.hash, block.len()))
     }
 
-    /// The next block, out of the older copy; less than all of it if that has changed.
+    /// Reads the next block from the older copy. Returns fewer bytes if that copy has changed.
     pub(super) fn read_old(&self, sink: &mut dyn Sink) -> Vec<u8> {
         let mut bytes = Vec::new();
         let pieces = self.blocks.get(self.next).map(|block| &block.pieces);
@@ -107,7 +108,7 @@ impl Plan {
     }
 }
 
-/// The pieces of each block, as the source cuts them.
+/// Returns the pieces of each block, cut as in the source.
 fn cut(batch: &Batch, current: &[u8]) -> Vec<Wanted> {
     let mut hashes = batch.hashes.iter();
     let mut blocks: Vec<Wanted> = Vec::new();
@@ -124,7 +125,7 @@ fn cut(batch: &Batch, current: &[u8]) -> Vec<Wanted> {
         };
         while left > 0 {
             if room == 0 {
-                // More data than hashes is found out when it comes.
+                // Excess data is detected when it arrives.
                 let Some(hash) = hashes.next() else {
                     return blocks;
                 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The unfinished copy beside the target: its name, who may write it, and that it does not stay.
+//! Unfinished copy beside the target: its name, its lock, and its removal.
 
 use crate::fault::Fault;
 use rustix::fs::FlockOperation;
@@ -10,12 +10,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Longest name of a file (`NAME_MAX`, limits.h).
+/// Longest file name (`NAME_MAX`, limits.h).
 const NAME_LEN_MAX: usize = 255;
 
 const SUFFIX: &[u8] = b".portolan-part";
 
-/// The name of the unfinished copy of `target`: the same each time, so that the next cast finds it.
+/// Returns the path of the unfinished copy of `target`. It is always the same, so that the next
+/// cast finds it.
 pub(super) fn path(target: &Path) -> Result<PathBuf, Fault> {
     let Some(name) = target.file_name() else {
         return Err(Fault::refused(
@@ -31,7 +32,7 @@ pub(super) fn path(target: &Path) -> Result<PathBuf, Fault> {
     Ok(target.with_file_name(part))
 }
 
-/// Makes sure that no other cast writes there, as long as the file lives.
+/// Locks the unfinished copy against other casts until the file is closed.
 pub(super) fn lock(path: &Path, file: &File) -> Result<(), Fault> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
@@ -39,12 +40,12 @@ pub(super) fn lock(path: &Path, file: &File) -> Result<(), Fault> {
             path,
             "another cast writes there: wait for its end, or cast to another name",
         )),
-        // A file system without locks.
+        // The file system has no locks.
         Err(_) => Ok(()),
     }
 }
 
-/// Removes a file or a directory with all that is in it; what is not there is no error.
+/// Removes a file, or a directory with its contents. A missing path is not an error.
 pub(super) fn remove(path: &Path) -> Result<(), Fault> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
@@ -59,17 +60,17 @@ pub(super) fn remove(path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// What to remove if the cast does not come to its end here.
+/// Path to remove if the cast does not complete here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cleanup(Arc<Mutex<Option<PathBuf>>>);
 
 impl Cleanup {
-    /// `path` is unfinished from now on.
+    /// Sets the path of the unfinished copy.
     pub(super) fn set(&self, path: Option<PathBuf>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = path;
     }
 
-    /// Removes what is unfinished.
+    /// Removes the unfinished copy.
     pub(crate) fn run(&self) {
         let path = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(path) = path else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files and directories: made beside the target, and put in its place at the end.
+//! Files and directories, created beside the target and moved into place at the end.
 //!
-//! The one invariant: until [`Sink::finish`], nothing that stood at the target has changed, but that
-//! small files which stay as they are have a second name.
+//! Invariant: nothing at the target changes before [`Sink::finish`], except that small unchanged
+//! files get a second name.
 
 use super::Sink;
 use super::names::Names;
@@ -22,74 +22,76 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory is writable for its maker until it is complete.
+/// Mode of an incomplete directory, which its creator must be able to write.
 const UNFINISHED_DIRECTORY: u32 = 0o700;
 
-/// A file that is not complete is for nobody else.
+/// Mode of an incomplete file, which no other user may read.
 const UNFINISHED_FILE: u32 = 0o600;
 
-/// Warnings about attributes that are kept: one a file could be a million.
+/// Maximum number of warnings about attributes. One per file could be a million.
 const WARNINGS_MAX: usize = 8;
 
-/// What has been begun and is not complete.
+/// An entry that has begun and is not complete.
 enum Level {
     Directory {
         path: PathBuf,
         meta: Meta,
-        /// Names in it, where others that an earlier cast left are to go.
+        /// Names in the directory, if leftovers of an earlier cast must be removed.
         names: Option<Names>,
     },
     File(Open),
     Same(Same),
 }
 
-/// A small file that is, so far, that of the older copy. If it stays so, it gets a name in the new one: to
-/// make a hundred thousand files anew and remove the old ones takes a file system many times as long.
+/// A small file that is, so far, identical to that of the older copy. If it stays so, it becomes a
+/// hard link to the old file. Creating a hundred thousand new files and removing the old ones takes
+/// a file system many times as long.
 struct Same {
     path: PathBuf,
     old: OldName,
     meta: Meta,
     len: u64,
-    /// What has come of it.
+    /// Contents received so far.
     bytes: Vec<u8>,
 }
 
-/// A name in a directory of the older copy, which is held: by its path it may be another one later.
+/// A name in a directory of the older copy. The directory is held open, because its path may later
+/// lead elsewhere.
 struct OldName {
     directory: Arc<OwnedFd>,
     name: OsString,
 }
 
-/// Bytes of such a file: what has come of it is held, to be written if it is another one after all.
+/// Maximum bytes of such a file. Its contents are buffered, to be written if the file differs after
+/// all.
 const SAME_LEN_MAX: u64 = crate::spec::BLOCK_LEN as u64;
 
 struct Open {
     path: PathBuf,
     file: File,
     meta: Meta,
-    /// `None` for a stream, which is as long as what has come.
+    /// Length; `None` for a stream, whose length is known only at its end.
     len: Option<u64>,
-    /// One past the last byte that was written.
+    /// One past the last written byte.
     at: u64,
-    /// Something may be in it already.
+    /// Set if the file may already have contents.
     is_reused: bool,
 }
 
-/// Makes a file or a directory.
+/// Writer of a file or a directory.
 pub(super) struct Tree {
     target: PathBuf,
     part: PathBuf,
-    /// Held while the part is written.
+    /// Lock on the unfinished copy while it is written.
     lock: Option<File>,
     levels: Vec<Level>,
     cleanup: Cleanup,
-    /// What stands beside the target, or at it, is used as far as it is right.
+    /// Set to reuse matching data of the unfinished copy and of the target.
     resume: bool,
     is_prepared: bool,
-    /// The last files that were looked into: of the part, and of the older copy.
+    /// Last files that were read: of the unfinished copy, and of the older copy.
     looked_into: [Option<(PathBuf, Option<File>)>; 2],
-    /// The directory of the older copy that was last asked for a file that stays, by its path below the
-    /// target.
+    /// Last directory of the older copy used for hard links, by its path below the target.
     old_directory: Option<(PathBuf, Option<Arc<OwnedFd>>)>,
     may_replace: bool,
     keep_partial: bool,
@@ -120,7 +122,8 @@ impl Tree {
         }
     }
 
-    /// Looks at what stands at the target, and clears what an earlier cast left beside it.
+    /// Checks the target. Keeps an unfinished copy of an earlier cast if it can be resumed, otherwise
+    /// removes it.
     fn make_ready(&mut self, is_directory: bool) -> Result<(), Fault> {
         if std::mem::replace(&mut self.is_prepared, true) {
             return Ok(());
@@ -155,8 +158,8 @@ impl Tree {
         }
     }
 
-    /// A file of the unfinished copy, if it can be written on: one that has other names as well would
-    /// change under them.
+    /// Opens a file of the unfinished copy if it can be continued. A file with several names is
+    /// refused, because the others would change with it.
     fn open_part(&self, path: &Path) -> Option<File> {
         let left = rustix::fs::lstat(path).ok().filter(|_| self.resume)?;
         let is_file = rustix::fs::FileType::from_raw_mode(left.st_mode).is_file();
@@ -170,7 +173,7 @@ impl Tree {
             .map(File::from)
     }
 
-    /// Reads from the file that `open` opens, which stays open for the next piece of it.
+    /// Reads from the file that `open` opens. The file stays open for its next piece.
     fn look_into(
         &mut self,
         which: usize,
@@ -191,7 +194,8 @@ impl Tree {
         file.is_some_and(|file| super::append(file, offset, len, bytes))
     }
 
-    /// Notes a name that stays, and removes what else has it.
+    /// Records a name of the new copy. Returns true if an entry with that name exists and may stay.
+    /// Otherwise removes such an entry.
     fn take_name(
         &mut self,
         path: &Path,
@@ -215,7 +219,7 @@ impl Tree {
         }
     }
 
-    /// Removes what an earlier cast left in a directory and this source does not have.
+    /// Removes entries that an earlier cast left in a directory and that are not in the source.
     fn remove_others(path: &Path, names: &Names) -> Result<(), Fault> {
         let unreadable = |errno| Fault::file(path, "listed", errno);
         for entry in fs::read_dir(path).map_err(unreadable)? {
@@ -229,7 +233,7 @@ impl Tree {
 
     fn hold(&mut self, file: &File) -> Result<(), Fault> {
         part::lock(&self.part, file)?;
-        // What a resumed cast found here is not its own to remove.
+        // A resumed cast must not remove what it found here.
         if !self.keep_partial && !self.resume {
             self.cleanup.set(Some(self.part.clone()));
         }
@@ -297,7 +301,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The file of the older copy, if nothing but its contents can differ, and it has no other name.
+    /// Returns the file of the older copy if it has no other name and only its contents can differ.
     fn find_same(&mut self, path: &Path, meta: &Meta, len: u64) -> Option<OldName> {
         let is_wanted = self.resume && len <= SAME_LEN_MAX && meta.attributes.is_empty();
         let below = path.strip_prefix(&self.part).ok().filter(|_| is_wanted)?;
@@ -315,16 +319,16 @@ impl Tree {
         if !is_owned || !is_alike {
             return None;
         }
-        // One that has extended attributes has more than the source. Should it be a FIFO by now, it is
-        // not waited for.
+        // Extended attributes would be more than the source has. The flag `NONBLOCK` avoids a wait
+        // if the file has been replaced by a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&directory, &name, flags, Mode::empty()).ok()?;
         let has_none = rustix::fs::flistxattr(file, &mut [0_u8; 0]).is_ok_and(|len| len == 0);
         has_none.then_some(OldName { directory, name })
     }
 
-    /// A directory of the older copy. One that is reached by a symbolic link may be anywhere: files there
-    /// are not this copy's to share.
+    /// Returns a directory of the older copy. A directory behind a symbolic link may be anywhere,
+    /// so its files are not shared.
     fn old_directory(&mut self, below: &Path) -> Option<Arc<OwnedFd>> {
         let is_last = |(last, _): &(PathBuf, _)| last == below;
         if !self.old_directory.as_ref().is_some_and(is_last) {
@@ -334,7 +338,7 @@ impl Tree {
         self.old_directory.as_ref()?.1.clone()
     }
 
-    /// Another file after all: makes it, of what has come.
+    /// Creates the current file from its buffered contents, because it differs from the old one.
     fn make_other(&mut self) -> Result<(), Fault> {
         let same = match self.levels.pop() {
             Some(Level::Same(same)) => same,
@@ -357,7 +361,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives the older copy's file its name in this one, if all of it is right, and that can be.
+    /// Links the old file into the new copy if all contents match and linking works. Otherwise
+    /// creates the file.
     fn link_same(&mut self) -> Result<(), Fault> {
         if let Some(Level::Same(same)) = self.levels.last()
             && same.bytes.len() as u64 == same.len
@@ -383,7 +388,8 @@ impl Tree {
             .map_err(|errno| Fault::file(path, "made (a device or FIFO)", errno))
     }
 
-    /// Owner, attributes, permissions and time of a name, in the order in which none undoes another.
+    /// Sets owner, attributes, permissions and time of a path, in an order in which none undoes
+    /// another.
     fn set_meta(&mut self, path: &Path, meta: &Meta, is_symlink: bool) -> Result<(), Fault> {
         if self.is_root {
             let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
@@ -440,7 +446,7 @@ impl Tree {
             let synced = open.file.sync_all();
             synced.map_err(|errno| Fault::file(&open.path, "written to the disk", errno))?;
         }
-        // Standard input has no attributes of its own: the copy gets those of a new file.
+        // Standard input has no metadata, so the copy gets that of a new file.
         match open.len {
             Some(_) => self.set_meta(&open.path, &open.meta, false),
             None => rustix::fs::fchmod(&open.file, Mode::from_raw_mode(0o666 & !umask()))
@@ -448,7 +454,7 @@ impl Tree {
         }
     }
 
-    /// Puts a directory in the place of one that is there, which is removed then.
+    /// Exchanges the new directory with the existing one, which is then removed.
     fn exchange(&self) -> Result<(), Fault> {
         let failed = |errno| Fault::file(&self.target, "replaced", errno);
         rustix::fs::renameat_with(CWD, &self.part, CWD, &self.target, RenameFlags::EXCHANGE)
@@ -463,8 +469,8 @@ impl OldName {
     }
 }
 
-/// Opens a directory below `root`, with no symbolic link from there on (openat2(2)). A kernel before
-/// Linux 5.6 cannot, and says so.
+/// Opens a directory below `root` without following symbolic links (openat2(2)). It fails on
+/// kernels before Linux 5.6.
 fn open_beneath(root: &Path, below: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let root = rustix::fs::open(root, flags, Mode::empty())?;
@@ -482,7 +488,7 @@ fn create(path: &Path) -> Result<File, Fault> {
     Ok(File::from(made))
 }
 
-/// Makes a hole of what stands in a reused file between the last write and `end`.
+/// Punches a hole in a reused file between the last write and `end`.
 fn punch(open: &Open, end: u64) -> Result<(), Fault> {
     if end <= open.at {
         return Ok(());
@@ -492,7 +498,7 @@ fn punch(open: &Open, end: u64) -> Result<(), Fault> {
         .map_err(|errno| Fault::file(&open.path, "given its holes", errno))
 }
 
-/// What the process takes from the permissions of new files; reading it means setting it.
+/// Returns the process's umask. It can only be read by setting it.
 fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
@@ -551,7 +557,7 @@ impl Sink for Tree {
 
     fn read_old(&mut self, path: &[u8], offset: u64, len: u64, bytes: &mut Vec<u8>) -> bool {
         let open = |_: &Tree, path: &Path| {
-            // A FIFO would wait for a writer.
+            // Opening a FIFO would wait for a writer.
             let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
             is_file.then(|| File::open(path).ok()).flatten()
         };
@@ -563,7 +569,7 @@ impl Sink for Tree {
 
     fn write_old(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         match self.levels.last_mut() {
-            // Nothing of it is a hole so far.
+            // The file has no hole so far.
             Some(Level::Same(same)) if same.bytes.len() as u64 == offset => {
                 same.bytes.extend_from_slice(bytes);
                 Ok(())
