@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user wants to know first, in sentences.
+//! Sentences with the main results for the user.
 
 use crate::data::{Data, Pair, Standing};
 use crate::systems::way;
 use crate::units;
 use portolan_bench::{Metric, Path, compare};
 
-/// Is it faster for my sizes, and by how much.
+/// Returns sentences about speed: the sizes at which Portolan is faster, and by how much.
 pub(crate) fn answers(data: &Data<'_>) -> Vec<String> {
     let mut told = Vec::new();
     for within in [false, true] {
@@ -34,7 +34,7 @@ fn place(within: bool) -> &'static str {
     }
 }
 
-/// The smallest message: what it takes, on each path, and over TCP.
+/// Describes the latency of the smallest message on each path and over TCP.
 fn latency(data: &Data<'_>, within: bool) -> Option<String> {
     let size = *data
         .sizes(Metric::Pingpong)
@@ -73,9 +73,9 @@ fn latency(data: &Data<'_>, within: bool) -> Option<String> {
     })
 }
 
-/// `1.8 times faster than TCP`.
+/// Formats a ratio as `1.8 times faster than TCP`.
 fn times(advantage: f64) -> String {
-    /// Below two digits' worth of difference nothing is claimed.
+    /// Differences below two significant digits are not reported.
     const SAME: f64 = 1.05;
     if advantage >= SAME {
         format!("{} times faster than TCP", units::ratio(advantage))
@@ -86,7 +86,7 @@ fn times(advantage: f64) -> String {
     }
 }
 
-/// For which sizes it is faster.
+/// Describes the sizes at which Portolan is faster.
 fn sizes(data: &Data<'_>, metric: Metric, within: bool) -> Option<String> {
     let pairs = data.pairs(metric, within);
     if pairs.len() < 2 {
@@ -142,7 +142,7 @@ fn part(standing: Standing, run: &[Pair<'_>]) -> Option<String> {
     })
 }
 
-/// The longest messages of a stream.
+/// Describes the throughput of a stream's longest messages.
 fn throughput(data: &Data<'_>, metric: Metric, within: bool) -> Option<String> {
     let pair = data.pairs(metric, within).pop()?;
     let what = if metric == Metric::Bidir {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The chart of `scripts/cast-figures.sh`: one source to many hosts, by Portolan and what people use.
+//! Chart of `scripts/cast-figures.sh`: one source to many hosts, with Portolan and with common
+//! tools.
 
 use crate::chart::{Axis, Chart, Ink, Line, Lines, Unit};
 use crate::figures::Figure;
@@ -7,10 +8,10 @@ use crate::units;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The chart of `json`; `None` if that script did not write it.
+/// Returns the chart of `json`; `None` if that script did not write it.
 ///
-/// Shape: `{"work": "…", "wire_mbytes_per_s": 125, "casts": [{"system": "…", "hosts": 4, "mbytes_per_s": 108.2}, …]}`,
-/// a cast for each run.
+/// Shape: `{"work": "…", "wire_mbytes_per_s": 125, "casts": [{"system": "…", "hosts": 4,
+/// "mbytes_per_s": 108.2}, …]}`, with one cast per run.
 pub(crate) fn of_casts(json: &Value) -> Option<Vec<Figure>> {
     let casts = json.get("casts")?.as_array()?;
     let mut runs: BTreeMap<&str, BTreeMap<u32, Vec<f64>>> = BTreeMap::new();
@@ -45,7 +46,7 @@ pub(crate) fn of_casts(json: &Value) -> Option<Vec<Figure>> {
     }])
 }
 
-/// Medians of a system's runs, by hosts.
+/// Returns the medians of a system's runs, by number of hosts.
 fn line(system: &str, by_hosts: BTreeMap<u32, Vec<f64>>, index: usize) -> Line {
     let points = by_hosts.into_iter().map(|(hosts, mut rates)| {
         rates.sort_by(f64::total_cmp);
@@ -61,7 +62,7 @@ fn line(system: &str, by_hosts: BTreeMap<u32, Vec<f64>>, index: usize) -> Line {
     }
 }
 
-/// What each system came to with the most hosts, the fastest first.
+/// Describes the rate of each system with the most hosts, the fastest first.
 fn most_hosts(lines: &[Line]) -> String {
     let mut last: Vec<(&str, (f64, f64))> = lines
         .iter()

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts of other libraries, libfabric's providers and UCX, beside Portolan: between hosts, and within
-//! one. They have charts of their own, for together with all of Portolan's paths and limits there are more
-//! lines than colours.
+//! Charts of other libraries (libfabric's providers and UCX) beside Portolan, between hosts and
+//! within a host.
+//!
+//! They have separate charts, because together with all of Portolan's paths and limits there would
+//! be more lines than colours.
 
 use crate::answers::float;
 use crate::chart::{Axis, Ink, Line, Unit};
@@ -10,8 +12,8 @@ use crate::systems::{self, System};
 use crate::units;
 use portolan_bench::{Metric, Path, Report, Row};
 
-/// Name in the JSON, in a sentence and where there is little room; colour. The colours of the two that
-/// share one are never in one chart.
+/// Libraries: name in the JSON, full name, short name, colour. Libraries with equal colours never
+/// share a chart.
 const LIBRARIES: [(&str, &str, &str, Ink); 4] = [
     ("libfabric-tcp", "libfabric, TCP", "lf TCP", Ink::System(4)),
     ("libfabric-rxd", "libfabric, UDP", "lf UDP", Ink::System(5)),
@@ -24,7 +26,7 @@ const LIBRARIES: [(&str, &str, &str, Ink); 4] = [
     ("ucx", "UCX", "UCX", Ink::KERNEL_LOCAL),
 ];
 
-/// The system of `row`, if it is such a library's.
+/// Returns the system of `row` if it belongs to such a library.
 pub(crate) fn system(row: &Row) -> Option<System> {
     let mut libraries = LIBRARIES.iter();
     let (_, name, short, ink) = libraries.find(|(system, ..)| *system == row.system)?;
@@ -33,12 +35,12 @@ pub(crate) fn system(row: &Row) -> Option<System> {
     Some(systems::kernel(name, short, *ink))
 }
 
-/// Whether `row` is such a library's.
+/// Returns true if `row` belongs to such a library.
 pub(crate) fn is_competitor(row: &Row) -> bool {
     system(row).is_some()
 }
 
-/// The charts that `report` has figures for.
+/// Returns the charts for which `report` has figures.
 pub(crate) fn figures(report: &Report) -> Vec<Figure> {
     let both = [false, true].into_iter();
     both.flat_map(|within| [latency(report, within), stream(report, within)])
@@ -80,7 +82,8 @@ fn stream(report: &Report, within: bool) -> Option<Figure> {
     figures::sized(name, (title, caption), upwards, lines)
 }
 
-/// Portolan, TCP between hosts, and the libraries; nothing where there is none of these.
+/// Returns the lines of Portolan, TCP between hosts, and the libraries; none if there is no
+/// library.
 fn lines(report: &Report, within: bool, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {
     let is_here = |row: &&Row| row.metric == metric && (row.path == Path::Shm) == within;
     let rows: Vec<&Row> = report.results.iter().filter(is_here).collect();

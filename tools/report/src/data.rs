@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures of a run, found by what they are.
+//! Access to the figures of a run.
 
 use portolan_bench::{Metric, Path, Report, Row, compare};
 
 /// The network paths.
 const NETWORK: [Path; 3] = [Path::Packet, Path::Udp, Path::Auto];
 
-/// A run's undisturbed figures.
+/// Undisturbed figures of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Data<'a> {
     pub(crate) report: &'a Report,
 }
 
-/// How Portolan stands to TCP.
+/// Portolan compared with TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Better,
@@ -20,7 +20,7 @@ pub(crate) enum Standing {
     Worse,
 }
 
-/// Portolan's best row beside TCP's, of one size.
+/// Portolan's best row and TCP's row of one size.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) size: usize,
@@ -29,13 +29,13 @@ pub(crate) struct Pair<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Rows of `metric` as Portolan chooses, on an undisturbed network.
+    /// Returns the rows of `metric` with Portolan's default settings on an undisturbed network.
     pub(crate) fn rows(&self, metric: Metric) -> impl Iterator<Item = &'a Row> + use<'a> {
         let plain = move |row: &&Row| row.metric == metric && row.conditions.describe().is_empty();
         self.report.results.iter().filter(plain)
     }
 
-    /// Sizes of `metric`, ascending.
+    /// Returns the sizes of `metric` in ascending order.
     pub(crate) fn sizes(&self, metric: Metric) -> Vec<usize> {
         let mut sizes: Vec<usize> = self.rows(metric).map(|row| row.size).collect();
         sizes.sort_unstable();
@@ -53,7 +53,7 @@ impl<'a> Data<'a> {
         self.rows(metric).find(same)
     }
 
-    /// The row of `size` bytes or the next longer size that was measured.
+    /// Returns the row of `size` bytes, or of the next longer measured size.
     pub(crate) fn at_least(
         &self,
         metric: Metric,
@@ -65,13 +65,13 @@ impl<'a> Data<'a> {
         longer.filter_map(|size| self.row(metric, of, size)).next()
     }
 
-    /// TCP's row between hosts, or within one.
+    /// Returns TCP's row between hosts or within one.
     pub(crate) fn tcp(&self, metric: Metric, within: bool, size: usize) -> Option<&'a Row> {
         let mut paths = paths(within).iter();
         paths.find_map(|path| self.row(metric, ("tcp", *path), size))
     }
 
-    /// Portolan's best row between hosts, or within one.
+    /// Returns Portolan's best row between hosts or within one.
     pub(crate) fn portolan(&self, metric: Metric, within: bool, size: usize) -> Option<&'a Row> {
         let rows = paths(within)
             .iter()
@@ -79,7 +79,7 @@ impl<'a> Data<'a> {
         rows.reduce(|best, row| if row.beats(best) { row } else { best })
     }
 
-    /// Both, of all sizes that have both.
+    /// Returns the pairs of all sizes that both systems have.
     pub(crate) fn pairs(&self, metric: Metric, within: bool) -> Vec<Pair<'a>> {
         let pair = |size| {
             Some(Pair {
@@ -97,7 +97,7 @@ fn paths(within: bool) -> &'static [Path] {
 }
 
 impl Pair<'_> {
-    /// How many times better Portolan is.
+    /// Returns how many times better Portolan is.
     pub(crate) fn advantage(&self) -> f64 {
         let ratio = self.portolan.headline() / self.tcp.headline();
         if self.portolan.metric.is_time() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which charts a run of `portolan bench` has figures for, and what is seen on them.
+//! Charts of a run of `portolan bench`, with their captions.
 
 use crate::answers::float;
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Lines, Unit};
@@ -11,21 +11,21 @@ use crate::systems::{self, System};
 use crate::units;
 use portolan_bench::{Metric, Path, Report, Row, throughput};
 
-/// A chart with its name in files, and a sentence about it.
+/// A chart with its file name and caption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Part of a file's name.
+    /// Part of the file name.
     pub name: &'static str,
     /// The chart.
     pub chart: Chart,
-    /// What is seen, and what is drawn.
+    /// Caption: the result, and the drawn quantities.
     pub caption: String,
 }
 
 /// Parts per million in a percent.
 const PPM_PER_PERCENT: f64 = 10_000.0;
 
-/// The charts that `report` has figures for.
+/// Returns the charts for which `report` has figures.
 pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
     let all = [
         latency(report),
@@ -48,7 +48,8 @@ pub(crate) fn of_bench(report: &Report) -> Vec<Figure> {
     own.chain(moving).chain(libraries).chain(mpi).collect()
 }
 
-/// Frames that were told to be short have charts of their own.
+/// Returns true for rows without loss, interference or shortened frames. Rows with shortened frames
+/// have separate charts.
 fn undisturbed(row: &&Row) -> bool {
     let conditions = &row.conditions;
     (
@@ -58,8 +59,8 @@ fn undisturbed(row: &&Row) -> bool {
     ) == (0, 0, 0)
 }
 
-/// One line a system, of those with two points or more. MPI programs and other libraries have charts of
-/// their own.
+/// Returns one line per system with at least two points. MPI programs and other libraries have
+/// separate charts.
 fn lines<'a>(
     rows: impl Iterator<Item = &'a Row>,
     point: impl Fn(&Row) -> Option<(f64, f64)>,
@@ -72,7 +73,7 @@ fn lines<'a>(
     )
 }
 
-/// The same, with the system of a row as `system` has it.
+/// Returns one line per system with at least two points, with the systems given by `system`.
 pub(crate) fn lines_of<'a>(
     rows: impl Iterator<Item = &'a Row>,
     system: impl Fn(&Row) -> Option<System>,
@@ -84,7 +85,7 @@ pub(crate) fn lines_of<'a>(
             continue;
         };
         match all.iter_mut().find(|line| line.name == system.name) {
-            // The kernel's rows stand once beside each path.
+            // The kernel's rows are repeated for each path.
             Some(line) if line.points.iter().any(|known| known.0 == point.0) => {}
             Some(line) => line.points.push(point),
             None => all.push(Line {
@@ -135,7 +136,7 @@ pub(crate) fn figure(
     })
 }
 
-/// A figure by message size, whose caption is a sentence without its end.
+/// Returns a figure by message size. `caption` is a sentence without its full stop.
 pub(crate) fn sized(
     name: &'static str,
     (title, caption): (&str, String),
@@ -150,7 +151,7 @@ pub(crate) fn sizes_axis() -> Axis {
     Axis::logarithmic("message size", Unit::Bytes)
 }
 
-/// The first and the last point of the line that `name` begins, in words.
+/// Describes the first and the last point of the line whose name begins with `name`.
 fn ends(lines: &[Line], name: &str, write: impl Fn(f64) -> String) -> Option<String> {
     let line = lines.iter().find(|line| line.name.starts_with(name))?;
     let (first, last) = (line.points.first()?, line.points.last()?);
@@ -174,7 +175,7 @@ pub(crate) fn ends_of_all(lines: &[Line], write: impl Fn(f64) -> String) -> Stri
 
 const DASHED: &str = "Dashed: the same work on the bare socket or memory, without a protocol.";
 
-/// `caption`, and what dashed lines are, if there are any.
+/// Returns `caption` with an explanation of dashed lines, if there are any.
 fn with_limits(caption: String, lines: &[Line]) -> String {
     if lines.iter().any(|line| line.dashed) {
         format!("{caption}. {DASHED}")
@@ -197,7 +198,7 @@ fn latency(report: &Report) -> Option<Figure> {
     )
 }
 
-/// How many times faster than TCP; above 1 Portolan is.
+/// Returns the chart of Portolan's speed relative to TCP; it is faster above 1.
 fn advantage(report: &Report) -> Option<Figure> {
     let data = Data { report };
     let ours = data
@@ -226,7 +227,7 @@ fn advantage(report: &Report) -> Option<Figure> {
     Some(figure)
 }
 
-/// Where a line is above 1, in words.
+/// Describes the ranges in which a line is above 1.
 fn ahead(points: &[(f64, f64)]) -> String {
     let mut runs: Vec<(f64, f64)> = Vec::new();
     let mut before = false;
@@ -306,8 +307,8 @@ fn bidir(report: &Report) -> Option<Figure> {
     )
 }
 
-/// Rows of streams of the largest size that was measured in rows of which `told` holds: others may have
-/// been measured with longer messages.
+/// Returns the rows of streams with the largest size among the rows selected by `told`. Other
+/// streams may have been measured with longer messages.
 fn longest(report: &Report, told: impl Fn(&Row) -> bool) -> impl Iterator<Item = &Row> {
     let streams = report
         .results
@@ -321,7 +322,7 @@ fn longest(report: &Report, told: impl Fn(&Row) -> bool) -> impl Iterator<Item =
     streams.filter(move |row| Some(row.size) == size)
 }
 
-/// For a chart that needs no rows of a kind of its own.
+/// Selects all rows.
 fn any(_: &Row) -> bool {
     true
 }
@@ -385,7 +386,7 @@ fn interference(report: &Report) -> Option<Figure> {
     )
 }
 
-/// Systems by what a row says of them, each once.
+/// Returns the groups of bars, one per system.
 fn groups<'a>(
     rows: impl Iterator<Item = &'a Row>,
     values: impl Fn(&Row) -> Option<Vec<f64>>,
@@ -427,11 +428,11 @@ fn bars(
     })
 }
 
-/// Inks of the two kinds of most bars.
+/// Inks of the two kinds in most bar charts.
 const FIRST: Ink = Ink::System(0);
 const SECOND: Ink = Ink::System(1);
 
-/// A stream of one size under several settings of Portolan.
+/// Returns the chart of a stream of one size under several settings of Portolan.
 fn conditions(report: &Report) -> Option<Figure> {
     let told = |row: &Row| !row.conditions.describe().is_empty();
     let with_setting = |row: &Row| undisturbed(&row) && told(row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `portolan bench`, `tune` and `profile` and `scripts/cast-figures.sh` measured, for people: charts, and a page that tells what
-//! a user wants to know first and puts today's figures beside those that papers printed.
+//! Charts of measurements by `portolan bench`, `tune`, `profile` and `scripts/cast-figures.sh`, and
+//! a page with the main results. The page compares current figures with those printed in papers.
 //!
-//! Nothing is measured here, and nothing computed but ratios and what the papers define by formula.
+//! This crate measures nothing. It computes only ratios and the formulas of the papers.
 
 mod answers;
 mod casts;
@@ -29,8 +29,8 @@ pub use page::{Material, page};
 use portolan_bench::Report;
 use serde_json::Value;
 
-/// The charts that `json` has figures for; `None` if none of `bench`, `tune`, `profile`, `report npb` and
-/// `scripts/cast-figures.sh` wrote it.
+/// Returns the charts for which `json` has figures. Returns `None` if it was not written by
+/// `bench`, `tune`, `profile`, `report npb` or `scripts/cast-figures.sh`.
 pub fn figures(json: &Value) -> Option<Vec<Figure>> {
     if let Ok(report) = serde_json::from_value::<Report>(json.clone()) {
         let figures = figures::of_bench(&report);
@@ -52,7 +52,7 @@ fn of_npb(json: &Value) -> Option<Vec<Figure>> {
     (npb.format == NPB_FORMAT).then(|| npb::figures(&npb))
 }
 
-/// With the MTU in its title, for charts that stand alone.
+/// Adds the MTU to the title, for separate charts.
 fn titled(mut figure: Figure, mtu: usize) -> Figure {
     let title = match &mut figure.chart {
         Chart::Lines(lines) => &mut lines.title,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts of what papers on early adapters asked about the way of bytes: into how long frames a message
-//! is cut, and from which length on it pays to begin a transfer instead of copying.
+//! Charts for two questions of papers on early adapters: the effect of shorter frames, and the
+//! message length from which a transfer is faster than copying.
 
 use crate::answers::float;
 use crate::chart::{Axis, Ink, Line, Unit};
@@ -9,13 +9,13 @@ use crate::systems::System;
 use crate::units;
 use portolan_bench::{Metric, Path, Report, Row, throughput};
 
-/// The charts that `report` has figures for.
+/// Returns the charts for which `report` has figures.
 pub(crate) fn figures(report: &Report) -> Vec<Figure> {
     let all = [end_to_end(report), streams(report), ways(report)];
     all.into_iter().flatten().collect()
 }
 
-/// Whether both ways to move a message within a host were measured.
+/// Returns true if both methods of moving a message within a host were measured.
 pub(crate) fn is_measured(report: &Report) -> bool {
     ways(report).is_some()
 }
@@ -35,10 +35,11 @@ fn streams(report: &Report) -> Option<Figure> {
     figures::sized("fragments-stream", (title, costs(&lines)?), upwards, lines)
 }
 
-/// The name of the line that the others are compared with.
+/// Name of the reference line.
 const UNCUT: &str = "frames as long as the MTU allows";
 
-/// Portolan over UDP, a line for each length of frames, and TCP; none where no frames were cut short.
+/// Returns the lines of Portolan over UDP by frame length, and of TCP; none if no frames were
+/// shortened.
 fn cut(report: &Report, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {
     let is_cut = |row: &Row| row.conditions.frame_len_max > 0;
     let of_metric = report.results.iter().filter(|row| row.metric == metric);
@@ -52,7 +53,7 @@ fn cut(report: &Report, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {
     if lens.is_empty() {
         return Vec::new();
     }
-    // Where nothing was cut there is nothing to compare.
+    // Other sizes have nothing to compare with.
     let sizes: Vec<usize> = of_metric
         .clone()
         .filter(|row| is_cut(row))
@@ -66,9 +67,10 @@ fn cut(report: &Report, metric: Metric, value: fn(&Row) -> f64) -> Vec<Line> {
     )
 }
 
-/// The line of `row`, by its length of frames among `lens`. Other conditions have other charts.
+/// Returns the line of `row`, by its frame length among `lens`. Rows with other conditions belong
+/// to other charts.
 fn frames(row: &Row, lens: &[u32]) -> Option<System> {
-    /// Colours beside that of frames as the MTU allows.
+    /// Colours of the lines with shortened frames.
     const INKS: [Ink; 5] = [
         Ink::System(0),
         Ink::System(2),
@@ -100,7 +102,7 @@ fn frames(row: &Row, lens: &[u32]) -> Option<System> {
     })
 }
 
-/// What short frames cost or bring at the best and at the worst, in words; none without lines.
+/// Describes the best and worst effect of short frames; returns `None` without lines.
 fn costs(lines: &[Line]) -> Option<String> {
     let uncut = lines.iter().find(|line| line.name == UNCUT)?;
     let against = |line: &Line| {
@@ -131,10 +133,10 @@ fn costs(lines: &[Line]) -> Option<String> {
     Some(against).filter(|_| !told.is_empty())
 }
 
-/// The two ways without a protocol to get a message from one process's memory to another's: copied into
-/// shared memory and out of it, or read by one call of the kernel.
+/// Returns the chart of the two methods without a protocol to move a message between processes of a
+/// host. It is copied into shared memory and out of it, or read by one system call.
 fn ways(report: &Report) -> Option<Figure> {
-    /// By their names in the JSON; in words, and where there is little room.
+    /// Methods: name in the JSON, full name, short name, colour.
     const WAYS: [(&str, &str, &str, Ink); 2] = [
         (
             "pipelined copy",
@@ -180,7 +182,7 @@ fn ways(report: &Report) -> Option<Figure> {
     figures::sized("moving", (title, caption), upwards, lines)
 }
 
-/// Which of two lines is ahead where, in words.
+/// Describes which of two lines is ahead in which range.
 fn crossing(one: &Line, other: &Line) -> String {
     let leads = one.points.iter().filter_map(|(size, value)| {
         let beside = other.points.iter().find(|point| point.0 == *size)?;
@@ -233,7 +235,7 @@ mod tests {
                 &json!({"loss_ppm": 9}),
             ));
         }
-        // Of a size that was not cut.
+        // A size without shortened frames.
         rows.push(row("portolan", "udp", "stream", 1 << 20, &json!({})));
         let figures = figures_of(rows, vec![]);
         let [figure] = figures.as_slice() else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts of MPI programs: an MPI over Portolan beside what it has itself, a chart for each MPI.
+//! Charts of MPI programs: an MPI over Portolan and over its own transport, with one chart per MPI.
 
 use crate::answers::float;
 use crate::chart::{Axis, Ink, Line, Unit};
@@ -8,21 +8,21 @@ use crate::systems::{self, System};
 use crate::units;
 use portolan_bench::{Metric, Path, Report, Row};
 
-/// How the systems of an MPI begin, what it is called, and the names of its charts.
+/// MPI libraries: prefix of their systems, full name, and names of their charts.
 const MPIS: [(&str, &str, [&str; 2]); 2] = [
     ("openmpi", "Open MPI", ["openmpi-latency", "openmpi-stream"]),
     ("mpich", "MPICH", ["mpich-latency", "mpich-stream"]),
 ];
 
-/// What a system over Portolan ends with.
+/// Suffix of systems over Portolan.
 const OVER_PORTOLAN: &str = "-portolan";
 
-/// Whether `row` is an MPI program's.
+/// Returns true if `row` belongs to an MPI program.
 pub(crate) fn is_mpi(row: &Row) -> bool {
     MPIS.iter().any(|(mpi, ..)| is_of(row, mpi))
 }
 
-/// `Open MPI over Portolan, raw Ethernet`, `MPICH over its TCP`.
+/// Returns a name such as `Open MPI over Portolan, raw Ethernet` or `MPICH over its TCP`.
 pub(crate) fn called(row: &Row) -> String {
     let found = MPIS.iter().find(|(mpi, ..)| is_of(row, mpi));
     let mpi = found.map_or(row.system.as_str(), |(_, called, _)| called);
@@ -35,7 +35,7 @@ fn is_of(row: &Row, mpi: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest == OVER_PORTOLAN)
 }
 
-/// The charts that `report` has figures for.
+/// Returns the charts for which `report` has figures.
 pub(crate) fn figures(report: &Report) -> Vec<Figure> {
     let each = MPIS
         .iter()
@@ -71,7 +71,8 @@ fn lines(report: &Report, mpi: &str, metric: Metric, value: fn(&Row) -> f64) -> 
     figures::lines_of(rows, system, |row| Some((float(row.size), value(row))))
 }
 
-/// Of an MPI's own ways, all paths between hosts repeat one measurement.
+/// Returns the system of `row`. For an MPI's own transport all paths between hosts repeat one
+/// measurement.
 fn system(row: &Row) -> Option<System> {
     if row.system.ends_with(OVER_PORTOLAN) {
         return Some(systems::portolan(row.path));

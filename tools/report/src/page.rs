@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page: one file that needs nothing else, no script, and no network.
+//! The page: one self-contained file without scripts or network access.
 
 use crate::answers::{answers, float};
 use crate::chart::Place;
@@ -13,29 +13,29 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use portolan_bench::{Metric, Report, SiteKind};
 use portolan_profile::Profile;
 
-/// Charts that stand in the first part, beside the answer; the others follow it.
+/// Charts in the first part, beside the answer. All others follow it.
 const FIRST: [&str; 2] = ["latency", "advantage"];
 
-/// What a page is about.
+/// Contents of a page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Material {
     /// Runs of `portolan bench`.
     pub reports: Vec<Report>,
-    /// Of `portolan report npb`.
+    /// Measurements of `portolan report npb`.
     pub npbs: Vec<Npb>,
-    /// Of `portolan profile`.
+    /// Profiles of `portolan profile`.
     pub profiles: Vec<Profile>,
 }
 
 impl Material {
-    /// Whether there is nothing to tell.
+    /// Returns true if there is nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.reports.is_empty() && self.npbs.is_empty() && self.profiles.is_empty()
     }
 }
 
-/// A page about `material`; measurements of one machine and MTU are taken together.
+/// Returns a page about `material`. Measurements of the same machine and MTU are combined.
 #[must_use]
 pub fn page(material: &Material) -> String {
     let networks = material.npbs.iter().filter_map(|npb| npb.networks.as_ref());
@@ -74,7 +74,7 @@ pub fn page(material: &Material) -> String {
     page.into_string()
 }
 
-/// Runs on the same machine, or between the same two, with the same MTU, as one.
+/// Combines runs on the same machine, or between the same two, with the same MTU.
 fn joined(reports: &[Report]) -> Vec<Report> {
     let mut runs: Vec<Report> = Vec::new();
     for report in reports {
@@ -133,7 +133,7 @@ fn summary(run: &Report) -> String {
     )
 }
 
-/// ` (run 2, MTU 9000)` where there are several runs to tell apart.
+/// Adds a label such as ` (run 2, MTU 9000)` if there are several runs.
 fn labelled(runs: Vec<Report>) -> Vec<(String, Report)> {
     let several = runs.len() > 1;
     let label = |(index, run): (usize, Report)| {
@@ -170,7 +170,7 @@ fn first(run: &Report, label: &str) -> Markup {
     }
 }
 
-/// Portolan beside TCP, by size.
+/// Returns the comparison of Portolan with TCP, by size.
 fn sizes(data: &Data<'_>) -> Markup {
     let places = [("Between two hosts", false), ("Within a host", true)];
     let of = |within| data.pairs(Metric::Pingpong, within);
@@ -210,7 +210,7 @@ fn sizes(data: &Data<'_>) -> Markup {
     }
 }
 
-/// With figures and their units kept on one line.
+/// Joins figures and their units with non-breaking spaces.
 pub(crate) fn bound(text: &str) -> String {
     const NO_BREAK: char = '\u{a0}';
     let mut bound = String::with_capacity(text.len());
@@ -251,7 +251,7 @@ fn further(run: &Report, label: &str) -> Markup {
     }
 }
 
-/// A chart twice: as wide as a page, and as wide as a phone.
+/// Returns a chart in two widths: for a page and for a phone.
 pub(crate) fn chart(figure: &Figure) -> Markup {
     let drawn = |place| figure.chart.svg(place).unwrap_or_default();
     html! {

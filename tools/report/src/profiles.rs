@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The charts of `portolan profile`: where the time of each process went, and who sent how much to whom.
+//! Charts of `portolan profile`: the time of each process, and the bytes between each pair.
 
 use crate::chart::{Chart, Heat, Ink, Stacks};
 use crate::figures::Figure;
@@ -7,15 +7,15 @@ use portolan_profile::{FORMAT, Process, Profile, World};
 use serde_json::Value;
 use std::path::Path;
 
-/// Rows of stacked bars: neighbouring ranks share one where there are more.
+/// Maximum rows of stacked bars. With more ranks, adjacent ones share a row.
 const ROWS_MAX: usize = 32;
-/// Rows of cells, the same.
+/// Maximum rows of cells. With more ranks, adjacent ones share a row.
 const CELLS_MAX: usize = 64;
-/// Kinds of calls with a colour of their own; with computation and the others these are all there are.
+/// Kinds of calls with their own colour. Computation and the rest use the two other colours.
 const KINDS_MAX: usize = 6;
 
-/// The charts of `json`; `None` if `portolan profile` did not write it. Of several programs the one
-/// that ran longest is drawn.
+/// Returns the charts of `json`; `None` if `portolan profile` did not write it. Of several
+/// programs, the one with the longest run is drawn.
 pub(crate) fn of_profile(json: &Value) -> Option<Vec<Figure>> {
     if json.get("format")? != FORMAT {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn of_profile(json: &Value) -> Option<Vec<Figure>> {
     Some(figures(&serde_json::from_value(json.clone()).ok()?))
 }
 
-/// The charts of `profile`; see [`of_profile`].
+/// Returns the charts of `profile`; see [`of_profile`].
 pub(crate) fn figures(profile: &Profile) -> Vec<Figure> {
     let longest = |a: &&World, b: &&World| a.seconds.total_cmp(&b.seconds);
     let Some(world) = profile.worlds.iter().max_by(longest) else {
@@ -32,14 +32,14 @@ pub(crate) fn figures(profile: &Profile) -> Vec<Figure> {
     [times(world), bytes(world)].into_iter().flatten().collect()
 }
 
-/// The program, and on how many processes.
+/// Returns a title with the program and the number of processes.
 fn title(what: &str, world: &World) -> String {
     let name = Path::new(&world.program).file_name();
     let name = name.map_or(world.program.as_str().into(), |name| name.to_string_lossy());
     format!("{what}, {name}, {} processes", world.process_count)
 }
 
-/// How ranks that share a row are called.
+/// Returns the label of ranks that share a row.
 fn ranks(first: usize, count: usize, all: usize) -> String {
     match (first + count).min(all) - 1 {
         last if last == first => format!("{first}"),
@@ -47,7 +47,7 @@ fn ranks(first: usize, count: usize, all: usize) -> String {
     }
 }
 
-/// Part of its time that `process` spent in calls of `kind`.
+/// Returns the share of its time that `process` spent in calls of `kind`.
 pub(crate) fn share(process: &Process, kind: &str) -> f64 {
     let found = process.kinds.iter().find(|known| known.kind == kind);
     let seconds = found.map_or(0.0, |found| found.seconds);
@@ -58,13 +58,13 @@ pub(crate) fn share(process: &Process, kind: &str) -> f64 {
     }
 }
 
-/// The mean of `of` over `processes`.
+/// Returns the mean of `of` over `processes`.
 #[allow(clippy::cast_precision_loss, reason = "a count of processes")]
 pub(crate) fn mean(processes: &[Process], of: impl Fn(&Process) -> f64) -> f64 {
     processes.iter().map(of).sum::<f64>() / processes.len() as f64
 }
 
-/// The kinds of calls that took longest, longest first.
+/// Returns the most expensive kinds of calls, in descending order of time.
 fn kinds(world: &World) -> Vec<(String, f64)> {
     let mut kinds: Vec<(String, f64)> = Vec::new();
     for time in world.processes.iter().flat_map(|process| &process.kinds) {
@@ -77,7 +77,7 @@ fn kinds(world: &World) -> Vec<(String, f64)> {
     kinds
 }
 
-/// Where the time went, by rank.
+/// Returns the chart of the time spent, by rank.
 fn times(world: &World) -> Option<Figure> {
     let computing = |process: &Process| {
         if process.seconds > 0.0 {
@@ -137,7 +137,7 @@ fn times(world: &World) -> Option<Figure> {
     })
 }
 
-/// Who sent how much to whom, in messages and one-sided operations.
+/// Returns the chart of bytes between each pair, in messages and one-sided operations.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a shade and two digits need no more"
@@ -161,7 +161,7 @@ fn bytes(world: &World) -> Option<Figure> {
             }
         }
     }
-    // Programs of collective operations alone have no pairs.
+    // Programs with only collective operations have no pairs.
     if pairs == 0 {
         return None;
     }

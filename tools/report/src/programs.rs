@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of the page about programs that `portolan profile` counted.
+//! Section of the page about programs profiled by `portolan profile`.
 
 use crate::npb::exact;
 use crate::page::{bound, chart};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const MICROS: f64 = 1e6;
 
-/// What the programs of `profile` sent, and where their time went.
+/// Returns the section of `profile`: messages sent and time spent.
 pub(crate) fn section(profile: &Profile) -> Markup {
     html! {
         section {
@@ -27,7 +27,7 @@ pub(crate) fn section(profile: &Profile) -> Markup {
     }
 }
 
-/// The program in a sentence.
+/// Describes the program in a sentence.
 #[allow(clippy::cast_precision_loss, reason = "two digits are shown")]
 fn sentence(world: &World) -> String {
     let name = Path::new(&world.program).file_name();
@@ -69,7 +69,7 @@ fn sum(classes: &[SizeClass]) -> Tally {
     sum
 }
 
-/// Messages by size, a row a kind.
+/// Returns the table of messages by size, with one row per kind.
 fn sizes(world: &World) -> Markup {
     let used = kinds(world)
         .into_iter()

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which rows are one system's, what it is called, and its colour: the same in all charts.
+//! Systems of rows, with names and colours that are the same in all charts.
 
 use crate::chart::Ink;
 use crate::{competitors, mpi};
 use portolan_bench::{Path, Row};
 
-/// A system as charts know it.
+/// A system in a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct System {
-    /// Its name.
+    /// Full name.
     pub(crate) name: String,
-    /// Its name where there is little room.
+    /// Short name for narrow charts.
     pub(crate) short: String,
-    /// Its colour.
+    /// Colour.
     pub(crate) ink: Ink,
-    /// A yardstick: the same work without a protocol.
+    /// Set for a yardstick: the same work without a protocol.
     pub(crate) is_limit: bool,
 }
 
-/// The system of `row`. `None` of rows that say again, under the name of a path, what another row
-/// says: the kernel's protocols are the same beside every network path, and the limit of a choice
-/// between paths is that of one of them.
+/// Returns the system of `row`. Returns `None` for rows that repeat another row under the name of
+/// another path. The kernel's protocols are the same beside every network path. The limit of a
+/// choice between paths is the limit of one of them.
 pub(crate) fn of(row: &Row) -> Option<System> {
     if let Some(system) = competitors::system(row) {
         return Some(system);
@@ -77,7 +77,7 @@ fn limit(path: Path) -> System {
         Path::Packet | Path::Auto => "bare Ethernet",
         Path::Xdp => "bare AF_XDP",
         Path::XdpNative => "bare native AF_XDP",
-        // Short messages go by UDP there, and no bare stream is measured.
+        // Short messages of a stream path use UDP, and no bare stream is measured.
         Path::Udp | Path::Stream => "bare UDP",
         Path::Shm => "bare memory",
     };
@@ -89,7 +89,7 @@ fn limit(path: Path) -> System {
     }
 }
 
-/// How a path is called in a sentence.
+/// Returns the name of a path in a sentence.
 pub(crate) fn way(path: Path) -> &'static str {
     match path {
         Path::Packet => "raw Ethernet",
@@ -109,12 +109,12 @@ fn ink(path: Path) -> Ink {
         Path::Shm => 2,
         Path::Auto => 3,
         Path::Xdp => 4,
-        // Nobody asks for streams and for this in one chart.
+        // Streams and AF_XDP in the driver are unlikely in one chart, so they share a colour.
         Path::Stream | Path::XdpNative => 5,
     })
 }
 
-/// What Portolan was told in this row.
+/// Returns the settings of Portolan in this row.
 fn choices(row: &Row) -> String {
     let mut conditions = row.conditions;
     (conditions.loss_ppm, conditions.interfere) = (0, 0);
@@ -125,7 +125,7 @@ fn under(system: System, choices: &str) -> System {
     if choices.is_empty() {
         return system;
     }
-    // One line a placement, cipher or order of service: a colour each.
+    // Colours for the lines of different placements, ciphers or orders of service.
     const COLOURS: usize = 6;
     let Ink::System(ink) = system.ink else {
         return system;

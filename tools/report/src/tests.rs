@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts and pages of small reports: that they are well-formed, the same every time, and hold what
-//! was given.
+//! Tests of charts and pages of small reports: well-formed, reproducible and complete.
 
 mod browser;
 
@@ -90,7 +89,7 @@ fn draw(json: &Value) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Every element that is opened is closed, in order, and no text breaks out of its place.
+/// Checks that elements are closed in order and that text is escaped.
 fn assert_well_formed(text: &str) {
     const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
     let mut open = Vec::new();
@@ -270,7 +269,8 @@ fn an_empty_report_is_a_page_that_says_so() {
     assert_eq!(figures(&json!({"a": 1})), None);
 }
 
-/// What is measured under losses or interference is of shorter messages than the longest stream.
+/// Returns a report in which rows with loss or interference have shorter messages than the longest
+/// stream.
 fn disturbed() -> Report {
     let placed = |right: u64, wrong: u64| json!({"receiver: frames placed": right, "receiver: frames misplaced": wrong});
     let stream = |size: u64, extra: &Value| row("portolan", "udp", "stream", size, extra);

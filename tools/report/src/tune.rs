@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts of `portolan tune`: the model beside what was measured, whole messages beside pieces.
+//! Charts of `portolan tune`: the model and the measurements, and whole messages and fragments.
 
 use crate::chart::{Axis, Chart, Ink, Line, Lines, Unit};
 use crate::figures::Figure;
 use crate::units;
 use serde_json::Value;
 
-/// The charts of `json`; `None` if it is not `tune`'s.
+/// Returns the charts of `json`; `None` if it is not from `tune`.
 pub(crate) fn of_tune(json: &Value) -> Option<Vec<Figure>> {
     let rows = json.get("rows")?.as_array()?;
     let pieces = json.get("pieces").and_then(Value::as_array);
@@ -70,13 +70,13 @@ fn figure(name: &'static str, title: &str, lines: Vec<Line>) -> Figure {
     }
 }
 
-/// What a row says about the throughput of its length: name, length, 10^6 bytes a second.
+/// Returns the throughput of a row: name, length, and 10^6 bytes per second.
 fn point(row: &Value, us: &Value, name: &str) -> Option<(String, (f64, f64))> {
     let (len, us) = (row["len"].as_f64()?, us.as_f64()?);
     (us > 0.0).then(|| (name.to_owned(), (len, len / us)))
 }
 
-/// Lines of two points or more, by name; what is predicted is dashed.
+/// Returns lines with at least two points, by name. Predictions are dashed.
 fn collect(points: impl Iterator<Item = (String, (f64, f64))>, manner: &str) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for (of, point) in points {
@@ -85,7 +85,7 @@ fn collect(points: impl Iterator<Item = (String, (f64, f64))>, manner: &str) -> 
             _ => format!("{of}, {manner}"),
         };
         match all.iter_mut().find(|line| line.name == name) {
-            // Whole messages stand beside pieces of each length.
+            // Whole messages are repeated for each length of fragments.
             Some(line) if line.points.iter().any(|known| known.0 == point.0) => {}
             Some(line) => line.points.push(point),
             None => all.push(Line {
@@ -104,7 +104,7 @@ fn collect(points: impl Iterator<Item = (String, (f64, f64))>, manner: &str) -> 
     all
 }
 
-/// A colour each.
+/// Assigns a different colour to each line.
 fn numbered(mut lines: Vec<Line>) -> Vec<Line> {
     for (index, line) in lines.iter_mut().enumerate() {
         line.ink = Ink::System(index);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures as people write them: in a unit that fits, with as many digits as they are worth.
+//! Readable figures, with suitable units and two significant digits.
 
 const KILO: f64 = 1e3;
 const KIBI: f64 = 1024.0;
 
-/// `320 ns`, `2.9 µs`, `1.4 ms` of microseconds.
+/// Formats microseconds as `320 ns`, `2.9 µs` or `1.4 ms`.
 pub(crate) fn time(us: f64) -> String {
     match us.abs() {
         small if small < 0.9995 => format!("{} ns", digits(us * KILO)),
@@ -14,7 +14,7 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
-/// `120 MB/s`, `2.9 GB/s` of 10^6 bytes a second.
+/// Formats 10^6 bytes per second as `120 MB/s` or `2.9 GB/s`.
 pub(crate) fn rate(mbytes_per_s: f64) -> String {
     match mbytes_per_s.abs() {
         small if small < 0.9995 => format!("{} KB/s", digits(mbytes_per_s * KILO)),
@@ -23,7 +23,7 @@ pub(crate) fn rate(mbytes_per_s: f64) -> String {
     }
 }
 
-/// `20 million`, `56 thousand` of messages a second.
+/// Formats messages per second as `20 million` or `56 thousand`.
 pub(crate) fn count(each_s: f64) -> String {
     match each_s {
         many if many >= 999_500.0 => format!("{} million", digits(many / 1e6)),
@@ -32,7 +32,7 @@ pub(crate) fn count(each_s: f64) -> String {
     }
 }
 
-/// `0 B`, `64 B`, `4 KB`, `1 MB`; powers of 1024, as message sizes are given.
+/// Formats bytes as `0 B`, `64 B`, `4 KB` or `1 MB`, in powers of 1024 as message sizes are given.
 pub(crate) fn bytes(size: f64) -> String {
     match size {
         _ if size >= KIBI * KIBI => format!("{} MB", digits(size / (KIBI * KIBI))),
@@ -41,12 +41,12 @@ pub(crate) fn bytes(size: f64) -> String {
     }
 }
 
-/// `1.8` of a ratio.
+/// Formats a ratio as `1.8`.
 pub(crate) fn ratio(value: f64) -> String {
     digits(value)
 }
 
-/// Two digits that count; whole numbers from 100 on, thousands apart.
+/// Formats two significant digits. From 100 on, formats whole numbers with thousands separators.
 pub(crate) fn digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bars that lie, each with its figure at its end; on a logarithmic axis dots, since bars have no
-//! beginning there.
+//! Horizontal bars, each followed by its figure. On a logarithmic axis they are dots, because bars
+//! would have no origin.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
@@ -8,32 +8,32 @@ use super::legend::Legend;
 use super::scale::{Axis, Scale};
 use anyhow::{Result, bail};
 
-/// One system's figures.
+/// Figures of one system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Its name.
+    /// Name of the system.
     pub name: String,
-    /// Its colour, where there is one kind only.
+    /// Colour, used if there is only one kind.
     pub ink: Ink,
-    /// As many as there are kinds.
+    /// One value per kind.
     pub values: Vec<f64>,
 }
 
-/// Groups of bars, one bar a kind.
+/// Groups of bars, with one bar per kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What is shown.
+    /// Title of the chart.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub across: Axis,
-    /// What the bars of a group are.
+    /// Kinds of the bars in a group, with their colours.
     pub kinds: Vec<(String, Ink)>,
-    /// The systems.
+    /// Groups, one per system.
     pub groups: Vec<Group>,
 }
 
 impl Bars {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     ///
     /// # Errors
     /// There is nothing to draw.
@@ -61,7 +61,7 @@ impl Bars {
     }
 }
 
-/// Figures under the bars, none of them over another.
+/// Returns the labels under the bars, spaced so that none overlap.
 fn ticks(x: &Scale, font: f64) -> Vec<(f64, String)> {
     let close = x.ticks(font * 4.6);
     let widest = close.iter().map(|(_, label)| width_of(label, font));
@@ -86,7 +86,7 @@ impl Sheet<'_> {
         self.place.font()
     }
 
-    /// Pixels from one bar to the next.
+    /// Returns the pixels from one bar to the next.
     fn pitch(&self) -> f64 {
         self.font()
             * if self.chart.across.logarithmic {
@@ -96,7 +96,7 @@ impl Sheet<'_> {
             }
     }
 
-    /// The explanation of the kinds; a single one needs none.
+    /// Returns the legend of the kinds. A single kind needs none.
     fn legend(&self) -> Legend<'_> {
         let kinds = &self.chart.kinds;
         Legend {
@@ -106,7 +106,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// Pixels of a group: its name, its bars and some air.
+    /// Returns the pixels of a group: its name, its bars and a margin.
     fn group(&self) -> f64 {
         self.font() * 2.2 + self.pitch() * self.chart.kinds.len() as f64
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Strokes and words on an SVG, in inks that a style sheet may change.
+//! Strokes and text on an SVG, in inks that a style sheet may change.
 
 use super::Place;
 use anyhow::{Result, anyhow};
@@ -8,20 +8,20 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What something is drawn in. Systems have the colours of Okabe and Ito ("Color Universal Design",
-/// 2008), which people with any colour vision tell apart, darkened where they would be pale on
-/// white.
+/// Colour of an element. Systems have the colours of Okabe and Ito ("Color Universal Design",
+/// 2008), which can be distinguished with any colour vision. Colours that are pale on white are
+/// darkened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
-    /// Words.
+    /// Text.
     Text,
-    /// Words that matter less.
+    /// Less important text.
     Muted,
-    /// The grid.
+    /// Grid lines.
     Grid,
-    /// The ground.
+    /// Background.
     Ground,
-    /// One of the systems, by its number.
+    /// A system, by its number.
     System(usize),
 }
 
@@ -38,9 +38,9 @@ const SYSTEMS: [RGBColor; 8] = [
 ];
 
 impl Ink {
-    /// The kernel's protocols, between hosts.
+    /// The kernel's protocols between hosts.
     pub const KERNEL: Ink = Ink::System(6);
-    /// The same within a host.
+    /// The kernel's protocols within a host.
     pub const KERNEL_LOCAL: Ink = Ink::System(7);
 
     fn colour(self) -> RGBColor {
@@ -53,7 +53,7 @@ impl Ink {
         }
     }
 
-    /// The style sheet's name for it.
+    /// Returns the CSS variable of the ink.
     fn variable(self) -> String {
         match self {
             Ink::Text => "var(--text)".into(),
@@ -71,7 +71,7 @@ impl Ink {
     }
 }
 
-/// Where words stand about their point.
+/// Horizontal alignment of text at its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -79,18 +79,18 @@ pub(super) enum Anchor {
     End,
 }
 
-/// Points in pixels.
+/// A point in pixels.
 pub(super) type Point = (f64, f64);
 
-/// See the module documentation.
+/// A drawing area for one chart.
 pub(super) struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
 }
 
-/// Draws a chart called `title` by `draw`.
+/// Draws a chart with the title `title` by calling `draw`.
 ///
 /// # Errors
-/// Those of `draw`.
+/// The errors of `draw`.
 pub(super) fn draw(
     title: &str,
     place: Place,
@@ -110,7 +110,7 @@ pub(super) fn draw(
     Ok(dressed(&svg, title, place))
 }
 
-/// Names the chart for who hears it; on a page, leaves colours and width to the style sheet.
+/// Adds the title for screen readers. On a page, leaves colours and width to the style sheet.
 fn dressed(svg: &str, title: &str, place: Place) -> String {
     let title = title
         .replace('&', "&amp;")
@@ -134,7 +134,7 @@ fn dressed(svg: &str, title: &str, place: Place) -> String {
 }
 
 impl Canvas<'_> {
-    /// A line through `points`.
+    /// Draws a line through `points`.
     pub(super) fn stroke(
         &self,
         points: &[Point],
@@ -156,33 +156,33 @@ impl Canvas<'_> {
         }
     }
 
-    /// A filled dot.
+    /// Draws a filled dot.
     pub(super) fn dot(&self, at: Point, radius: i32, ink: Ink) -> Result<()> {
         let dot = Circle::new(pixel(at), radius, ink.colour().filled());
         self.area.draw(&dot).map_err(refused)
     }
 
-    /// A filled rectangle.
+    /// Draws a filled rectangle.
     pub(super) fn block(&self, from: Point, to: Point, ink: Ink) -> Result<()> {
         let block = Rectangle::new([pixel(from), pixel(to)], ink.colour().filled());
         self.area.draw(&block).map_err(refused)
     }
 
-    /// A filled rectangle of which the ground shines through, but for the part `strength` of 1.
+    /// Draws a translucent rectangle with an opacity of `strength`, from 0 to 1.
     pub(super) fn shade(&self, from: Point, to: Point, ink: Ink, strength: f64) -> Result<()> {
         let colour = ink.colour().mix(strength);
         let block = Rectangle::new([pixel(from), pixel(to)], colour.filled());
         self.area.draw(&block).map_err(refused)
     }
 
-    /// Words whose middle is at the height of `at`.
+    /// Draws text, vertically centred at `at`.
     pub(super) fn text(
         &self,
         words: &str,
         at: Point,
         (size, ink, anchor): (f64, Ink, Anchor),
     ) -> Result<()> {
-        /// What plotters' SVG divides a font's size by.
+        /// Divisor that plotters' SVG backend applies to font sizes.
         const FONT_SCALE: f64 = 1.24;
         let horizontal = match anchor {
             Anchor::Start => HPos::Left,
@@ -199,9 +199,10 @@ impl Canvas<'_> {
     }
 }
 
-/// Pixels that `words` take, about: no font is asked. Rather too much than too little.
+/// Returns the approximate width of `words` in pixels. It uses no font and is rather too large than
+/// too small.
 pub(super) fn width_of(words: &str, size: f64) -> f64 {
-    // Of the widest fonts without serifs that systems have.
+    // Widths of the widest common sans-serif fonts.
     let letter = |letter: char| match letter {
         'm' | 'w' | 'M' | 'W' => 0.95,
         'A'..='Z' => 0.7,

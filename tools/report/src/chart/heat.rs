@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A square of cells, the darker the more: who gave how much to whom.
+//! Matrix of cells, darker for larger values: bytes between each pair of ranks.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
 use crate::units;
 use anyhow::{Result, bail};
 
-/// How much of its ink the least cell that is not empty gets.
+/// Opacity of the smallest cell that is not empty.
 const FAINTEST: f64 = 0.12;
-/// Powers of ten that the shades span at least: pairs that are nearly alike look alike.
+/// Minimum decades that the shades span, so that nearly equal pairs look alike.
 const DECADES_MIN: f64 = 3.0;
 
 /// Bytes from each row to each column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heat {
-    /// What is shown.
+    /// Title of the chart.
     pub title: String,
-    /// What the rows are, and the columns.
+    /// Names of the row axis and the column axis.
     pub axes: [String; 2],
-    /// Of rows and columns, in their order.
+    /// Names of rows and columns, in order.
     pub names: Vec<String>,
-    /// By row, then column; as many as names in both.
+    /// Values by row, then column, with one row and one column per name.
     pub cells: Vec<Vec<f64>>,
 }
 
 impl Heat {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     ///
     /// # Errors
     /// There is nothing to draw.
@@ -41,7 +41,7 @@ impl Heat {
         let longest = longest.fold(0.0, f64::max);
         let left = font * 2.6 + longest;
         let title = font * if place == Place::File { 3.0 } else { 1.0 };
-        // As large as fits beside the names, and no cell larger than a thumb.
+        // As large as fits beside the names, with limited cells.
         let thumb = font * 5.0;
         #[allow(clippy::cast_precision_loss, reason = "a few dozen of names")]
         let count = self.names.len() as f64;
@@ -72,33 +72,33 @@ impl Heat {
     }
 }
 
-/// Where things stand.
+/// Positions in a chart.
 struct Sheet<'a> {
     chart: &'a Heat,
     font: f64,
     left: f64,
     top: f64,
-    /// Pixels of a cell's side.
+    /// Side of a cell in pixels.
     cell: f64,
-    /// The least and the most of cells that are not empty.
+    /// Smallest and largest value of the cells that are not empty.
     range: (f64, f64),
-    /// Pixels of the longest name.
+    /// Width of the longest name in pixels.
     label: f64,
 }
 
 impl Sheet<'_> {
-    /// How dark `value` is: by its logarithm, since pairs differ by powers of ten.
+    /// Returns the opacity of `value`. It is logarithmic, because pairs differ by powers of ten.
     fn strength(&self, value: f64) -> f64 {
         let (least, most) = self.range;
         let decades = (most / least).log10().max(DECADES_MIN);
         1.0 - (1.0 - FAINTEST) * (most / value).log10() / decades
     }
 
-    /// The ends of the row or column `index`.
+    /// Returns the start and end of the row or column `index`.
     #[allow(clippy::cast_precision_loss, reason = "a few dozen of cells")]
     fn span(&self, index: usize, from: f64) -> (f64, f64) {
         let begin = from + self.cell * index as f64;
-        // A gap tells neighbours apart, where there is room for one.
+        // A gap separates adjacent cells if there is room.
         let gap = if self.cell > 6.0 { 1.0 } else { 0.0 };
         (begin, begin + self.cell - gap)
     }
@@ -138,7 +138,7 @@ impl Sheet<'_> {
         canvas.text(&scale, (font * 0.8, bottom), muted(Anchor::Start))
     }
 
-    /// As many names as have room.
+    /// Draws as many names as fit.
     fn draw_names(&self, canvas: &Canvas<'_>) -> Result<()> {
         let font = self.font;
         let (mut last_row, mut last_column) = (f64::MIN, f64::MIN);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the names of lines stand: none over another, none over a line if that can be.
+//! Placement of line names: none over another, and if possible none over a line.
 
 use super::canvas::Point;
 
-/// Moves `wanted` heights apart to at least `gap`, in their order, as little as is needed, within
-/// `from` and `to` if they fit.
+/// Moves the `wanted` positions apart by at least `gap`. It keeps their order, moves them as little
+/// as possible, and stays within `from` and `to` if they fit.
 pub(super) fn spread(wanted: &[f64], gap: f64, (from, to): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    // Runs of names that touch, each centred on what its members want.
+    // Runs of touching names, each centred on the mean of its wanted positions.
     let mut runs: Vec<(f64, Vec<usize>)> = Vec::new();
     for index in order {
         runs.push((wanted[index].clamp(from, to), vec![index]));
@@ -48,12 +48,12 @@ fn mean(above: &(f64, Vec<usize>), below: &(f64, Vec<usize>)) -> f64 {
 /// A box: left, top, right, bottom.
 pub(super) type Box4 = (f64, f64, f64, f64);
 
-/// Whether two boxes overlap.
+/// Returns true if two boxes overlap.
 pub(super) fn overlap(one: Box4, other: Box4) -> bool {
     one.0 < other.2 && other.0 < one.2 && one.1 < other.3 && other.1 < one.3
 }
 
-/// Whether a line through `points` enters `area`.
+/// Returns true if a line through `points` enters `area`.
 pub(super) fn crosses(points: &[Point], area: Box4) -> bool {
     const SAMPLES: u32 = 24;
     points.windows(2).any(|pair| {

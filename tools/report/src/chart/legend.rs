@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the colours of bars mean, in rows above them.
+//! Legend of the colours of bars, in rows above them.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, width_of};
 use anyhow::Result;
 
-/// Names with their colours; none takes no place.
+/// Names with their colours. An empty legend takes no space.
 pub(super) struct Legend<'a> {
     pub(super) kinds: &'a [(String, Ink)],
     pub(super) place: Place,
@@ -13,7 +13,7 @@ pub(super) struct Legend<'a> {
 }
 
 impl Legend<'_> {
-    /// Pixels that it takes.
+    /// Returns the height in pixels.
     #[allow(clippy::cast_precision_loss, reason = "a handful of rows")]
     pub(super) fn height(&self) -> f64 {
         if self.kinds.is_empty() {
@@ -22,7 +22,7 @@ impl Legend<'_> {
         self.place.font() * (1.0 + 1.6 * self.rows().len() as f64)
     }
 
-    /// Kinds by rows that are no wider than the chart.
+    /// Returns the kinds by row. No row is wider than the chart.
     fn rows(&self) -> Vec<Vec<usize>> {
         let font = self.place.font();
         let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
@@ -41,7 +41,7 @@ impl Legend<'_> {
         rows
     }
 
-    /// Draws it from the height `top` on.
+    /// Draws the legend from the height `top` on.
     pub(super) fn draw(&self, canvas: &Canvas<'_>, top: f64) -> Result<()> {
         if self.kinds.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines with their names at their ends.
+//! Line charts with the names at the ends of the lines.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, Point, draw, width_of};
@@ -7,41 +7,41 @@ use super::labels::{Box4, crosses, overlap, spread};
 use super::scale::{Axis, Scale};
 use anyhow::{Result, bail};
 
-/// One system's figures.
+/// Figures of one system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name, in full.
+    /// Full name.
     pub name: String,
-    /// Its name where there is little room.
+    /// Short name for narrow charts.
     pub short: String,
-    /// Its colour.
+    /// Colour.
     pub ink: Ink,
-    /// A yardstick rather than a competitor.
+    /// Set for yardsticks, which are drawn dashed.
     pub dashed: bool,
-    /// In ascending order.
+    /// Points in ascending order.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Lines over a common axis.
+/// Lines with common axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
-    /// What is shown.
+    /// Title of the chart.
     pub title: String,
-    /// To the right.
+    /// Horizontal axis.
     pub across: Axis,
-    /// Upwards.
+    /// Vertical axis.
     pub upwards: Axis,
-    /// The systems.
+    /// Lines, one per system.
     pub lines: Vec<Line>,
-    /// A figure to compare with, and what it is: a thin line across.
+    /// A reference value with its name, drawn as a thin horizontal line.
     pub mark: Option<(f64, String)>,
 }
 
-/// Pixels between a name and what it names.
+/// Pixels between a name and its line.
 const AIR: f64 = 9.0;
 
 impl Lines {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     ///
     /// # Errors
     /// There is nothing to draw.
@@ -55,7 +55,7 @@ impl Lines {
     }
 }
 
-/// A chart that knows its pixels.
+/// A chart with its layout in pixels.
 struct Frame<'a> {
     chart: &'a Lines,
     place: Place,
@@ -157,7 +157,7 @@ impl<'a> Frame<'a> {
         canvas.text(words, (area.0, f64::midpoint(area.1, area.3)), style)
     }
 
-    /// Whether a line goes through `area`.
+    /// Returns true if a line goes through `area`.
     fn is_crossed(&self, area: Box4) -> bool {
         let mut lines = self.chart.lines.iter();
         lines.any(|line| crosses(&self.points(line), area))
@@ -169,7 +169,7 @@ impl<'a> Frame<'a> {
     }
 
     fn draw_lines(&self, canvas: &Canvas<'_>) -> Result<()> {
-        // What is to be compared lies over what it is compared with.
+        // Yardsticks are drawn first, below the systems.
         let (yardsticks, systems): (Vec<_>, Vec<_>) =
             self.chart.lines.iter().partition(|line| line.dashed);
         for line in yardsticks.into_iter().chain(systems) {
@@ -185,7 +185,7 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// Names stand right of the lines that reach the edge, near the ends of the others.
+    /// Draws the names: on the right of lines that reach the edge, and near the ends of the others.
     fn draw_names(&self, canvas: &Canvas<'_>) -> Result<()> {
         let font = self.place.font();
         let last = |line: &&Line| self.points(line).last().copied().unwrap_or_default();
@@ -219,7 +219,7 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// A place near the end of `line` where nothing else is.
+    /// Returns a free place near the end of `line`.
     fn free_spot(&self, line: &Line, taken: &[Box4]) -> Option<(Point, Box4)> {
         let font = self.place.font();
         let (width, height) = (width_of(name(line, self.place), font), font * 1.2);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Charts as SVG: lines with their names at their ends, and bars.
+//! Charts as SVG: lines, bars, stacked bars and matrices.
 //!
-//! A chart is drawn for a place: a file, with colours of its own on white, or a page, whose style
-//! sheet chooses them. The same figures always give the same bytes: nothing here depends on fonts
-//! of the system, on time or on the order of a hash table.
+//! A chart is drawn for a place: a file, with its own colours on white, or a page, whose style
+//! sheet sets the colours. Equal figures always give equal bytes. The output does not depend on
+//! system fonts, the time or the order of hash tables.
 
 mod bars;
 mod canvas;
@@ -23,19 +23,19 @@ pub use stacks::Stacks;
 
 use anyhow::Result;
 
-/// Where a chart is to stand.
+/// Destination of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A file of its own: on white, whatever is around it.
+    /// A separate file, with a white background.
     File,
-    /// A page, on a screen of ordinary width; colours are variables of its style sheet.
+    /// A page on a screen of normal width. Colours are variables of its style sheet.
     Page,
-    /// The same on a phone.
+    /// A page on a phone.
     Phone,
 }
 
 impl Place {
-    /// Pixels.
+    /// Returns the width in pixels.
     fn width(self) -> u32 {
         match self {
             Place::File | Place::Page => 760,
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Pixels of a chart with lines.
+    /// Returns the height of a line chart in pixels.
     fn height(self) -> u32 {
         match self {
             Place::File | Place::Page => 430,
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Pixels of a letter's height.
+    /// Returns the font size in pixels.
     fn font(self) -> f64 {
         match self {
             Place::File | Place::Page => 13.0,
@@ -64,21 +64,21 @@ impl Place {
     }
 }
 
-/// Any chart.
+/// A chart of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chart {
-    /// Lines.
+    /// Line chart.
     Lines(Lines),
-    /// Bars.
+    /// Bar chart.
     Bars(Bars),
-    /// Bars made of parts.
+    /// Stacked bars.
     Stacks(Stacks),
-    /// Cells.
+    /// Matrix of cells.
     Heat(Heat),
 }
 
 impl Chart {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     ///
     /// # Errors
     /// There is nothing to draw.
@@ -91,7 +91,7 @@ impl Chart {
         }
     }
 
-    /// What it shows.
+    /// Returns the title.
     pub fn title(&self) -> &str {
         match self {
             Chart::Lines(lines) => &lines.title,

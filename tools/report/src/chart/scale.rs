@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Axes: from figures to pixels, and which figures are written beside them.
+//! Axes: conversion of values to pixels, and the choice of labels.
 
 use crate::units;
 
-/// What an axis counts.
+/// Unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes of a message.
     Bytes,
     /// Microseconds.
     Micros,
-    /// 10^6 bytes a second.
+    /// 10^6 bytes per second.
     MegabytesPerSecond,
-    /// Messages a second.
+    /// Messages per second.
     Messages,
     /// Percent.
     Percent,
@@ -20,12 +20,12 @@ pub enum Unit {
     SecondsPerGigabyte,
     /// A ratio.
     Times,
-    /// Hosts, processes.
+    /// Number of hosts or processes.
     Count,
 }
 
 impl Unit {
-    /// `value`, as people write it.
+    /// Formats `value` with its unit.
     pub fn write(self, value: f64) -> String {
         match self {
             Unit::Bytes => units::bytes(value),
@@ -41,19 +41,19 @@ impl Unit {
     }
 }
 
-/// What an axis is.
+/// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows.
+    /// Name of the quantity.
     pub name: String,
-    /// In what.
+    /// Unit of the quantity.
     pub unit: Unit,
-    /// Logarithmic, or from 0.
+    /// Set for a logarithmic axis; other axes start at 0.
     pub logarithmic: bool,
 }
 
 impl Axis {
-    /// A logarithmic one.
+    /// Creates a logarithmic axis.
     pub fn logarithmic(name: &str, unit: Unit) -> Axis {
         Axis {
             name: name.into(),
@@ -62,7 +62,7 @@ impl Axis {
         }
     }
 
-    /// One from 0.
+    /// Creates a linear axis from 0.
     pub fn linear(name: &str, unit: Unit) -> Axis {
         Axis {
             name: name.into(),
@@ -80,12 +80,13 @@ pub(super) struct Scale {
     from: f64,
     to: f64,
     pixels: (f64, f64),
-    /// Where 0 stands on a logarithmic axis: one step left of the least.
+    /// Position of 0 on a logarithmic axis: one step left of the smallest value.
     zero: Option<f64>,
 }
 
 impl Scale {
-    /// For `values`, between two pixels; `None` if there is nothing to scale.
+    /// Creates a scale for `values` between two pixels; returns `None` if there is nothing to
+    /// scale.
     pub(super) fn new(
         axis: &Axis,
         values: impl Iterator<Item = f64> + Clone,
@@ -116,7 +117,7 @@ impl Scale {
         })
     }
 
-    /// The pixel of `value`.
+    /// Returns the pixel of `value`.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             let value = match self.zero {
@@ -130,7 +131,7 @@ impl Scale {
         self.pixels.0 + share * (self.pixels.1 - self.pixels.0)
     }
 
-    /// Figures to write, with their pixels and words, at least `apart` pixels from one another.
+    /// Returns the labels with their pixels, at least `apart` pixels from each other.
     pub(super) fn ticks(&self, apart: f64) -> Vec<(f64, String)> {
         let mut ticks: Vec<(f64, String)> = Vec::new();
         if self.zero.is_some() {
@@ -146,7 +147,7 @@ impl Scale {
         ticks
     }
 
-    /// Round figures within the axis, the roundest set that leaves `apart` pixels.
+    /// Returns round values within the axis: the roundest set with a distance of `apart` pixels.
     fn candidates(&self, apart: f64) -> Vec<f64> {
         let length = (self.pixels.1 - self.pixels.0).abs();
         if !self.logarithmic {
@@ -176,7 +177,7 @@ impl Scale {
     }
 }
 
-/// How far 0 stands from the least figure of a logarithmic axis.
+/// Returns the ratio of the smallest value to the position of 0 on a logarithmic axis.
 fn step(unit: Unit) -> f64 {
     match unit {
         Unit::Bytes => 4.0,
@@ -184,7 +185,7 @@ fn step(unit: Unit) -> f64 {
     }
 }
 
-/// Round figures from 0 to `to`, about `count`.
+/// Returns about `count` round values from 0 to `to`.
 fn linear(to: f64, count: f64) -> Vec<f64> {
     let raw = to / count;
     let power = f64::powf(10.0, raw.log10().floor());

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bars that lie, each made of parts: where a whole went.
+//! Horizontal stacked bars, for the parts of a whole.
 
 use super::Place;
 use super::canvas::{Anchor, Canvas, Ink, draw, width_of};
 use super::legend::Legend;
 use anyhow::{Result, bail};
 
-/// Rows of equal length, cut into parts of each kind.
+/// Rows of equal length, divided into one part per kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
-    /// What is shown.
+    /// Title of the chart.
     pub title: String,
-    /// Under the bars.
+    /// Label under the bars.
     pub across: String,
-    /// What the parts of a row are.
+    /// Kinds of the parts, with their colours.
     pub kinds: Vec<(String, Ink)>,
-    /// Names, and parts of the whole, each from 0 to 1, as many as there are kinds.
+    /// Names, and one part of the whole per kind, each from 0 to 1.
     pub rows: Vec<(String, Vec<f64>)>,
 }
 
 impl Stacks {
-    /// The chart as SVG.
+    /// Returns the chart as SVG.
     ///
     /// # Errors
     /// There is nothing to draw.
@@ -62,7 +62,7 @@ impl Stacks {
     }
 }
 
-/// Where things stand.
+/// Positions in a chart.
 struct Sheet<'a> {
     chart: &'a Stacks,
     font: f64,
@@ -72,7 +72,7 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    /// Pixels from one bar to the next.
+    /// Returns the pixels from one bar to the next.
     fn pitch(&self) -> f64 {
         self.font * 1.5
     }
@@ -82,7 +82,7 @@ impl Sheet<'_> {
         self.pitch() * self.chart.rows.len() as f64
     }
 
-    /// Where a part of the whole ends.
+    /// Returns the position where the share `part` of the whole ends.
     fn at(&self, part: f64) -> f64 {
         self.left + (self.right - self.left) * part.clamp(0.0, 1.0)
     }
@@ -96,7 +96,7 @@ impl Sheet<'_> {
             canvas.text(&format!("{percent}"), (at, bottom + self.font), style)?;
         }
         let style = (self.font, Ink::Muted, Anchor::Middle);
-        // Under the bars, as far as it fits: names of rows may be long, and a phone is narrow.
+        // Centred under the bars as far as it fits: row names may be long, and a phone is narrow.
         let half = width_of(&self.chart.across, self.font) / 2.0;
         let middle = f64::midpoint(self.left, self.right).min(self.edge - half);
         let at = (middle.max(half), bottom + self.font * 2.5);
@@ -109,7 +109,7 @@ impl Sheet<'_> {
             let mut begin = 0.0;
             for (part, (_, ink)) in parts.iter().zip(&self.chart.kinds) {
                 let (from, to) = (self.at(begin), self.at(begin + part));
-                // Less than half a pixel would be drawn as a line of one.
+                // A part of less than half a pixel would be drawn one pixel wide.
                 if to - from >= 0.5 {
                     canvas.block((from, y - thick), (to, y + thick), *ink)?;
                 }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which network the programs need: in a sentence, and as rows of what stands beside what.
+//! Network requirements of the programs, as a sentence and as rows of a comparison.
 
 use super::{Network, Npb, NpbRun, PROGRAMS};
 use crate::units;
 use portolan_bench::apart;
 
-/// Up to this share more than the fastest is as good.
+/// Maximum ratio to the fastest time that counts as equally good.
 const AS_GOOD: f64 = 1.05;
 
-/// Microseconds of a second.
+/// Microseconds per second.
 pub(super) const MICROS: f64 = 1e6;
 
-/// A program over Portolan's best network beside what the MPI has itself.
+/// A program over Portolan's best network compared with the MPI's own transport.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Beside {
     pub(super) program: &'static str,
     pub(super) ours: String,
-    /// Which of Portolan's networks that was.
+    /// Name of Portolan's best network.
     pub(super) over: String,
     pub(super) own: String,
-    /// How many times faster Portolan is.
+    /// Portolan's speed relative to the MPI's own transport.
     pub(super) verdict: String,
 }
 
-/// To which programs the network between hosts matters.
+/// Describes the programs for which the network between hosts matters.
 pub(super) fn answers(npb: &Npb) -> Vec<String> {
     let Some(most) = npb.most() else {
         return Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn answers(npb: &Npb) -> Vec<String> {
     told
 }
 
-/// A row for each program, between hosts or within one.
+/// Returns one row per program, between hosts or within one.
 pub(super) fn beside(npb: &Npb, within: bool) -> Vec<Beside> {
     let Some(most) = npb.most() else {
         return Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn beside(npb: &Npb, within: bool) -> Vec<Beside> {
     PROGRAMS.into_iter().filter_map(row).collect()
 }
 
-/// A ratio near 1, where two digits would say nothing.
+/// Formats a ratio, with two decimals near 1, because fewer would hide the difference.
 fn precise(ratio: f64) -> String {
     const NEAR: std::ops::Range<f64> = 0.5..1.95;
     if NEAR.contains(&ratio) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Speed-ups by network and by the number of processes, and where the time went: Figures 2 and 3 of
-//! the paper.
+//! Charts of speed-ups by network and by number of processes, and of the time spent: Figures 2 and
+//! 3 of the paper.
 
 use super::{Network, Npb, NpbRun, PROGRAMS};
 use crate::chart::{Axis, Bars, Chart, Group, Ink, Line, Stacks, Unit};
@@ -16,8 +16,8 @@ const NAMES: [[&str; 2]; 4] = [
     ["npb-speed-up-ep", "npb-time-ep"],
 ];
 
-/// Calls that the paper tells apart, with those that do the same work, and collective operations, which
-/// there were made of them.
+/// Calls that the paper distinguishes, with equivalent calls, and collective operations, which the
+/// paper counts as their messages.
 const KINDS: [(&str, &[&str]); 6] = [
     ("Send", &["Send"]),
     ("Recv, Sendrecv", &["Recv", "Sendrecv"]),
@@ -27,7 +27,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("collective", &["Collective"]),
 ];
 
-/// The charts that `npb` has figures for.
+/// Returns the charts for which `npb` has figures.
 pub(crate) fn figures(npb: &Npb) -> Vec<Figure> {
     let mut all: Vec<Figure> = speed_ups(npb).into_iter().collect();
     for (program, [speed_up, time]) in PROGRAMS.iter().zip(NAMES) {
@@ -37,13 +37,13 @@ pub(crate) fn figures(npb: &Npb) -> Vec<Figure> {
     all
 }
 
-/// Networks that something ran on.
+/// Returns the networks with measurements.
 fn networks(npb: &Npb) -> Vec<Network> {
     let ran = |network: &Network| npb.runs.iter().any(|run| run.network == Some(*network));
     Network::ALL.into_iter().filter(ran).collect()
 }
 
-/// All programs with the most processes.
+/// Returns the chart of all programs with the most processes.
 fn speed_ups(npb: &Npb) -> Option<Figure> {
     let most = npb.most()?;
     let networks = networks(npb);
@@ -82,7 +82,7 @@ fn speed_ups(npb: &Npb) -> Option<Figure> {
     })
 }
 
-/// One program by the number of processes.
+/// Returns the chart of one program by the number of processes.
 fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     let counts = npb.counts();
     let line = |network: Network| {
@@ -122,7 +122,7 @@ fn by_count(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     figures::figure(name, (&title, caption), axes, lines)
 }
 
-/// Where the time of one program's processes went, a bar a network.
+/// Returns the chart of the time spent by one program's processes, with one bar per network.
 fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     let most = npb.most()?;
     let runs: Vec<(Network, &NpbRun)> = networks(npb)
@@ -137,7 +137,7 @@ fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     let kinds = named
         .enumerate()
         .map(|(at, kind)| (kind.to_owned(), Ink::System(at)));
-    // What nothing took is not explained.
+    // Kinds without any time are not in the legend.
     let is_seen = |at: usize| at == 0 || all.iter().any(|parts| parts[at] > 0.0005);
     let kinds: Vec<(usize, (String, Ink))> =
         kinds.enumerate().filter(|(at, _)| is_seen(*at)).collect();
@@ -168,7 +168,8 @@ fn breakdown(npb: &Npb, program: &str, name: &'static str) -> Option<Figure> {
     })
 }
 
-/// Parts of the time, the mean of all processes: computation, each of [`KINDS`], others.
+/// Returns the parts of the time as means of all processes: computation, each of [`KINDS`], and the
+/// rest.
 fn parts(run: &NpbRun) -> Vec<f64> {
     let processes = &run.world.processes;
     let computing = mean(processes, |process| {
@@ -190,7 +191,7 @@ fn parts(run: &NpbRun) -> Vec<f64> {
     parts
 }
 
-/// The share of its time that a program communicates.
+/// Returns the share of its time that a program communicates.
 pub(super) fn communication(run: &NpbRun) -> f64 {
     1.0 - parts(run)[0]
 }

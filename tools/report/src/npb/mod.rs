@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of `examples/npb` under an MPI, over each network: what `portolan report npb` measures,
-//! its charts, and the tables of the paper that asked the same of its networks.
+//! Programs of `examples/npb` under an MPI, over each network: the measurements of `portolan report
+//! npb`, their charts, and the corresponding tables of the paper.
 //!
-//! Nothing is run here: that is the command's.
+//! This module runs nothing; the command does.
 
 mod answers;
 mod charts;
@@ -21,33 +21,33 @@ use portolan_bench::{Path, Report, SiteKind};
 use portolan_profile::{Tally, World};
 use serde::{Deserialize, Serialize};
 
-/// What the JSON says that it is; the number changes with its shape.
+/// Format name in the JSON. The number changes with the format.
 pub const NPB_FORMAT: &str = "portolan-npb-1";
 
-/// The programs in the order of the paper, as they call themselves.
+/// Programs in the order of the paper, by the names that they print.
 pub const PROGRAMS: [&str; 4] = ["IS", "MG", "CG", "EP"];
 
-/// Sizes of messages by decimal digits.
+/// Number of size classes of messages, by decimal digits.
 const CLASS_COUNT: usize = 6;
 
-/// What carries an MPI's messages.
+/// Transport of an MPI's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// Portolan by raw Ethernet.
+    /// Portolan over raw Ethernet.
     PortolanPacket,
-    /// Portolan by UDP.
+    /// Portolan over UDP.
     PortolanUdp,
-    /// What the MPI has itself between hosts.
+    /// The MPI's own transport between hosts.
     OwnTcp,
-    /// Portolan by shared memory.
+    /// Portolan over shared memory.
     PortolanShm,
-    /// What the MPI has itself within a host.
+    /// The MPI's own transport within a host.
     OwnShm,
 }
 
 impl Network {
-    /// All, those between hosts first.
+    /// All networks, those between hosts first.
     pub const ALL: [Network; 5] = [
         Network::PortolanPacket,
         Network::PortolanUdp,
@@ -56,19 +56,19 @@ impl Network {
         Network::OwnShm,
     ];
 
-    /// Whether its messages stay within a host.
+    /// Returns true if messages stay within a host.
     #[must_use]
     pub fn is_within(self) -> bool {
         matches!(self, Network::PortolanShm | Network::OwnShm)
     }
 
-    /// Whether it is Portolan's.
+    /// Returns true for Portolan's networks.
     #[must_use]
     pub fn is_portolan(self) -> bool {
         !matches!(self, Network::OwnTcp | Network::OwnShm)
     }
 
-    /// The path that messages take.
+    /// Returns the path of messages.
     #[must_use]
     pub fn path(self) -> Path {
         match self {
@@ -78,7 +78,7 @@ impl Network {
         }
     }
 
-    /// How it is called.
+    /// Returns the name.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -88,7 +88,7 @@ impl Network {
         }
     }
 
-    /// The same colour as in all charts.
+    /// Returns the colour, the same as in all charts.
     fn ink(self) -> Ink {
         match self {
             Network::OwnTcp => Ink::KERNEL,
@@ -98,61 +98,62 @@ impl Network {
     }
 }
 
-/// What `portolan report npb` measured.
+/// Measurements of `portolan report npb`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Npb {
     /// [`NPB_FORMAT`].
     pub format: String,
-    /// Name and version of the MPI; empty where none was found.
+    /// Name and version of the MPI; empty if none was found.
     pub mpi: String,
-    /// The problems' sizes: S, W, A or B.
+    /// Size of the problems: S, W, A or B.
     pub class: String,
-    /// Rounds in alternation, whose medians the runs give.
+    /// Number of alternating rounds, whose medians the runs contain.
     pub rounds: u32,
-    /// Whether networks were between the hosts of a lab, a process on each, or on this host's loopback
+    /// Kind of the hosts: those of a lab, with one process on each, or this host's loopback
     /// interface.
     pub site: SiteKind,
-    /// Each program on each network, and alone.
+    /// Runs of each program on each network, and with a single process.
     pub runs: Vec<NpbRun>,
-    /// The networks themselves, by ping-pong.
+    /// Ping-pong measurements of the networks themselves.
     pub networks: Option<Report>,
-    /// What is missing, and why.
+    /// Missing measurements, with the reasons.
     pub notes: Vec<String>,
 }
 
 /// A program on one network with one number of processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NpbRun {
-    /// As it calls itself, of [`PROGRAMS`].
+    /// Name of the program, one of [`PROGRAMS`].
     pub program: String,
-    /// None of a single process, which has nobody to send to.
+    /// Network; `None` for a single process, which sends no messages.
     pub network: Option<Network>,
-    /// How many.
+    /// Number of processes.
     pub processes: u32,
-    /// Of the program's timed part: the median of the rounds.
+    /// Seconds of the program's timed part: the median of the rounds.
     pub seconds: f64,
-    /// The same in each round.
+    /// Seconds in each round.
     pub per_round: Vec<f64>,
-    /// What was counted in the round that took the median, or a little longer.
+    /// Profile of the round with the median time, or the next longer one.
     pub world: World,
 }
 
 impl Npb {
-    /// The run of `program` alone.
+    /// Returns the run of `program` with a single process.
     fn alone(&self, program: &str) -> Option<&NpbRun> {
         self.runs
             .iter()
             .find(|run| run.program == program && run.network.is_none())
     }
 
-    /// The run of `program` on `network` by `processes`.
+    /// Returns the run of `program` on `network` with `processes` processes.
     fn run(&self, program: &str, network: Network, processes: u32) -> Option<&NpbRun> {
         self.runs.iter().find(|run| {
             run.program == program && run.network == Some(network) && run.processes == processes
         })
     }
 
-    /// Numbers of processes that something ran with, ascending, without programs alone.
+    /// Returns the measured numbers of processes in ascending order, without runs of a single
+    /// process.
     fn counts(&self) -> Vec<u32> {
         let networked = self.runs.iter().filter(|run| run.network.is_some());
         let mut counts: Vec<u32> = networked.map(|run| run.processes).collect();
@@ -161,18 +162,18 @@ impl Npb {
         counts
     }
 
-    /// The most processes that something ran with.
+    /// Returns the largest measured number of processes.
     fn most(&self) -> Option<u32> {
         self.counts().pop()
     }
 
-    /// How many times faster than alone.
+    /// Returns the speed relative to a single process.
     fn speed_up(&self, run: &NpbRun) -> Option<f64> {
         let alone = self.alone(&run.program)?;
         (run.seconds > 0.0).then(|| alone.seconds / run.seconds)
     }
 
-    /// The run of `program` by the most processes on the network that was fastest.
+    /// Returns the fastest run of `program` with the most processes.
     fn fastest(&self, program: &str) -> Option<&NpbRun> {
         let most = self.most()?;
         let runs = Network::ALL
@@ -183,7 +184,7 @@ impl Npb {
 }
 
 impl NpbRun {
-    /// Messages by size, those that collective operations are made of among them.
+    /// Returns the messages by size, including those of collective operations.
     fn classes(&self) -> [Tally; CLASS_COUNT] {
         let sizes = &self.world.sizes;
         let mut sums = [Tally::default(); CLASS_COUNT];
@@ -195,7 +196,7 @@ impl NpbRun {
         sums
     }
 
-    /// All of them.
+    /// Returns the sum of all messages.
     fn messages(&self) -> Tally {
         let mut all = Tally::default();
         for class in self.classes() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of the page about the programs of `examples/npb`.
+//! Section of the page about the programs of `examples/npb`.
 
 use super::answers::{answers, beside};
 use super::{Npb, charts, tables};
@@ -7,7 +7,7 @@ use crate::page::{bound, chart, then};
 use maud::{Markup, html};
 use portolan_bench::SiteKind;
 
-/// The answers, the charts and the tables of `npb`.
+/// Returns the answers, charts and tables of `npb`.
 pub(crate) fn section(npb: &Npb) -> Markup {
     let answers = answers(npb);
     let tables = tables::tables(npb);
@@ -34,7 +34,7 @@ pub(crate) fn section(npb: &Npb) -> Markup {
     }
 }
 
-/// Portolan beside what the MPI has itself, by program.
+/// Returns the comparison of Portolan with the MPI's own transport, by program.
 fn sizes(npb: &Npb) -> Markup {
     let places = [
         ("Between hosts", beside(npb, false)),
@@ -67,7 +67,7 @@ fn sizes(npb: &Npb) -> Markup {
     }
 }
 
-/// What ran, and where.
+/// Describes the measured programs and hosts.
 fn about(npb: &Npb) -> String {
     let place = match npb.site {
         SiteKind::Lab => {

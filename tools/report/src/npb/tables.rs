@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables 2 to 5 of the paper, and the shares that it says of Figure 3, with today's figures below.
+//! Tables 2 to 5 of the paper, and the shares that its text gives for Figure 3, above current
+//! figures.
 
 use super::answers::MICROS;
 use super::charts::communication;
@@ -14,7 +15,7 @@ const PAPER: &str =
 const BYTES_PER_MB: f64 = 1e6;
 const BYTES_PER_KB: f64 = 1e3;
 
-/// The tables that `npb` has figures for.
+/// Returns the tables for which `npb` has figures.
 pub(super) fn tables(npb: &Npb) -> Vec<Table> {
     let all = [
         alone(npb),
@@ -28,7 +29,7 @@ pub(super) fn tables(npb: &Npb) -> Vec<Table> {
         .collect()
 }
 
-/// A row for each program that `figures` has some of.
+/// Returns one row for each program with `figures`.
 fn by_program(npb: &Npb, figures: impl Fn(&str) -> Option<Vec<String>>) -> Vec<Vec<String>> {
     let rows = PROGRAMS.iter().filter_map(|program| {
         let name = format!("{program}, class\u{a0}{}", npb.class);
@@ -37,7 +38,7 @@ fn by_program(npb: &Npb, figures: impl Fn(&str) -> Option<Vec<String>>) -> Vec<V
     rows.collect()
 }
 
-/// A row for each network, with a figure for each program, the most processes.
+/// Returns one row per network, with one figure per program, for the most processes.
 fn by_network(npb: &Npb, figure: impl Fn(&NpbRun) -> Option<String>) -> Vec<Vec<String>> {
     let most = npb.most();
     let row = |network: Network| {
@@ -190,7 +191,7 @@ fn sizes(npb: &Npb) -> Table {
     }
 }
 
-/// A count of messages, thousands apart.
+/// Formats a count with thousands separators.
 pub(crate) fn exact(count: u64) -> String {
     let plain = count.to_string();
     let mut text = String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answers, charts and tables of measurements that are written by hand.
+//! Tests of answers, charts and tables with synthetic measurements.
 
 use super::answers::{answers, beside};
 use super::tables::tables;
@@ -7,13 +7,13 @@ use super::*;
 use crate::{Chart, Material, figures, page};
 use serde_json::{Value, json};
 
-/// Classes of sizes with these counts, of 7 bytes a message.
+/// Returns size classes with these counts, of 7 bytes per message.
 fn classes(counts: [u64; 6]) -> Value {
     let class = |count: u64| json!({"from": 0, "to": null, "count": count, "bytes": 7 * count});
     json!(counts.map(class))
 }
 
-/// `program` on `network`; each of its processes computes for 0.6 of 0.8 s.
+/// Returns a run of `program` on `network`. Each process computes for 0.6 s of 0.8 s.
 fn run(program: &str, network: Option<&str>, processes: u32, per_round: [f64; 3]) -> Value {
     let kind = |kind: &str, seconds: f64| json!({"kind": kind, "calls": 1, "seconds": seconds, "bytes": 0});
     let process = |rank: u32| {
@@ -100,7 +100,7 @@ fn tables_have_speed_ups_and_counts_with_those_of_collective_operations() {
         ]
     );
     assert_eq!(now("Table 4")[0][1..], ["1,234", "0", "0", "5", "0", "2"]);
-    // 8687 bytes in 1241 messages, in 0.25 s by 4 processes.
+    // 8687 bytes in 1241 messages, in 0.25 s with 4 processes.
     let volume = ["1,241", "0.009", "0.007", "0.009"];
     assert_eq!(now("Table 3")[0][1..], volume);
     assert_eq!(now("Figure 3")[0][1], "25 %");

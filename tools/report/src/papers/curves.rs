@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Curves of the papers, whose points their text does not give: which chart of the page is their
-//! counterpart.
+//! Curves of the papers, whose text does not give the points, with the corresponding charts of the
+//! page.
 
 use crate::figures::Figure;
 
 /// A curve of a paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Curve {
-    /// Which paper and figure.
+    /// Paper and figure.
     pub(crate) source: &'static str,
-    /// What it showed then.
+    /// Result in the paper.
     pub(crate) then: &'static str,
-    /// The name of today's chart.
+    /// Name of the current chart.
     pub(crate) chart: &'static str,
-    /// What that is called.
+    /// Title of the current chart.
     pub(crate) called: &'static str,
 }
 
@@ -100,7 +100,7 @@ const CURVES: [Curve; 13] = [
     },
 ];
 
-/// Those whose counterpart is among `figures`.
+/// Returns the curves whose chart is among `figures`.
 pub(crate) fn curves(figures: &[Figure]) -> Vec<Curve> {
     let is_there = |curve: &Curve| figures.iter().any(|figure| figure.name == curve.chart);
     CURVES.into_iter().filter(is_there).collect()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GAMMA on Gigabit Ethernet: latencies, throughput, half-power points, and how messages are cut.
+//! Tables of GAMMA on Gigabit Ethernet: latencies, throughput, half-power points, and
+//! fragmentation.
 
 use super::{System, Table, now, table, words};
 use crate::answers::float;
@@ -13,7 +14,7 @@ const GIGABIT: &str =
 const FRAGMENTS: &str = "GAMMA on the GNIC-II, Table 4";
 const PAGE: &str = "The GAMMA project's page, figures for Gigabit Ethernet adapters";
 
-/// The throughput of the longest stream, or of the longest ping-pong.
+/// Returns the highest throughput of a stream.
 fn peak(data: &Data<'_>, of: System) -> Option<f64> {
     // TCP is measured once for all network paths.
     let same = |row: &&Row| {
@@ -64,7 +65,8 @@ pub(super) fn latencies(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// MPI programs over Portolan and over what the MPI has itself, between hosts; each of the latter once.
+/// Returns the rows of MPI programs over Portolan and over their own transport, between hosts. Each
+/// own transport has one row.
 fn mpi_latencies(data: &Data<'_>) -> Vec<Vec<String>> {
     let between = data
         .rows(Metric::Pingpong)
@@ -82,7 +84,7 @@ fn mpi_latencies(data: &Data<'_>) -> Vec<Vec<String>> {
     rows
 }
 
-/// Into how many pieces a message is cut: GAMMA cut short ones on purpose.
+/// Returns the table of frames per message. GAMMA cut short messages on purpose.
 #[allow(clippy::cast_precision_loss, reason = "counts of frames")]
 pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
     let of = |row: &&Row| {
@@ -101,7 +103,7 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
             ]
         })
     };
-    /// Shorter messages share a frame with what else there is.
+    /// Shorter messages share a frame with other data.
     const SHORTEST: usize = 64;
     let mut rows: Vec<&Row> = data.rows(Metric::Pingpong).collect();
     rows.retain(|row| {
@@ -133,7 +135,7 @@ pub(super) fn fragments(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// Latency, asymptotic bandwidth and half-power point by GAMMA's definitions.
+/// Returns the table of latency, asymptotic bandwidth and half-power point, as defined by GAMMA.
 pub(super) fn definitions(data: &Data<'_>) -> Option<Table> {
     let of = |point: &HalfPower| {
         vec![

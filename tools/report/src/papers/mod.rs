@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables of five papers on fast messages, as printed, with today's figures below.
+//! Tables of five papers on fast messages, as printed, above current figures.
 //!
-//! A table is there if the run holds a figure for it. "Then" is between two hosts; so is "now",
-//! but for what is named as shared memory.
+//! A table is shown if the run has figures for it. "Then" and "now" are both between two hosts,
+//! except for rows labelled as shared memory.
 
 mod curves;
 mod gamma;
@@ -16,17 +16,17 @@ use crate::moving;
 use crate::systems::way;
 use portolan_bench::{Metric, Path};
 
-/// A table with the printed figures above today's.
+/// A table with the printed figures above the current ones.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Table {
-    /// What it is about.
+    /// Title of the table.
     pub(crate) title: String,
-    /// Where the printed figures are from.
+    /// Source of the printed figures.
     pub(crate) source: &'static str,
     pub(crate) head: Vec<&'static str>,
     pub(crate) then: Vec<Vec<String>>,
     pub(crate) now: Vec<Vec<String>>,
-    /// What is seen.
+    /// Caption of the table.
     pub(crate) caption: String,
 }
 
@@ -42,7 +42,7 @@ const SYSTEMS: [System; 5] = [
     ("tcp", Path::Udp),
 ];
 
-/// The tables that `data` has figures for.
+/// Returns the tables for which `data` has figures.
 pub(crate) fn tables(data: &Data<'_>) -> Vec<Table> {
     let all = [
         gamma::latencies(data),
@@ -59,7 +59,7 @@ pub(crate) fn tables(data: &Data<'_>) -> Vec<Table> {
     all.into_iter().flatten().collect()
 }
 
-/// What is not among [`tables`], and how to measure it.
+/// Returns hints on how to measure the tables that are missing in [`tables`].
 pub(crate) fn missing(data: &Data<'_>) -> Vec<&'static str> {
     let has = |metric| data.report.results.iter().any(|row| row.metric == metric);
     let results = &data.report.results;
@@ -108,7 +108,7 @@ pub(crate) fn words<const N: usize>(rows: &[[&str; N]]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// `Portolan over UDP`, `TCP`.
+/// Returns a name such as `Portolan over UDP` or `TCP`.
 fn name((system, path): System) -> String {
     match system {
         "portolan" => format!("Portolan over {}", way(path)),
@@ -116,7 +116,7 @@ fn name((system, path): System) -> String {
     }
 }
 
-/// Today's rows by `figures`, TCP once.
+/// Returns the current rows with `figures`, with TCP once.
 fn now(figures: impl Fn(System) -> Option<Vec<String>>) -> Vec<Vec<String>> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for of in SYSTEMS {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GM, GM+ and BIP on Myrinet, and VIA on three networks.
+//! Tables of GM, GM+ and BIP on Myrinet, and of VIA on three networks.
 
 use super::{System, Table, now, table, words};
 use crate::answers::float;
@@ -37,7 +37,7 @@ pub(super) fn logp(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// The two points that the VIA paper gives in its text.
+/// Returns the table of the two points that the text of the VIA paper gives.
 pub(super) fn two_sizes(data: &Data<'_>) -> Option<Table> {
     const LONG: usize = 31_487;
     let figures = |of: System| {
@@ -75,7 +75,7 @@ pub(super) fn two_sizes(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// What streams get of what the wire, or the memory, carries without a protocol.
+/// Returns the table of stream throughput relative to the bare link or memory.
 pub(super) fn wire(data: &Data<'_>) -> Option<Table> {
     const PERCENT: f64 = 100.0;
     let size = *data.sizes(Metric::Stream).last()?;

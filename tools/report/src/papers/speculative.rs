@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Speculative defragmentation: streams without a copy, and what happens where the guess is wrong.
+//! Tables of speculative defragmentation: zero-copy streams, and the effect of wrong predictions.
 
 use super::{Table, name, table, words};
 use crate::answers::float;
@@ -11,7 +11,7 @@ const COPIES: &str = "Speculative defragmentation on Gigabit Ethernet, Figures 1
 const INTERFERENCE: &str = "Speculative defragmentation on Gigabit Ethernet, Table 1 and Figure 6";
 const SUCCESS: &str = "Speculative defragmentation on Gigabit Ethernet, Table 2";
 
-/// Streams by where their payload is received.
+/// Returns the table of streams by placement of their payload.
 pub(super) fn copies(data: &Data<'_>) -> Option<Table> {
     let streams = data.report.results.iter().filter(|row| {
         row.metric == Metric::Stream
@@ -47,8 +47,8 @@ pub(super) fn copies(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// Portolan's streams without loss, of the longest messages among those of which `told` holds: streams of
-/// other purposes may be of longer ones.
+/// Returns Portolan's streams without loss, with the longest messages among the rows selected by
+/// `told`. Other streams may have longer messages.
 fn streams<'a>(data: &Data<'a>, told: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
     let rows = data.report.results.iter().filter(|row| {
         row.metric == Metric::Stream
@@ -66,12 +66,12 @@ fn is_disturbed(row: &Row) -> bool {
     row.conditions.interfere > 0
 }
 
-/// Where its payload is received was told.
+/// Returns true if a placement was configured.
 fn is_placed(row: &Row) -> bool {
     row.conditions.describe().starts_with("placement ")
 }
 
-/// What Portolan was told about where to receive; `as it chooses` if nothing.
+/// Returns the configured placement, or `as it chooses`.
 fn setting(row: &Row) -> String {
     let mut plain = row.conditions;
     plain.interfere = 0;
@@ -84,7 +84,7 @@ fn setting(row: &Row) -> String {
     format!("{}, {setting}", name(("portolan", row.path)))
 }
 
-/// Datagrams from elsewhere to so many of the stream.
+/// Datagrams of the stream that the number of foreign datagrams is based on.
 const OF: f64 = 1e5;
 
 fn foreign(row: &Row) -> f64 {
@@ -94,7 +94,7 @@ fn foreign(row: &Row) -> f64 {
     }
 }
 
-/// Frames that were received where they belong, and where another was expected.
+/// Returns the numbers of correctly and wrongly placed frames.
 #[allow(clippy::cast_precision_loss, reason = "a share is shown")]
 fn guesses(row: &Row) -> Option<(f64, f64)> {
     let count = |what: &str| {
@@ -132,7 +132,8 @@ pub(super) fn interference(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// The two ways back: a receiver that does not guess, and guesses that fail most.
+/// Returns the table of the two fallbacks: a receiver without prediction, and the most frequent
+/// wrong predictions.
 pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
     let rows = streams(data, is_disturbed);
     let with = |placement: &str, row: &&&Row| row.conditions.describe().contains(placement);
@@ -174,7 +175,7 @@ pub(super) fn fallback(data: &Data<'_>) -> Option<Table> {
     })
 }
 
-/// How often the place of a frame was guessed right.
+/// Returns the table of the success rate of predictions.
 pub(super) fn success(data: &Data<'_>) -> Option<Table> {
     const PERCENT: f64 = 100.0;
     let placed = streams(data, is_placed);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The charts of a profile that is written by hand.
+//! Tests of the charts of a synthetic profile.
 
 use super::of_profile;
 use crate::{Chart, Place};
 use serde_json::{Value, json};
 
-/// A process that computes half of 2 s, and sends `bytes` to the next of `count`.
+/// Returns a process that computes for half of 2 s and sends `bytes` to the next of `count`.
 fn process(rank: u32, count: u32, bytes: u64) -> Value {
     let tally = |bytes: u64| json!({"count": u64::from(bytes > 0), "bytes": bytes});
     let kind = |kind: &str, seconds: f64| json!({"kind": kind, "calls": 1, "seconds": seconds, "bytes": 0});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page in a browser, as a reader sees it: on a phone and on a screen, light and dark, nothing is cut
-//! off, lies over something else or is too pale, and nothing moves sideways. Skips aloud without Chromium.
+//! Layout test of the page in a browser, on a phone and on a screen, light and dark. Nothing may be
+//! cut off, overlap, have too little contrast or scroll sideways. Without Chromium the test prints
+//! a message and is skipped.
 //!
-//! `LOOK_AT_PAGE=FILE` looks at that page instead.
+//! `LOOK_AT_PAGE=FILE` tests that page instead.
 
 use super::{full, of};
 use crate::{Material, page};
@@ -10,14 +11,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Names of the browser on Debian, Fedora and others.
+/// Names of the browser on Debian, Fedora and other distributions.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
-/// Pixels: a phone, and a screen.
+/// Widths in pixels of a phone and a screen.
 const WIDTHS: [u32; 2] = [390, 1280];
-/// Pixels of the frame: all of a page is laid out, whatever is seen of it.
+/// Height of the frame in pixels. The layout covers the whole page regardless of the visible part.
 const HEIGHT: u32 = 2000;
 const LOOK: &str = include_str!("look.js");
-/// Around what `look.js` found.
+/// Markers around the results of `look.js`.
 const FOUND: [&str; 2] = ["<pre id=\"found\">", "</pre>"];
 
 fn browser() -> Option<&'static str> {
@@ -28,7 +29,7 @@ fn browser() -> Option<&'static str> {
     })
 }
 
-/// What is wrong with `page` at `width`.
+/// Returns the problems of `page` at `width`.
 fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> String {
     let around = room.join("around.html");
     let html = format!(
@@ -78,7 +79,7 @@ fn look(browser: &str, room: &Path, page: &Path, width: u32, dark: bool) -> Stri
         .replace("&amp;", "&")
 }
 
-/// All that a page may have.
+/// Writes a page with all sections.
 fn written(room: &Path) -> PathBuf {
     let material = Material {
         npbs: vec![crate::npb::tests::measured()],
