@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What is counted of a message, a collective operation, and a request that has ended.
+ * Accounting of messages, collective operations and completed requests.
  */
 
-/* A send of `bytes` to rank `dest` of `ranks` has begun; `request` is 0 if it blocks. */
+/* Counts the start of a send of `bytes` to rank `dest` of `ranks`. `request` is 0 for a blocking
+ * send. */
 static inline void count_sent(const struct call *call, const struct comm *ranks, int dest, int tag, uint64_t bytes,
                               uint32_t request)
 {
@@ -17,13 +18,13 @@ static inline void count_sent(const struct call *call, const struct comm *ranks,
         note(call, SENT, (struct subject){to, tag, request, ranks->hash, bytes});
 }
 
-/* The field of a status that holds the length, where mpi.h shows one. */
+/* Returns the length field of a status, if mpi.h shows one. */
 static inline uint64_t shown_length(const MPI_Status *status)
 {
 #if defined(OPEN_MPI)
     return status->_ucount;
 #elif defined(MPICH_NAME)
-    /* The lowest bit of the upper half says whether it was cancelled. */
+    /* The lowest bit of the upper half is the cancelled flag. */
     return (uint32_t)status->count_lo | (uint64_t)((uint32_t)status->count_hi_and_cancelled >> 1) << 32;
 #else
     (void)status;
@@ -33,8 +34,8 @@ static inline uint64_t shown_length(const MPI_Status *status)
 
 static int length_is_shown;
 
-/* Tries whether the MPI keeps lengths where its mpi.h has them: a call for each takes as long as all
- * else that is counted of a message. */
+/* Tests if the MPI keeps lengths in the field shown by its mpi.h. Calling a function for each
+ * length would cost as much as all other accounting of a message. */
 static void look_for_lengths(void)
 {
     const MPI_Count tried = 0x123456789a;
@@ -55,7 +56,7 @@ static inline uint64_t length_in(const MPI_Status *status)
     return (uint64_t)len;
 }
 
-/* A message has come, as `status` has it; `ticks` were spent on it. */
+/* Counts a message received with `status`, on which `ticks` were spent. */
 static inline void count_received(const struct call *call, const struct comm *ranks, const MPI_Status *status,
                                   uint64_t ticks, enum kind kind, uint32_t request)
 {
@@ -71,7 +72,7 @@ static inline void count_received(const struct call *call, const struct comm *ra
         note(call, kind, (struct subject){from, status->MPI_TAG, request, ranks->hash, bytes});
 }
 
-/* Set by the first MPI_Cancel: only then must receives be asked whether they were. */
+/* Set by the first MPI_Cancel. Only then are receives tested for cancellation. */
 static int may_be_cancelled;
 
 static int was_cancelled(const MPI_Status *status)
@@ -82,7 +83,7 @@ static int was_cancelled(const MPI_Status *status)
     return cancelled;
 }
 
-/* The request with `handle` has ended. */
+/* Counts the completion of the request with `handle`. */
 static void count_completed(const struct call *call, uintptr_t handle, const MPI_Status *status, uint64_t ticks)
 {
     struct request *request = find(handle);
@@ -98,7 +99,7 @@ static void count_completed(const struct call *call, uintptr_t handle, const MPI
         forget(request);
 }
 
-/* An operation of `bytes` on the memory of rank `target` has begun. */
+/* Counts the start of an operation of `bytes` on the memory of rank `target`. */
 static void count_remote(const struct call *call, MPI_Win win, int target, uint64_t bytes, uint32_t request)
 {
     if (target == MPI_PROC_NULL)
@@ -118,15 +119,15 @@ static void count_remote(const struct call *call, MPI_Win win, int target, uint6
     note(call, REMOTE, of);
 }
 
-/* How a collective operation is made of messages in the plainest way: so many of so many bytes by
- * this process. */
+/* Counts the messages that a simple algorithm would send for a collective operation: `count`
+ * messages of `bytes` by this process. */
 static void imply(uint64_t count, uint64_t bytes)
 {
     for (uint64_t i = 0; i < count; i++)
         count_volume(OF_COLLECTIVES, bytes);
 }
 
-/* A collective operation to which this process gives `bytes`. */
+/* Counts a collective operation to which this process contributes `bytes`. */
 static void count_collective(const struct call *call, const struct comm *ranks, uint64_t bytes, int root, uint32_t request)
 {
     ops[call->row].bytes += bytes;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Requests as they begin, and messages that were looked for before they were received.
+ * Start of requests, and messages matched before they are received.
  */
 
 static void begin_send(const struct call *call, MPI_Comm comm, uint64_t bytes, int dest, int tag, MPI_Request request)
@@ -34,7 +34,7 @@ static void begin_receive(const struct call *call, struct comm *ranks, uint64_t 
     note(call, POSTED, of);
 }
 
-/* Another request: of a collective or a one-sided operation. */
+/* Starts a request of a collective or one-sided operation. */
 static uint32_t begin_other(MPI_Request request)
 {
     return track((struct request){.handle = HANDLE(request), .about = OTHER, .is_active = 1});
@@ -48,7 +48,7 @@ static void count_exchange(const struct call *call, MPI_Comm comm, uint64_t byte
     count_received(call, ranks, got, call->ticks, RECEIVED, 0);
 }
 
-/* A persistent request, which begins when it is started. */
+/* Registers a persistent request, which starts later. */
 static void prepare(MPI_Request request, enum about about, struct comm *ranks, uint64_t bytes, int peer, int tag)
 {
     if (peer == MPI_PROC_NULL)
@@ -85,7 +85,7 @@ static void start_prepared(const struct call *call, MPI_Request handle)
     note(call, POSTED, of);
 }
 
-/* A message was found, and is kept for who receives it by its handle. */
+/* Keeps a matched message (MPI_Mprobe) for the receive by its handle. */
 static void keep_message(MPI_Message message, MPI_Comm comm)
 {
     if (message == MPI_MESSAGE_NO_PROC || message == MPI_MESSAGE_NULL)
@@ -93,7 +93,7 @@ static void keep_message(MPI_Message message, MPI_Comm comm)
     track((struct request){.handle = HANDLE(message), .comm = ranks_of(comm), .about = MESSAGE});
 }
 
-/* The communicator of a message that was found; the caller releases it. */
+/* Returns the communicator of a matched message. The caller releases it. */
 static struct comm *claim(uintptr_t message)
 {
     struct request *kept = find(message);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Collective operations, blocking and not. Read once for int lengths, once for MPI_Count ones.
+ * Collective operations, blocking and non-blocking. Included once for int lengths and once for
+ * MPI_Count lengths.
  *
- * Beside their time and bytes, each counts the messages that it would be in the plainest way: a tree
- * or a chain with one message for each process but one, a reduction to all as a reduction and a
- * broadcast, an exchange of all with all as a message for each pair. That makes programs with
- * collective operations comparable with the tables of the NPB paper, which counted so.
+ * Besides time and bytes, each operation counts the messages that a simple algorithm would send: a
+ * tree or a chain with one message for each process but one; a reduction to all as a reduction and a
+ * broadcast; an exchange between all as one message per pair. The tables of the NPB paper count in
+ * the same way, so programs with collective operations can be compared with them.
  */
 
-/* A function and the one that does not block; `counting` gives bytes to `own` and implies messages. */
+/* Wraps a function and its non-blocking variant. `counting` sets `own` to the bytes and implies
+ * messages. */
 #define COLLECTIVE(name, iname, root, params, args, counting)                                              \
     int FN(name)(STRIP params, MPI_Comm comm)                                                              \
     {                                                                                                      \
@@ -35,11 +37,11 @@
     }                                                                                                      \
     ALIAS(FN(iname))
 
-/* Every process but one, or but the root, has one message. */
+/* 1 in every process but one, or but the root: each has one message. */
 #define BUT_FIRST (ranks->rank != 0)
 #define BUT_ROOT (ranks->rank != root)
 
-/* What is given in place is described by the arguments of the other direction. */
+/* With MPI_IN_PLACE, the arguments of the other direction describe the data. */
 #define GIVEN(count, type, in_place_count, in_place_type) \
     (out == MPI_IN_PLACE ? bytes_of(in_place_count, in_place_type) : bytes_of(count, type))
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Whom the ranks of communicators and windows mean. Kept as an attribute of each, so that it goes
- * when they go, and a handle that is used again means what it means then.
+ * Ranks of communicators and windows in MPI_COMM_WORLD. They are stored as an attribute of each, so
+ * they are freed together, and a reused handle has the ranks of its new object.
  */
 
 static int comm_key = MPI_KEYVAL_INVALID;
 static int win_key = MPI_KEYVAL_INVALID;
 
-/* The communicator that was asked for last; no lock is needed, each thread has its own. */
+/* Last communicator that was looked up. It is per thread, so no lock is needed. */
 static __thread MPI_Comm last_comm;
 static __thread struct comm *last_ranks;
-/* Counts communicators that have gone: a thread's last one may be among them. */
+/* Number of freed communicators. A change invalidates the last one of each thread. */
 static unsigned gone;
 static __thread unsigned gone_seen;
 
@@ -35,7 +35,7 @@ static int win_goes(MPI_Win win, int key, void *ranks, void *extra)
     return MPI_SUCCESS;
 }
 
-/* FNV-1a over the ranks of the members. */
+/* Returns the FNV-1a hash of the members' ranks. */
 static uint32_t hash_of(const int *world, int size)
 {
     uint32_t hash = 2166136261u;
@@ -105,7 +105,7 @@ static struct comm *ask_ranks_of(MPI_Comm comm)
     return ranks;
 }
 
-/* The ranks of `comm`; of one that cannot be asked those of MPI_COMM_WORLD. */
+/* Returns the ranks of `comm`, or those of MPI_COMM_WORLD if the lookup fails. */
 static inline struct comm *ranks_of(MPI_Comm comm)
 {
     return comm == MPI_COMM_WORLD ? the_world : ask_ranks_of(comm);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * From MPI_Init to MPI_Finalize: the record is made, clocks are compared, the record is closed.
+ * MPI_Init and MPI_Finalize: the record is created, clocks are compared, the record is closed.
  */
 
-/* Where records go, and how many events each may keep: "EVENTS:DIRECTORY". */
+/* Environment variable with the maximum number of events and the directory of records:
+ * "EVENTS:DIRECTORY". */
 static const char VARIABLE[] = "PORTOLAN_PROFILE";
 
-/* Round trips by which a clock is compared; the shortest counts. */
+/* Round trips for a clock comparison; the shortest counts. */
 enum { ROUNDS = 16 };
 
-/* How long the first estimate of the counter's rate takes. */
+/* Duration of the first estimate of the counter's rate. */
 enum { CALIBRATION_NS = 200000 };
 
-/* Rank 0's clock less this one's, in ns. All call it at once. */
+/* Returns rank 0's clock less this process's clock in ns. All processes call it together. */
 static int64_t clock_ahead(MPI_Comm comm, int rank, int count)
 {
     uint64_t best = UINT64_MAX;
@@ -40,7 +41,7 @@ static int64_t clock_ahead(MPI_Comm comm, int rank, int count)
 
 static MPI_Comm clock_comm = MPI_COMM_NULL;
 
-/* Processes on one host have one clock. */
+/* Returns true if the processes run on several hosts. Processes on one host share one clock. */
 static int on_several_hosts(int count)
 {
     MPI_Comm here = MPI_COMM_NULL;
@@ -54,7 +55,7 @@ static int on_several_hosts(int count)
     return anywhere;
 }
 
-/* A number that no other job has: of rank 0's time, process and host. */
+/* Returns a number that identifies the job, from rank 0's time, process id and host. */
 static uint64_t name_world(const char *host)
 {
     struct timespec today;
@@ -67,7 +68,7 @@ static uint64_t name_world(const char *host)
     return name;
 }
 
-/* Maps a new file of `len` bytes of which the first `filled` have their place on the disk. */
+/* Maps a new file of `len` bytes and allocates disk space for the first `filled`. */
 static void *map_file(const char *path, size_t len, size_t filled)
 {
     record_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -87,7 +88,7 @@ static uint64_t rounded(uint64_t len)
     return (len + HEADER_LEN - 1) / HEADER_LEN * HEADER_LEN;
 }
 
-/* The record's file, with its places; null if it cannot be. */
+/* Creates the record's file and its tables; returns null on failure. */
 static struct header *make_record(const char *directory, uint64_t world, int rank, int count)
 {
     uint64_t peers_len = rounded(((uint64_t)count + 1) * sizeof(struct peer));
@@ -151,7 +152,7 @@ static int prepare_tables(int count)
     return 1;
 }
 
-/* All processes of MPI_COMM_WORLD come here from MPI_Init. */
+/* Starts counting. Called in all processes of MPI_COMM_WORLD by MPI_Init. */
 static void begin(void)
 {
     const char *asked = getenv(VARIABLE);
@@ -180,7 +181,7 @@ static void begin(void)
         made->flags = (several ? SEVERAL_HOSTS : 0) | (threaded ? SEVERAL_THREADS : 0);
         describe(made, host);
         made->ticks_per_s = ticks_per_s();
-        /* Whoever replays events needs the times of all; threads have no calls that follow each other. */
+        /* A replay needs the times of all calls. With threads, calls are not sequential. */
         if (events_max == 0 && !threaded)
             between_timed = made->ticks_per_s / 1000000 * BETWEEN_TIMED_NS / 1000;
         made->init_ahead_ns = made->end_ahead_ns = ahead;
@@ -192,7 +193,7 @@ static void begin(void)
     depth--;
 }
 
-/* All come here from MPI_Finalize. */
+/* Ends counting. Called in all processes by MPI_Finalize. */
 static void end(void)
 {
     struct header *made = header;
@@ -258,7 +259,7 @@ int MPI_Abort(MPI_Comm comm, int code)
 }
 ALIAS(MPI_Abort)
 
-/* Names of MPI libraries whose interfaces in binary differ. */
+/* Counts the loaded MPI libraries with incompatible binary interfaces. */
 static int count_libraries(struct dl_phdr_info *info, size_t len, void *counted)
 {
     (void)len;
@@ -270,7 +271,7 @@ static int count_libraries(struct dl_phdr_info *info, size_t len, void *counted)
     return 0;
 }
 
-/* A program of another MPI would call this one's functions with handles of its own. */
+/* Refuses a program of another MPI, which would call this MPI's functions with its own handles. */
 __attribute__((constructor)) static void refuse_strangers(void)
 {
     int counted = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Messages between two processes. Read once for int lengths, once for MPI_Count ones.
+ * Messages between two processes. Included once for int lengths and once for MPI_Count lengths.
  */
 
 #define SEND(name, group)                                                                                        \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Puts, gets and atomic operations. Read once for int lengths, once for MPI_Count ones.
+ * Puts, gets and atomic operations. Included once for int lengths and once for MPI_Count lengths.
  */
 
-/* A function, and the one that gives a request. */
+/* Wraps a function and its variant with a request. */
 #define REMOTE_OP(name, rname, bytes, params, args)                                            \
     int FN(name)(STRIP params, MPI_Win win)                                                    \
     {                                                                                          \

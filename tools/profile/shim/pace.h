@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Which calls are timed. Two looks at the clock cost some 25 ns, a tenth of what a short message takes
- * within a host. So of a function that is called all the time one call in several is timed, and stands
- * for those since the last that was. A call that takes long is never missed: a thread looks now and
- * then which call runs, and one that it meets twice counts as long as it took.
+ * Selection of the calls to time. Two clock reads cost about 25 ns, a tenth of a short message within
+ * a host. Of a frequently called function, one call in several is therefore timed and stands for all
+ * since the previous timed one. Long calls are never missed: a thread periodically checks the running
+ * call, and a call found in two consecutive checks counts with its own duration.
  *
- * The invariant: whether a call is timed was decided before it began, so the sums have no bias.
+ * Invariant: the choice to time a call is made before the call begins, so the sums are unbiased.
  */
 
-/* One call of a function in so long is timed: the looks at the clock take a two-hundredth of it. */
+/* Target interval between timed calls of a function. The clock reads then cost 0.5 % of the
+ * time. */
 enum { BETWEEN_TIMED_NS = 5000 };
 
-/* Calls for which one stands in the mean, at most: the clock's share is small then, and a call that is
- * long, but not long enough for the watcher, does not weigh too much. */
+/* Maximum mean number of calls that a timed one stands for. The share of the clock reads is then
+ * already small. It also limits the weight of a call that is long, but too short for the
+ * watcher. */
 enum { GAP_MAX = 16 };
 
-/* Between two looks at the call that runs: a look costs a core 3 us, so a thousandth and a half of it. */
+/* Interval of the watcher. A check costs a core 3 us, 0.15 % of the interval. */
 enum { LOOK_NS = 2000000 };
 
 struct pace {
-    int left;          /* calls until one is timed, that one included */
-    unsigned gap;      /* calls that it stands for, itself included */
-    uint64_t last_end; /* of the last call that was timed */
+    int left;          /* calls until the next timed one, inclusive */
+    unsigned gap;      /* calls that the timed one stands for, inclusive */
+    uint64_t last_end; /* end of the last timed call */
 };
 
 static struct pace paces[OPS_MAX];
-/* BETWEEN_TIMED_NS by the clock; 0: all calls are timed. */
+/* BETWEEN_TIMED_NS in ticks of the clock; with 0 all calls are timed */
 static uint64_t between_timed;
 
-/* The call that the watcher met twice. */
+/* The call that the watcher found in two consecutive checks. */
 static struct {
     uint64_t running; /* as in the header */
-    uint64_t calls;   /* of that operation that had returned before */
-    uint64_t since;   /* when it began, to half a look; 0: there is none */
+    uint64_t calls;   /* completed calls of that operation before this one */
+    uint64_t since;   /* its start, to half an interval; 0 for none */
 } met_call;
 
 static inline uint64_t look(const uint64_t *at)
@@ -40,7 +42,7 @@ static inline uint64_t look(const uint64_t *at)
     return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
 
-/* Until MPI_Finalize. A look that comes late, on a core that is not free, makes a start less exact. */
+/* Watches until MPI_Finalize. A check that is delayed by other load makes a start less exact. */
 static void *watch(void *record)
 {
     struct header *watched = record;
@@ -66,7 +68,8 @@ static void *watch(void *record)
     return NULL;
 }
 
-/* Without a thread that watches, all calls are timed. Signals are the program's. */
+/* Starts the watcher. If that fails, all calls are timed. The watcher blocks signals, which are
+ * for the program. */
 static void begin_to_watch(void)
 {
     static int begun;
@@ -84,8 +87,8 @@ static void begin_to_watch(void)
     pthread_sigmask(SIG_SETMASK, &own, NULL);
 }
 
-/* After a timed call: how many calls the next one stands for. By chance around the mean, since
- * programs repeat themselves. */
+/* After a timed call, chooses how many calls the next one stands for. The number is random
+ * around the mean, because programs repeat themselves. */
 static void plan(struct pace *pace, uint64_t end)
 {
     static uint32_t chance = 2463534242u; /* Marsaglia's xorshift */
@@ -103,8 +106,8 @@ static void plan(struct pace *pace, uint64_t end)
     pace->left = (int)pace->gap;
 }
 
-/* When the call of operation `row` began that has returned as its `calls`th, if the watcher met it
- * twice; else 0. */
+/* Returns the start of the `calls`th call of operation `row`, which has just returned, if the
+ * watcher found it twice; otherwise 0. */
 static uint64_t met(int row, uint64_t calls)
 {
     uint64_t since = __atomic_exchange_n(&met_call.since, 0, __ATOMIC_ACQUIRE);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Requests that have not ended: what a wait brings is counted by what was asked for. A table with
- * open addressing, by handle. It grows by doubling, so no call but one in many allocates.
+ * Pending requests. A completed wait is counted by the data of its request. The requests are in an
+ * open-addressing hash table by handle, which grows by doubling, so few calls allocate.
  *
- * MPIs give sends that ended at once one handle, all the same one. Of those the last is kept, which
- * harms nothing: such a send has been counted, and nobody waits for it.
+ * MPIs return the same handle for all sends that completed at once. Only the last one is kept, which
+ * is harmless: such a send has already been counted, and no call waits for it.
  */
 
 enum about { SENDING, RECEIVING, MESSAGE, OTHER };
 
 struct request {
-    uintptr_t handle; /* 0: a free place */
+    uintptr_t handle; /* 0 for a free slot */
     struct comm *comm;
     uint64_t bytes;
-    int32_t peer, tag; /* of a send as MPI knows them: the rank in comm */
+    int32_t peer, tag; /* of a send, as passed to MPI: the rank in comm */
     uint32_t id;
     uint8_t about, is_persistent, is_active;
 };
@@ -23,12 +23,13 @@ static size_t table_len; /* a power of two */
 static size_t table_used;
 static uint32_t last_id;
 
-/* Handles are integers or pointers. */
+/* Handles are integers or pointers, depending on the MPI. */
 #define HANDLE(request) ((uintptr_t)(request))
 
 static inline size_t place_of(uintptr_t handle)
 {
-    /* Fibonacci hashing: handles differ in their low bits or, as pointers, a little above. */
+    /* Fibonacci hashing. Handles differ in their low bits or, as pointers, in slightly higher
+     * ones. */
     return (size_t)((uint64_t)handle * 0x9e3779b97f4a7c15u >> 20) & (table_len - 1);
 }
 
@@ -49,7 +50,8 @@ static void put_in(struct request request)
     table[at] = request;
 }
 
-/* Doubles the table; without memory it stays, and what does not fit is not tracked. */
+/* Doubles the table. Without memory it keeps its size, and requests that do not fit are not
+ * tracked. */
 static int grow(void)
 {
     size_t old_len = table_len;
@@ -67,7 +69,7 @@ static int grow(void)
     return 1;
 }
 
-/* Closes the gap, so that no search ends before what it looks for. */
+/* Removes a request and closes the gap, so that no search ends too early. */
 static void forget(struct request *request)
 {
     release(request->comm);
@@ -83,7 +85,7 @@ static void forget(struct request *request)
     table_used--;
 }
 
-/* Remembers a request, and gives it its number. */
+/* Stores a request and returns its id. */
 static uint32_t track(struct request request)
 {
     struct request *same = find(request.handle);

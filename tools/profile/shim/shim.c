@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The library that stands between a program and its MPI for `portolan profile`. Built for each MPI
- * against that one's mpi.h, since handles and constants differ between them; by its compiler, and
- * with nothing but this directory.
+ * Library that `portolan profile` loads between a program and its MPI. It is built for each MPI with
+ * that MPI's compiler and mpi.h, because handles and constants differ. It needs only this directory.
  *
- * It changes no argument but statuses that the program ignores, and sends nothing of its own but in
- * MPI_Init and MPI_Finalize.
+ * It changes no argument except statuses that the program ignores. It sends messages of its own only
+ * in MPI_Init and MPI_Finalize.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

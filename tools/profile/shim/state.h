@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The record of this process, its clock, and what each wrapper does around the call it wraps.
+ * Record of this process, its clock, and the code of each wrapper around the wrapped call.
  *
- * The invariant: a call within a call (of an MPI's own layers, or of the shim) counts nothing.
+ * Invariant: a call within a call (from an MPI's own layers or from the shim) counts nothing.
  */
 
-static struct header *header; /* null: nothing is counted, before MPI_Init and after MPI_Finalize */
+static struct header *header; /* null before MPI_Init and after MPI_Finalize: nothing is counted */
 static struct op *ops;
 static struct peer *peers;
 static struct event *events;
 static uint64_t events_max;
 static int record_fd = -1;
 
-/* Ranks of the processes of a communicator or a window in MPI_COMM_WORLD. */
+/* Ranks in MPI_COMM_WORLD of the processes of a communicator or a window. */
 struct comm {
     uint32_t hash;
-    int size;  /* of the group that ranks of peers are of: of an intercommunicator the other one */
+    int size;  /* of the group of peers; for an intercommunicator, the remote group */
     int rank;  /* of this process, in its own group */
     int inter;
-    int users; /* requests, and the communicator itself while it lives */
+    int users; /* requests, and the communicator itself until it is freed */
     int world[];
 };
 
 static struct comm *the_world;
 
-/* Calls of MPI that this thread is in. */
+/* Nesting depth of MPI calls in this thread. */
 static __thread int depth;
 
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* Several threads may call at once: then what is counted has a lock. */
+/* Set if several threads may call MPI. A lock then protects the counts. */
 static int threaded;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -53,7 +53,8 @@ static uint64_t monotonic_ns(void)
 }
 
 #if defined(__x86_64__)
-/* The kernel trusts the time stamp counter: a read of it takes a third of that of clock_gettime. */
+/* Set if the kernel trusts the time stamp counter. Reading it takes a third of the time of
+ * clock_gettime. */
 static int counter_is_a_clock;
 
 static void choose_clock(void)
@@ -82,7 +83,7 @@ static inline uint64_t now(void)
 }
 #endif
 
-/* The function that this library stands before. */
+/* Returns the MPI function that this library wraps. */
 static void *next_function(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
@@ -95,7 +96,7 @@ static void *next_function(const char *name)
 
 #include "pace.h"
 
-/* The row of an operation. Once a wrapper. */
+/* Returns the row of an operation. Each wrapper calls it once. */
 static int row_of(const char *name, const char *group)
 {
     lock();
@@ -114,10 +115,10 @@ static int row_of(const char *name, const char *group)
     return row;
 }
 
-/* A call that is counted. */
+/* A counted call. */
 struct call {
-    uint64_t start, end; /* if it is timed */
-    uint64_t ticks;      /* that it stands for */
+    uint64_t start, end; /* set if it is timed */
+    uint64_t ticks;      /* time in ticks of the calls that it stands for */
     int row;
     int is_timed;
     int result;
@@ -143,7 +144,7 @@ static inline __attribute__((always_inline)) void enter(struct call *call, int *
     }
 }
 
-/* A call has returned that is timed, or that the watcher may have met. */
+/* Adds the time of a returned call that was timed or may have been found by the watcher. */
 static __attribute__((noinline)) void add_time(struct call *call, uint64_t calls)
 {
     struct pace *pace = &paces[call->row];
@@ -161,7 +162,7 @@ static __attribute__((noinline)) void add_time(struct call *call, uint64_t calls
             call->ticks *= pace->gap;
         plan(pace, call->end);
     } else if (pace->gap > 1) {
-        /* The next that is timed does not stand for this one. */
+        /* The next timed call does not stand for this one. */
         pace->gap--;
     }
     ops[call->row].ticks += call->ticks;
@@ -185,7 +186,8 @@ static inline int leave(const struct call *call)
     return call->result;
 }
 
-/* Events are given disk by the megabyte: a disk that fills ends the trace, not the program. */
+/* Disk space for events is allocated by the megabyte, so a full disk ends the trace and not the
+ * program. */
 enum { EVENTS_AT_ONCE = (1 << 20) / sizeof(struct event) };
 
 static struct event *new_event(void)
@@ -235,7 +237,7 @@ static inline void note(const struct call *call, enum kind kind, struct subject 
         note_down(call, kind, of);
 }
 
-/* A call that found nothing: many behind one another are one event. */
+/* Records a call that found nothing. Consecutive ones are merged into one event. */
 static void note_vain(const struct call *call)
 {
     if (!events_max)
@@ -250,7 +252,7 @@ static void note_vain(const struct call *call)
     note(call, CALLED, (struct subject){.peer = -2, .request = 1});
 }
 
-/* The class of a size; that of the last one is remembered. The caller holds the lock. */
+/* Returns the class of a size; the last one is cached. The caller holds the lock. */
 static inline struct volume *volume_of(int of, uint64_t bytes)
 {
     static uint64_t last_bytes;
@@ -279,7 +281,7 @@ static inline struct peer *peer_of(int world)
     return &peers[at];
 }
 
-/* The type that this thread sent or received last, if no program can free it, and its size. */
+/* Last data type used by this thread, if programs cannot free it, with its size. */
 static __thread MPI_Datatype last_type;
 static __thread uint64_t last_type_len;
 
@@ -298,7 +300,7 @@ static uint64_t ask_bytes_of(int64_t count, MPI_Datatype type)
     return (uint64_t)count * (uint64_t)len;
 }
 
-/* Bytes of `count` elements. */
+/* Returns the bytes of `count` elements. */
 static inline uint64_t bytes_of(int64_t count, MPI_Datatype type)
 {
     if (type == last_type && last_type_len > 0)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Waits, tests, probes, and requests that are started, freed and cancelled.
+ * Waits, tests and probes; starting, freeing and cancelling requests.
  */
 
-/* Handles and statuses of one call: MPI clears the handles before they are counted. */
+/* Handles and statuses of one call. MPI clears the handles before they are counted. */
 static __thread uintptr_t *handles;
 static __thread MPI_Status *statuses;
 static __thread int room;
 
-/* Copies the handles; false if there is no memory. */
+/* Copies the handles. Returns false if there is no memory. */
 static int copy_handles(int count, const MPI_Request *requests)
 {
     if (count > room) {
@@ -31,7 +31,7 @@ static int is_receive(uintptr_t handle)
     return request && request->is_active && request->about == RECEIVING;
 }
 
-/* The call has ended `count` requests: those at `indices`, or the first ones. */
+/* Counts the completion of `count` requests: those at `indices`, or the first ones. */
 static void count_ended(const struct call *call, int count, const int *indices, const MPI_Status *got)
 {
     uint64_t receives = 0;

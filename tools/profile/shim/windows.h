@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What has no lengths: atomic operations on one element, the synchronisation of windows, barriers,
- * and calls that may take long without being messages.
+ * Functions without lengths: atomic operations on one element, synchronisation of windows, barriers,
+ * and calls that may block without being messages.
  */
 
 int MPI_Fetch_and_op(const void *own, void *before, MPI_Datatype type, int target, MPI_Aint place, MPI_Op op, MPI_Win win)
@@ -52,7 +52,8 @@ TIMED(Cart_create, "Other",
       (MPI_Comm comm, int count, const int sizes[], const int periods[], int reorder, MPI_Comm *made),
       (comm, count, sizes, periods, reorder, made))
 
-/* Messages of none: each process tells one other in each of log2 rounds. */
+/* Implies the messages of a barrier: each process sends one without data in each of log2(n)
+ * rounds. */
 static void imply_barrier(const struct comm *ranks)
 {
     for (int reached = 1; reached < ranks->size; reached *= 2)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * How a function is wrapped. Both its names are: programs in C call MPI_Send, and the Fortran
- * layers of MPIs call PMPI_Send or MPI_Send, so that programs in Fortran are counted, too.
+ * Wrapping of functions. Both names of a function are wrapped: C programs call MPI_Send, and the Fortran
+ * layers of MPIs call PMPI_Send or MPI_Send, so Fortran programs are counted as well.
  *
- * FN(Send) is MPI_Send, or MPI_Send_c where lengths are MPI_Count; COUNT and AINT are the types that
- * differ between them.
+ * FN(Send) is MPI_Send, or MPI_Send_c if lengths are MPI_Count. COUNT and AINT are the types that
+ * differ between the two.
  */
 
 #define TEXT_OF(name) #name
@@ -13,19 +13,19 @@
 #define ALIAS(name) ALIAS_OF(name)
 #define STRIP(...) __VA_ARGS__
 
-/* Finds the function. */
+/* Finds the wrapped function. */
 #define PASS_ALWAYS(function)                                                   \
     static __typeof__(function) *real;                                          \
     if (!real)                                                                  \
     real = (__typeof__(real))next_function("P" TEXT(function))
 
-/* Passes a call on that is not to be counted. */
+/* Passes on a call that must not be counted. */
 #define PASS(function, args)                                                    \
     PASS_ALWAYS(function);                                                      \
     if (!is_counted())                                                          \
         return real args
 
-/* Makes the call, between two looks at the clock. */
+/* Makes the call, with timing around it. */
 #define RUN(function, group, args)                                              \
     static int row = -1;                                                        \
     struct call call;                                                           \
@@ -39,7 +39,7 @@
 
 #define OK (call.result == MPI_SUCCESS)
 
-/* A function of which only the time is counted. */
+/* Wraps a function of which only the time is counted. */
 #define TIMED(name, group, params, args)                                        \
     int MPI_##name(STRIP params)                                                \
     {                                                                           \

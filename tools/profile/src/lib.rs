@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Profiles of MPI programs: what `portolan profile` counts, and how it tells it.
+//! Profiles of MPI programs: the data of `portolan profile` and its presentation.
 //!
-//! A shared library in C (`shim/`) stands between a program and its MPI, by MPI's profiling
-//! interface (PMPI). Each process leaves a [`Record`]; [`Profile::new`] puts them together;
-//! [`render`] tells a person. Programs are neither rebuilt nor started here: that is the command's.
+//! A shared library in C (`shim/`) is loaded between a program and its MPI, using MPI's profiling
+//! interface (PMPI). Each process leaves a [`Record`]. [`Profile::new`] combines them, and
+//! [`render`] formats the result as text. This crate neither rebuilds nor starts programs; the
+//! command starts them.
 
 mod profile;
 mod record;

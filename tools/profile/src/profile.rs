@@ -1,118 +1,118 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A profile: the records of a program's processes, put together. Its JSON is what `--json` writes.
+//! Profiles: the combined records of a program's processes. `--json` writes them as JSON.
 
 use crate::record::{CLASS_COUNT, Operation, PeerRecord, Record};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the JSON of a profile says that it is; the number changes with its shape.
+/// Format name in the JSON of a profile. The number changes with the format.
 pub const FORMAT: &str = "portolan-profile-1";
 
-/// The least size of each class: the classes of Table 4 of the NPB paper, by decimal digits.
+/// Smallest size of each class: the classes of Table 4 of the NPB paper, by decimal digits.
 const CLASS_STARTS: [u64; CLASS_COUNT] = [0, 10, 100, 1_000, 10_000, 100_000];
 
-/// What the programs of one command did.
+/// Profile of the programs of one command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`FORMAT`].
     pub format: String,
-    /// The command that was profiled; empty if only its records were read.
+    /// Profiled command; empty if only its records were read.
     pub command: Vec<String>,
-    /// One for each MPI_COMM_WORLD, in the order of their beginnings.
+    /// One entry per MPI_COMM_WORLD, in the order of their start.
     pub worlds: Vec<World>,
-    /// What is wrong with the figures: records that could not be read.
+    /// Problems with the figures: records that could not be read.
     pub notes: Vec<String>,
 }
 
-/// One MPI_COMM_WORLD: a program's processes.
+/// One MPI_COMM_WORLD: the processes of a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct World {
-    /// The program's file, of the first process.
+    /// Executable of the first process.
     pub program: String,
-    /// The MPI's name and version, as it says itself.
+    /// Name and version of the MPI, as reported by the MPI itself.
     pub library: String,
-    /// Processes that the program has.
+    /// Number of processes of the program.
     pub process_count: u32,
-    /// Their hosts.
+    /// Hosts of the processes.
     pub hosts: Vec<String>,
-    /// From the end of MPI_Init to MPI_Finalize, of the process that took longest.
+    /// Seconds from the end of MPI_Init to MPI_Finalize in the slowest process.
     pub seconds: f64,
     /// Messages by size, of all processes.
     pub sizes: Sizes,
-    /// Those that left a record, by rank.
+    /// Processes that left a record, by rank.
     pub processes: Vec<Process>,
-    /// Ranks of those that left none.
+    /// Ranks of processes without a record.
     pub missing: Vec<u32>,
 }
 
-/// What was counted by size. Every class is listed.
+/// Counts by size, with all classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// What one process sent to another.
+    /// Messages between two processes.
     pub messages: Vec<SizeClass>,
     /// Puts, gets, accumulations and atomic operations.
     pub one_sided: Vec<SizeClass>,
-    /// What collective operations are made of in the plainest way.
+    /// Messages that simple algorithms would use for the collective operations.
     pub of_collectives: Vec<SizeClass>,
 }
 
-/// The messages of some sizes.
+/// Messages of one size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// The least size, bytes.
+    /// Smallest size in bytes.
     pub from: u64,
-    /// The greatest size, bytes; none for the last class.
+    /// Largest size in bytes; none for the last class.
     pub to: Option<u64>,
-    /// How many.
+    /// Number of messages, and their bytes.
     #[serde(flatten)]
     pub tally: Tally,
 }
 
-/// Messages, and their bytes.
+/// Number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
+    /// Number of messages.
     pub count: u64,
-    /// Of all of them.
+    /// Total bytes.
     pub bytes: u64,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// It came to MPI_Finalize.
+    /// The process called MPI_Finalize.
     Finalized,
-    /// It called MPI_Abort.
+    /// The process called MPI_Abort.
     Aborted,
-    /// It was killed, or ended without a word to MPI. Figures go up to its last call.
+    /// The process was killed, or exited without MPI_Finalize. Its figures extend to its last call.
     Lost,
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// In MPI_COMM_WORLD.
+    /// Rank in MPI_COMM_WORLD.
     pub rank: u32,
-    /// Where it ran.
+    /// Host of the process.
     pub host: String,
-    /// Its id there.
+    /// Process id on that host.
     pub pid: u32,
-    /// How it ended.
+    /// End of the process.
     pub end: End,
-    /// The function of MPI in which it ended, if it did not finalize.
+    /// MPI function in which it ended, if it did not finalize.
     pub ended_in: Option<String>,
-    /// Several threads called MPI: the times of kinds are sums over threads.
+    /// Set if several threads called MPI. The times of kinds are then sums over threads.
     pub has_threads: bool,
-    /// From the end of MPI_Init to MPI_Finalize, or to the last call of a process that was lost.
+    /// Seconds from the end of MPI_Init to MPI_Finalize, or to the last call of a lost process.
     pub seconds: f64,
-    /// Of these, outside of MPI.
+    /// Seconds outside MPI.
     pub computing_s: f64,
-    /// Time by kind of call, in the order of the kinds' first use.
+    /// Time by kind of call, in the order of first use.
     pub kinds: Vec<KindTime>,
     /// Time by function, longest first.
     pub calls: Vec<CallTime>,
-    /// Processes that it exchanged something with, by rank; those of other worlds last.
+    /// Processes that it communicated with, by rank; those of other worlds last.
     pub peers: Vec<PeerCounts>,
 }
 
@@ -120,43 +120,44 @@ pub struct Process {
 /// `Probe`, `Collective`, `One-sided` or `Other`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindTime {
-    /// The kind.
+    /// Name of the kind.
     pub kind: String,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// In them.
+    /// Seconds in these calls.
     pub seconds: f64,
-    /// That they sent, put, got, or gave to a collective operation.
+    /// Bytes sent, put, got, or passed to a collective operation.
     pub bytes: u64,
 }
 
 /// Calls of one function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallTime {
-    /// The function's.
+    /// Name of the function.
     pub name: String,
-    /// As of [`KindTime`].
+    /// Number of calls, time and bytes, as in [`KindTime`].
     #[serde(flatten)]
     pub time: KindTime,
 }
 
-/// What a process exchanged with one other.
+/// Communication of a process with one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerCounts {
-    /// Of the other one; none for all that are not in MPI_COMM_WORLD.
+    /// Rank of the peer; none for all processes outside MPI_COMM_WORLD.
     pub rank: Option<u32>,
-    /// Messages to it.
+    /// Messages to the peer.
     pub sent: Tally,
-    /// Messages from it.
+    /// Messages from the peer.
     pub received: Tally,
-    /// Operations on its memory.
+    /// Operations on the peer's memory.
     pub one_sided: Tally,
-    /// In receives and waits that brought its messages, shared equally among what one call brought.
+    /// Seconds in receives and waits for its messages. The time of one call is shared equally among
+    /// its messages.
     pub waited_s: f64,
 }
 
 impl Profile {
-    /// Puts the records of `command` together.
+    /// Combines the records of `command`.
     #[must_use]
     pub fn new(command: Vec<String>, records: &[Record], notes: Vec<String>) -> Profile {
         let worlds = by_world(records).into_iter();
@@ -169,7 +170,8 @@ impl Profile {
     }
 }
 
-/// The records of each program, by rank and one a rank, in the order of their beginnings.
+/// Groups the records by program in the order of their start. Within a program they are sorted by
+/// rank, with one per rank.
 pub(crate) fn by_world(records: &[Record]) -> Vec<Vec<&Record>> {
     let mut by_world: BTreeMap<u64, Vec<&Record>> = BTreeMap::new();
     for record in records {
@@ -185,7 +187,7 @@ pub(crate) fn by_world(records: &[Record]) -> Vec<Vec<&Record>> {
 }
 
 impl World {
-    /// Of the records of a program, at least one, by rank.
+    /// Creates a world from the records of a program: at least one, sorted by rank.
     fn new(records: Vec<&Record>) -> World {
         let first = records[0];
         let ranks: BTreeSet<u32> = records.iter().map(|record| record.rank).collect();
@@ -210,7 +212,7 @@ impl World {
     }
 }
 
-/// The sums of all records, class by class.
+/// Returns the sums of all records by class.
 fn classes<'a>(of: impl Iterator<Item = &'a [Tally; CLASS_COUNT]>) -> Vec<SizeClass> {
     let mut sums = [Tally::default(); CLASS_COUNT];
     for counts in of {
@@ -229,7 +231,7 @@ fn classes<'a>(of: impl Iterator<Item = &'a [Tally; CLASS_COUNT]>) -> Vec<SizeCl
 }
 
 impl Tally {
-    /// Adds those of `other`. Counts of damaged records do not overflow.
+    /// Adds `other`. The sums saturate, because counts of damaged records may be huge.
     pub fn add(&mut self, other: Tally) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
@@ -268,13 +270,13 @@ impl Process {
         }
     }
 
-    /// In calls of MPI that returned, seconds.
+    /// Returns the seconds in completed calls of MPI.
     #[must_use]
     pub fn in_mpi_s(&self) -> f64 {
         self.kinds.iter().map(|kind| kind.seconds).sum()
     }
 
-    /// All that it sent, received, and did to the memory of others.
+    /// Returns all that the process sent, received, and did to the memory of other processes.
     #[must_use]
     pub fn exchanged(&self) -> [Tally; 3] {
         let mut sums = [Tally::default(); 3];
@@ -290,7 +292,7 @@ impl Process {
     }
 }
 
-/// Takes the times of calls, which may be estimates, for no more than `seconds` together.
+/// Limits the sum of the calls' times, which may be estimates, to `seconds`.
 fn fit(calls: &mut [CallTime], seconds: f64) {
     let sum: f64 = calls.iter().map(|call| call.time.seconds).sum();
     if sum > seconds {
@@ -300,7 +302,7 @@ fn fit(calls: &mut [CallTime], seconds: f64) {
     }
 }
 
-/// Calls of functions, added up by kind.
+/// Sums the calls of functions by kind.
 fn kinds(calls: &[CallTime]) -> Vec<KindTime> {
     let mut kinds: Vec<KindTime> = Vec::new();
     for CallTime { time, .. } in calls {
@@ -316,7 +318,7 @@ fn kinds(calls: &[CallTime]) -> Vec<KindTime> {
     kinds
 }
 
-/// Those with whom something was exchanged; the last of `all` stands for other worlds.
+/// Returns the peers with any communication. The last entry of `all` stands for other worlds.
 fn peers(all: &[PeerRecord]) -> Vec<PeerCounts> {
     let others = all.len() - 1;
     let counts = all.iter().enumerate().map(|(at, peer)| PeerCounts {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records: what one process of an MPI program left, as `shim/record.h` lays it out.
+//! Records of single processes of an MPI program, in the layout of `shim/record.h`.
 //!
-//! A process that was killed leaves its record as it stood. So nothing in one is believed before it
-//! was compared with the length of the file.
+//! A killed process leaves an incomplete record. Therefore all fields are checked against the
+//! length of the file.
 
 mod calls;
 
@@ -16,53 +16,53 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// What a record begins with; the last digit is the layout's.
+/// First bytes of a record. The last digit is the version of the layout.
 const MAGIC: [u8; 8] = *b"PTLNMPI1";
 /// Bits of `flags`.
 const FINALIZED: u32 = 1;
 const ABORTED: u32 = 2;
 const SEVERAL_HOSTS: u32 = 4;
 const SEVERAL_THREADS: u32 = 8;
-/// Classes of sizes, by decimal digits.
+/// Number of size classes, by decimal digits.
 pub(crate) const CLASS_COUNT: usize = 6;
-/// Operations that a record has room for.
+/// Maximum number of operations in a record.
 const OPS_MAX: u64 = 256;
-/// More processes than any MPI program had: a larger number is no number of processes.
+/// Maximum number of processes. A larger number indicates a damaged record.
 const RANKS_MAX: u32 = 1 << 24;
-/// How the file name of a record ends.
+/// Extension of a record's file name.
 const EXTENSION: &str = "record";
 
-/// Why there is no record.
+/// Reason why a record cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The system refuses.
+    /// The system refuses to read it.
     #[error("{} cannot be read ({source}): name a directory that --keep left", path.display())]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The process ended before its record began.
+    /// The process ended before its record was initialized.
     #[error("{} is empty: the process ended in MPI_Init", path.display())]
     Unstarted {
         /// The file.
         path: PathBuf,
     },
-    /// Something else.
+    /// The file is not a record.
     #[error("{} is no record of an MPI process: `portolan profile --keep` writes them", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// Of another layout.
+    /// The record has another layout.
     #[error("{} was written by another version of Portolan: profile the program again", path.display())]
     OtherVersion {
         /// The file.
         path: PathBuf,
     },
-    /// Counts only.
+    /// The record has counts but no events.
     #[error("{} has no events: profile the program with --events 1000000", path.display())]
     Eventless {
         /// The file.
@@ -75,18 +75,18 @@ pub enum RecordError {
         /// The file.
         path: PathBuf,
     },
-    /// Of this layout, but it contradicts itself.
+    /// The record has this layout, but its contents are inconsistent.
     #[error("{} is damaged, or of a machine of another byte order ({what}): profile the program again",
             path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What cannot be.
+        /// The inconsistency.
         what: &'static str,
     },
 }
 
-/// What one process did between MPI_Init and MPI_Finalize.
+/// Activity of one process between MPI_Init and MPI_Finalize.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(crate) rank: u32,
@@ -94,23 +94,23 @@ pub struct Record {
     pub(crate) pid: u32,
     pub(crate) end: End,
     pub(crate) has_threads: bool,
-    /// The same in all processes of one MPI_COMM_WORLD, and in no others.
+    /// Id of the MPI_COMM_WORLD, equal in all its processes and different from all others.
     pub(crate) world: u64,
     pub(crate) host: String,
     pub(crate) program: String,
     pub(crate) library: String,
     pub(crate) operations: Vec<Operation>,
-    /// One a process of MPI_COMM_WORLD, and one for all others.
+    /// One entry per process of MPI_COMM_WORLD, and one for all other processes.
     pub(crate) peers: Vec<PeerRecord>,
-    /// Messages, one-sided operations and what collective operations are made of, by size.
+    /// Messages, one-sided operations and the implied messages of collective operations, by size.
     pub(crate) messages: [Tally; CLASS_COUNT],
     pub(crate) one_sided: [Tally; CLASS_COUNT],
     pub(crate) of_collectives: [Tally; CLASS_COUNT],
-    /// CLOCK_MONOTONIC of rank 0's host at the end of MPI_Init, ns.
+    /// CLOCK_MONOTONIC of rank 0's host at the end of MPI_Init, in nanoseconds.
     pub(crate) begin_ns: i64,
-    /// Until MPI_Finalize, or the last sign of life, seconds.
+    /// Seconds until MPI_Finalize or the last recorded activity.
     pub(crate) seconds: f64,
-    /// The operation that had not returned.
+    /// Operation that had not returned.
     pub(crate) running: Option<usize>,
     pub(crate) events: EventTable,
     path: PathBuf,
@@ -118,7 +118,7 @@ pub struct Record {
     init_ticks: u64,
 }
 
-/// One function of MPI.
+/// A function of MPI.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) name: String,
@@ -128,7 +128,7 @@ pub(crate) struct Operation {
     pub(crate) bytes: u64,
 }
 
-/// What was exchanged with one process.
+/// Communication with one process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerRecord {
     pub(crate) sent: Tally,
@@ -137,7 +137,7 @@ pub(crate) struct PeerRecord {
     pub(crate) waited_s: f64,
 }
 
-/// `struct volume`.
+/// Layout of `struct volume`.
 #[derive(Clone, Copy, FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RawVolume {
@@ -145,7 +145,7 @@ struct RawVolume {
     bytes: u64,
 }
 
-/// `struct header`.
+/// Layout of `struct header`.
 #[derive(FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RawHeader {
@@ -177,7 +177,7 @@ struct RawHeader {
     library: [u8; 128],
 }
 
-/// `struct op`.
+/// Layout of `struct op`.
 #[derive(FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RawOperation {
@@ -188,7 +188,7 @@ struct RawOperation {
     bytes: u64,
 }
 
-/// `struct peer`.
+/// Layout of `struct peer`.
 #[derive(FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RawPeer {
@@ -202,7 +202,7 @@ const _: () = assert!(size_of::<RawHeader>() == 896, "struct header of record.h"
 const _: () = assert!(size_of::<RawOperation>() == 72, "struct op of record.h");
 const _: () = assert!(size_of::<RawPeer>() == 56, "struct peer of record.h");
 
-/// The records in `directory`, and why files that are named like records are none.
+/// Reads the records in `directory`. Also returns the errors of files that are named like records.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -218,7 +218,7 @@ pub fn read_directory(directory: &Path) -> Result<(Vec<Record>, Vec<RecordError>
             files.push(path);
         }
     }
-    // The same sentences each time.
+    // The errors always have the same order.
     files.sort();
     let mut records = Vec::new();
     let mut refused = Vec::new();
@@ -235,7 +235,7 @@ impl Record {
     /// Reads the record in the file `path`.
     ///
     /// # Errors
-    /// [`RecordError`].
+    /// See [`RecordError`].
     pub fn read(path: &Path) -> Result<Record, RecordError> {
         let source = Source::open(path)?;
         let header: RawHeader = source.header()?;
@@ -259,7 +259,7 @@ impl Record {
             world: header.world,
             host: text(&header.host),
             program: text(&header.program),
-            // An MPI may set its version off by a tab.
+            // An MPI may separate its version by a tab.
             library: text(&header.library).replace('\t', " "),
             operations: operations.collect(),
             peers: peers.collect(),
@@ -284,7 +284,7 @@ impl Record {
     }
 }
 
-/// What cannot be in a header, before any table is looked at.
+/// Checks the header before any table is read.
 fn check(header: &RawHeader) -> Result<(), &'static str> {
     if header.rank_count == 0 || header.rank_count > RANKS_MAX {
         return Err("its number of processes cannot be");
@@ -305,7 +305,7 @@ fn check(header: &RawHeader) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A file, and how much of it there is.
+/// A file with its length.
 struct Source<'a> {
     path: &'a Path,
     file: File,
@@ -338,7 +338,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The header, if the file begins as a record of this layout does.
+    /// Returns the header if the file begins like a record of this layout.
     fn header(&self) -> Result<RawHeader, RecordError> {
         let path = || self.path.to_owned();
         let magic: [u8; 8] = match self.table::<[u8; 8]>(0, 1) {
@@ -359,7 +359,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// `count` items from the byte `offset` on.
+    /// Returns `count` items from the byte `offset` on.
     fn table<T: FromBytes>(&self, offset: u64, count: u64) -> Result<Vec<T>, RecordError> {
         let item_len = size_of::<T>();
         let table_len = count.checked_mul(item_len as u64);
@@ -388,11 +388,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// How ticks of a process become time.
+/// Conversion of a process's ticks to time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks_per_s: f64,
-    /// The end, or the last sign of life.
+    /// Ticks of the end, or of the last recorded activity.
     last: u64,
     begin_ns: i64,
 }
@@ -415,7 +415,7 @@ impl Clock {
                 begin_ns,
             };
         }
-        // Over the whole run: as exact as the two looks at both clocks.
+        // Averaged over the whole run, so its error is only that of the two pairs of clock reads.
         #[allow(
             clippy::cast_precision_loss,
             reason = "a millionth of a part is enough of a rate"
@@ -473,7 +473,7 @@ impl PeerRecord {
     }
 }
 
-/// What stands before the first zero; what is no UTF-8 becomes a sign that says so.
+/// Returns the text before the first zero. Invalid UTF-8 is replaced.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()

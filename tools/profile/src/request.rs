@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the processes of a program are told by an environment variable.
+//! Request to the processes of a program, in an environment variable.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The variable that holds a [`Request`].
+/// Environment variable that holds a [`Request`].
 pub const VARIABLE: &str = "PORTOLAN_PROFILE";
 
-/// Where records go, and how much each holds.
+/// Destination and size of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Events that each process keeps at most, of 40 bytes; 0 for none.
+    /// Maximum number of events per process, of 40 bytes each; 0 for none.
     pub events: u64,
-    /// The directory, which all hosts of the program share.
+    /// Directory, shared by all hosts of the program.
     pub directory: PathBuf,
 }
 
-/// A value of [`VARIABLE`] that is no request.
+/// Invalid value of [`VARIABLE`].
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("{VARIABLE}={value}: EVENTS:DIRECTORY is expected; unset it, `portolan profile` sets it")]
 pub struct BadRequest {

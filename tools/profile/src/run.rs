@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs: the calls of all processes in their order, from the events in records, as a prediction
-//! replays them.
+//! Runs for replay: the calls of all processes in order, from the events in records.
 
 use crate::record::{Call, Record, RecordError, read_directory};
 use portolan_predict::{Action, Event, Matching, Process, Received, Shape, Trace};
 use std::path::Path;
 
-/// A program's run.
+/// A run of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The program's file, of the first process.
+    /// Executable of the first process.
     pub program: String,
-    /// From the end of MPI_Init to MPI_Finalize, of the process that took longest.
+    /// Seconds from the end of MPI_Init to MPI_Finalize in the slowest process.
     pub seconds: f64,
-    /// What the processes did.
+    /// Calls of the processes.
     pub trace: Trace,
-    /// What the trace lacks.
+    /// Data missing in the trace.
     pub notes: Vec<String>,
 }
 
-/// What an event is; `enum kind` of `shim/record.h`.
+/// Kinds of events, as in `enum kind` of `shim/record.h`.
 mod kind {
     pub(super) const SENT: u64 = 1;
     pub(super) const RECEIVED: u64 = 2;
@@ -29,11 +28,11 @@ mod kind {
     pub(super) const REMOTE: u64 = 6;
 }
 
-/// The runs whose records are in `directory`, in the order of their beginnings, and what is wrong with
-/// files that are named like records.
+/// Reads the runs with records in `directory`, in the order of their start. Also returns the errors
+/// of files that are named like records.
 ///
 /// # Errors
-/// The directory, or a record's events, cannot be read; there are no events; or threads of one
+/// The directory or a record's events cannot be read, there are no events, or threads of one
 /// process called MPI at the same time.
 pub fn read_runs(directory: &Path) -> Result<(Vec<Run>, Vec<String>), RecordError> {
     let (records, refused) = read_directory(directory)?;
@@ -44,7 +43,7 @@ pub fn read_runs(directory: &Path) -> Result<(Vec<Run>, Vec<String>), RecordErro
 }
 
 impl Run {
-    /// Of the records of one world, at least one, by rank.
+    /// Creates a run from the records of one world: at least one, sorted by rank.
     fn new(records: &[&Record]) -> Result<Run, RecordError> {
         let first = records[0];
         let mut processes = vec![Process::default(); first.rank_count as usize];
@@ -77,7 +76,7 @@ impl Run {
     }
 }
 
-/// The calls of one process.
+/// Returns the calls of one process.
 fn process(record: &Record) -> Result<Process, RecordError> {
     let calls = record.calls()?;
     let times = |call: &Call| (call.start_ns, call.end_ns);
@@ -101,13 +100,13 @@ fn process(record: &Record) -> Result<Process, RecordError> {
     })
 }
 
-/// `MPI_Iallreduce_c` is `Iallreduce`.
+/// Strips `MPI_` and `_c`: `MPI_Iallreduce_c` becomes `Iallreduce`.
 fn bare(name: &str) -> &str {
     let name = name.strip_prefix("MPI_").unwrap_or(name);
     name.strip_suffix("_c").unwrap_or(name)
 }
 
-/// What a call of the function `name` did. What is exchanged with other worlds is left out.
+/// Returns the action of a call of the function `name`. Communication with other worlds is omitted.
 fn action(call: &Call, name: &str) -> Action {
     let peer = usize::try_from(call.peer).ok();
     let matching = Matching {
@@ -149,9 +148,10 @@ fn action(call: &Call, name: &str) -> Action {
     }
 }
 
-/// How the operation `name` moves its data: with counts of each process or without, blocking or not.
+/// Returns the data flow of the operation `name`. Variants with counts per process and non-blocking
+/// variants are equivalent.
 fn shape(name: &str) -> Shape {
-    // Iallreduce is an Allreduce; no blocking one begins with I.
+    // `Iallreduce` is an `Allreduce`; no blocking operation begins with I.
     let lower = name.strip_prefix('I').unwrap_or(name).to_ascii_lowercase();
     match lower.as_str() {
         "bcast" => Shape::Broadcast,
@@ -163,12 +163,12 @@ fn shape(name: &str) -> Shape {
         "alltoall" | "alltoallv" | "alltoallw" => Shape::Alltoall,
         "reduce_scatter" | "reduce_scatter_block" => Shape::ReduceScatter,
         "scan" | "exscan" => Shape::Scan,
-        // And whatever else has no data of its own.
+        // Also all operations without data of their own.
         _ => Shape::Barrier,
     }
 }
 
-/// Whether a value comes back from the other's memory.
+/// Returns true if the operation returns a value from the peer's memory.
 fn returns(name: &str) -> bool {
     matches!(
         name,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The library that stands between programs and their MPI: built once for each MPI, by its compiler.
+//! Library that is loaded between programs and their MPI, compiled once per MPI with its compiler.
 //!
-//! Handles and constants of MPIs differ, so it cannot come with Portolan. It is kept in the user's
-//! cache under a name made of all that went into it: what is there is never out of date.
+//! Handles and constants differ between MPIs, so the library cannot be shipped with Portolan. It is
+//! stored in the user's cache under a hash of all its inputs, so a cached library is never
+//! outdated.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// The sources, by the names that they include each other by.
+/// Sources, by the names used in their includes.
 const SOURCES: [(&str, &str); 15] = [
     ("account.h", include_str!("../shim/account.h")),
     ("begin.h", include_str!("../shim/begin.h")),
@@ -32,12 +33,12 @@ const SOURCES: [(&str, &str); 15] = [
     ("wrap.h", include_str!("../shim/wrap.h")),
 ];
 
-/// The source that includes the others.
+/// Source that includes the others.
 const MAIN: &str = "shim.c";
 
-/// How it is compiled, but for what [`Compiler::is_open_mpi`] adds.
-/// A library that is loaded before a program starts has its thread-local variables at hand without a
-/// call; two counters beside each other are faster added to alone than together.
+/// Compiler options, without the one for [`Compiler::is_open_mpi`]. The library is loaded before
+/// the program starts, so the TLS model `initial-exec` accesses thread-local variables without a
+/// call. Two adjacent counters are incremented faster separately than by vector instructions.
 const FLAGS: [&str; 6] = [
     "-std=gnu11",
     "-O2",
@@ -46,78 +47,78 @@ const FLAGS: [&str; 6] = [
     "-ftls-model=initial-exec",
     "-fno-tree-slp-vectorize",
 ];
-/// What it is linked with, behind the source.
+/// Libraries to link, after the source.
 const LIBRARIES: [&str; 2] = ["-ldl", "-pthread"];
 
-/// Hexadecimal digits of a name in the cache: no two of 2^64 names are the same by chance.
+/// Hexadecimal digits of a name in the cache, enough to exclude collisions.
 const KEY_LEN: usize = 32;
 
-/// The compiler of an MPI.
+/// Compiler of an MPI.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     /// The command, such as `/usr/bin/mpicc.mpich`.
     pub command: PathBuf,
-    /// Whether it must be Open MPI's; else it must not.
+    /// Set if the MPI must be Open MPI; otherwise it must not be.
     pub is_open_mpi: bool,
-    /// The MPI's version, as its launcher says it.
+    /// Version of the MPI, as reported by its launcher.
     pub version: String,
 }
 
-/// Why there is no library.
+/// Reason why the library cannot be provided.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ShimError {
-    /// There is no directory for the user's cache.
+    /// The user has no cache directory.
     #[error(
         "neither XDG_CACHE_HOME nor HOME names a directory to keep the library that counts in; set one"
     )]
     NoDirectory,
-    /// A list of libraries to load is split at these.
+    /// The directory has a character that separates the entries of LD_PRELOAD.
     #[error("{} has a space or a colon in its name, which LD_PRELOAD cannot hold; name another \
              directory in XDG_CACHE_HOME", directory.display())]
     Unloadable {
-        /// The cache.
+        /// Cache directory.
         directory: PathBuf,
     },
-    /// The system refuses.
+    /// The system refuses to write it.
     #[error("the library that counts cannot be written to {} ({source}); make it writable, or name \
              another directory in XDG_CACHE_HOME", directory.display())]
     Unwritable {
-        /// The cache.
+        /// Cache directory.
         directory: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The compiler does not start.
     #[error("{} does not start ({source}): install the compiler of this MPI", command.display())]
     NoCompiler {
-        /// The compiler.
+        /// Command of the compiler.
         command: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The compiler refuses.
+    /// The compiler reports an error.
     #[error("{} does not build the library that counts ({complaint}): install the compiler and the \
              headers of this MPI", command.display())]
     Refused {
-        /// The compiler.
+        /// Command of the compiler.
         command: PathBuf,
-        /// The first line of what it said that names an error.
+        /// First line of its output with an error.
         complaint: String,
     },
 }
 
-/// The library for the MPI of `compiler`, from the cache; built first if it is not there.
+/// Returns the library for the MPI of `compiler` from the cache, and builds it first if necessary.
 ///
 /// # Errors
-/// [`ShimError`].
+/// See [`ShimError`].
 pub fn library(compiler: &Compiler) -> Result<PathBuf, ShimError> {
     let directory =
         cache(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME")).ok_or(ShimError::NoDirectory)?;
     library_in(&directory, compiler)
 }
 
-/// `portolan/profile` in the user's cache. What is no absolute path does not count (XDG Base Directory
+/// Returns `portolan/profile` in the user's cache. Relative paths are ignored (XDG Base Directory
 /// Specification).
 fn cache(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
     let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
@@ -146,12 +147,12 @@ fn library_in(directory: &Path, compiler: &Compiler) -> Result<PathBuf, ShimErro
         fs::write(room.path().join(name), text).map_err(unwritable)?;
     }
     compile(compiler, room.path())?;
-    // Who else builds it now builds the same.
+    // A concurrent build produces the same file.
     fs::rename(room.path().join("shim.so"), &file).map_err(unwritable)?;
     Ok(file)
 }
 
-/// What distinguishes libraries.
+/// Returns the hash of all inputs of the library.
 fn key(compiler: &Compiler) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
@@ -165,7 +166,7 @@ fn key(compiler: &Compiler) -> String {
     add(compiler.command.as_os_str().as_encoded_bytes());
     add(compiler.version.as_bytes());
     add(&[u8::from(compiler.is_open_mpi)]);
-    // What the wrapper runs: another one where the MPI was moved or is built otherwise.
+    // The command line of the compiler wrapper. It changes if the MPI is moved or rebuilt.
     let shown = Command::new(&compiler.command)
         .arg("-show")
         .stdin(Stdio::null())
@@ -176,7 +177,7 @@ fn key(compiler: &Compiler) -> String {
     key
 }
 
-/// Makes `shim.so` in `room`, which holds the sources.
+/// Compiles `shim.so` in `room`, which contains the sources.
 fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
     let mut command = Command::new(&compiler.command);
     command.args(FLAGS).current_dir(room);
@@ -184,7 +185,7 @@ fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
         command.arg("-DWANT_OPEN_MPI");
     }
     command.args(["-o", "shim.so", MAIN]).args(LIBRARIES);
-    // The complaint is looked for in English.
+    // The search for an error in the output assumes English.
     command.env("LC_ALL", "C").stdin(Stdio::null());
     let ended = command.output().map_err(|source| ShimError::NoCompiler {
         command: compiler.command.clone(),
@@ -199,7 +200,7 @@ fn compile(compiler: &Compiler, room: &Path) -> Result<(), ShimError> {
     })
 }
 
-/// The line of what a compiler said that a person wants to read.
+/// Returns the most relevant line of the compiler's output.
 fn complaint(said: &str) -> String {
     let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next().unwrap_or("it says nothing");
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A compiler that is `script`.
+    /// Returns a compiler that runs `script`.
     fn compiler(directory: &Path, script: &str) -> Compiler {
         let command = directory.join("mpicc");
         fs::write(&command, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -259,7 +260,7 @@ mod tests {
         let log = fs::read_to_string(log).unwrap();
         let built = log.lines().filter(|line| line.contains("-shared"));
         assert_eq!(built.count(), 2, "{log}");
-        // No room of a build is left.
+        // No build directory is left.
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
     }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A profile as a person reads it: the tables of the NPB paper (1 to 3 below carry its Tables 4 and
-//! 3 and its Figure 3), then processes, pairs and functions.
+//! Profiles as text: the tables of the NPB paper (the first three correspond to its Tables 4 and 3
+//! and its Figure 3), then processes, pairs and functions.
 
 use crate::profile::{End, PeerCounts, Process, Profile, SizeClass, Tally, World};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Rows of a table of processes, pairs or functions; the JSON has all.
+/// Maximum rows of a table of processes, pairs or functions. The JSON has all.
 const ROWS_MAX: usize = 16;
 const MEGA: f64 = 1e6;
 const KILO: f64 = 1e3;
 
-/// The kinds of calls, in the order of the paper's Figure 3, and others behind them.
+/// Kinds of calls in the order of the paper's Figure 3, followed by others.
 const KINDS: [&str; 12] = [
     "Send",
     "Recv",
@@ -27,7 +27,7 @@ const KINDS: [&str; 12] = [
     "Other",
 ];
 
-/// The whole profile as text. Writing to a `String` cannot fail.
+/// Returns the whole profile as text. Writing to a `String` cannot fail.
 #[must_use]
 pub fn render(profile: &Profile) -> String {
     let mut text = String::new();
@@ -49,7 +49,7 @@ pub fn render(profile: &Profile) -> String {
     text
 }
 
-/// `1 process`, `2 processes`.
+/// Formats a count as `1 process` or `2 processes`.
 fn counted(count: usize, one: &str, many: &str) -> String {
     let word = if count == 1 { one } else { many };
     format!("{count} {word}")
@@ -67,7 +67,7 @@ fn head(text: &mut String, world: &World) {
     );
 }
 
-/// Table 4 of the NPB paper.
+/// Writes the equivalent of Table 4 of the NPB paper.
 fn sizes(text: &mut String, world: &World) {
     let _ = write!(text, "\n{:24}", "messages by bytes");
     for class in &world.sizes.messages {
@@ -103,7 +103,7 @@ fn sizes(text: &mut String, world: &World) {
     );
 }
 
-/// Table 3 of the NPB paper.
+/// Writes the equivalent of Table 3 of the NPB paper.
 fn volume(text: &mut String, world: &World) {
     let _ = writeln!(
         text,
@@ -152,7 +152,7 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Part of the time of a process that it spent on something.
+/// Returns the percentage of its time that a process spent on an activity.
 fn share(seconds: f64, process: &Process) -> f64 {
     if process.seconds > 0.0 {
         seconds / process.seconds * 100.0
@@ -161,7 +161,7 @@ fn share(seconds: f64, process: &Process) -> f64 {
     }
 }
 
-/// Figure 3 of the NPB paper: where the time of processes went.
+/// Writes the equivalent of Figure 3 of the NPB paper: the time spent by processes.
 fn times(text: &mut String, world: &World) {
     let _ = writeln!(
         text,
@@ -187,7 +187,7 @@ fn times(text: &mut String, world: &World) {
     imbalance(text, world);
 }
 
-/// A row of `times`, of calls and seconds of each process.
+/// Writes a row of [`times`]. `of` returns the calls and seconds of a process.
 fn time_row(text: &mut String, world: &World, name: &str, of: impl Fn(&Process) -> (u64, f64)) {
     let rows: Vec<(u64, f64, u32)> = world
         .processes
@@ -219,7 +219,7 @@ fn time_row(text: &mut String, world: &World, name: &str, of: impl Fn(&Process) 
     );
 }
 
-/// How much longer the process that computes most does than the mean one.
+/// Writes how much longer than the mean the process with the most computation computes.
 fn imbalance(text: &mut String, world: &World) {
     let by_time = |a: &&Process, b: &&Process| a.computing_s.total_cmp(&b.computing_s);
     let Some(most) = world.processes.iter().max_by(by_time) else {
@@ -280,14 +280,14 @@ fn processes(text: &mut String, world: &World) {
     left_out(text, world.processes.len(), "processes");
 }
 
-/// Says that a table of `count` rows does not have them all.
+/// Writes a note if a table of `count` rows is incomplete.
 fn left_out(text: &mut String, count: usize, what: &str) {
     if count > ROWS_MAX {
         let _ = writeln!(text, "… {count} {what} in all: --json has them");
     }
 }
 
-/// Who sent most to whom.
+/// Writes the pairs with the most bytes.
 fn pairs(text: &mut String, world: &World) {
     let ranks = world.processes.iter();
     let mut pairs: Vec<(u32, &PeerCounts)> = ranks
@@ -297,7 +297,7 @@ fn pairs(text: &mut String, world: &World) {
     if pairs.is_empty() {
         return;
     }
-    // Equal ones stay in the order of ranks.
+    // The sort is stable, so equal pairs stay in the order of ranks.
     pairs.sort_by_key(|(_, peer)| {
         std::cmp::Reverse(peer.sent.bytes.saturating_add(peer.one_sided.bytes))
     });
@@ -322,7 +322,7 @@ fn pairs(text: &mut String, world: &World) {
     left_out(text, pairs.len(), "pairs");
 }
 
-/// The functions that took most of the time of all processes.
+/// Writes the functions with the most time over all processes.
 fn functions(text: &mut String, world: &World) {
     let mut sums: Vec<(&str, u64, f64, u64)> = Vec::new();
     for call in world.processes.iter().flat_map(|process| &process.calls) {
@@ -353,7 +353,7 @@ fn functions(text: &mut String, world: &World) {
     left_out(text, sums.len(), "functions");
 }
 
-/// Who did not end as MPI programs do, and who left no record.
+/// Writes the processes that did not finalize, and those without a record.
 fn endings(text: &mut String, world: &World) {
     for process in &world.processes {
         let how = match process.end {

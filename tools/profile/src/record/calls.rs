@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a record: what its process did, in the order of its calls.
+//! Events of a record: the calls of its process in order.
 
 use super::{Record, RecordError, Source};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// Bits of `what` below the kind, and of the kind: bytes, kind, operation.
+/// Widths of the fields of `what`: bytes and kind; the operation has the remaining bits.
 const BYTES_BITS: u32 = 44;
 const KIND_BITS: u32 = 4;
 
-/// Where the events of a record are.
+/// Position of the events in a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventTable {
     pub(super) off: u64,
     pub(super) count: u64,
-    /// Those that had no room.
+    /// Number of events for which there was no room.
     pub(crate) dropped: u64,
 }
 
-/// A call, or a part of what it did; times are from the end of MPI_Init.
+/// A call, or a part of its effects. Times start at the end of MPI_Init.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
-    /// `enum kind` of `shim/record.h`.
+    /// Kind of the event, as in `enum kind` of `shim/record.h`.
     pub(crate) kind: u64,
-    /// Of the record's operations.
+    /// Index into the record's operations.
     pub(crate) operation: usize,
     pub(crate) bytes: u64,
-    /// Of MPI_COMM_WORLD; negative for anybody and for processes of other worlds.
+    /// Rank in MPI_COMM_WORLD; negative for any rank and for processes of other worlds.
     pub(crate) peer: i32,
-    /// Of a collective operation: how many take part.
+    /// Tag; for a collective operation, the number of members.
     pub(crate) tag: i32,
-    /// 0 if there is none.
+    /// Request id; 0 without a request.
     pub(crate) request: u32,
     pub(crate) group: u32,
 }
 
-/// `struct event`.
+/// Layout of `struct event`.
 #[derive(FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RawEvent {
@@ -52,10 +52,10 @@ struct RawEvent {
 const _: () = assert!(size_of::<RawEvent>() == 40, "struct event of record.h");
 
 impl Record {
-    /// What the process did, from its file.
+    /// Reads the calls of the process from its file.
     ///
     /// # Errors
-    /// There are no events in it though there were calls, or it cannot be read.
+    /// There are calls but no events, or the file cannot be read.
     pub(crate) fn calls(&self) -> Result<Vec<Call>, RecordError> {
         let has_called = self.operations.iter().any(|operation| operation.calls > 0);
         if self.events.count == 0 && has_called {
@@ -84,14 +84,14 @@ impl Record {
         }
     }
 
-    /// Why its calls are in no order.
+    /// Returns the error for calls that overlap.
     pub(crate) fn concurrent(&self) -> RecordError {
         RecordError::Concurrent {
             path: self.path.clone(),
         }
     }
 
-    /// How long the process ran, as [`Call`] has times.
+    /// Returns the duration of the process in nanoseconds, on the time scale of [`Call`].
     pub(crate) fn end_ns(&self) -> u64 {
         self.ns(self.clock.last)
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records as the shim lays them out, whole and damaged.
+//! Tests of intact and damaged records in the layout of the shim.
 
 use super::*;
 use std::fs;
 
-/// Where the tables are in a record of two processes.
+/// Positions of the tables in a record of two processes.
 const OPS_OFF: usize = 4096;
 const PEERS_OFF: usize = OPS_OFF + 20_480;
 const LEN: usize = PEERS_OFF + 4096;
 
-/// Byte offsets in the header, as `struct header` of `shim/record.h` has them.
+/// Byte offsets in the header, as in `struct header` of `shim/record.h`.
 mod at {
     pub(super) const RANK: usize = 8;
     pub(super) const RANK_COUNT: usize = 12;
@@ -47,7 +47,8 @@ fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
     put(bytes, at, &value.to_ne_bytes());
 }
 
-/// Rank `rank` of two, which sent 3 messages of 70 bytes to rank 1, and computed half of 2 s.
+/// Returns the record of rank `rank` of two. It sent 3 messages of 70 bytes to rank 1 and computed
+/// for half of 2 s.
 pub(crate) fn record_of(rank: u32) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     put(&mut bytes, 0, b"PTLNMPI1");
@@ -59,7 +60,7 @@ pub(crate) fn record_of(rank: u32) -> Vec<u8> {
     put_u64(&mut bytes, at::OP_COUNT, 2);
     put_u64(&mut bytes, at::OPS_OFF, OPS_OFF as u64);
     put_u64(&mut bytes, at::PEERS_OFF, PEERS_OFF as u64);
-    // 2 s of a counter with 3 GHz.
+    // 2 s of a counter at 3 GHz.
     put_u64(&mut bytes, at::INIT_TICKS, 1_000);
     put_u64(&mut bytes, at::INIT_NS, 500);
     put_u64(&mut bytes, at::END_TICKS, 6_000_001_000);
@@ -91,7 +92,7 @@ pub(crate) fn record_of(rank: u32) -> Vec<u8> {
     bytes
 }
 
-/// An event, with its times in ticks.
+/// An event with times in ticks.
 #[derive(Clone, Copy)]
 pub(crate) struct RawCall {
     pub(crate) ticks: (u64, u64),
@@ -104,7 +105,7 @@ pub(crate) struct RawCall {
     pub(crate) group: u32,
 }
 
-/// The record of [`record_of`], with events behind the tables.
+/// Returns the record of [`record_of`] with events after the tables.
 pub(crate) fn record_with(rank: u32, calls: &[RawCall]) -> Vec<u8> {
     let mut bytes = record_of(rank);
     put_u64(&mut bytes, at::EVENT_COUNT, calls.len() as u64);
@@ -131,7 +132,7 @@ fn read(bytes: &[u8]) -> Result<Record, RecordError> {
     Record::read(&path)
 }
 
-/// What is said of a record after `change`.
+/// Returns the error for a record after `change`.
 fn told(change: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut bytes = record_of(0);
     change(&mut bytes);
@@ -195,7 +196,7 @@ fn what_is_no_record_is_called_so() {
 #[test]
 fn a_record_that_was_cut_anywhere_is_refused() {
     let whole = record_of(0);
-    // Behind the peers there is nothing that is read.
+    // Nothing after the peers is read.
     for len in (8..PEERS_OFF + 3 * 56).step_by(61) {
         let error = read(&whole[..len]).unwrap_err();
         assert!(
@@ -231,8 +232,8 @@ fn a_header_that_contradicts_itself_is_refused() {
     }
 }
 
-/// Each byte of the header in turn has other values: what is read then is right or refused, and no
-/// figure is made of it that is none.
+/// Changes each byte of the header in turn. The record must then be read or refused without absurd
+/// figures.
 #[test]
 fn no_byte_of_a_header_makes_the_reader_fail() {
     let whole = record_of(0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person reads of two processes.
+//! Tests of the text for two processes.
 
 use crate::record::tests::record_of;
 use crate::{Profile, read_directory, render};
 use std::fs;
 
-/// A profile of those of two processes whose `ranks` left a record.
+/// Returns a profile of two processes, of which `ranks` left a record.
 fn profile(ranks: &[u32]) -> Profile {
     let directory = tempfile::tempdir().unwrap();
     for rank in ranks {
@@ -17,7 +17,7 @@ fn profile(ranks: &[u32]) -> Profile {
     Profile::new(vec!["mpirun".into()], &records, vec!["a note".into()])
 }
 
-/// The words of the line that begins with `name`.
+/// Returns the words of the line that begins with `name`.
 fn line<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     let line = text
         .lines()
@@ -71,7 +71,7 @@ fn json_gives_the_same_profile_back() {
     assert!(json.contains(r#""format":"portolan-profile-1""#), "{json}");
 }
 
-/// Names of all fields in `json`.
+/// Collects the names of all fields in `json`.
 fn fields<'a>(json: &'a serde_json::Value, found: &mut Vec<&'a str>) {
     match json {
         serde_json::Value::Object(object) => {
