@@ -309,9 +309,9 @@ pub(crate) enum Writes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// Sends first and measures.
+    /// The end that sends first and measures.
     Driver,
-    /// Replies to the driver.
+    /// The end that replies.
     Answerer,
 }
 

@@ -1,47 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration (TOML, docs/broker.md), whose names are looked up as it is read.
+//! Configuration file of the broker (TOML, docs/broker.md). User and group names are resolved when
+//! it is read.
 
 use nix::unistd::{Group, User};
 use portolan_link::packet::lease;
 use serde::Deserialize;
 use std::collections::HashSet;
 
-/// Stands for everyone among the groups.
+/// Entry among the groups that allows all users.
 const EVERYONE: &str = "*";
 
-/// Endpoints of a NIC: the kernel's table of them has 64 bytes for each.
+/// Maximum number of endpoints of a NIC. The kernel's table has 64 bytes for each.
 const ENDPOINTS_MAX: u16 = 4096;
 
-/// The configuration file.
+/// Contents of the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where it listens: a path, or `@NAME` in the abstract namespace.
+    /// Address of the listening socket: a path, or `@NAME` in the abstract namespace.
     #[serde(default = "socket_default")]
     pub socket: String,
-    /// User that it becomes.
+    /// User that the broker switches to.
     #[serde(default = "account_default")]
     pub user: Account,
-    /// What each user may have.
+    /// Limits per user.
     #[serde(default)]
     pub quota: Quota,
-    /// The NICs that it serves.
+    /// NICs that the broker serves.
     #[serde(default)]
     pub nic: Vec<NicConfig>,
 }
 
-/// What each user may have.
+/// Limits per user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quota {
-    /// Sockets, and so endpoints, on all NICs together.
+    /// Maximum number of sockets, and therefore endpoints, on all NICs together.
     pub sockets: u32,
-    /// Bytes of receive rings together.
+    /// Maximum bytes of all receive rings together.
     pub ring_memory: u64,
 }
 
 impl Default for Quota {
-    /// A host of 64 cores, a process on each, with the rings that processes ask for (4 MiB).
+    /// Returns limits for a host of 64 cores with one process on each and the default ring size (4
+    /// MiB).
     fn default() -> Self {
         Quota {
             sockets: 64,
@@ -50,26 +52,26 @@ impl Default for Quota {
     }
 }
 
-/// A NIC in the file.
+/// Entry of a NIC in the configuration file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicConfig {
-    /// Its name: a NIC, a bond or a VLAN.
+    /// Name of the interface: a NIC, a bond or a VLAN.
     pub interface: String,
-    /// Who may use it.
+    /// Groups that may use it.
     pub groups: Groups,
-    /// Endpoints, of all users together.
+    /// Number of endpoints for all users together.
     #[serde(default = "endpoints_default")]
     pub endpoints: u16,
 }
 
-/// A user by name, who is not root.
+/// A user other than root, given by name.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Account {
-    /// The user's number.
+    /// User id.
     pub uid: u32,
-    /// And the group's.
+    /// Group id.
     pub gid: u32,
 }
 
@@ -88,7 +90,7 @@ impl TryFrom<String> for Account {
     }
 }
 
-/// Groups by name; `None` is everyone, written `*`.
+/// Groups given by name; `None` (written `*`) allows all users.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Groups(pub Option<HashSet<u32>>);
@@ -114,7 +116,7 @@ fn socket_default() -> String {
     lease::SOCKET_DEFAULT.to_owned()
 }
 
-/// `nobody`, as Linux numbers it: `overflowuid` and `overflowgid`.
+/// Returns the user `nobody` with Linux's ids, `overflowuid` and `overflowgid`.
 fn account_default() -> Account {
     let (uid, gid) = (65534, 65534);
     Account { uid, gid }
@@ -124,25 +126,25 @@ fn endpoints_default() -> u16 {
     1024
 }
 
-/// What is wrong with a configuration.
+/// Error in a configuration file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is no TOML, has fields that mean nothing, or names what this host has not.
+    /// Invalid TOML, unknown fields, or names that do not exist on this host.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
-    /// A value that cannot be.
+    /// Invalid value.
     #[error("{field}: {why}")]
     Value {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// Why not, and what to do.
+        /// Reason and remedy.
         why: &'static str,
     },
 }
 
 impl Config {
-    /// Reads a configuration, looks its names up, and refuses what cannot be.
+    /// Parses a configuration, resolves its names and checks its values.
     ///
     /// # Errors
     /// See [`ConfigError`].

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Giving privileges up: what is needed to prepare, then what is needed to serve.
+//! Reduction of privileges: first to those needed for preparation, then to those needed for
+//! serving.
 
 use crate::config::Account;
 use caps::Capability::{self, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN};
@@ -13,14 +14,16 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// For namespaces and macvlans.
+/// Capabilities for creating namespaces and macvlans.
 const PREPARING: [Capability; 3] = [CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW];
 
-/// For sockets, and to remove the macvlans at the end. Threads that have them are in namespaces that
-/// have nothing but a macvlan, and there is no way out of those without `setns`.
+/// Capabilities for opening sockets, and for removing the macvlans at the end. Threads with them
+/// run in namespaces that contain only a macvlan. The system call filter excludes `setns`, so they
+/// cannot leave.
 const SERVING: [Capability; 2] = [CAP_NET_ADMIN, CAP_NET_RAW];
 
-/// Becomes `user`, and keeps what preparing takes. To be called before there are threads.
+/// Switches to `user` and keeps the capabilities for preparation. It must be called before other
+/// threads exist.
 pub(crate) fn become_user(user: Account) -> io::Result<()> {
     caps::clear(None, CapSet::Bounding).map_err(failed)?;
     prctl::set_keepcaps(true)?;
@@ -31,12 +34,12 @@ pub(crate) fn become_user(user: Account) -> io::Result<()> {
     keep(&PREPARING)
 }
 
-/// The calling thread keeps what serving takes.
+/// Reduces the calling thread's capabilities to those for serving.
 pub(crate) fn keep_serving() -> io::Result<()> {
     keep(&SERVING)
 }
 
-/// The calling thread keeps nothing.
+/// Drops all capabilities of the calling thread.
 pub(crate) fn keep_nothing() -> io::Result<()> {
     keep(&[])
 }
@@ -52,8 +55,8 @@ fn failed(error: caps::errors::CapsError) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, error)
 }
 
-/// System calls that serving takes, whatever their arguments: a call that is none of these fails with
-/// EPERM. None opens a file, starts a program, changes a namespace or touches another process.
+/// System calls that serving needs, with any arguments. All other calls fail with EPERM. None of
+/// them opens a file, starts a program, changes a namespace or affects another process.
 const CALLS: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -77,7 +80,7 @@ const CALLS: &[i64] = &[
     libc::SYS_madvise,
     libc::SYS_mremap,
     libc::SYS_munmap,
-    // What the C library makes of `fstat`.
+    // The C library implements `fstat` with it.
     libc::SYS_newfstatat,
     libc::SYS_ppoll,
     libc::SYS_pread64,
@@ -95,19 +98,19 @@ const CALLS: &[i64] = &[
     libc::SYS_setsockopt,
     libc::SYS_sigaltstack,
     libc::SYS_statx,
-    // The listening socket's name, at the end; in a directory of this user's own.
+    // Removes the path of the listening socket at the end, in a directory that this user owns.
     libc::SYS_unlinkat,
     libc::SYS_write,
     libc::SYS_writev,
 ];
 
-/// Those that aarch64 does not have.
+/// System calls that do not exist on aarch64.
 #[cfg(target_arch = "x86_64")]
 const CALLS_HERE: &[i64] = &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
 const CALLS_HERE: &[i64] = &[];
 
-/// Allows all threads of this process from here on only what serving takes.
+/// Restricts all threads of this process to the system calls that serving needs.
 pub(crate) fn filter_calls() -> io::Result<()> {
     let wrong = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     let program = program().map_err(|error| wrong(&error))?;
@@ -119,7 +122,7 @@ fn program() -> Result<BpfProgram, BackendError> {
     for &call in CALLS.iter().chain(CALLS_HERE) {
         rules.insert(call, Vec::new());
     }
-    // The argument numbered `index` must be `value`, as far as `bits` go.
+    // Argument `index` must be equal to `value` in the bits of `bits`.
     let only = |index, bits: i32, value: i32| {
         let compared = SeccompCmpOp::MaskedEq(bits.unsigned_abs().into());
         let value = value.unsigned_abs().into();
@@ -127,7 +130,7 @@ fn program() -> Result<BpfProgram, BackendError> {
         Ok::<_, BackendError>(vec![SeccompRule::new(vec![condition])?])
     };
     rules.insert(libc::SYS_socket, only(0, i32::MAX, libc::AF_PACKET)?);
-    // Memory that can be run is refused.
+    // Executable memory is refused.
     rules.insert(libc::SYS_mmap, only(2, libc::PROT_EXEC, 0)?);
     rules.insert(libc::SYS_mprotect, only(2, libc::PROT_EXEC, 0)?);
     let filter = SeccompFilter::new(

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The broker: lends raw Ethernet sockets to processes of users without privilege.
+//! The broker: opens raw Ethernet sockets for processes of users without privileges.
 //!
-//! For each NIC it makes a network namespace of its own with a macvlan of the NIC, and rules of the
-//! kernel's packet filter on the macvlan's way out that let through nothing but our frames, from the
-//! macvlan's address and from the endpoint that the sending socket was made for. Sockets are opened
-//! there and passed on. What their owners can do to them, the rules and the sockets' locked filters do
-//! not depend on: docs/security.md names each case and its test.
+//! For each NIC it creates a network namespace with a macvlan of the NIC. Rules of the kernel's
+//! packet filter at the macvlan's egress accept only Portolan's frames. Their source must be the
+//! macvlan's address and the endpoint that the sending socket was opened for. Sockets are opened in
+//! the namespace and passed to clients. The rules and the sockets' locked filters do not depend on
+//! anything that a socket's owner can change: docs/security.md lists each case with its test.
 //!
-//! A namespace has no name: it lives as long as the broker or a socket in it. So a broker that dies
-//! leaves running jobs as they are, leaves nothing behind when they have ended, and the next one begins
-//! with namespaces and addresses of its own.
+//! A namespace has no name and exists as long as the broker or a socket in it. If the broker fails,
+//! running jobs therefore continue, and nothing remains after they have ended. The next broker
+//! starts with its own namespaces and addresses.
 //!
-//! `config` reads what the administrator wants, `nic` prepares a NIC and opens sockets, `rules` has the
-//! packet filter's, `confine` gives privileges up, `serve` answers. Requests are in
-//! `portolan_link::packet::lease`.
+//! `config` reads the configuration, `nic` prepares a NIC and opens sockets, `rules` contains the
+//! packet filter's rules, `confine` drops privileges, and `serve` handles clients.
+//! `portolan_link::packet::lease` defines the requests.
 //!
-//! The one invariant: an endpoint is given to one socket, and to no other before the kernel has freed
-//! that one.
+//! Invariant: an endpoint belongs to one socket. It is not assigned to another before the kernel
+//! has freed that socket.
 
 mod config;
 mod confine;
@@ -28,5 +28,5 @@ mod serve;
 pub use config::{Account, Config, ConfigError, Groups, NicConfig, Quota};
 pub use serve::{Broker, BrokerError};
 
-/// Where the command looks for its configuration.
+/// Default path of the configuration file.
 pub const CONFIG_DEFAULT: &str = "/etc/portolan/broker.toml";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests to the kernel by netlink(7), and its word that they are done.
+//! Requests to the kernel over netlink(7), and their acknowledgements.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -10,12 +10,12 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 
-/// A socket for interfaces, in the calling thread's network namespace.
+/// Opens a socket for interface requests in the calling thread's network namespace.
 pub(crate) fn route_socket() -> io::Result<Socket> {
     socket(protocols::NETLINK_ROUTE)
 }
 
-/// A socket for the packet filter, likewise.
+/// Opens a socket for packet filter requests in the calling thread's network namespace.
 pub(crate) fn filter_socket() -> io::Result<Socket> {
     socket(protocols::NETLINK_NETFILTER)
 }
@@ -27,7 +27,7 @@ fn socket(protocol: isize) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Asks for one change of interfaces, and waits until it is made.
+/// Requests one change of an interface and waits for its acknowledgement.
 pub(crate) fn change(socket: &Socket, flags: u16, what: RouteNetlinkMessage) -> io::Result<()> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
@@ -39,8 +39,8 @@ pub(crate) fn change(socket: &Socket, flags: u16, what: RouteNetlinkMessage) -> 
     send(socket, &bytes, 1..2)
 }
 
-/// Sends `requests` and waits for the kernel's word on those that have `numbers`, all of which ask for
-/// it.
+/// Sends `requests` and waits for the acknowledgements of those with `numbers`, which must all
+/// request one.
 pub(crate) fn send(socket: &Socket, requests: &[u8], numbers: Range<u32>) -> io::Result<()> {
     let sent = socket.send(requests, 0)?;
     if sent != requests.len() {
@@ -54,10 +54,10 @@ pub(crate) fn send(socket: &Socket, requests: &[u8], numbers: Range<u32>) -> io:
     Ok(())
 }
 
-/// Takes the words in one datagram; an error is the first refusal.
+/// Processes the acknowledgements in one datagram; returns the first error.
 fn take_words(mut bytes: &[u8], waited_for: &mut HashSet<u32>) -> io::Result<()> {
-    // Of a message: length u32, type u16, flags u16, number u32, port u32; of an NLMSG_ERROR then the
-    // negative errno, which is 0 for "done" (linux/netlink.h).
+    // Header of a message: length u32, type u16, flags u16, number u32, port u32. An NLMSG_ERROR
+    // continues with the negative errno, which is 0 for success (linux/netlink.h).
     const HEADER_LEN: usize = 16;
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() {
         let [a, b, c, d, kind, kind_high, _, _, e, f, g, h, ..] = *header;
@@ -78,5 +78,5 @@ fn take_words(mut bytes: &[u8], waited_for: &mut HashSet<u32>) -> io::Result<()>
     Ok(())
 }
 
-/// Type of the message that says what became of a request.
+/// Type of the message with the result of a request.
 const NLMSG_ERROR: u16 = 2;

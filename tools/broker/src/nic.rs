@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One NIC: a thread in a network namespace that has a macvlan of it and nothing else.
+//! A NIC: a thread in a network namespace that contains only a macvlan of the NIC.
 //!
-//! The macvlan is in bridge mode, so that those of one NIC reach one another.
+//! The macvlan is in bridge mode, so that the macvlans of one NIC can reach each other.
 
 use crate::config::NicConfig;
 use crate::{confine, netlink, rules};
@@ -24,38 +24,40 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-/// Name of a macvlan, each in a namespace of its own.
+/// Name of each macvlan. Every macvlan has its own namespace.
 const NAME: &CStr = c"portolan0";
 
-/// Bytes of an Ethernet header, which slots of rings have room for.
+/// Bytes of an Ethernet header, which ring slots have room for.
 const ETHERNET_LEN: usize = 14;
 
-/// A NIC that is served. Dropping it lets the namespace go as soon as no socket is in it.
+/// A served NIC. After it is dropped, the namespace is removed once no socket is in it.
 pub(crate) struct Nic {
     pub(crate) config: NicConfig,
     pub(crate) mac: MacAddr,
     pub(crate) mtu: usize,
     work: SyncSender<Work>,
-    /// The last endpoint that was given out: the next is a fresh one for as long as there are any.
+    /// Last assigned endpoint. Search continues after it, so that endpoints are reused as late as
+    /// possible.
     last_endpoint: u16,
 }
 
 type Work = Box<dyn FnOnce(&Inside) + Send>;
 
-/// What the thread in the namespace has.
+/// State of the thread in the namespace.
 pub(crate) struct Inside {
     macvlan: Interface,
     mac: MacAddr,
     route: Socket,
-    /// The kernel's list of packet sockets in the namespace, opened while files could be.
+    /// Kernel's list of packet sockets in the namespace, opened before opening files is forbidden.
     sockets: File,
 }
 
-/// A socket that is ready to be passed on.
+/// A socket that is ready to be passed to a client.
 pub(crate) struct Opened {
     pub(crate) socket: OwnedFd,
     pub(crate) inode: u64,
-    /// While it is mapped here, its owner can neither change the ring nor add one to send by.
+    /// Mapping of the ring. While it exists, the socket's owner can neither change the ring nor add
+    /// a transmit ring.
     pub(crate) ring: Mapping,
 }
 
@@ -87,7 +89,7 @@ impl Nic {
         })
     }
 
-    /// An endpoint that is not among those `taken`.
+    /// Returns an endpoint that is not in `taken`.
     pub(crate) fn free_endpoint(&mut self, taken: &HashSet<u16>) -> Option<u16> {
         let count = self.config.endpoints;
         let next = |endpoint: u16| endpoint % count + 1;
@@ -99,7 +101,7 @@ impl Nic {
         Some(free)
     }
 
-    /// Has the thread in the namespace do it.
+    /// Runs `work` on the thread in the namespace and returns its result.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inside) -> io::Result<T> + Send + 'static,
@@ -118,8 +120,8 @@ fn gone<E>(_: E) -> io::Error {
 }
 
 impl Inside {
-    /// Moves the calling thread to a new namespace, and makes the macvlan there; it is switched on
-    /// when the rules are there.
+    /// Moves the calling thread to a new namespace and creates the macvlan there. The macvlan is
+    /// enabled after the rules are installed.
     fn prepare(lower: &str, endpoints: u16) -> io::Result<Inside> {
         let missing = || io::Error::from_raw_os_error(libc::ENODEV);
         let lower = find(lower)?.ok_or_else(missing)?;
@@ -166,7 +168,8 @@ impl Inside {
         })
     }
 
-    /// The inodes of the sockets that are in the namespace now: the last column of the kernel's list.
+    /// Returns the inodes of the sockets in the namespace, from the last column of the kernel's
+    /// list.
     pub(crate) fn inodes(&self) -> io::Result<HashSet<u64>> {
         let (mut list, mut piece) = (Vec::new(), [0; 4096]);
         loop {
@@ -180,7 +183,7 @@ impl Inside {
         Ok(list.lines().skip(1).filter_map(inode).collect())
     }
 
-    /// Removes the macvlan: sockets that are left reach nothing.
+    /// Removes the macvlan. Remaining sockets are then disconnected.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = self.macvlan.index;
@@ -188,14 +191,14 @@ impl Inside {
     }
 }
 
-/// The interface of that name in the calling thread's namespace.
+/// Returns the interface `name` in the calling thread's namespace.
 fn find(name: &str) -> io::Result<Option<Interface>> {
     Ok(net::interfaces()?
         .into_iter()
         .find(|found| found.name == name))
 }
 
-/// A macvlan of the interface number `lower`, to be in the namespace `here`.
+/// Returns the request for a macvlan of interface `lower` in the namespace `here`.
 fn macvlan_of(lower: u32, here: &File) -> LinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = vec![
@@ -212,7 +215,7 @@ fn macvlan_of(lower: u32, here: &File) -> LinkMessage {
     link
 }
 
-/// The ring that a wish for `ring_len` bytes gets on a NIC of that MTU.
+/// Returns the layout of a ring of `ring_len` bytes on a NIC with this MTU.
 pub(crate) fn ring_of(mtu: usize, ring_len: u32) -> RingLayout {
     RingLayout::new(ETHERNET_LEN + mtu, ring_len as usize)
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules on a macvlan's way out, in the kernel's packet filter (nf_tables, family `netdev`, hook
-//! `egress`, Linux 5.16). As `nft` would say it, for the address 02:00:00:00:00:01:
+//! Egress rules of a macvlan in the kernel's packet filter (nf_tables, family `netdev`, hook `egress`,
+//! Linux 5.16).
+//!
+//! In the syntax of `nft`, for the address 02:00:00:00:00:01:
 //!
 //! ```text
 //! table netdev portolan {
@@ -11,12 +13,13 @@
 //!   }
 //! }
 //! ```
-//! It is put shorter than `nft` would: each call between expressions costs every frame as much as a
-//! dozen comparisons. The header is loaded once, then compared as a whole.
+//! The installed expressions are shorter than those that `nft` generates. Each call between
+//! expressions costs every frame as much as a dozen comparisons. The header is loaded once, then
+//! compared as a whole.
 //!
-//! Source address and EtherType are compared as they stand in the frame, not as the socket's owner
-//! says they are. A frame whose beginning the kernel has not noted, as when it goes past traffic
-//! control, matches nothing and is dropped.
+//! Source address and EtherType are compared in the frame itself, not in the data supplied by the
+//! socket's owner. A frame without a header offset recorded by the kernel, for example one that
+//! bypasses traffic control, matches nothing and is dropped.
 
 use crate::netlink;
 use netlink_bindings::nftables::{
@@ -29,34 +32,33 @@ use portolan_sys::net::MacAddr;
 use std::ffi::CStr;
 use std::io;
 
-/// What marks the sockets that are lent, with the endpoint in the low half: "Po".
+/// Mark of the sockets that the broker opened ("Po"), with the endpoint in the low half.
 const MARK: u32 = 0x506F_0000;
 
 const TABLE: &CStr = c"portolan";
 const CHAIN: &CStr = c"egress";
 const SET: &CStr = c"endpoints";
 
-/// The hook on a device's way out, and the verdict of a chain none of whose rules says one
-/// (linux/netfilter.h).
+/// Egress hook of a device, and the verdict if no rule decides (linux/netfilter.h).
 const NF_NETDEV_EGRESS: u32 = 1;
 const NF_DROP: u32 = 0;
 
-/// Elements in one message: their list is an attribute, whose length has 16 bits.
+/// Maximum elements per message. Their list is an attribute with a 16-bit length.
 const ELEMENTS_MAX: usize = 1000;
 
-/// Bytes of an element: an endpoint filled up to a register, and a mark.
+/// Bytes of an element: an endpoint padded to a register, and a mark.
 const ELEMENT_LEN: u32 = 8;
 
 /// Subsystem of batches (NFNL_SUBSYS_NFTABLES of linux/netfilter/nfnetlink.h).
 const SUBSYSTEM: u16 = 10;
 
-/// The mark of the socket for `endpoint`.
+/// Returns the mark of the socket for `endpoint`.
 pub(crate) fn mark_of(endpoint: u16) -> u32 {
     MARK | u32::from(endpoint)
 }
 
-/// Installs the rules on the interface `name` of this namespace, for endpoints from 1 to `endpoints`:
-/// all or none.
+/// Installs the rules on the interface `name` of this namespace, for endpoints 1 to `endpoints`.
+/// Either all rules are installed or none.
 pub(crate) fn install(name: &CStr, mac: MacAddr, endpoints: u16) -> io::Result<()> {
     let mut batch = Chained::new(0);
     let header = header();
@@ -73,14 +75,14 @@ pub(crate) fn install(name: &CStr, mac: MacAddr, endpoints: u16) -> io::Result<(
     add_rule(&mut batch, mac);
     batch.request().op_batch_end_do(&edge);
     let batch = batch.finalize();
-    // Requests are numbered from 0. The ends of a batch ask for a word like the rest, but kernels before
-    // 6.10 give none for them.
+    // Requests are numbered from 0. The first and last message of a batch also request an
+    // acknowledgement, but kernels before 6.10 send none for them.
     let last = u32::try_from(batch.chain_len() - 1).map_err(|_| io::ErrorKind::InvalidInput)?;
     netlink::send(&netlink::filter_socket()?, batch.payload(), 1..last)
 }
 
-/// Family of packet filters on one device (NFPROTO_NETDEV of linux/netfilter.h), version 0, and no
-/// resource.
+/// Returns the header of all requests: the family of packet filters on one device (NFPROTO_NETDEV
+/// of linux/netfilter.h), version 0, and no resource.
 fn header() -> Nfgenmsg {
     Nfgenmsg::new_from_array([5, 0, 0, 0])
 }
@@ -101,7 +103,7 @@ fn add_chain(batch: &mut Chained<'_>, name: &CStr) {
         .push_type(c"filter");
 }
 
-/// The pairs of an endpoint and the mark of frames that may be from it.
+/// Adds the set of pairs of an endpoint and the mark of its frames.
 fn add_set(batch: &mut Chained<'_>, endpoints: u16) {
     let request = batch.request().set_create();
     request
@@ -137,15 +139,16 @@ fn add_set(batch: &mut Chained<'_>, endpoints: u16) {
     }
 }
 
-/// As the registers have them: the endpoint as it stands in frames, the mark as the host counts.
+/// Returns an element in register format: the endpoint in network byte order, the mark in host byte
+/// order.
 fn element(endpoint: u16) -> [u8; ELEMENT_LEN as usize] {
     let [high, low] = endpoint.to_be_bytes();
     let [a, b, c, d] = mark_of(endpoint).to_ne_bytes();
     [high, low, 0, 0, a, b, c, d]
 }
 
-/// Destination, source, EtherType, destination endpoint and source endpoint fill the first registers,
-/// four bytes each. Of the destination only the bit of group addresses is left to be compared.
+/// Adds the rule. Destination, source, EtherType, destination endpoint and source endpoint fill the
+/// first registers with four bytes each. Only the group bit of the destination is compared.
 fn add_rule(batch: &mut Chained<'_>, mac: MacAddr) {
     let request = batch.request().set_create().set_append();
     let list = request
@@ -197,8 +200,8 @@ fn add_rule(batch: &mut Chained<'_>, mac: MacAddr) {
         .end_nested();
 }
 
-/// Attribute with the register that is looked up (linux/netfilter/nf_tables.h). The bindings number it
-/// as the kernel's published specification does, which is wrong there.
+/// Attribute of the register to look up (linux/netfilter/nf_tables.h). The bindings use a wrong
+/// number, which comes from the kernel's published specification.
 const NFTA_LOOKUP_SREG: u16 = 2;
 
 /// Appends an attribute with a number.
@@ -211,7 +214,7 @@ fn push_number(to: &mut impl Pusher, kind: u16, value: u32) {
     bytes.extend(value.to_be_bytes());
 }
 
-/// Keeps the bits of `bits` in a register.
+/// Clears all bits of a register except those of `bits`.
 fn mask<P: Pusher>(
     list: PushExprListAttrs<P>,
     register: Registers,

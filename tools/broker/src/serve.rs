@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The listening socket, and who is connected.
+//! Listening socket and client connections.
 //!
-//! Nothing here waits for a client: a request is one record, a reply is one record that finds an empty
-//! socket, and a connection without a request is closed after a while. A connection that has a socket
-//! stands for it; closing it, as a process does that ends, gives it back.
+//! The broker never waits for a client. A request is one record, and a reply is one record that
+//! always fits the empty socket. A connection without a request is closed after a timeout. A
+//! connection with a socket represents that socket. Closing it, as the kernel does when a process
+//! exits, returns the endpoint.
 
 use crate::config::{Config, Quota};
 use crate::confine;
@@ -22,28 +23,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A connection has to ask within this time: a request is sent right behind the connect.
+/// Time limit for a connection's request. Clients send it directly after connecting.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections of a user beyond those that have sockets: a job's processes connect at once.
+/// Extra connections per user beyond those with sockets, because the processes of a job connect at
+/// once.
 const CONNECTIONS_SPARE: u32 = 64;
 
-/// Connections of all users: descriptors, at some 1 KiB each.
+/// Maximum connections of all users: descriptors of about 1 KiB each.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Descriptors that are no connections: the listener, the namespaces', the log.
+/// Descriptors for other purposes: the listener, the namespaces, the log.
 const DESCRIPTORS_SPARE: u64 = 64;
 
-/// Connections accepted before others get their turn.
+/// Maximum connections accepted before existing ones are served.
 const ACCEPTS_MAX: usize = 64;
 
-/// Between looks at who has not asked, and at what the kernel has freed, if nothing else happens.
+/// Interval for closing idle connections and freeing endpoints, without other events.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Tokens of the epoll set below the connections'.
+/// First epoll token of a connection.
 const TOKEN_FIRST: u64 = 1;
 
-/// Why a broker cannot be.
+/// Reason why the broker cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {0}: {1}; {2}")]
 pub struct BrokerError(String, #[source] io::Error, &'static str);
@@ -53,22 +55,22 @@ fn failed(what: impl Into<String>, remedy: &'static str) -> impl FnOnce(io::Erro
     move |source| BrokerError(what, source, remedy)
 }
 
-/// A broker that is ready to serve, and can do little else any more.
+/// A broker that is ready to serve, with most privileges dropped.
 pub struct Broker {
     config: Config,
     listener: SeqpacketListener,
-    /// The listening socket is this process's own, and its name to be removed.
+    /// Set if this process created the listening socket and must remove its path.
     owns_name: bool,
     nics: Vec<Nic>,
     epoll: Epoll,
     clients: BTreeMap<u64, Client>,
     next_token: u64,
     clients_max: usize,
-    /// Sockets whose connections are closed, and which the kernel may still have.
+    /// Sockets with closed connections that may still exist in the kernel.
     gone: Vec<Leased>,
 }
 
-/// A connection.
+/// A client connection.
 struct Client {
     connection: Seqpacket,
     uid: u32,
@@ -76,7 +78,7 @@ struct Client {
     leased: Option<(Leased, Mapping)>,
 }
 
-/// What a socket counts for.
+/// Resources of a socket.
 #[derive(Clone, Copy, Debug)]
 struct Leased {
     uid: u32,
@@ -86,8 +88,8 @@ struct Leased {
 }
 
 impl Broker {
-    /// Prepares all, and gives up what is not needed afterwards: to be called before the process has
-    /// other threads. With `activated` the listening socket is the one that systemd has made.
+    /// Prepares the broker and drops privileges. It must be called before the process has other
+    /// threads. With `activated` it uses the listening socket created by systemd.
     ///
     /// # Errors
     /// See [`BrokerError`].
@@ -130,10 +132,10 @@ impl Broker {
         })
     }
 
-    /// Serves until `stop` is readable or hung up, then removes all that it has made.
+    /// Serves until `stop` is readable or hung up, then removes everything that it created.
     ///
     /// # Errors
-    /// When the kernel does not let it wait.
+    /// Waiting for events fails.
     pub fn serve(mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let fds = [stop, self.listener.as_fd(), self.epoll.as_fd()].map(|fd| fd.as_raw_fd());
         let mut ready = Vec::new();
@@ -189,7 +191,7 @@ impl Broker {
         let Some(mut client) = self.clients.remove(&ready.token) else {
             return;
         };
-        // One byte more than a request, so that a longer record is seen to be one.
+        // One byte more than a request, so that longer records are detected.
         let mut buffer = [0; lease::REQUEST_LEN + 1];
         let done = match client.connection.receive_with_fd(&mut buffer) {
             Ok(None) if !ready.hung_up => Ok(()),
@@ -206,10 +208,10 @@ impl Broker {
         self.clients.insert(ready.token, client);
     }
 
-    /// Opens a socket and passes it on.
+    /// Opens a socket and passes it to the client.
     fn lend(&mut self, client: &mut Client, request: &Request) -> Result<(), Refusal> {
         if client.leased.is_some() {
-            // It stands for that socket alone.
+            // A connection represents one socket only.
             return Err(Refusal::Malformed);
         }
         let index = self.may_use(client, &request.interface)?;
@@ -243,7 +245,7 @@ impl Broker {
         let sent = client
             .connection
             .send_with_fd(&record, opened.socket.as_fd());
-        // It has gone, or does not read: nothing is wrong here.
+        // The client has exited or does not read, which is not an error of the broker.
         sent.map_err(|_| Refusal::Malformed)?;
         log::info!(
             "user {} has endpoint {} of {name}",
@@ -253,7 +255,7 @@ impl Broker {
         Ok(())
     }
 
-    /// The number of the NIC `interface`, if one of the client's groups may use it.
+    /// Returns the index of the NIC `interface` if one of the client's groups may use it.
     fn may_use(&self, client: &Client, interface: &str) -> Result<usize, Refusal> {
         let named = |nic: &Nic| nic.config.interface == interface;
         let index = self.nics.iter().position(named).ok_or(Refusal::NoSuchNic)?;
@@ -283,15 +285,15 @@ impl Broker {
         Ok(())
     }
 
-    /// All that the kernel may still have.
+    /// Returns all sockets that may still exist in the kernel.
     fn all_leased(&self) -> impl Iterator<Item = &Leased> {
         let clients = self.clients.values();
         let held = clients.filter_map(|client| client.leased.as_ref());
         held.map(|(leased, _)| leased).chain(&self.gone)
     }
 
-    /// Closes a connection. Its socket counts until the kernel has none such: its owner may have kept
-    /// it, or passed it on.
+    /// Closes a connection. Its socket counts until the kernel has freed it, because the owner may
+    /// have kept it or passed it on.
     fn close(&mut self, client: Client) {
         self.epoll.remove(&client.connection);
         self.gone.extend(client.leased.map(|(leased, _)| leased));
@@ -330,13 +332,13 @@ impl Broker {
         if self.owns_name
             && let Err(error) = fs::remove_file(&self.config.socket)
         {
-            // The next broker does it.
+            // The next broker removes it.
             log::info!("{} stays: {error}", self.config.socket);
         }
     }
 }
 
-/// Says why there is no socket; a client that does not read is not told.
+/// Sends the reason for a refusal. A client that does not read does not receive it.
 fn refuse(client: &Client, refusal: Refusal) {
     log::debug!("user {}: {refusal}", client.uid);
     if let Err(error) = client.connection.send(&lease::encode_reply(&Err(refusal))) {
@@ -344,7 +346,7 @@ fn refuse(client: &Client, refusal: Refusal) {
     }
 }
 
-/// The listening socket, which everybody may connect to: who may have what is said by groups.
+/// Opens the listening socket. All users may connect; groups decide about NICs.
 fn listen(config: &Config, activated: bool) -> Result<SeqpacketListener, BrokerError> {
     let name = &config.socket;
     let failed = |remedy| failed(format!("listen at {name}"), remedy);
@@ -371,7 +373,7 @@ fn bind_path(config: &Config) -> io::Result<SeqpacketListener> {
     let path = Path::new(&config.socket);
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         fs::create_dir_all(directory)?;
-        // So that it can remove the name when it has become that user.
+        // Allows the broker to remove the path after it has switched to that user.
         std::os::unix::fs::chown(directory, Some(config.user.uid), Some(config.user.gid))?;
     }
     match fs::remove_file(path) {
@@ -383,7 +385,7 @@ fn bind_path(config: &Config) -> io::Result<SeqpacketListener> {
     Ok(listener)
 }
 
-/// As many descriptors as may be; returns how many connections that makes.
+/// Raises the limit of descriptors as far as possible. Returns the resulting number of connections.
 fn raise_descriptors() -> io::Result<usize> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;

@@ -13,11 +13,11 @@ use std::path::{Component, Path, PathBuf};
 /// One step in the creation of the copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// Begins an entry. The records that follow belong to this entry or to entries in it.
+    /// Start of an entry. The records that follow belong to this entry or to entries in it.
     Entry(Entry),
     /// Bytes of the most recent file. Their contents are in the data blocks of the batch.
     Extent { offset: u64, len: u64 },
-    /// Completes the most recent file or directory that is still open.
+    /// End of the most recent file or directory that is still open.
     End,
 }
 

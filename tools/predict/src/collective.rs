@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Collective operations as messages, by the algorithms that MPIs take: trees and doubling for short
-//! data, rings and pairs for long (Thakur, Rabenseifner and Gropp 2005). Which one an MPI takes at
-//! which length differs; what is the same is who waits for whom, and how much goes over each link.
+//! Collective operations as messages, with the usual algorithms of MPIs: trees and doubling for
+//! short data, rings and pairs for long (Thakur, Rabenseifner and Gropp 2005). MPIs differ in the
+//! length at which they switch algorithms. The dependencies between processes and the bytes on each
+//! link are the same.
 
 use crate::trace::Shape;
 
-/// Longer than this, a broadcast is cut into parts and a reduction to all goes by parts: MPICH's
-/// limits are 12 KB and 2 KB; one between them does for both.
+/// Maximum bytes before a broadcast is split into parts, or a reduction to all works on parts.
+/// MPICH's limits are 12 KB and 2 KB; one value in between is used for both.
 const SHORT_MAX: u64 = 8 << 10;
 
-/// What a member does at once: all of its sends and receives, of which it waits for all.
+/// Concurrent sends and receives of a member, which waits for all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Members that are sent so many bytes.
+    /// Receiving members, each with the number of bytes.
     pub(crate) sends: Vec<(usize, u64)>,
-    /// Members that something is received from.
+    /// Sending members.
     pub(crate) receives: Vec<usize>,
 }
 
@@ -44,18 +45,18 @@ impl Round {
 /// A member of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
-    /// Which one.
+    /// Index of the member.
     pub(crate) index: usize,
-    /// Of so many.
+    /// Number of members.
     pub(crate) count: usize,
-    /// Where data comes from or goes to, if that is one of them.
+    /// Source or destination of the data, for operations with a root.
     pub(crate) root: usize,
-    /// What this one gives; of a broadcast and a scatter, what the root does.
+    /// Bytes contributed by this member; for a broadcast or scatter, by the root.
     pub(crate) bytes: u64,
 }
 
 impl Member {
-    /// What this member does, round by round.
+    /// Returns the rounds of this member.
     pub(crate) fn rounds(self, shape: Shape) -> Vec<Round> {
         if self.count < 2 {
             return vec![];
@@ -86,7 +87,8 @@ impl Member {
         }
     }
 
-    /// In round k each tells the one 2^k behind it.
+    /// Returns the rounds of a dissemination barrier: in round k each member notifies the one 2^k
+    /// after it.
     fn dissemination(self) -> Vec<Round> {
         let (me, count) = (self.index, self.count);
         distances(count)
@@ -96,7 +98,7 @@ impl Member {
             .collect()
     }
 
-    /// The place behind the root, which has place 0.
+    /// Returns the distance from the root, which has place 0.
     fn place(self) -> usize {
         (self.index + self.count - self.root) % self.count
     }
@@ -105,8 +107,8 @@ impl Member {
         (place + self.root) % self.count
     }
 
-    /// Places that hang on this one in a binomial tree, the nearest first, and how many each stands
-    /// for, itself included.
+    /// Returns the children of this place in a binomial tree, nearest first. Each has the number of
+    /// places in its subtree.
     fn below(self) -> Vec<(usize, usize)> {
         let place = self.place();
         distances(self.count)
@@ -121,13 +123,14 @@ impl Member {
             .collect()
     }
 
-    /// The place that this one hangs on.
+    /// Returns the parent of this place.
     fn above(self) -> Option<usize> {
         let place = self.place();
         (place > 0).then(|| place & (place - 1))
     }
 
-    /// A binomial tree from the root. `bytes` for a child that stands for so many places.
+    /// Returns the rounds of a binomial tree from the root. `bytes` returns the size of a message
+    /// to a subtree with this many places.
     fn tree_down(self, bytes: impl Fn(usize) -> u64) -> Vec<Round> {
         let from = self
             .above()
@@ -140,7 +143,8 @@ impl Member {
         from.into_iter().chain(to).collect()
     }
 
-    /// The same towards the root; `bytes` by how many places this one stands for.
+    /// Returns the rounds of a binomial tree to the root. `bytes` returns the size of a message
+    /// from a subtree with this many places.
     fn tree_up(self, bytes: impl Fn(usize) -> u64) -> Vec<Round> {
         let children = self.below();
         let count = 1 + children.iter().map(|(_, count)| count).sum::<usize>();
@@ -157,14 +161,15 @@ impl Member {
         self.tree_down(|count| self.bytes / self.count as u64 * count as u64)
     }
 
-    /// Each passes a part on to the next, until all have all.
+    /// Returns the rounds of a ring: each member forwards a part to the next until all have all
+    /// parts.
     fn ring(self, part: u64) -> Vec<Round> {
         let (me, count) = (self.index, self.count);
         vec![Round::exchange((me + 1) % count, (me + count - 1) % count, part); count - 1]
     }
 
-    /// Exchanges at distances of powers of two; those beyond the greatest power of two hand theirs to
-    /// another before and get the result after.
+    /// Returns exchanges at distances of powers of two. Members beyond the largest power of two
+    /// send their data to another member before, and receive the result after.
     fn doubling(self, bytes: impl Fn(usize) -> u64) -> Vec<Round> {
         let (me, whole) = (self.index, 1 << self.count.ilog2());
         if me >= whole {
@@ -187,7 +192,8 @@ impl Member {
         rounds
     }
 
-    /// Each with each: in round k with the ones k before and behind.
+    /// Returns the exchanges between all members: in round k each communicates with the members k
+    /// before and after it.
     fn pairs(self, part: u64) -> Vec<Round> {
         let (me, count) = (self.index, self.count);
         (1..count)
@@ -208,7 +214,7 @@ impl Member {
     }
 }
 
-/// Powers of two below `count`.
+/// Returns the powers of two below `count`.
 fn distances(count: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |distance: &usize| distance.checked_mul(2))
         .take_while(move |distance| *distance < count)
@@ -241,8 +247,8 @@ mod tests {
         })
     }
 
-    /// Runs the rounds of all members until nobody can go on; whether all came to their end, and
-    /// which members' data each has had a part in.
+    /// Runs the rounds of all members until no member can proceed. Returns true if all completed,
+    /// and the members whose data each has received.
     fn run(all: &[Vec<Round>]) -> (bool, Vec<Vec<bool>>) {
         let count = all.len();
         let mut knows: Vec<Vec<bool>> = (0..count)
@@ -322,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Bytes that all members send.
+    /// Returns the bytes that all members send.
     fn sent(shape: Shape, count: usize, bytes: u64) -> u64 {
         let rounds = members(count, 0, bytes).flat_map(|one| one.rounds(shape));
         rounds
@@ -333,14 +339,14 @@ mod tests {
 
     #[test]
     fn as_many_bytes_go_as_the_algorithms_send() {
-        // A message for each but the root.
+        // One message for each member but the root.
         assert_eq!(sent(Shape::Broadcast, 8, 100), 700);
-        // Seven eighths of the data in the tree's parts: 4, 2 and 1 of eight, at each level.
+        // Seven eighths of the data in the parts of the tree: 4, 2 and 1 of eight, at each level.
         assert_eq!(sent(Shape::Scatter, 8, 800), 100 * (4 + 2 * 2 + 4));
         assert_eq!(sent(Shape::Gather, 8, 100), 100 * (4 + 2 * 2 + 4));
-        // Three exchanges of each.
+        // Three exchanges of each member.
         assert_eq!(sent(Shape::Allreduce, 8, 100), 2400);
-        // Parts of an eighth, twice round the ring.
+        // Parts of an eighth, sent twice around the ring.
         assert_eq!(sent(Shape::Allreduce, 8, 80_000), 2 * 7 * 8 * 10_000);
         assert_eq!(sent(Shape::Alltoall, 4, 4_000), 4 * 3 * 1_000);
         assert_eq!(sent(Shape::Allgather, 8, 10), 8 * (10 + 20 + 40));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a program would take on another network, what bounds it there, and which network it needs.
+//! Prediction of a program's time on another network, its bottleneck there, and the network that it
+//! needs.
 //!
-//! A trace of a run ([`Trace`]) has what each process computed between its calls of MPI, and what the
-//! calls did. It is replayed on a network by LogGP's parameters ([`Network`]): waits take what they
-//! take there, computing takes what it took. Nothing is measured here and no file is read.
+//! A trace of a run ([`Trace`]) contains the computation of each process between its calls of MPI,
+//! and the effects of the calls. It is replayed on a network with LogGP parameters ([`Network`]).
+//! Waits take the time of that network, and computation takes its recorded time. This crate
+//! measures nothing and reads no files.
 
 mod collective;
 mod network;
@@ -20,60 +22,62 @@ use program::Program;
 use replay::{Place, replay};
 use serde::{Deserialize, Serialize};
 
-/// What most of a program's time beyond its computing is due to.
+/// Main reason for a program's time beyond its computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
-    /// Computing: no network would save a twentieth.
+    /// Computation: no network would save 5 % of the time.
     Computing,
-    /// Processes wait for others that have more to compute.
+    /// Waiting for processes with more computation.
     Imbalance,
-    /// The time that a short message is on its way.
+    /// Latency of short messages.
     Latency,
-    /// The work for each message.
+    /// Work per message.
     Rate,
-    /// The length of messages.
+    /// Length of messages.
     Bandwidth,
 }
 
-/// A program on a network. All times are in seconds.
+/// Prediction for a program on a network. All times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The network between hosts.
+    /// Network between hosts.
     pub network: String,
-    /// Hosts; processes are on them in blocks.
+    /// Number of hosts; processes are assigned to them in blocks.
     pub hosts: usize,
-    /// What it takes.
+    /// Predicted time.
     pub seconds: f64,
-    /// What all processes compute, divided by it: how many times as fast as one process that computes
-    /// all would be, if it computed as fast.
+    /// Computation of all processes, divided by the predicted time. It is the speed-up over one
+    /// process that does all the computation at the same speed.
     pub speedup: f64,
-    /// What would be saved if short messages arrived at once.
+    /// Time saved if short messages had no latency.
     pub latency_s: f64,
-    /// What would be saved if messages were no work.
+    /// Time saved if messages caused no work.
     pub rate_s: f64,
-    /// What would be saved if bytes took no time.
+    /// Time saved if bytes took no time.
     pub bandwidth_s: f64,
-    /// What is lost on an ideal network since processes compute differently long.
+    /// Time lost on an ideal network because processes compute for different times.
     pub imbalance_s: f64,
-    /// The largest of these.
+    /// Largest of these contributions.
     pub bound: Bound,
 }
 
-/// A program, ready for replays.
+/// A program that is ready for replays.
 #[derive(Clone, Debug)]
 pub struct Replayer {
     program: Program,
     computing_s: Vec<f64>,
 }
 
-/// Less than this of the time saved is not worth another network: the evaluation of VIA takes a
-/// network for good enough within 5 % of the best.
+/// Minimum saving, as a share of the time, that justifies another network. The evaluation of VIA
+/// considers a network sufficient within 5 % of the best.
 const WORTH_IT: f64 = 0.05;
 
 impl Replayer {
+    /// Prepares the replay of a trace.
+    ///
     /// # Errors
-    /// The trace is empty, names processes that it does not have, or its times run backwards.
+    /// The trace is empty, names processes that it does not contain, or has times that decrease.
     pub fn new(trace: &Trace) -> Result<Replayer, TraceError> {
         let program = Program::of(trace)?;
         let computing = program.computing_us();
@@ -83,17 +87,18 @@ impl Replayer {
         })
     }
 
-    /// Processes of the program.
+    /// Returns the number of processes of the program.
     pub fn process_count(&self) -> usize {
         self.program.steps.len()
     }
 
-    /// Seconds that each process computes, outside MPI.
+    /// Returns the seconds that each process computes outside MPI.
     pub fn computing_s(&self) -> &[f64] {
         &self.computing_s
     }
 
-    /// Sends whose receive, and receives whose send, is not in the trace. They are taken as met.
+    /// Returns the number of sends without a receive and receives without a send in the trace. They
+    /// are treated as matched.
     pub fn unmatched_count(&self) -> usize {
         let messages = self.program.messages.iter();
         messages
@@ -101,11 +106,12 @@ impl Replayer {
             .count()
     }
 
-    /// The program on `hosts` hosts, at most one a process, that `between` connects; processes of one
-    /// host use `within`. Both networks have to be sound ([`Network::check`]).
+    /// Predicts the time of the program on `hosts` hosts, at most one per process. `between`
+    /// connects the hosts, and processes of one host use `within`. Both networks must be valid
+    /// ([`Network::check`]).
     ///
     /// # Errors
-    /// A process waits for what none sends.
+    /// A process waits for a message that no process sends.
     pub fn predict(
         &self,
         between: &Network,
@@ -175,8 +181,9 @@ impl Prediction {
     }
 }
 
-/// The first of `predictions` that takes at most a twentieth longer than the best: given in ascending
-/// order of what the networks cost, the cheapest one that will do. `None` if there are none.
+/// Returns the first of `predictions` that takes at most 5 % longer than the best. With predictions
+/// in ascending order of network cost, that is the cheapest sufficient network. Returns `None` for
+/// an empty slice.
 pub fn smallest_sufficient(predictions: &[Prediction]) -> Option<&Prediction> {
     let best = predictions.iter().map(|one| one.seconds).reduce(f64::min)?;
     predictions

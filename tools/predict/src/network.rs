@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Networks as LogGP has them (Culler et al. 1993; Alexandrov et al. 1995), with parameters that
-//! depend on a message's length where they were measured so.
+//! Networks with LogGP parameters (Culler et al. 1993; Alexandrov et al. 1995), optionally measured
+//! for several message lengths.
 
 use serde::{Deserialize, Serialize};
 
-/// Who answers the announcement of a long message, and sends it when it is asked for.
+/// Agent that answers the announcement of a long message and sends its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Progress {
-    /// The program's next call of MPI: what most networks do.
+    /// The program's next call of MPI, as in most networks.
     #[default]
     Calls,
-    /// The network, or a thread, at once.
+    /// The network or a thread, at once.
     Always,
 }
 
-/// What a message of one length takes, in microseconds.
+/// Cost of a message of one length, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Length.
+    /// Length of the message.
     pub bytes: u64,
-    /// From the end of the sender's work to the beginning of the receiver's. It is negative where
+    /// Time from the end of the sender's work to the start of the receiver's. It is negative if
     /// both work at once.
     pub l_us: f64,
     /// Work of the sender.
     pub os_us: f64,
     /// Work of the receiver.
     pub or_us: f64,
-    /// Time between messages, if they are sent one behind the other.
+    /// Interval between messages sent back to back.
     pub g_us: f64,
 }
 
 impl Point {
-    /// From the beginning of the send to the end of the receive, if the receiver waits.
+    /// Returns the time from the start of the send to the end of the receive, if the receiver
+    /// waits.
     pub fn delay_us(&self) -> f64 {
         self.os_us + self.l_us + self.or_us
     }
@@ -48,14 +49,14 @@ impl Point {
     }
 }
 
-/// Parts of a network's cost, each of which can be thought away.
+/// Parts of a network's cost, each of which can be excluded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Parts {
     /// L of the shortest message.
     pub(crate) latency: bool,
-    /// The work and the gap of the shortest message: what limits the message rate.
+    /// Work and gap of the shortest message, which limit the message rate.
     pub(crate) rate: bool,
-    /// What grows with the length.
+    /// Cost that grows with the length.
     pub(crate) bandwidth: bool,
 }
 
@@ -72,39 +73,39 @@ impl Parts {
     };
 }
 
-/// A network between hosts, or the memory within one.
+/// A network between hosts, or the memory within a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// What it is called.
+    /// Name of the network.
     pub name: String,
-    /// Where the figures are from.
+    /// Source of the figures.
     pub source: String,
-    /// By ascending length; at least one.
+    /// Measurements in ascending order of length; at least one.
     pub points: Vec<Point>,
     /// Time per byte beyond the last point, in nanoseconds.
     pub ns_per_byte: f64,
-    /// The longest message that is sent before its receiver has asked for it.
+    /// Longest message that is sent before its receiver has requested it.
     pub eager_max: u64,
-    /// Whether long messages need the program's calls.
+    /// Agent that advances long messages.
     #[serde(default)]
     pub progress: Progress,
 }
 
-/// Why a network's figures cannot be used.
+/// Reason why a network's figures are invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// It has none.
+    /// The network has no points.
     #[error(
         "the network '{0}' has no points: give at least one length with l_us, os_us, or_us and g_us"
     )]
     NoPoints(String),
-    /// Lengths do not ascend.
+    /// The lengths are not in ascending order.
     #[error(
         "the points of the network '{0}' are not in ascending order of their lengths: sort them"
     )]
     Order(String),
-    /// A figure is not a number, or a time that only passes forwards is negative.
+    /// A figure is not a number, or a time that cannot be negative is negative.
     #[error(
         "the network '{0}' has a time that is negative or not a number: only l_us may be below 0, and not by more than os_us + or_us"
     )]
@@ -112,8 +113,10 @@ pub enum NetworkError {
 }
 
 impl Network {
+    /// Checks the figures.
+    ///
     /// # Errors
-    /// There are no points, they are out of order, or a figure makes no sense.
+    /// There are no points, they are out of order, or a figure is invalid.
     pub fn check(&self) -> Result<(), NetworkError> {
         let name = || self.name.clone();
         if self.points.is_empty() {
@@ -135,9 +138,9 @@ impl Network {
         Ok(())
     }
 
-    /// A network of which only the latency of one byte is known, and the bandwidth with messages of
-    /// one length. The processors' work is taken as nothing, and messages follow one another as fast
-    /// as their bytes do.
+    /// Creates a network from the latency of one byte and the bandwidth with messages of one
+    /// length. The processors' work is assumed to be zero. Messages follow each other as fast as
+    /// their bytes are transferred.
     pub fn of_latency_and_bandwidth(
         (name, source): (&str, &str),
         latency_us: f64,
@@ -159,7 +162,7 @@ impl Network {
         }
     }
 
-    /// What a message of `bytes` takes.
+    /// Returns the cost of a message of `bytes`.
     pub fn at(&self, bytes: u64) -> Point {
         let after = self.points.partition_point(|point| point.bytes < bytes);
         let (first, last) = (self.points[0], self.points[self.points.len() - 1]);
@@ -181,7 +184,7 @@ impl Network {
         Point { bytes, ..between }
     }
 
-    /// The same with only some parts of its cost.
+    /// Returns the cost of a message of `bytes` with only some parts of the network's cost.
     pub(crate) fn with(&self, parts: Parts, bytes: u64) -> Point {
         let (base, whole) = (self.points[0], self.at(bytes));
         let more = whole.combine(base, |whole, base| whole - base);
@@ -195,12 +198,12 @@ impl Network {
         }
     }
 
-    /// The same network's software over a wire of `gigabits_per_s`: each frame is on it once, and
-    /// frames follow one another; nothing is added for the adapter itself.
+    /// Returns a network with the same software over a wire of `gigabits_per_s`. Each frame is on
+    /// the wire once, and frames follow each other. The adapter itself adds no cost.
     pub fn over_wire(&self, gigabits_per_s: f64) -> Network {
         let wire_us = |bytes: u64| on_wire(bytes) as f64 * 8.0 / gigabits_per_s / 1e3;
         let slowed = |point: &Point| Point {
-            // The last frame follows the others: what the software takes for them goes on beside it.
+            // The last frame follows the others, whose software cost overlaps with their transfer.
             l_us: point.l_us
                 + wire_us(bytes_of_last_frame(point.bytes)).max(wire_us(point.bytes) - point.g_us),
             g_us: point.g_us.max(wire_us(point.bytes)),
@@ -217,17 +220,17 @@ impl Network {
     }
 }
 
-/// Where a network's own limit is not known: what Portolan and Open MPI's TCP send unasked.
+/// Eager limit of Portolan and Open MPI's TCP, used if a network's own limit is not known.
 pub const EAGER_MAX: u64 = 64 << 10;
 
 /// Bytes of a full frame on the wire, with preamble, checksum and gap, at an MTU of 1500.
 const FRAME_LEN: u64 = 1538;
-/// Payload in it, beside the headers of IP and TCP.
+/// Payload bytes of a full frame, without the headers of IP and TCP.
 const PAYLOAD_LEN: u64 = 1448;
-/// The least frame, with preamble, checksum and gap.
+/// Bytes of the shortest frame, with preamble, checksum and gap.
 const SHORT_FRAME_LEN: u64 = 84;
 
-/// Bytes on the wire of a message.
+/// Returns the bytes on the wire of a message.
 fn on_wire(bytes: u64) -> u64 {
     let frames = bytes.div_ceil(PAYLOAD_LEN).max(1);
     (bytes + frames * (FRAME_LEN - PAYLOAD_LEN)).max(SHORT_FRAME_LEN)
@@ -237,8 +240,8 @@ fn bytes_of_last_frame(bytes: u64) -> u64 {
     bytes.min(PAYLOAD_LEN)
 }
 
-/// The networks that the evaluation of VIA under the NAS Parallel Benchmarks compares, by its
-/// Figure 1: the time of 1 byte, and the bandwidth with 31,487 bytes.
+/// Returns the networks in the evaluation of VIA with the NAS Parallel Benchmarks. Its Figure 1
+/// gives the time of 1 byte, and the bandwidth with 31,487 bytes.
 pub fn of_the_paper() -> Vec<Network> {
     const SOURCE: &str = "Figure 1 of the evaluation of VIA and three networks";
     [

@@ -1,45 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace as the steps that a replay makes: who computes how long, and which messages, each known by
-//! its sender and its receiver, are sent, asked for and waited for.
+//! Conversion of a trace to the steps of a replay: computation, and sends, receives and waits of
+//! messages. A message is identified by its sender and receiver.
 //!
-//! The k-th send to a process with a tag meets the k-th receive from that sender with that tag: so MPI
-//! has it for one communicator. Receives from anybody meet the sender whose message they had.
+//! The k-th send to a process with a tag matches the k-th receive from that sender with that tag,
+//! as MPI defines for one communicator. Receives from any source match the sender of their recorded
+//! message.
 
 use crate::collective::Member;
 use crate::trace::{Action, Event, Matching, Received, Shape, Trace};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a process does next.
+/// Next action of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// So many microseconds.
+    /// Computation in microseconds.
     Compute(f64),
-    /// The message may begin.
+    /// Start of a message.
     Send(MessageIndex),
-    /// The receiver asks for it.
+    /// Receive of a message is posted.
     Post(MessageIndex),
-    /// Nothing goes on before these are done. Empty: a look.
+    /// Wait for all of these. An empty list polls.
     Wait(Vec<Part>),
-    /// An operation on another's memory.
+    /// Operation on another process's memory.
     Remote {
         to: usize,
         bytes: u64,
         returns: bool,
     },
-    /// Waits for those.
+    /// Wait for the operations on remote memory.
     Flush,
 }
 
-/// What a process waits for.
+/// Condition that a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Its buffer is free.
+    /// The buffer of a sent message is free.
     Sent(MessageIndex),
-    /// It is here.
+    /// A message has arrived.
     Received(MessageIndex),
 }
 
-/// Of [`Program::messages`].
+/// Index into [`Program::messages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MessageIndex(pub(crate) usize);
 
@@ -47,74 +48,76 @@ pub(crate) struct MessageIndex(pub(crate) usize);
 pub(crate) struct Message {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Known when the send has been found.
+    /// Set when the send has been found.
     pub(crate) bytes: u64,
     pub(crate) has_send: bool,
     pub(crate) has_receive: bool,
 }
 
-/// What all processes do.
+/// Steps of all processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Program {
-    /// By process.
+    /// Steps by process.
     pub(crate) steps: Vec<Vec<Step>>,
     pub(crate) messages: Vec<Message>,
 }
 
-/// Where messages of the same sender, receiver and channel keep their order.
+/// Scope in which messages of the same sender and receiver keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Channel {
     Matched(Matching),
-    /// The collective operation of a group with this number.
+    /// Collective operation with this number in a group.
     Collective(u32, usize),
-    /// The fence with this number.
+    /// Fence with this number.
     Fence(usize),
 }
 
-/// A trace that does not say what a replay needs.
+/// Reason why a trace cannot be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// There is no process.
+    /// The trace has no process.
     #[error("the trace has no process: was the program profiled with events?")]
     Empty,
-    /// A rank is not one of the trace's.
+    /// A rank does not exist in the trace.
     #[error(
         "process {process} names process {named}, but the trace has only {count}: a record is missing"
     )]
     Process {
-        /// Whose event it is.
+        /// Process of the event.
         process: usize,
-        /// Whom it names.
+        /// Rank in the event.
         named: usize,
-        /// Processes of the trace.
+        /// Number of processes in the trace.
         count: usize,
     },
-    /// Times run backwards.
+    /// Times decrease.
     #[error(
         "event {event} of process {process} begins before the one before it ended, or ends before it begins: the record is damaged"
     )]
     Times {
-        /// Whose event it is.
+        /// Process of the event.
         process: usize,
-        /// Which one.
+        /// Index of the event.
         event: usize,
     },
-    /// What a process waits for never comes.
+    /// A process waits for something that never happens.
     #[error(
         "process {process} would wait for ever for process {other}: either events are missing, then profile it again with room for more, or the program relies on sends that return before they are received, and are too long for that on this network"
     )]
     Stuck {
-        /// Who waits.
+        /// The waiting process.
         process: usize,
-        /// For whom.
+        /// The process that it waits for.
         other: usize,
     },
 }
 
 impl Program {
+    /// Converts a trace.
+    ///
     /// # Errors
-    /// The trace is empty, names processes that it does not have, or its times run backwards.
+    /// The trace is empty, names processes that it does not contain, or has times that decrease.
     pub(crate) fn of(trace: &Trace) -> Result<Program, TraceError> {
         if trace.processes.is_empty() {
             return Err(TraceError::Empty);
@@ -128,7 +131,7 @@ impl Program {
         Ok(builder.program)
     }
 
-    /// Microseconds that each process computes.
+    /// Returns the microseconds that each process computes.
     pub(crate) fn computing_us(&self) -> Vec<f64> {
         let of = |step: &Step| match step {
             Step::Compute(us) => *us,
@@ -139,7 +142,7 @@ impl Program {
     }
 }
 
-/// Whether the events of `process` make sense.
+/// Checks the events of `process`.
 fn check(trace: &Trace, process: usize) -> Result<(), TraceError> {
     let count = trace.processes.len();
     let run = &trace.processes[process];
@@ -171,8 +174,8 @@ fn check(trace: &Trace, process: usize) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// The processes that take part in the collective operations of a group, ascending, and how many they
-/// have to be.
+/// Processes with collective operations in a group, in ascending order, and the expected number of
+/// members.
 #[derive(Default)]
 struct Group {
     members: Vec<usize>,
@@ -182,15 +185,16 @@ struct Group {
 struct Builder {
     program: Program,
     groups: BTreeMap<u32, Group>,
-    /// Processes that have fences.
+    /// Processes that call fences.
     fencers: Vec<usize>,
-    /// What a broadcast or a scatter has from its root: by group, and number of the operation there.
+    /// Bytes of each broadcast or scatter at its root, by group and number of the operation.
     from_roots: HashMap<(u32, usize), u64>,
-    /// Messages that only one side is known of: so many sends and so many receives by channel.
+    /// Messages by sender, receiver and channel, with the number of sends and receives found so
+    /// far.
     ends: HashMap<(usize, usize, Channel), Ends>,
 }
 
-/// Messages of a channel, in their order.
+/// Messages of a channel in order.
 #[derive(Default)]
 struct Ends {
     messages: Vec<MessageIndex>,
@@ -198,7 +202,7 @@ struct Ends {
     receives: usize,
 }
 
-/// What a request stands for.
+/// Effect of a request's completion.
 enum Pending {
     Part(Part),
     Collective(Vec<Step>),
@@ -257,7 +261,7 @@ impl Builder {
         index
     }
 
-    /// The next message of a channel by one of its ends.
+    /// Returns the next message of a channel for one of its ends.
     fn end(
         &mut self,
         (from, to): (usize, usize),
@@ -282,15 +286,15 @@ impl Builder {
     }
 }
 
-/// The way through one process's events.
+/// Conversion of one process's events.
 struct Walk<'a> {
     builder: &'a mut Builder,
     process: usize,
     steps: Vec<Step>,
-    /// What the call under way waits for.
+    /// Conditions that the current call waits for.
     waits: Vec<Part>,
     requests: HashMap<u32, Pending>,
-    /// Collective operations of each group so far.
+    /// Number of collective operations of each group so far.
     operations: HashMap<u32, usize>,
     fences: usize,
 }
@@ -320,7 +324,7 @@ impl<'a> Walk<'a> {
                 self.add(event.action, posted.get(&at).copied());
                 at += 1;
             }
-            // A call that waits for nothing is a look.
+            // A call that waits for nothing is a poll.
             let waits = std::mem::take(&mut self.waits);
             self.steps.push(Step::Wait(waits));
         }
@@ -334,7 +338,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The steps of one event; `posted` is what a posted receive had in the end.
+    /// Adds the steps of one event. `posted` is the message that a posted receive obtained later.
     fn add(&mut self, action: Action, posted: Option<Received>) {
         match action {
             Action::Send {
@@ -356,7 +360,7 @@ impl<'a> Walk<'a> {
                 self.waits.push(Part::Received(message));
             }
             Action::Post { request } => {
-                // A receive that never completed asks for nothing.
+                // A receive that never completed requests nothing.
                 if let Some(received) = posted {
                     let message = self.post(received);
                     self.begin(request, Pending::Part(Part::Received(message)));
@@ -403,7 +407,7 @@ impl<'a> Walk<'a> {
         message
     }
 
-    /// The rounds of the group's next operation.
+    /// Returns the rounds of the group's next operation.
     fn collective(
         &mut self,
         shape: Shape,
@@ -416,7 +420,8 @@ impl<'a> Walk<'a> {
         let channel = Channel::Collective(group, *number);
         *number += 1;
         let known = &self.builder.groups[&group];
-        // Of a group that is not wholly in the trace, such as an intercommunicator's, nothing is known.
+        // A group that is not entirely in the trace, such as that of an intercommunicator, cannot
+        // be replayed.
         if known.members.len() != known.count {
             return vec![];
         }
@@ -476,11 +481,11 @@ impl<'a> Walk<'a> {
 }
 
 fn position(members: &[usize], process: usize) -> usize {
-    // A root that is not among them, of an intercommunicator, stands for the first.
+    // The root of an intercommunicator is not a member; the first member replaces it.
     members.binary_search(&process).unwrap_or(0)
 }
 
-/// What each posted receive had in the end, by the event that posted it.
+/// Returns the message of each posted receive, by the index of the event that posted it.
 fn posted(events: &[Event]) -> HashMap<usize, Received> {
     let mut open: HashMap<u32, usize> = HashMap::new();
     let mut found = HashMap::new();

@@ -1,72 +1,71 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The steps of all processes in the order of time, on a network of the model.
+//! Replay of the steps of all processes in the order of time, on a model of a network.
 //!
-//! What is modelled: the work of sender and receiver, the latency, the interval of messages at the
-//! port of a host in each direction, long messages that begin when their receiver has asked for
-//! them, and that such asking and answering needs both programs' calls unless the network makes
-//! progress by itself. What is not: switches that are full, losses, caches, and processors that
-//! several processes share.
+//! The model includes the work of sender and receiver, the latency, and the interval of messages at
+//! a host's port in each direction. Long messages start when their receiver has requested them. The
+//! handshake needs calls of both programs unless the network makes progress by itself. The model
+//! excludes congested switches, losses, caches, and processors shared by several processes.
 
 use crate::network::{Network, Parts, Point, Progress};
 use crate::program::{MessageIndex, Part, Program, Step, TraceError};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// Where the program runs.
+/// Hosts and networks of the replay.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) between_hosts: &'a Network,
     pub(crate) within_host: &'a Network,
-    /// Processes of each host; the last may have fewer.
+    /// Processes per host; the last host may have fewer.
     pub(crate) per_host: usize,
-    /// What of the networks' cost counts.
+    /// Parts of the networks' cost to include.
     pub(crate) parts: Parts,
 }
 
-/// Microseconds that the program takes there.
+/// Returns the microseconds that the program takes.
 ///
 /// # Errors
-/// Somebody waits for what nobody sends.
+/// A process waits for a message that no process sends.
 pub(crate) fn replay(program: &Program, place: &Place) -> Result<f64, TraceError> {
     let mut replay = Replay::new(program, place);
     replay.run();
     replay.ended()
 }
 
-/// A message under way. Times are absent until they are known.
+/// A message in flight. Times are absent until they are known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
-    /// When a long message was announced by its sender.
+    /// Time when the sender announced a long message.
     announced_us: Option<f64>,
-    /// When the receiver asked.
+    /// Time when the receive was posted.
     posted_us: Option<f64>,
-    /// When it is there: what is left is the receiver's work.
+    /// Arrival time; only the receiver's work remains.
     there_us: Option<f64>,
-    /// When the sender's buffer is free.
+    /// Time when the sender's buffer is free.
     sent_us: Option<f64>,
 }
 
-/// What a process has to do in a call for a message of its own.
+/// Work for a message that a process does within a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
     /// Receiver: answer the announcement.
     Grant,
-    /// Sender: send what was asked for.
+    /// Sender: send the requested data.
     Data,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
-    /// The process goes on.
+    /// The process continues.
     Run(usize),
-    /// A message wants something of its sender or receiver.
+    /// A message needs work of its sender or receiver.
     Service(MessageIndex, Service),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at_us: f64,
-    /// What was put in first comes out first.
+    /// Sequence number; entries with equal times are handled in this order.
     number: u64,
     due: Due,
 }
@@ -91,30 +90,31 @@ impl Ord for Entry {
     }
 }
 
-/// Whether a process is in a call that waits: what others ask of it is done at once then.
+/// State of a process's current call. Requests of other processes are served at once in a call that
+/// waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Call {
     #[default]
     None,
-    /// Since then, for what is not known yet.
+    /// Waiting since this time, with an unknown end.
     Waiting { since_us: f64 },
-    /// It is known when it returns.
+    /// The end of the call is known.
     Ending,
 }
 
-/// A process.
+/// State of a process.
 #[derive(Clone, Debug, Default)]
 struct Process {
     next: usize,
     call: Call,
-    /// Asked for while it computed.
+    /// Requests that arrived while it computed.
     asked: Vec<(MessageIndex, Service)>,
-    /// When its operations on others' memory are done.
+    /// Time when its operations on remote memory are complete.
     remote_us: f64,
     end_us: Option<f64>,
 }
 
-/// The two directions of a host's port, or of a process's memory: free from then on.
+/// Times from which the two directions of a host's port, or of a process's memory, are free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     out_us: f64,
@@ -126,9 +126,9 @@ struct Replay<'a> {
     place: &'a Place<'a>,
     processes: Vec<Process>,
     flights: Vec<Flight>,
-    /// By host, for what leaves it.
+    /// Ports by host, for messages between hosts.
     hosts: Vec<Port>,
-    /// By process, for what does not.
+    /// Ports by process, for messages within a host.
     memories: Vec<Port>,
     due: BinaryHeap<Reverse<Entry>>,
     numbers: u64,
@@ -182,7 +182,7 @@ impl<'a> Replay<'a> {
         Ok(last_us)
     }
 
-    /// Whom a process that stands still waits for.
+    /// Returns the process that a blocked process waits for.
     fn awaited(&self, process: usize) -> usize {
         let step = &self.program.steps[process][self.processes[process].next];
         let Step::Wait(parts) = step else {
@@ -195,13 +195,13 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// A process makes its next step.
+    /// Performs the next step of a process.
     fn step(&mut self, process: usize, now_us: f64) {
         self.processes[process].call = Call::None;
         let program = self.program;
         let Some(step) = program.steps[process].get(self.processes[process].next) else {
             self.processes[process].end_us = Some(now_us);
-            // In MPI_Finalize, it still answers.
+            // In MPI_Finalize, the process still answers.
             self.processes[process].call = Call::Ending;
             self.serve(process, now_us);
             return;
@@ -242,7 +242,7 @@ impl<'a> Replay<'a> {
         self.schedule(at_us, Due::Run(process));
     }
 
-    /// Does what others asked for while this process computed.
+    /// Serves the requests that arrived while this process computed.
     fn serve(&mut self, process: usize, now_us: f64) {
         for (message, service) in std::mem::take(&mut self.processes[process].asked) {
             self.provide(message, service, now_us);
@@ -267,7 +267,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// The ports of a message's sender and receiver.
+    /// Returns the ports of a message's sender and receiver.
     fn ports(&mut self, from: usize, to: usize) -> (&mut Port, &mut Port) {
         let (from_host, to_host) = (self.host(from), self.host(to));
         let both = if from_host == to_host {
@@ -279,7 +279,8 @@ impl<'a> Replay<'a> {
         (from, to)
     }
 
-    /// When a message that may leave at `now_us` is there, one behind the other at both ports.
+    /// Returns the departure and arrival times of a message that may leave at `now_us`. Messages
+    /// pass one after another through both ports.
     fn travel(&mut self, (from, to): (usize, usize), cost: Point, now_us: f64) -> (f64, f64) {
         if from == to {
             return (now_us, now_us + cost.os_us);
@@ -299,7 +300,7 @@ impl<'a> Replay<'a> {
             && message.bytes > self.network(message.from, message.to).eager_max
     }
 
-    /// A send begins; until when it keeps its process.
+    /// Starts a send. Returns the time until which it occupies its process.
     fn begin(&mut self, message: MessageIndex, now_us: f64) -> f64 {
         let ends = self.program.messages[message.0];
         let cost = self.cost(message);
@@ -315,14 +316,14 @@ impl<'a> Replay<'a> {
         let announced_us = now_us + announcement_us(&hint);
         let flight = &mut self.flights[message.0];
         flight.announced_us = Some(announced_us);
-        // Whoever has no receive in the trace takes it at once.
+        // A receiver without a matching receive in the trace accepts the message at once.
         if flight.posted_us.is_some() || !ends.has_receive {
             self.schedule(announced_us, Due::Service(message, Service::Grant));
         }
         now_us + hint.os_us
     }
 
-    /// What the announcement of a message, or its grant, takes.
+    /// Returns the cost of a message's announcement or grant.
     fn short(&self, message: MessageIndex) -> Point {
         let message = &self.program.messages[message.0];
         self.network(message.from, message.to)
@@ -337,7 +338,7 @@ impl<'a> Replay<'a> {
             flight.there_us = Some(now_us);
         }
         match flight.announced_us {
-            // The receiver is in a call just now.
+            // The receiver is in a call now.
             Some(announced_us) if announced_us <= now_us => {
                 self.provide(message, Service::Grant, now_us);
             }
@@ -348,7 +349,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// A message wants something: it is done now, or in the process's next call.
+    /// Handles a request of a message, now or in the process's next call.
     fn ask(&mut self, message: MessageIndex, service: Service, now_us: f64) {
         let ends = self.program.messages[message.0];
         let process = match service {
@@ -373,7 +374,7 @@ impl<'a> Replay<'a> {
             }
             Service::Data => {
                 let cost = self.cost(message);
-                // What was measured has announcement and grant in it.
+                // The measured latency includes announcement and grant.
                 let data = Point {
                     l_us: (cost.l_us - announcement_us(&hint) - hint.delay_us()).max(0.0),
                     ..cost
@@ -403,14 +404,15 @@ impl<'a> Replay<'a> {
         } else {
             self.travel((process, to), cost, now_us)
         };
-        // A write is done when the word that it is there has come back.
+        // A write is complete when its acknowledgement has returned.
         let back_us = if returns { 0.0 } else { hint.delay_us() };
         let state = &mut self.processes[process];
         state.remote_us = state.remote_us.max(there_us + cost.or_us + back_us);
         now_us + hint.os_us
     }
 
-    /// When a part of a wait is done, if that is known; for a receive, but for the receiver's work.
+    /// Returns the time when a part of a wait is complete, if known. For a receive, the receiver's
+    /// work is not included.
     fn done_us(&self, part: Part) -> Option<f64> {
         match part {
             Part::Sent(message) => self.flights[message.0].sent_us,
@@ -418,7 +420,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Ends the wait of `process` if all that it waits for is known now.
+    /// Ends the wait of `process` if the times of all its parts are known.
     fn try_to_end_wait(&mut self, process: usize) {
         let state = &self.processes[process];
         let Call::Waiting { since_us } = state.call else {
@@ -449,7 +451,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Until the receiver may see a short message: its work comes with what it does then.
+/// Returns the time until the receiver can see a short message. The receiver's work is part of its
+/// next action.
 fn announcement_us(hint: &Point) -> f64 {
     hint.os_us + hint.l_us.max(0.0)
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that are small enough to be replayed by hand.
+//! Tests with programs small enough to replay by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
 
-/// o_s 1, L 5, o_r 2, g 3 us; 10 ns a byte; more than 1000 bytes are asked for.
+/// Returns a network with o_s 1 µs, L 5 µs, o_r 2 µs, g 3 µs, 10 ns per byte, and an eager limit of
+/// 1000 bytes.
 fn network() -> Network {
     Network {
         name: "a network".into(),
@@ -23,7 +24,7 @@ fn network() -> Network {
     }
 }
 
-/// A network that costs nothing.
+/// Returns a network without any cost.
 fn ideal() -> Network {
     Network {
         points: vec![Point {
@@ -37,7 +38,7 @@ fn ideal() -> Network {
 
 const WORLD: Matching = Matching { group: 1, tag: 7 };
 
-/// A process that is written call by call.
+/// Builder of a process, call by call.
 #[derive(Default)]
 struct Script {
     events: Vec<Event>,
@@ -50,7 +51,7 @@ impl Script {
         self
     }
 
-    /// A call took a microsecond when it was recorded, which is of no importance.
+    /// Adds a call. Its recorded duration of 1 µs does not matter.
     fn call(mut self, actions: &[Action]) -> Script {
         let (start_ns, end_ns) = (self.now_ns, self.now_ns + 1000);
         let event = |action: &Action| Event {
@@ -133,7 +134,7 @@ fn predict(trace: &Trace, network: &Network) -> Prediction {
     replayer.predict(network, &ideal(), hosts).unwrap()
 }
 
-/// Microseconds on a host for each process.
+/// Returns the predicted microseconds with one process per host.
 fn takes_us(scripts: impl IntoIterator<Item = Script>, network: &Network) -> f64 {
     predict(&trace(scripts), network).seconds * 1e6
 }
@@ -173,7 +174,7 @@ fn messages_one_behind_the_other_keep_the_gap() {
         script().send(1, 1).send(1, 1),
         script().receive(0).receive(0),
     ];
-    // There at 6, and at 3 + 1 + 5.
+    // They arrive at 6, and at 3 + 1 + 5.
     assert_close(takes_us(scripts, &network()), 9.0 + 2.0);
 }
 
@@ -184,18 +185,18 @@ fn messages_of_two_senders_keep_the_gap_at_their_receiver() {
         script().send(0, 1),
         script().send(0, 1),
     ];
-    // There at 6, and 3 after that.
+    // They arrive at 6, and 3 after that.
     assert_close(takes_us(scripts, &network()), 9.0 + 2.0);
 }
 
 #[test]
 fn a_long_message_waits_until_it_is_asked_for() {
     let long = 2001;
-    // 20 us for 2000 bytes more than one.
+    // 20 µs for the 2000 bytes beyond the first.
     let delay_us = 8.0 + 20.0;
     let scripts = [script().send(1, long), script().receive(0)];
     assert_close(takes_us(scripts, &network()), delay_us);
-    // Asked for late: granted at 100, which takes 8; then 1 + (25 - 6 - 8) + 2.
+    // Requested late: granted at 100, which takes 8; then 1 + (25 - 6 - 8) + 2.
     let scripts = [script().send(1, long), script().compute(100).receive(0)];
     assert_close(takes_us(scripts, &network()), 108.0 + 14.0);
 }
@@ -208,19 +209,19 @@ fn without_progress_a_long_message_waits_for_the_calls_of_both() {
             script().post(1).compute(100).complete(1, Some(0)),
         ]
     };
-    // Announced at 6, seen at 100, granted at 108, seen by the sender at 301.
+    // Announced at 6, noticed at 100, granted at 108, noticed by the sender at 301.
     assert_close(takes_us(scripts(), &network()), 301.0 + 14.0);
     let by_itself = Network {
         progress: Progress::Always,
         ..network()
     };
-    // All is there while both compute: the sender's 1 + 300 is the longest.
+    // The whole transfer happens while both compute. The sender's 1 + 300 is the longest.
     assert_close(takes_us(scripts(), &by_itself), 301.0);
 }
 
 #[test]
 fn receives_meet_sends_in_the_order_in_which_they_were_posted() {
-    // The second one completes first in the receiver's program; the first message is the late one.
+    // The receiver completes its second receive first; the first message is the late one.
     let scripts = [
         script().compute(50).send(1, 1).send(1, 1),
         script()
@@ -229,7 +230,7 @@ fn receives_meet_sends_in_the_order_in_which_they_were_posted() {
             .complete(2, Some(0))
             .complete(1, Some(0)),
     ];
-    // The second is there at 50 + 3 + 6; then the first one's work.
+    // The second message arrives at 50 + 3 + 6; then the work of the first follows.
     assert_close(takes_us(scripts, &network()), 59.0 + 2.0 + 2.0);
 }
 
@@ -310,7 +311,7 @@ fn remote_operations_are_done_at_the_fence() {
         returns: false,
     };
     let scripts = [fence(script().call(&[remote])), fence(script())];
-    // There and worked off after 8, known after 16, and the barrier's 8.
+    // Arrived and processed after 8, acknowledged after 16, and the barrier's 8.
     assert_close(takes_us(scripts, &network()), 24.0);
     let remote = Action::Remote {
         to: 1,
@@ -318,7 +319,7 @@ fn remote_operations_are_done_at_the_fence() {
         returns: true,
     };
     let scripts = [script().call(&[remote]).call(&[Action::Flush]), script()];
-    // Asked at 6, back at 12, and work.
+    // Requested at 6, returned at 12, and the work.
     assert_close(takes_us(scripts, &network()), 14.0);
 }
 
@@ -523,10 +524,10 @@ fn a_slower_wire_bounds_the_bandwidth_and_adds_its_time() {
     let software = network();
     let gigabit = software.over_wire(1.0);
     assert_eq!(gigabit.check(), Ok(()));
-    // A message of a byte is a frame of 91 bytes.
+    // A message of one byte is a frame of 91 bytes.
     assert_close(gigabit.at(1).delay_us(), 8.0 + 91.0 * 8.0 / 1e3);
     assert_close(gigabit.at(1).g_us, 3.0);
-    // The software is the slower one: 10 ns a byte against 8.5.
+    // The software is slower: 10 ns per byte compared with 8.5.
     assert_close(gigabit.ns_per_byte, 10.0);
     let fast_ethernet = software.over_wire(0.1);
     assert_close(fast_ethernet.ns_per_byte, 1538.0 / 1448.0 * 80.0);

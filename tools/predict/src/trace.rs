@@ -1,132 +1,133 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the processes of a program did, in the order in which each did it.
+//! Recorded calls of a program's processes, in the order of each process.
 
-/// A program's run. Process i is rank i of `MPI_COMM_WORLD`.
+/// A run of a program. Process i is rank i of `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// Calls of each process.
     pub processes: Vec<Process>,
 }
 
-/// A process's run, from the end of `MPI_Init` to the beginning of `MPI_Finalize`.
+/// A process's run, from the end of `MPI_Init` to the start of `MPI_Finalize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Process {
-    /// In the order of their beginnings. What one call did has the same times in all of its events.
+    /// Events in the order of their start. All events of one call have the same times.
     pub events: Vec<Event>,
-    /// How long the process ran, in nanoseconds; events' times are counted from its beginning.
+    /// Duration of the run in nanoseconds. Events' times are relative to its start.
     pub end_ns: u64,
 }
 
-/// A call of MPI, or a part of what it did.
+/// A call of MPI, or a part of its effects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
-    /// When the call began.
+    /// Start of the call.
     pub start_ns: u64,
-    /// When it returned.
+    /// End of the call.
     pub end_ns: u64,
-    /// What it did.
+    /// Effect of the call.
     pub action: Action,
 }
 
-/// What a send and its receive have in common, beside the two processes.
+/// Properties that a send and its receive share, besides the two processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Matching {
-    /// The communicator's processes: a number that only the same ones have.
+    /// Number that identifies the set of the communicator's processes.
     pub group: u32,
-    /// The message's tag.
+    /// Tag of the message.
     pub tag: i32,
 }
 
-/// A message that has been received.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The process that sent it.
+    /// Sender of the message.
     pub from: usize,
-    /// Whereby it was matched.
+    /// Properties that matched it.
     pub matching: Matching,
 }
 
-/// What a call did. Without a request it blocked until that was done.
+/// Effect of a call. Without a request the call blocks until completion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Sent a message.
+    /// Send of a message.
     Send {
-        /// The receiver.
+        /// Receiver of the message.
         to: usize,
-        /// Whereby it is matched.
+        /// Properties that match it.
         matching: Matching,
-        /// Its length.
+        /// Length of the message.
         bytes: u64,
-        /// What it completes by.
+        /// Request that completes with the send.
         request: Option<u32>,
     },
-    /// Received a message.
+    /// Receive of a message.
     Receive(Received),
-    /// Began to receive.
+    /// Start of a non-blocking receive.
     Post {
-        /// What it completes by.
+        /// Request that completes with the receive.
         request: u32,
     },
-    /// Waited for a request, or found it completed.
+    /// Completion of a request by a wait or test.
     Complete {
-        /// Which one.
+        /// The completed request.
         request: u32,
-        /// What a receive brought.
+        /// Message of a completed receive.
         received: Option<Received>,
     },
-    /// Took part in a collective operation.
+    /// Participation in a collective operation.
     Collective {
-        /// Which way data went.
+        /// Data flow of the operation.
         shape: Shape,
-        /// As in [`Matching`].
+        /// Group, as in [`Matching`].
         group: u32,
-        /// Processes that take part.
+        /// Number of participating processes.
         members: usize,
-        /// The root, if the operation has one.
+        /// Root, if the operation has one.
         root: Option<usize>,
-        /// What this process gave.
+        /// Bytes contributed by this process.
         bytes: u64,
-        /// What it completes by.
+        /// Request that completes with the operation.
         request: Option<u32>,
     },
-    /// Wrote or read another process's memory; done when memory is next synchronized.
+    /// Write or read of another process's memory. It completes at the next synchronization of that
+    /// memory.
     Remote {
-        /// Whose memory.
+        /// Process that owns the memory.
         to: usize,
-        /// How much.
+        /// Bytes written or read.
         bytes: u64,
-        /// Whether data, or a value, came back.
+        /// Set if data or a value is returned.
         returns: bool,
     },
-    /// Waited until its operations on others' memory were done.
+    /// Wait for the completion of the process's own operations on remote memory.
     Flush,
-    /// The same, and for all other processes that did it with this one.
+    /// Wait like `Flush`, but for the operations of all participating processes.
     Fence,
-    /// Looked whether something had come, in vain; or anything else that moves no data.
+    /// Unsuccessful poll, or another call that moves no data.
     Look,
 }
 
-/// How a collective operation moves its data.
+/// Data flow of a collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nobody goes on before all have come.
+    /// No process continues before all have arrived.
     Barrier,
     /// From the root to all.
     Broadcast,
-    /// From all to the root, the length of one.
+    /// Combined from all to the root, with the length of one contribution.
     Reduce,
-    /// From all to all, the length of one.
+    /// Combined from all to all, with the length of one contribution.
     Allreduce,
-    /// A different part from all to the root.
+    /// A different part from each process to the root.
     Gather,
-    /// A different part from the root to each.
+    /// A different part from the root to each process.
     Scatter,
-    /// A part of each to all.
+    /// A part of each process to all.
     Allgather,
-    /// A different part from each to each.
+    /// A different part from each process to each.
     Alltoall,
-    /// Reduced, and a part of the result to each.
+    /// Combined from all, with a part of the result to each.
     ReduceScatter,
-    /// From each to the one behind it.
+    /// From each process to the next.
     Scan,
 }

@@ -63,16 +63,16 @@ pub(crate) struct Call {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Request {
-    /// Reserves the server until the connection closes.
+    /// Reservation of the server until the connection closes.
     Session,
-    /// Connects to the answering end of a bare row.
+    /// Connection to the answering end of a bare row.
     Bare {
         /// Number of the session.
         session: u64,
         /// The row.
         spec: Box<Spec>,
     },
-    /// Connects to the agent of rank 1.
+    /// Connection to the agent of rank 1.
     Rank {
         /// Number of the session.
         session: u64,
