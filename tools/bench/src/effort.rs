@@ -13,10 +13,10 @@ pub(crate) struct Costs {
     /// System calls, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) calls: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Copies of its payload by the library.
+    /// Copies of the payload by the library.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) copies: BTreeMap<String, f64>,
-    /// Sleeps that ended.
+    /// Number of wake-ups.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) wake_ups: BTreeMap<String, f64>,
 }

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 /// Half round trips of a ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Median.
+    /// Median, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
 }
 
