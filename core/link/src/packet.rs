@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The link for small messages on one Ethernet: raw frames of EtherType 0x88B5 (IEEE Std 802, local
-//! experimental), past IP and UDP.
+//! experimental) that bypass IP and UDP.
 //!
 //! ```text
 //! 0             6             12      14         16         18
@@ -9,22 +9,22 @@
 //! | address     | address     |       | endpoint | endpoint |
 //! +-------------+-------------+-------+----------+----------+------- - -
 //! ```
-//! Endpoints are big-endian and say which process behind an interface is meant; 0xFFFF means all of
-//! them. A socket filter in the kernel lets only the process's own frames in, so any number of
-//! processes share an interface, and IP does not notice.
+//! Endpoints are big-endian and identify the process behind an interface; 0xFFFF addresses all of
+//! them. A socket filter in the kernel passes only the process's own frames. Any number of
+//! processes therefore share an interface, and IP is not affected.
 //!
-//! There is no length field: Ethernet pads frames to 60 bytes, and what is received may have up to
-//! 42 bytes of padding behind the frame. The frame must know its own length.
+//! There is no length field. Ethernet pads frames to 60 bytes, so a received frame may have up to
+//! 42 bytes of padding. The frame must contain its own length.
 //!
-//! Frames between two processes behind one interface do not arrive, except on the loopback: an
-//! Ethernet does not send back. That is what shared memory is for.
+//! Frames between two processes behind one interface do not arrive, except on the loopback, because
+//! an Ethernet does not send frames back. Shared memory serves these processes.
 //!
-//! A process without the privilege may have its socket of a broker, which chooses the endpoint and
-//! whose kernel rules hold the process to it: `packet/lease.rs`. Such a socket sends to nobody but
-//! single processes.
+//! A process without the privilege may get its socket from a broker (`packet/lease.rs`). The broker
+//! chooses the endpoint and restricts the process to it with kernel rules. Such a socket cannot
+//! broadcast.
 //!
-//! This file is the control path; `packet/data.rs` and `packet/receiving.rs` have the data path,
-//! `packet/filter.rs` the filter.
+//! This file is the control path. The data path is in `packet/data.rs` and `packet/receiving.rs`,
+//! the filter in `packet/filter.rs`.
 
 mod data;
 mod filter;
@@ -49,46 +49,45 @@ use receiving::Intake;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// The peer that is everyone: all processes behind all other interfaces of the Ethernet. It is
-/// always connected.
+/// Broadcast peer: all processes behind all other interfaces of the Ethernet. Always connected.
 pub const BROADCAST: PeerId = PeerId::MAX;
 
 const ERRORS: Errors = Errors(LinkKind::Packet);
 
-/// Bytes of receive buffer that a link has or wishes for: a ring of 2,560 frames at an MTU of 1500, a
-/// burst of 1.5 ms of frames; their headers and short frames still fit in a core's cache.
+/// Default receive buffer in bytes: a ring of 2,560 frames at an MTU of 1500, or a burst of 1.5 ms.
+/// Their headers and short frames still fit in a core's cache.
 const RECEIVE_BUFFER_LEN: usize = 4 << 20;
 
-/// How frames come in.
+/// Method of receiving frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReceiveBy {
-    /// By a mapped ring; by calls where there is no memory for one.
+    /// A mapped ring; one call per frame if there is no memory for a ring.
     #[default]
     Ring,
-    /// By a system call for each frame.
+    /// One system call per frame.
     Call,
 }
 
-/// How to open a [`Packet`] link.
+/// Settings of a [`Packet`] link.
 #[derive(Clone, Debug)]
 pub struct PacketConfig {
-    /// The interface.
+    /// Interface to use.
     pub interface: InterfaceRef,
-    /// This process's number behind the interface; no other process there may have it. The
-    /// process's UDP port is such a number. Not [`ENDPOINT_ALL`].
+    /// Number of this process behind the interface, unique there, such as the process's UDP port.
+    /// Must not be [`ENDPOINT_ALL`].
     pub endpoint: u16,
-    /// Bytes of receive buffer: of the ring, which the kernel gives at once, or to wish for, where it
-    /// grants at most `net.core.rmem_max`. Default 4 MiB.
+    /// Receive buffer in bytes. The kernel allocates a ring at once; a socket buffer is granted up
+    /// to `net.core.rmem_max`. Default 4 MiB.
     pub receive_buffer_len: usize,
-    /// How frames come in. Default [`ReceiveBy::Ring`].
+    /// Method of receiving frames. Default [`ReceiveBy::Ring`].
     pub receive_by: ReceiveBy,
-    /// Where a broker is asked for the socket if this process may not open one: a path, or `@NAME`
-    /// in the abstract namespace. The broker then chooses the endpoint. Default: nobody is asked.
+    /// Address of the broker that opens the socket if this process may not: a path, or `@NAME` in
+    /// the abstract namespace. The broker then chooses the endpoint. Default: no broker.
     pub broker: Option<String>,
 }
 
 impl PacketConfig {
-    /// The defaults, for a process on an interface.
+    /// Returns the defaults for a process on an interface.
     #[must_use]
     pub fn new(interface: InterfaceRef, endpoint: u16) -> Self {
         PacketConfig {
@@ -108,22 +107,22 @@ pub struct Packet {
     endpoint: u16,
     interface_index: u32,
     socket: OwnedFd,
-    /// Per peer the bytes in front of every frame to it.
+    /// Header of the frames to each peer.
     peers: PeerTable<Header>,
     broadcast: Header,
     tx_buf: Box<[u8]>,
     intake: Intake,
-    /// Sends that were refused for want of room since the last that was not.
+    /// Sends refused for lack of room since the last accepted one.
     refusals: u32,
-    /// Frames that the kernel dropped, to be reported as notices.
+    /// Frames dropped by the kernel, to be reported as notices.
     drops_pending: u32,
     /// An error of the interface, to be reported.
     down: Option<io::Error>,
-    /// The connection to the broker that the socket is of; it stands for the socket.
+    /// Connection to the broker that owns the socket. It keeps the lease alive.
     lease: Option<Seqpacket>,
 }
 
-/// A socket that is ready, and what it is tied to.
+/// A ready socket with its properties.
 struct Opened {
     socket: OwnedFd,
     intake: Intake,
@@ -136,9 +135,8 @@ struct Opened {
 impl Packet {
     /// Opens the link.
     ///
-    /// # Errors
-    /// [`LinkError::System`] without `CAP_NET_RAW` and a broker's help, or when the interface does not exist, is
-    /// down, or is no Ethernet.
+    /// [`LinkError::System`] without `CAP_NET_RAW` and without a broker's help, or if the interface
+    /// does not exist, is down, or is not an Ethernet.
     pub fn open(config: &PacketConfig) -> Result<Self, LinkError> {
         let name = &config.interface;
         ERRORS.check_endpoint(config.endpoint, name)?;
@@ -169,13 +167,13 @@ impl Packet {
         })
     }
 
-    /// Whether the socket is a broker's.
+    /// Returns `true` if a broker opened the socket.
     #[must_use]
     pub fn is_leased(&self) -> bool {
         self.lease.is_some()
     }
 
-    /// Bytes of the largest frame at this moment, after a send was refused as too long.
+    /// Returns the bytes of the largest frame at present, after a send was refused as too long.
     fn frame_len_max_now(&self) -> usize {
         let all = net::interfaces().unwrap_or_default();
         let own = all
@@ -244,12 +242,12 @@ impl Link for Packet {
     }
 }
 
-/// By this process's own privilege.
+/// Opens the socket with this process's own privilege.
 fn open_own(interface: &Interface, config: &PacketConfig) -> Result<Opened, LinkError> {
     let mac = ERRORS.mac_of(interface)?;
     let prepare = || prepare_socket(interface, mac, config);
     let (socket, intake) = receiving::open(config, interface, &prepare)?;
-    // By now the filter is there, so that no foreign frame ever gets in.
+    // The filter is already attached, so no foreign frame ever arrives.
     net::bind_packet(socket.as_fd(), interface.index, ETHER_TYPE).map_err(|source| {
         let what = format!("bind a raw socket to {}", interface.name);
         ERRORS.system(what, source, "check that it exists and is up")
@@ -264,7 +262,7 @@ fn open_own(interface: &Interface, config: &PacketConfig) -> Result<Opened, Link
     })
 }
 
-/// Of the broker, which has prepared and bound it.
+/// Gets the socket from the broker, which has prepared and bound it.
 fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, LinkError> {
     let name = &interface.name;
     let request = Request {
@@ -292,11 +290,11 @@ fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, L
     })
 }
 
-/// For who has neither.
+/// Advice for users with neither privilege nor broker.
 const PRIVILEGE_REMEDY: &str = "give the program CAP_NET_RAW (`setcap cap_net_raw+ep PROGRAM`), have \
      `portolan broker` run on this host, or do without: the udp link needs no privilege";
 
-/// A socket that only lacks being bound: before that it hears nothing.
+/// Returns a socket that still has to be bound; it receives nothing before that.
 fn prepare_socket(
     interface: &Interface,
     mac: MacAddr,
@@ -318,7 +316,7 @@ fn prepare_socket(
             "use a newer kernel",
         )
     })?;
-    // Refused by old kernels. A socket for one EtherType hears no outgoing frames there either.
+    // Refused by old kernels. There, too, a socket for one EtherType receives no outgoing frames.
     let _ = net::ignore_outgoing(fd);
     Ok(socket)
 }

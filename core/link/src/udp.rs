@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The link for any network: UDP, with segmentation offload where the kernel has it.
 //!
-//! One unconnected, non-blocking socket for all peers, and a connected one for a busy peer
-//! (`udp/socket.rs`). Peers with addresses of the other family have a second link (`udp/second.rs`).
+//! One unconnected, non-blocking socket receives from all peers, and one connected socket serves a
+//! busy peer (`udp/socket.rs`). Peers with addresses of the other family have a second link
+//! (`udp/second.rs`).
 //!
-//! A single frame is one `sendto`. A run of segments is one `sendto` too, or one `sendmsg` if it lies in
-//! pieces; the kernel or the NIC cuts it into datagrams (`UDP_SEGMENT`). Runs that the kernel has merged on
-//! the receiving side (`UDP_GRO`) arrive by one `recvfrom` and are divided by the length in the first
-//! frame; or by one `recvmsg`, which also returns the length and marks.
-//! Nothing is ever fragmented by IP.
+//! A single frame is one `sendto`. A run of segments is one `sendto`, or one `sendmsg` if it is not
+//! contiguous; the kernel or the NIC cuts it into datagrams (`UDP_SEGMENT`). Runs that the kernel
+//! merged on the receiving side (`UDP_GRO`) arrive by one `recvfrom` and are divided by the length
+//! in the first frame. Alternatively they arrive by one `recvmsg`, which also returns the length
+//! and marks. IP never fragments a datagram of this link.
 //!
-//! This file is the control path: opening, connecting, errors and notices. `udp/data.rs` has the
-//! data path.
+//! This file is the control path: opening, connecting, errors and notices. The data path is in
+//! `udp/data.rs`.
 //!
-//! The one invariant: an error that the network reports about an earlier datagram becomes a
-//! [`Notice`], and never costs a frame that is being sent or received when it comes in.
+//! Invariant: an error that the network reports about an earlier datagram becomes a [`Notice`]. It
+//! never costs a frame that is being sent or received at that moment.
 
 mod booking;
 mod data;
@@ -44,56 +45,56 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// Bytes of the largest UDP payload: 65535 less the headers of IPv4 and UDP.
 const DATAGRAM_LEN_MAX: usize = 65507;
 
-/// Segments that every kernel with `UDP_SEGMENT` takes in one call (`UDP_MAX_SEGMENTS` of
-/// include/linux/udp.h, 128 in newer ones).
+/// Segments that every kernel with `UDP_SEGMENT` accepts in one call (`UDP_MAX_SEGMENTS` of
+/// include/linux/udp.h, 128 in newer kernels).
 const SEGMENTS_MAX: usize = 64;
 
 /// Slices of a gather list. A run needs a piece for each header, and one more for each slice and
-/// each cut; this keeps the sum far below what one call takes ([`Sender::PIECES_MAX`]).
+/// each cut. This value keeps the sum far below the limit of one call ([`Sender::PIECES_MAX`]).
 const GATHER_MAX: usize = 256;
 
-/// Notices that wait for `poll_notice`. Errors repeat for as long as their cause lasts, so it is
-/// harmless to lose the later ones.
+/// Notices that wait for `poll_notice`. Errors repeat while their cause lasts, so later ones may be
+/// dropped.
 const NOTICES_MAX: usize = 64;
 
-/// Below this an MTU is not believed (RFC 791: every host must take datagrams of 576 bytes).
-/// ICMP messages can be forged, and a tiny MTU would be a cheap way to slow a job down.
+/// Smallest MTU that is accepted (RFC 791: every host must take datagrams of 576 bytes). ICMP
+/// messages can be forged, and a tiny MTU would be a cheap way to slow a job down.
 const MTU_MIN: u32 = 576;
 
-/// Says how long the datagram is that begins with some bytes.
+/// Function that returns the length of the datagram that begins with the given bytes.
 pub type DatagramLen = fn(&[u8]) -> Option<usize>;
 
-/// How to open a [`Udp`] link.
+/// Settings of a [`Udp`] link.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Address of one of this host's interfaces. An unspecified address works too, but then
-    /// [`Link::local_addr`] is nothing that a peer could use.
+    /// Address of one of this host's interfaces. An unspecified address works, but peers then
+    /// cannot use [`Link::local_addr`].
     pub bind: IpAddr,
     /// Address of the other family for a second socket with the same port. Default: none.
     pub also: Option<IpAddr>,
     /// MTU to assume if `bind` is unspecified. Default: the smallest MTU of the host's interfaces.
     pub mtu: Option<usize>,
-    /// Port; 0, the default, takes one of `ports` that is free.
+    /// Port; 0, the default, selects a free port of `ports`.
     pub port: u16,
     /// Ports to choose from if `port` is 0. By default the system chooses.
     pub ports: PortRange,
-    /// Bytes of receive buffer to wish for. A larger one loses less while the process computes;
-    /// the kernel grants at most `net.core.rmem_max`. Default 8 MiB.
+    /// Requested receive buffer in bytes. A larger one loses fewer frames while the process
+    /// computes. The kernel grants at most `net.core.rmem_max`. Default 8 MiB.
     pub receive_buffer_len: usize,
-    /// Bytes of send buffer to wish for. A larger one lets more calls go ahead of a slow NIC; the
+    /// Requested send buffer in bytes. A larger one lets more calls run ahead of a slow NIC. The
     /// kernel grants at most `net.core.wmem_max`. Default 4 MiB.
     pub send_buffer_len: usize,
-    /// Bytes of the largest frame, if less than the interface's MTU allows. Default none.
+    /// Bytes of the largest frame, if less than the interface's MTU allows. Default: none.
     pub frame_len_max: Option<usize>,
-    /// Use segmentation offload where the kernel has it. Default true; false is for comparing.
+    /// Use segmentation offload if the kernel supports it. Default true; false serves comparisons.
     pub offload: bool,
-    /// Length of the datagram that begins with these bytes, as it says itself, where several stand behind
-    /// one another. Default none: then the kernel is asked with each call, which costs more.
+    /// Reads the length of the first datagram from its own bytes, where several are contiguous.
+    /// Default none: each call then requests the length from the kernel, which costs more.
     pub datagram_len: Option<DatagramLen>,
 }
 
 impl UdpConfig {
-    /// The defaults, on one of this host's addresses.
+    /// Returns the defaults for one of this host's addresses.
     #[must_use]
     pub fn new(bind: IpAddr) -> Self {
         UdpConfig {
@@ -116,11 +117,11 @@ pub struct Udp {
     caps: LinkCaps,
     config: UdpConfig,
     local: SocketAddr,
-    /// The common one, and the busy peer's, if there is one.
+    /// Common socket, and the busy peer's socket if there is one.
     sockets: Vec<Socket>,
     busy: Busy,
     peers: PeerTable<SockAddr>,
-    /// The kernel cuts runs into segments.
+    /// Set if the kernel cuts runs into segments.
     segmentation: bool,
     sender: Sender,
     rx_buf: PageBuf,
@@ -128,11 +129,11 @@ pub struct Udp {
     slots: Slots,
     booking: Booking,
     notices: VecDeque<Notice>,
-    /// Drops that have not been reported yet.
+    /// Drops not reported yet.
     drops_pending: u32,
-    /// Sends that were refused for want of room since the last that was not.
+    /// Sends refused for lack of room since the last accepted one.
     refusals: u32,
-    /// For peers with addresses of the other family.
+    /// Link for peers with addresses of the other family.
     second: Option<Second>,
 }
 
@@ -140,7 +141,7 @@ impl Udp {
     /// Opens the link.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the address is not this host's, or the port is taken.
+    /// [`LinkError::System`] if the address is not this host's, or the port is taken.
     pub fn open(config: &UdpConfig) -> Result<Self, LinkError> {
         match config.also {
             Some(also) => second::open(config, also),
@@ -191,7 +192,7 @@ impl Udp {
             peers: PeerTable::new(),
             segmentation,
             sender: Sender::new(),
-            // Also the longest run that the kernel puts together (GRO_LEGACY_MAX_SIZE).
+            // Also the longest run that the kernel merges (GRO_LEGACY_MAX_SIZE).
             rx_buf: PageBuf::zeroed(1 << 16),
             scatter: Scatter::new(place::PIECES_MAX),
             slots: Slots::new(),
@@ -203,8 +204,8 @@ impl Udp {
         })
     }
 
-    /// Takes all entries of the error queues as notices. Returns the largest frame that passes
-    /// towards `to`, if an entry told.
+    /// Converts all entries of the error queues to notices. Returns the largest frame that passes
+    /// towards `to`, if an entry reported it.
     fn drain_errors(&mut self, to: Option<IpAddr>) -> Option<usize> {
         let places = 0..self.sockets.len();
         let told = |place| self.drain_errors_of(place, to);
@@ -213,8 +214,8 @@ impl Udp {
 
     fn drain_errors_of(&mut self, place: usize, to: Option<IpAddr>) -> Option<usize> {
         let mut passes = None;
-        // The queue is short: the kernel charges its entries to the receive buffer. The bound is
-        // for a flood of ICMP messages that come in faster than they are read.
+        // The queue is short because the kernel charges its entries to the receive buffer. The
+        // bound protects against a flood of ICMP messages that arrive faster than they are read.
         for _ in 0..NOTICES_MAX {
             let Ok(Some(error)) = net::recv_error(self.sockets[place].as_fd()) else {
                 break;
@@ -231,8 +232,8 @@ impl Udp {
                     }
                     self.notice_mtu(destination.ip(), frame_len_max);
                 }
-                // A host or a network that cannot be reached for now: what was sent is lost, as
-                // a frame may be, and the protocol above sees to it.
+                // A host or network is temporarily unreachable: the datagrams are lost, as any
+                // frame may be, and the protocol recovers.
                 _ => {}
             }
         }
@@ -249,8 +250,8 @@ impl Udp {
         }
     }
 
-    /// An MTU is a host's and holds for all peers there. (When this host's own kernel reports it
-    /// the port is not even known.)
+    /// Reports an MTU for all peers on `host`. (If this host's own kernel reports it, the port is
+    /// not even known.)
     fn notice_mtu(&mut self, host: IpAddr, frame_len_max: usize) {
         let room = NOTICES_MAX - self.notices.len();
         let there = self
@@ -277,8 +278,8 @@ impl Udp {
         }
     }
 
-    /// Gives the peer at `to`, to which so many frames went, a socket to itself. What waits at that of
-    /// the one before is taken first: next time, then.
+    /// Opens a connected socket for the busy peer at `to`. If datagrams may be waiting at the
+    /// previous busy socket, the change is deferred until they were received.
     #[cold]
     fn on_busy(&mut self, peer: PeerId, to: &SockAddr) {
         let has_waiting = self.sockets.get(BUSY).is_some_and(|old| !old.polled_empty);
@@ -295,7 +296,7 @@ impl Udp {
         }
     }
 
-    /// Nobody has a socket to itself any more. What it has dropped is still told.
+    /// Closes the busy peer's socket. Its drops are still reported.
     fn leave_busy(&mut self) {
         if let Some(mut socket) = self.sockets.drain(BUSY..).next() {
             self.drops_pending += socket.drops();
@@ -310,7 +311,7 @@ impl Udp {
         }
     }
 
-    /// Datagrams that the kernel dropped since the last look become notices, one each.
+    /// Returns a notice for each datagram that the kernel dropped since the last check.
     fn poll_drops(&mut self) -> Option<Notice> {
         if self.drops_pending == 0 {
             self.drops_pending = self.sockets.iter_mut().map(Socket::drops).sum();
@@ -397,7 +398,7 @@ impl Link for Udp {
         for place in 0..self.sockets.len() {
             let ready = net::readiness(self.sockets[place].as_fd());
             if ready.error {
-                // An entry in the error queue wakes every poll until it is taken.
+                // An entry in the error queue wakes every poll until it is read.
                 self.drain_errors_of(place, None);
             }
             has_waiting |= ready.readable;
@@ -416,7 +417,7 @@ fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
     net::enable_error_queue(fd, ipv6)?;
     net::set_ecn(fd, ipv6, net::ECN_CAPABLE)?;
     if config.offload {
-        // Refused by old kernels, which then hand over datagrams one by one.
+        // Refused by old kernels, which then deliver datagrams one by one.
         let _ = net::enable_receive_offload(fd);
     }
     Ok(())
@@ -432,8 +433,8 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> Link
     LinkCaps {
         kind: LinkKind::Udp,
         frame_len_max,
-        // Any run of so many frames fits one call, however long they are. Without segmentation
-        // by the kernel it is one sendmmsg.
+        // Any run of this many frames fits one call, at any frame length. Without kernel
+        // segmentation it is one sendmmsg.
         segments_max: (DATAGRAM_LEN_MAX / frame_len_max.max(1)).clamp(1, SEGMENTS_MAX),
         gather_max: GATHER_MAX,
         lossless: false,
@@ -444,24 +445,25 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> Link
     }
 }
 
-/// Payload that surely fits a receive buffer of `booked_len` bytes, the kernel's doubled figure. How
-/// much fits in truth is measured later, by `Booking`.
+/// Returns the payload that certainly fits a receive buffer of `booked_len` bytes, the kernel's
+/// doubled value. `Booking` later measures the actual capacity.
 ///
-/// The kernel books each datagram with its `truesize`: a full frame of 1472 bytes costs 2304 with
-/// drivers that use 2 KiB buffers, and up to 4352 with those that give each frame a page. And up to
-/// a quarter of the buffer is booked although already read (`udp_rmem_release` gives memory back
-/// in lumps). A quarter of the booked figure, which is half of what was granted, holds for both;
-/// frames much shorter than the MTU cost more, at least 768 bytes each.
+/// The kernel charges each datagram with its `truesize`: a full frame of 1472 bytes costs 2304
+/// bytes with drivers that use 2 KiB buffers, and up to 4352 bytes with drivers that give each
+/// frame a page. Up to a quarter of the buffer stays charged after it was read, because
+/// `udp_rmem_release` returns memory in batches. A quarter of the booked value, which is half of
+/// the granted size, covers both. Frames much shorter than the MTU cost more, at least 768 bytes
+/// each.
 fn payload_capacity(booked_len: usize) -> usize {
     booked_len / 4
 }
 
-/// MTU of the interface that has address `ip`. For an unspecified address the smallest of those
-/// that lead elsewhere, since any of them may be taken.
+/// Returns the MTU of the interface that has address `ip`. For an unspecified address, returns the
+/// smallest MTU of the non-loopback interfaces, since any of them may be used.
 fn mtu_of(interfaces: &[Interface], ip: IpAddr) -> usize {
     let has = |interface: &&Interface| {
         let networks = &interface.networks;
-        // The whole of 127.0.0.0/8 is local, whether or not each address is listed.
+        // All of 127.0.0.0/8 is local, even if an address is not listed.
         networks
             .iter()
             .any(|net| net.addr == ip || (interface.loopback && net.contains(ip)))
@@ -475,14 +477,14 @@ fn mtu_of(interfaces: &[Interface], ip: IpAddr) -> usize {
             .min_by_key(|found| found.mtu)
     };
     let any = || interfaces.iter().find(|interface| interface.loopback);
-    // RFC 894: what an Ethernet carries when nothing else is known.
+    // RFC 894: the MTU of an Ethernet, as the fallback.
     owner
         .or_else(smallest)
         .or_else(any)
         .map_or(1500, |interface| interface.mtu)
 }
 
-/// Bytes of the IP header without options and the UDP header.
+/// Returns the bytes of the IP header without options and the UDP header.
 fn headers_len(ip: IpAddr) -> usize {
     if ip.is_ipv4() { 20 + 8 } else { 40 + 8 }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data path of the raw Ethernet link.
+//! Data path of the raw Ethernet link.
 //!
-//! Frames leave by plain `send`: a ring to send by saves no system call, and the copy behind the
-//! prebuilt header costs nothing beside it. How they come in is in `packet/receiving.rs`.
+//! Frames leave by plain `send`. A transmit ring saves no system call, and the copy behind the
+//! prebuilt header is negligible beside the call. Receiving is in `packet/receiving.rs`.
 
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::checked_single;
@@ -47,8 +47,8 @@ impl Packet {
         }
     }
 
-    /// After a failed attempt: an interface that was down leaves an error on the socket, which is
-    /// reported once and then is gone, so one more attempt tells what holds now.
+    /// Handles a failed attempt. An interface that was down leaves an error on the socket that is
+    /// reported only once, so one more attempt shows the current state.
     #[cold]
     fn send_again(&mut self, end: usize, error: io::Error) -> Result<(), TxError> {
         let error = match error.raw_os_error() {
@@ -59,7 +59,7 @@ impl Packet {
             _ => error,
         };
         match error.raw_os_error() {
-            // EAGAIN: the socket's send buffer; ENOBUFS: the driver's queue.
+            // EAGAIN is the socket's send buffer, ENOBUFS the driver's queue.
             Some(libc::EAGAIN | libc::ENOBUFS) => {
                 if is_refused_for_good(&error, &mut self.refusals) {
                     Err(TxError::System(error))

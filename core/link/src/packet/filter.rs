@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The socket filter: which frames the kernel lets through to a process.
+//! Socket filter that selects the frames of a process.
 
 use super::{ENDPOINT_ALL, ETHER_TYPE};
 use libc::{
@@ -8,22 +8,22 @@ use libc::{
 };
 use portolan_sys::net::{FilterOp, MacAddr};
 
-/// Where the program ends.
+/// Instruction numbers of the verdicts.
 const ACCEPT: u8 = 15;
 const REFUSE: u8 = 16;
 
-/// Accepts frames of our EtherType that are for this host and for this process or for everyone,
-/// but not what this very process said to everyone (a loopback interface brings it back).
+/// Accepts frames of our EtherType for this host that are addressed to this process or to all.
+/// Refuses the process's own broadcasts, which a loopback interface returns.
 ///
-/// A load beyond the end of a frame ends the program with a refusal, so the load of the source
-/// endpoint keeps frames out that are shorter than their headers.
+/// A load beyond the end of a frame refuses it, so the load of the source endpoint excludes frames
+/// shorter than their headers.
 pub(super) fn accepting(endpoint: u16, mac: MacAddr) -> [FilterOp; 17] {
     let [a, b, c, d, e, f] = mac.0;
     let mac_high = u32::from(u16::from_be_bytes([a, b]));
     let mac_low = u32::from_be_bytes([c, d, e, f]);
     let own = u32::from(endpoint);
     [
-        // Frames for other hosts are here when somebody has made the interface promiscuous.
+        // Frames for other hosts arrive if the interface is in promiscuous mode.
         op(BPF_LD | BPF_B | BPF_ABS, PACKET_TYPE),
         jump(1, BPF_JGT, PACKET_MULTICAST, REFUSE, 2),
         op(BPF_LD | BPF_H | BPF_ABS, 12),
@@ -33,7 +33,7 @@ pub(super) fn accepting(endpoint: u16, mac: MacAddr) -> [FilterOp; 17] {
         op(BPF_LD | BPF_H | BPF_ABS, 14),
         jump(7, BPF_JEQ, own, ACCEPT, 8),
         jump(8, BPF_JEQ, u32::from(ENDPOINT_ALL), 9, REFUSE),
-        // To everyone: refused only if all of the source is this process.
+        // Broadcast: refused only if the complete source is this process.
         op(BPF_MISC | BPF_TXA, 0),
         jump(10, BPF_JEQ, own, 11, ACCEPT),
         op(BPF_LD | BPF_H | BPF_ABS, 6),
@@ -45,9 +45,9 @@ pub(super) fn accepting(endpoint: u16, mac: MacAddr) -> [FilterOp; 17] {
     ]
 }
 
-/// Accepts frames of our EtherType that are for exactly this address and endpoint. Unlike
-/// [`accepting`] it trusts nobody who has the socket: not to leave the interface as it is, and not to
-/// stay bound to one EtherType, which keeps a socket from hearing what the host sends.
+/// Accepts frames of our EtherType for exactly this address and endpoint. Unlike [`accepting`], it
+/// does not trust the owner of the socket, who may change the interface or bind the socket to all
+/// EtherTypes, which would receive what the host sends.
 pub(super) fn only_own(endpoint: u16, mac: MacAddr) -> [FilterOp; 13] {
     const ACCEPT: u8 = 11;
     const REFUSE: u8 = 12;
@@ -63,7 +63,7 @@ pub(super) fn only_own(endpoint: u16, mac: MacAddr) -> [FilterOp; 13] {
         jump(5, BPF_JEQ, mac_high, 6, REFUSE),
         op(BPF_LD | BPF_W | BPF_ABS, 2),
         jump(7, BPF_JEQ, mac_low, 8, REFUSE),
-        // A load beyond the end refuses: the frame has all of its header.
+        // A load beyond the end refuses, so the frame has a complete header.
         op(BPF_LD | BPF_H | BPF_ABS, 16),
         op(BPF_LD | BPF_H | BPF_ABS, 14),
         jump(10, BPF_JEQ, u32::from(endpoint), ACCEPT, REFUSE),
@@ -72,11 +72,11 @@ pub(super) fn only_own(endpoint: u16, mac: MacAddr) -> [FilterOp; 13] {
     ]
 }
 
-/// Where a program finds the packet's type instead of a byte of it.
+/// Offset at which a program loads the packet's type instead of a byte.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
 
-/// The packet types up to this one are for this host: 0 is its own address, 1 broadcast, 2
-/// multicast (include/uapi/linux/if_packet.h).
+/// Largest packet type for this host: 0 is its own address, 1 broadcast, 2 multicast
+/// (include/uapi/linux/if_packet.h).
 const PACKET_MULTICAST: u32 = 2;
 const PACKET_HOST: u32 = 0;
 
@@ -93,7 +93,7 @@ fn op(code: u32, k: u32) -> FilterOp {
     }
 }
 
-/// The instruction numbered `at` goes on at `yes` or at `no`; jumps count from the next one.
+/// Returns a jump at instruction `at` to `yes` or `no`; offsets count from the next instruction.
 fn jump(at: u8, test: u32, k: u32, yes: u8, no: u8) -> FilterOp {
     FilterOp {
         jt: yes - at - 1,
@@ -114,17 +114,18 @@ mod tests {
     const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
     const ALL: MacAddr = MacAddr([0xff; 6]);
 
-    /// Whether the kernel lets `frame` through to endpoint 7.
+    /// Returns `true` if the kernel passes `frame` to endpoint 7.
     fn accepted(frame: &[u8]) -> bool {
         passes(&accepting(7, OWN), frame)
     }
 
-    /// Whether the kernel lets `frame` through. Unix sockets run filters too, and need no privilege.
+    /// Returns `true` if the kernel passes `frame`. Unix sockets run filters too, and need no
+    /// privilege.
     fn passes(program: &[FilterOp], frame: &[u8]) -> bool {
         let (a, b) = UnixDatagram::pair().unwrap();
         attach_filter(b.as_fd(), program).unwrap();
         b.set_nonblocking(true).unwrap();
-        // Some kernels tell the sender of a refusal and some do not.
+        // Some kernels report a refusal to the sender and some do not.
         let _ = a.send(frame);
         b.recv(&mut [0; 64]).is_ok_and(|len| len == frame.len())
     }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a process without privilege comes by a raw Ethernet socket: a broker on its host opens it, ties
-//! it to one endpoint, and passes it over a Unix socket.
+//! Leases of raw Ethernet sockets for processes without privilege. A broker on the host opens the
+//! socket, ties it to one endpoint, and passes it over a Unix socket.
 //!
-//! A connection carries one request and one reply, each a record of fixed length; it stands for the
-//! socket from then on, and who closes it gives the endpoint back. Numbers are little-endian.
+//! A connection carries one request and one reply, each a record of fixed length. The open
+//! connection then represents the lease; closing it returns the endpoint. Numbers are
+//! little-endian.
 //!
 //! ```text
 //! request  0 "PBRK"   4 version u16   6 kind u16 = 1   8 ring length u32   12 0 u32   16 interface [16]
 //! reply    0 "PBRK"   4 version u16   6 status u16     8 endpoint u16     10 MAC address [6]
 //!         16 MTU u32 20 ring: slot, block, blocks u32 32 detail u64       40 0 u64
 //! ```
-//! A reply of status 0 has the socket with it. `detail` is a refusal's limit or errno.
+//! A reply of status 0 carries the socket. `detail` is a refusal's limit or errno.
 
 use super::{ENDPOINT_ALL, filter};
 use portolan_sys::net::{self, FilterOp, MacAddr, RingLayout};
@@ -19,10 +20,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-/// Where a broker listens unless it is told otherwise.
+/// Default address of a broker.
 pub const SOCKET_DEFAULT: &str = "/run/portolan/broker.sock";
 
-/// The broker to ask by what a setting says: none for `off`.
+/// Returns the broker's address for a setting, or `None` for `off`.
 #[must_use]
 pub fn asked(setting: Option<String>) -> Option<String> {
     let name = setting.unwrap_or_else(|| SOCKET_DEFAULT.to_owned());
@@ -38,65 +39,65 @@ pub const REQUEST_LEN: usize = 32;
 /// Bytes of a reply.
 pub const REPLY_LEN: usize = 48;
 
-/// What requests and replies begin with.
+/// First bytes of requests and replies.
 const MAGIC: [u8; 4] = *b"PBRK";
 
 /// The only kind of request: a socket.
 const KIND_SOCKET: u16 = 1;
 
-/// Bytes of an interface's name with the zero behind it (IFNAMSIZ of linux/if.h).
+/// Bytes of an interface's name including the terminating zero (IFNAMSIZ of linux/if.h).
 const NAME_LEN: usize = 16;
 
-/// Patience with a broker: it opens a socket in some 10 ms, one after the other, and a host has as many
-/// processes as cores.
+/// Time limit for a broker's reply. It opens a socket in some 10 ms, one after the other, and a
+/// host has as many processes as cores.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between attempts to connect while its backlog is full.
+/// Interval between attempts to connect while the broker's backlog is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a process asks for.
+/// Request of a process for a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Name of the NIC, as on the broker's host.
+    /// Name of the NIC on the broker's host.
     pub interface: String,
-    /// Bytes of receive ring that it wishes for.
+    /// Requested bytes of the receive ring.
     pub ring_len: u32,
 }
 
-/// What a process is given, besides the socket itself.
+/// Properties of a leased socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Its endpoint, which the kernel holds it to.
+    /// Endpoint of the process, enforced by the kernel.
     pub endpoint: u16,
-    /// Address that its frames must come from.
+    /// Source address that its frames must have.
     pub mac: MacAddr,
     /// Bytes of the largest packet.
     pub mtu: u32,
-    /// The ring that the socket has.
+    /// Layout of the socket's ring.
     pub ring: RingLayout,
 }
 
-/// Why a process is given nothing.
+/// Reason why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request is not one.
+    /// Malformed request.
     Malformed,
-    /// The broker speaks another version, which is told.
+    /// The broker uses another version, given here.
     Version(u16),
     /// The broker serves no NIC of that name.
     NoSuchNic,
-    /// None of the user's groups may use it.
+    /// None of the user's groups may use the NIC.
     NotAllowed,
-    /// The user has as many sockets as one may have.
+    /// The user reached the limit of sockets, given here.
     Sockets(u64),
-    /// The user's rings would be longer than these bytes together.
+    /// The user's rings together would exceed this limit in bytes.
     RingMemory(u64),
-    /// All of the NIC's endpoints, that many, are taken.
+    /// All endpoints of the NIC are taken; the value is their number.
     Endpoints(u64),
-    /// The user has as many connections as one may have.
+    /// The user reached the limit of connections, given here.
     Connections(u64),
-    /// The kernel refused, by this errno.
+    /// The kernel refused with this errno.
     System(i32),
 }
 
@@ -182,7 +183,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Request {
-    /// The record; `None` for a name that no interface has.
+    /// Encodes the request. Returns `None` if the name is not a valid interface name.
     #[must_use]
     pub fn encode(&self) -> Option<[u8; REQUEST_LEN]> {
         let name = self.interface.as_bytes();
@@ -198,7 +199,7 @@ impl Request {
         Some(record)
     }
 
-    /// What a record says.
+    /// Decodes a request.
     ///
     /// # Errors
     /// [`Refusal::Version`] or [`Refusal::Malformed`].
@@ -225,14 +226,14 @@ impl Request {
     }
 }
 
-/// What may be an interface's name: as the kernel has it (dev_valid_name), and ASCII.
+/// Returns `true` for a valid interface name: the kernel's rules (dev_valid_name), and ASCII.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
     let is_legal = |byte: &u8| byte.is_ascii_graphic() && *byte != b'/' && *byte != b':';
     !name.is_empty() && name.len() < NAME_LEN && name.iter().all(is_legal)
 }
 
-/// The record of a reply.
+/// Encodes a reply.
 #[must_use]
 pub fn encode_reply(reply: &Result<Grant, Refusal>) -> [u8; REPLY_LEN] {
     let mut record = [0; REPLY_LEN];
@@ -257,7 +258,7 @@ pub fn encode_reply(reply: &Result<Grant, Refusal>) -> [u8; REPLY_LEN] {
     record
 }
 
-/// What a reply says; `None` if it is none.
+/// Decodes a reply. Returns `None` if it is malformed.
 #[must_use]
 pub fn decode_reply(record: &[u8]) -> Option<Result<Grant, Refusal>> {
     let record: &[u8; REPLY_LEN] = record.try_into().ok()?;
@@ -284,32 +285,32 @@ fn field<const LEN: usize>(record: &[u8], at: usize) -> Option<[u8; LEN]> {
     record.get(at..at + LEN)?.try_into().ok()
 }
 
-/// The filter of a socket that is passed on: frames of our EtherType to exactly this address and
-/// endpoint, whatever its owner may do to the socket or to the interface.
+/// Returns the filter of a leased socket: frames of our EtherType to exactly this address and
+/// endpoint. It holds whatever the lessee does to the socket or the interface.
 #[must_use]
 pub fn filter(endpoint: u16, mac: MacAddr) -> Vec<FilterOp> {
     filter::only_own(endpoint, mac).to_vec()
 }
 
-/// A socket that a broker has passed on.
+/// A socket passed on by a broker.
 #[derive(Debug)]
 pub struct Lease {
-    /// What it is tied to.
+    /// Restrictions of the socket.
     pub grant: Grant,
-    /// Bound, with its filter and its ring, which is to be mapped.
+    /// The socket: bound, with its filter and its ring, which still has to be mapped.
     pub socket: OwnedFd,
-    /// Open for as long as the socket is used.
+    /// Connection to the broker; stays open while the socket is used.
     pub connection: Seqpacket,
 }
 
-/// Why there is no lease.
+/// Reason why no lease was obtained.
 #[derive(Debug)]
 pub enum LeaseError {
-    /// Nobody answers there.
+    /// No process answers at that address.
     Silent(io::Error),
-    /// A broker answers, and refuses.
+    /// The broker refused.
     Refused(Refusal),
-    /// What answers is no broker.
+    /// The reply is not a broker's.
     Strange,
 }
 
@@ -323,7 +324,7 @@ impl fmt::Display for LeaseError {
     }
 }
 
-/// Asks the broker at `name` (a path, or `@NAME` in the abstract namespace) for a socket.
+/// Requests a socket from the broker at `name` (a path, or `@NAME` in the abstract namespace).
 ///
 /// # Errors
 /// See [`LeaseError`].
@@ -340,14 +341,14 @@ pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
             return Err(LeaseError::Silent(error));
         }
     }
-    // One byte more than a reply, so that a longer record is seen to be one.
+    // One byte more than a reply, to detect longer records.
     let mut buffer = [0; REPLY_LEN + 1];
     let record = loop {
         match connection.receive_with_fd(&mut buffer) {
             Ok(Some(record)) => break record,
             Ok(None) => wait(&connection, deadline).map_err(LeaseError::Silent)?,
-            // Who is refused before the request is read, or sent, is told of the end first. The
-            // reply is behind it.
+            // A connection refused before the request was read or sent reports the hang-up first.
+            // The reply is queued behind it.
             Err(error) if is_closed(&error) && !closed => closed = true,
             Err(error) => return Err(LeaseError::Silent(error)),
         }
@@ -454,7 +455,7 @@ mod tests {
             assert!(Request::decode(&record[..len]).is_err(), "{len}");
         }
         assert!(Request::decode(&[&record[..], &[0]].concat()).is_err());
-        // Everything but the length of the ring and letters of the name.
+        // All bytes except the length of the ring and letters of the name.
         for at in (0..8).chain(12..16).chain(20..32) {
             let mut broken = record;
             broken[at] ^= 0x80;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two ways in which frames come in: by a ring that the kernel fills, or by a call for each.
+//! The two methods of receiving frames: from a ring that the kernel fills, or by one call per
+//! frame.
 //!
-//! By the ring neither a frame nor a look costs a system call; what is called for is copied once more.
+//! With the ring, neither a frame nor an empty poll costs a system call. Receiving by calls costs
+//! one more copy.
 
 use super::{ETHERNET_LEN, HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
 use crate::{LinkError, Receiver, RxFrame};
@@ -10,42 +12,42 @@ use portolan_sys::net::{self, Interface, PacketRing};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The most that the kernel books for a waiting frame, in lengths of a full one: where drivers give
-/// each a page, a full frame costs three, and a short one as much.
+/// Most memory that the kernel charges for a waiting frame, in lengths of a full frame. With
+/// drivers that give each frame a page, a full frame costs three, and a short one as much.
 const BOOKED_MAX: usize = 4;
 
-/// A silent ring's socket is asked for an error once in so many times that notices are: after some
-/// 10 ms of spinning.
+/// Polls for notices of a silent ring per check of its socket for an error: after some 10 ms of
+/// spinning.
 const SILENT_ASKS: u32 = 64;
 
-/// Where received frames are.
+/// Location of received frames.
 enum Way {
     Ring(PacketRing),
-    /// Behind a system call, which copies one to the buffer.
+    /// Copied into this buffer by one system call each.
     Call(Box<[u8]>),
 }
 
-/// What frames come in by, and what is known of those that did not.
+/// Receive state, with the counters of dropped frames.
 pub(super) struct Intake {
     way: Way,
-    /// Bytes of payload that wait at most, in full frames.
+    /// Bytes of payload that can wait, in full frames.
     pub(super) buffer_len: usize,
-    /// The last look found nothing waiting.
+    /// Set if the last poll found nothing.
     polled_empty: bool,
-    /// Frames in a row without a look that found nothing.
+    /// Frames in a row without an empty poll.
     backlog: usize,
-    /// With fewer than these waiting the kernel drops none.
+    /// Waiting frames below which the kernel drops none.
     backlog_min: usize,
-    /// The kernel may have dropped frames since it was last asked.
+    /// Set if the kernel may have dropped frames since the last check.
     may_have_dropped: bool,
-    /// How often notices were asked for since something came.
+    /// Polls for notices since the last frame.
     silent_asks: u32,
-    /// Received frames that were refused here, to be reported as notices.
+    /// Received frames refused by this link, to be reported as notices.
     pub(super) refused: u32,
 }
 
-/// Makes a socket by `prepare`, which is still to be bound: where a bound one gets a ring, it loses
-/// frames meanwhile.
+/// Creates a socket with `prepare` and attaches its ring; the caller binds it afterwards. A bound
+/// socket would lose frames while it gets a ring.
 pub(super) fn open(
     config: &PacketConfig,
     interface: &Interface,
@@ -80,15 +82,15 @@ impl Intake {
     pub(super) fn by_ring(ring: PacketRing, mtu: usize) -> Intake {
         let slot_count = ring.slot_count();
         let buffer_len = slot_count * frame_len_max(mtu);
-        // The frame that is being handed over may hold one.
+        // The frame being delivered may occupy one slot.
         Intake::new(Way::Ring(ring), buffer_len, slot_count - 1)
     }
 
     fn by_calls(socket: BorrowedFd<'_>, mtu: usize) -> Intake {
         let frame_len = ETHERNET_LEN + mtu;
         let booked_len = net::receive_buffer_len(socket).unwrap_or(0);
-        // The kernel books a full frame with about 1.6 times its length where drivers use 2 KiB
-        // buffers, with about three times where they give each frame a page. Much shorter frames
+        // The kernel charges a full frame with about 1.6 times its length where drivers use 2 KiB
+        // buffers, and about three times where they give each frame a page. Much shorter frames
         // cost more: at least 768 bytes each.
         let buffer_len = booked_len / 3;
         let way = Way::Call(vec![0; frame_len].into_boxed_slice());
@@ -108,8 +110,8 @@ impl Intake {
         }
     }
 
-    /// Hands at most `budget` frames of `socket` to `receiver`, until it has enough, and returns how
-    /// many.
+    /// Delivers at most `budget` frames of `socket` to `receiver`, until it has enough. Returns
+    /// their number.
     #[inline]
     pub(super) fn receive<R: Receiver + ?Sized>(
         &mut self,
@@ -155,8 +157,8 @@ impl Intake {
         taken - refused
     }
 
-    /// Stops after a frame that came right behind a look that found nothing, for the same reason
-    /// as the UDP link: its answer need not wait for one more system call.
+    /// Stops after a frame that followed an empty poll, as the UDP link does: its answer need not
+    /// wait for one more system call.
     #[inline]
     fn receive_by_calls<R: Receiver + ?Sized>(
         &mut self,
@@ -202,7 +204,7 @@ impl Intake {
         }
     }
 
-    /// `taken` frames have come in a row, of which `refused` were no frames.
+    /// Counts `taken` consecutive frames, `refused` of which were invalid.
     #[inline]
     fn note(&mut self, taken: usize, refused: usize) {
         self.silent_asks = 0;
@@ -217,8 +219,8 @@ impl Intake {
         }
     }
 
-    /// Frames that the kernel dropped since the last time; asks it only if so many have waited that
-    /// there may be some.
+    /// Returns the frames that the kernel dropped since the last call. Makes the system call only
+    /// if enough frames waited for a drop to be possible.
     pub(super) fn drops(&mut self, socket: BorrowedFd<'_>) -> u32 {
         match std::mem::take(&mut self.may_have_dropped) {
             true => net::packet_drops(socket).unwrap_or(0),
@@ -226,8 +228,8 @@ impl Intake {
         }
     }
 
-    /// What is wrong with the interface. A call that receives would have told; beside a ring the
-    /// kernel is asked now and then, while nothing comes.
+    /// Returns an error of the interface. A receive call reports it itself; with a ring the socket
+    /// is checked from time to time while no frames arrive.
     pub(super) fn error(&mut self, socket: BorrowedFd<'_>) -> Option<io::Error> {
         let Way::Ring(_) = self.way else { return None };
         self.silent_asks = self.silent_asks.wrapping_add(1);
@@ -237,7 +239,7 @@ impl Intake {
         }
     }
 
-    /// Whether a frame waits.
+    /// Returns `true` if a frame is waiting.
     pub(super) fn has_frame(&self, socket: BorrowedFd<'_>) -> bool {
         match &self.way {
             Way::Ring(ring) => ring.has_frame(),
@@ -245,14 +247,14 @@ impl Intake {
         }
     }
 
-    /// Whether a look costs no system call.
+    /// Returns `true` if a poll costs no system call.
     pub(super) fn is_ring(&self) -> bool {
         matches!(self.way, Way::Ring(_))
     }
 }
 
-/// Hands over what stands behind the header of a frame of `len` bytes, of which `kept` has what there
-/// was room for; `false` if that is not all, or nothing: the frame is refused.
+/// Delivers the bytes behind the header of a frame of `len` bytes, of which `kept` holds the
+/// captured part. Returns `false` for a truncated or too short frame, which is refused.
 #[inline]
 fn hand_over<R: Receiver + ?Sized>(kept: &[u8], len: usize, receiver: &mut R) -> bool {
     let Some(head) = kept.get(HEADER_LEN..len) else {

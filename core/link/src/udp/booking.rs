@@ -1,54 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much payload the socket's receive buffer holds, by what the kernel books for payload here.
+//! Measurement of the payload that the socket's receive buffer can hold, from the memory that the
+//! kernel charges for it.
 //!
-//! The kernel charges a datagram with the memory behind it: a run of segments that a virtual
-//! interface hands over whole costs little more than its payload, full frames from a driver that
-//! gives each a page cost three times theirs. It depends on the interface that frames come in by, so
-//! it is measured: when a socket that was found empty has something, the kernel is asked what it has
-//! booked, and the socket read until it is empty again.
+//! The kernel charges a datagram with the memory that holds it. A run of segments that a virtual
+//! interface delivers whole costs little more than its payload. Full frames from a driver that
+//! gives each a page cost three times their payload. The cost depends on the receiving interface,
+//! so it is measured: when a socket that was empty has data, the charged memory is read, and the
+//! socket is drained until it is empty again.
 //!
-//! The one invariant: what is said to fit is never more than fits at the highest price lately seen.
+//! Invariant: the reported capacity never exceeds what fits at the highest recent price.
 
-/// Payload of a call from which on its price is looked at: what bulk data comes in. The management
-/// of short datagrams costs more than their payload, and grants are not made for them.
+/// Payload of a call from which on its price is measured, as bulk data has. Short datagrams cost
+/// more in overhead than in payload, and grants do not cover them.
 const RUN_LEN: usize = 32 << 10;
 
-/// Looks that the price is taken from. What arrives between the two halves of a look makes
-/// it seem cheaper, never dearer, and the highest of so many counts.
+/// Measurements that determine the price. Data that arrives between the two halves of a measurement
+/// makes it cheaper, never dearer; the highest of this many counts.
 const LOOKS: usize = 8;
 
-/// Runs from one look to the next, once there were enough: a look costs two system calls more
-/// than a run does, so this many make it unnoticeable.
+/// Runs between measurements, after the first [`LOOKS`]. A measurement costs two system calls more
+/// than a run; this interval makes that negligible.
 const RUNS_BETWEEN: u32 = 64;
 
-/// Looks in a row that bring nothing, each a system call more than a poll is, after which runs are waited
-/// for: between messages that are waited for one by one the socket is always found empty.
+/// Consecutive measurements of an empty socket, each one system call more than a poll, after which
+/// measuring pauses. Between messages that are awaited one by one, the socket is always empty.
 const VAIN_LOOKS: u32 = 4;
 
-/// Runs that are then waited for.
+/// Runs to wait for during that pause.
 const RUNS_AFTER_VAIN: u32 = 8;
 
-/// Prices are in hundredths of the payload.
+/// Scale of prices, in hundredths of the payload.
 const WHOLE: usize = 100;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Booking {
-    /// Bytes that the socket may book.
+    /// Most bytes that the kernel charges to the socket.
     booked_max: usize,
     /// Payload received so far.
     received: usize,
-    /// Runs until the next look.
+    /// Runs until the next measurement.
     countdown: u32,
     prices: [usize; LOOKS],
     looks: usize,
     vain_looks: u32,
-    /// Capacity that was last told.
+    /// Last reported capacity.
     told: usize,
 }
 
 impl Booking {
-    /// For a socket that may book `booked_max` bytes, and is thought to hold `told` of payload.
+    /// Creates the state for a socket charged with at most `booked_max` bytes and an initial
+    /// capacity of `told` bytes.
     pub(super) fn new(booked_max: usize, told: usize) -> Booking {
         Booking {
             booked_max,
@@ -61,7 +63,7 @@ impl Booking {
         }
     }
 
-    /// `len` bytes of payload have come with one call.
+    /// Records `len` bytes of payload received by one call.
     #[inline]
     pub(super) fn on_received(&mut self, len: usize) {
         self.received = self.received.wrapping_add(len);
@@ -70,20 +72,21 @@ impl Booking {
         }
     }
 
-    /// Now is the time for a look, if the socket was found empty before.
+    /// Returns `true` if a measurement is due when the socket is found empty.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.countdown == 0
     }
 
-    /// All payload so far.
+    /// Returns the total payload received.
     pub(super) fn received(&self) -> usize {
         self.received
     }
 
-    /// `booked` bytes were booked, and gave `len` of payload, with which the socket was empty again.
+    /// Records a measurement: `booked` bytes were charged for `len` bytes of payload, which emptied
+    /// the socket.
     pub(super) fn on_look(&mut self, booked: usize, len: usize) {
-        // Booked less than it gave: some of it has come after the question.
+        // Charged less than received: some of the data arrived after the charge was read.
         if len >= RUN_LEN && booked >= len {
             self.prices[self.looks % LOOKS] = booked * WHOLE / len;
             self.looks += 1;
@@ -91,7 +94,7 @@ impl Booking {
         self.countdown = if self.looks < LOOKS { 1 } else { RUNS_BETWEEN };
     }
 
-    /// A look found the socket empty still.
+    /// Records a measurement that found the socket still empty.
     pub(super) fn on_vain_look(&mut self) {
         self.vain_looks += 1;
         if self.vain_looks == VAIN_LOOKS {
@@ -99,14 +102,14 @@ impl Booking {
         }
     }
 
-    /// Payload that fits, if that has changed by more than an eighth since it was last told.
+    /// Returns the capacity if it changed by more than an eighth since the last report.
     pub(super) fn news(&mut self) -> Option<usize> {
         if self.looks < LOOKS {
             return None;
         }
         let price = self.prices.into_iter().max()?.max(WHOLE);
-        // Up to a quarter may be booked although already read (`udp_rmem_release` gives memory
-        // back in lumps).
+        // Up to a quarter may stay charged after it was read (`udp_rmem_release` returns memory in
+        // batches).
         let capacity = (self.booked_max - self.booked_max / 4) * WHOLE / price;
         if capacity.abs_diff(self.told) <= self.told / 8 {
             return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data path of the UDP link.
+//! Data path of the UDP link.
 
 use super::place::{Landed, SLOTS_MAX};
 use super::socket::{BUSY, COMMON};
@@ -11,7 +11,7 @@ use portolan_sys::net::{self, Received};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The place of a socket, and the address that it sends to, if it is the common one.
+/// Index of a socket, and the destination, which only the common socket needs.
 type Way<'a> = (usize, &'a SockAddr);
 
 impl Udp {
@@ -77,8 +77,8 @@ impl Udp {
         let fd = socket.as_fd();
         if run.count > 1 && !self.segmentation {
             let sent = self.sender.send_each(fd, to, segment_len, run.pieces())?;
-            // The queue filled up half way. Frames already gone cannot be called back, so the
-            // rest counts as lost on the way.
+            // The queue filled up halfway. Frames already sent cannot be recalled, so the rest
+            // counts as lost.
             for _ in sent..run.count {
                 self.push_notice(Notice::Dropped("udp_send_queue_full"));
             }
@@ -93,19 +93,19 @@ impl Udp {
         Ok(())
     }
 
-    /// After a failed attempt: tells back-pressure from an error that belongs to an earlier
-    /// datagram, which the socket reports instead of sending, and then tries once more.
+    /// Handles a failed attempt. Returns back-pressure, or retries once if the error belonged to an
+    /// earlier datagram; the socket reports such errors instead of sending.
     #[cold]
     fn send_again(&mut self, way: Way<'_>, run: &Run<'_>, error: io::Error) -> Result<(), TxError> {
         if is_full(&error) {
             return Err(self.refuse(error));
         }
         if error.raw_os_error() == Some(libc::EIO) {
-            // The route goes through something that cannot fill checksums in (udp_send_skb of
-            // net/ipv4/udp.c): cut runs here from now on.
+            // The route includes a device that cannot fill in checksums (udp_send_skb of
+            // net/ipv4/udp.c): from now on runs are cut in this process.
             self.segmentation = false;
         }
-        // Nor may the kernel refuse a datagram for the sake of a run before it.
+        // A segment length left by an earlier run must not make the kernel refuse this datagram.
         self.sockets[way.0].cut_nothing();
         let destination = way.1.to_std().map(|to| to.ip());
         self.drain_errors(destination);
@@ -115,7 +115,7 @@ impl Udp {
         let passes = self.drain_errors(destination);
         match error.raw_os_error() {
             _ if is_full(&error) => Err(self.refuse(error)),
-            // A run with segments longer than the interface carries is EINVAL in older kernels.
+            // Older kernels return EINVAL for a run with segments longer than the interface's MTU.
             Some(libc::EMSGSIZE) => Err(TxError::TooLong {
                 frame_len_max: passes.unwrap_or(0),
             }),
@@ -135,7 +135,7 @@ impl Udp {
         }
     }
 
-    /// Receives by both families of addresses.
+    /// Receives from the sockets of both address families.
     #[inline]
     pub(super) fn receive_both<R: Receiver + ?Sized>(
         &mut self,
@@ -149,8 +149,8 @@ impl Udp {
         }
     }
 
-    /// Looks at the busy peer's socket, if there is one, and at the common one each time or, beside
-    /// that, now and then.
+    /// Receives from the busy peer's socket, if there is one, and from the common socket. While a
+    /// busy peer exists, the common socket is polled less often.
     #[inline]
     pub(super) fn receive_runs<R: Receiver + ?Sized>(
         &mut self,
@@ -169,9 +169,9 @@ impl Udp {
         handed + more
     }
 
-    /// A frame that is found right after a look that found nothing is most likely alone. It is
-    /// handed over without looking for more, so that its answer need not wait for a system
-    /// call that brings nothing; the next call finds what else may have come.
+    /// Receives from one socket. A frame found right after an empty poll is most likely alone. It
+    /// is delivered without polling again, so that its answer does not wait for an empty system
+    /// call. The next call finds frames that arrived later.
     #[inline]
     fn receive_at<R: Receiver + ?Sized>(
         &mut self,
@@ -185,7 +185,7 @@ impl Udp {
         self.receive_until_empty(place, budget, true, receiver)
     }
 
-    /// The same, up to the end, with a look at what the kernel books for it.
+    /// Receives until the socket is empty and measures what the kernel charges for the data.
     #[cold]
     fn receive_measured<R: Receiver + ?Sized>(
         &mut self,
@@ -195,7 +195,7 @@ impl Udp {
     ) -> usize {
         let booked = net::receive_booked_len(self.sockets[place].as_fd()).unwrap_or(0);
         let before = self.booking.received();
-        // A run, and the look after it that finds nothing.
+        // A run, and the empty poll after it.
         let budget = budget.max(SEGMENTS_MAX + 1);
         let handed = self.receive_until_empty(place, budget, false, receiver);
         if handed == 0 {
@@ -230,7 +230,7 @@ impl Udp {
                         break;
                     }
                 }
-                // An earlier datagram's error: take it from the queue, then look again, once.
+                // The error belongs to an earlier datagram: drain the error queue, then retry once.
                 Err(_) if !failed => {
                     failed = true;
                     self.drain_errors_of(place, None);
@@ -241,7 +241,7 @@ impl Udp {
         handed
     }
 
-    /// One call, and what it brought; `None` when nothing was waiting.
+    /// Receives once. Returns `None` if nothing was waiting.
     #[inline]
     fn receive_run<R: Receiver + ?Sized>(
         &mut self,
@@ -320,7 +320,7 @@ impl Udp {
         landed.placed_count + self.hand_over(got, landed.rest_len, receiver)
     }
 
-    /// Hands over the first `len` bytes of the buffer, datagram by datagram.
+    /// Delivers the first `len` bytes of the buffer, datagram by datagram.
     #[inline]
     fn hand_over<R: Receiver + ?Sized>(
         &mut self,
@@ -362,7 +362,7 @@ impl Udp {
     }
 }
 
-/// Sends `bytes` to `to`, or, without it, to whom `fd` is connected with.
+/// Sends `bytes` to `to`, or without it to the peer that `fd` is connected to.
 #[inline]
 fn send_piece(fd: BorrowedFd<'_>, to: Option<&SockAddr>, bytes: &[u8]) -> io::Result<usize> {
     match to {
@@ -371,14 +371,15 @@ fn send_piece(fd: BorrowedFd<'_>, to: Option<&SockAddr>, bytes: &[u8]) -> io::Re
     }
 }
 
-/// Whether `len` bytes can be a run of datagrams like a first one of `segment_len`: not if they are more
-/// than the kernel puts together.
+/// Returns `true` if `len` bytes can be a run whose first datagram has `segment_len` bytes. A run
+/// is never longer than the kernel merges.
 #[inline]
 fn is_run(len: usize, segment_len: usize) -> bool {
     segment_len < len && len <= segment_len * SLOTS_MAX
 }
 
-/// No room in the socket's buffer, or in a queue below it (reported because `IP_RECVERR` is on).
+/// Returns `true` if the socket's buffer is full, or a queue below it (reported because
+/// `IP_RECVERR` is on).
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
 }

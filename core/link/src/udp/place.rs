@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the datagrams of one call land when there is a plan, and what becomes of those that were
-//! not expected.
+//! Scatters the datagrams of one call according to a plan, and reassembles those that were not
+//! expected.
 //!
-//! The call fills pieces in this order: header, payload, header, payload, … for as many frames as
-//! the plan has, and behind them the bounce buffer, which alone takes the longest run, so that
-//! nothing is ever cut off.
+//! The call fills pieces in this order: header and payload for each frame of the plan, then the
+//! bounce buffer. The bounce buffer alone has room for the longest run, so nothing is ever
+//! truncated.
 //!
-//! The one invariant: after [`Slots::settle`] no frame that is handed over as an ordinary one has
-//! bytes in the plan's destination, so that copying one to its place cannot spoil another.
+//! Invariant: after [`Slots::settle`], no frame delivered as an ordinary one has bytes in the
+//! plan's destination. Copying one to its place therefore cannot corrupt another.
 
 use crate::place::Plan;
 use portolan_sys::net::Received;
 
-/// Most frames of one run that the kernel puts together (`UDP_GRO_CNT_MAX` of
-/// net/ipv4/udp_offload.c).
+/// Most frames of one run that the kernel merges (`UDP_GRO_CNT_MAX` of net/ipv4/udp_offload.c).
 pub(super) const SLOTS_MAX: usize = 64;
 
 /// Pieces of the longest call.
 pub(super) const PIECES_MAX: usize = 2 * SLOTS_MAX + 1;
 
-/// Longest header that is worth a piece of its own: that of the protocol has 24 bytes.
+/// Longest header that gets a piece of its own. The protocol's header has 24 bytes.
 const HEADER_LEN_MAX: usize = 64;
 
-/// Room for the headers of planned frames, and how the plan of this call divides it.
+/// Buffers for the headers of planned frames, and their division by the current plan.
 pub(super) struct Slots {
     headers: Box<[u8]>,
     header_len: usize,
@@ -30,18 +29,18 @@ pub(super) struct Slots {
     count: usize,
 }
 
-/// What a call has brought.
+/// Result of a call with a plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Landed {
-    /// Frames, from the first, that are the expected ones.
+    /// Number of leading frames that are the expected ones.
     pub(super) placed_count: usize,
-    /// Payload of the last of those; the others have the plan's length.
+    /// Payload length of the last placed frame; the others have the plan's length.
     pub(super) last_len: usize,
     /// Bytes of the other frames, at the start of the bounce buffer.
     pub(super) rest_len: usize,
-    /// Others that had landed in the plan's pieces.
+    /// Unexpected frames that had landed in the plan's pieces.
     pub(super) missed_count: usize,
-    /// Bytes of those that were copied to the bounce buffer.
+    /// Bytes copied from those frames to the bounce buffer.
     pub(super) copied_len: usize,
 }
 
@@ -55,14 +54,14 @@ impl Slots {
         }
     }
 
-    /// Divides the room for `plan`; `false` for a plan that cannot be followed.
+    /// Divides the buffers for `plan`. Returns `false` for a plan that cannot be followed.
     pub(super) fn divide(&mut self, plan: &Plan<'_>, bounce_len: usize) -> bool {
         let (header_len, fragment_len) = (plan.header_len, plan.fragment_len);
         let fits = (1..=HEADER_LEN_MAX).contains(&header_len);
         if !fits || fragment_len == 0 || plan.dst.is_empty() {
             return false;
         }
-        // More than one call can bring would only cost the kernel time.
+        // Pieces beyond one call's maximum would only cost the kernel time.
         let count_max = bounce_len
             .div_ceil(header_len + fragment_len)
             .min(SLOTS_MAX);
@@ -71,7 +70,7 @@ impl Slots {
         true
     }
 
-    /// The pieces for one call.
+    /// Returns the pieces for one call.
     pub(super) fn pieces<'a>(
         &'a mut self,
         dst: &'a mut [u8],
@@ -85,18 +84,17 @@ impl Slots {
         pieces.chain(std::iter::once(bounce))
     }
 
-    /// Header of a placed frame.
+    /// Returns the header of a placed frame.
     pub(super) fn header(&self, index: usize) -> &[u8] {
         &self.headers[index * self.header_len..][..self.header_len]
     }
 
-    /// Payload of a placed frame that is not the batch's last.
+    /// Returns the payload length of placed frames, except the last of the batch.
     pub(super) fn fragment_len(&self) -> usize {
         self.fragment_len
     }
 
-    /// Tells the frames that were expected from the others, and puts the others together in
-    /// `bounce`.
+    /// Separates expected frames from other frames, and reassembles the other frames in `bounce`.
     pub(super) fn settle(&self, plan: &Plan<'_>, got: &Received, bounce: &mut [u8]) -> Landed {
         let segment_len = got.segment_len.max(1);
         let placed_count = self.count_expected(plan, got, segment_len);
@@ -108,7 +106,7 @@ impl Slots {
         let missed_len = got.len.min(slots_len).saturating_sub(placed_len);
         let beyond_len = got.len.saturating_sub(slots_len);
         if missed_len > 0 {
-            // What is in the bounce buffer makes way for what comes before it.
+            // Move the contents of the bounce buffer behind the bytes that precede them.
             bounce.copy_within(..beyond_len, missed_len);
             self.gather(plan, placed_len / slot_len, &mut bounce[..missed_len]);
         }
@@ -131,7 +129,7 @@ impl Slots {
             let Some(payload_len) = datagram_len.checked_sub(self.header_len) else {
                 return false;
             };
-            // It begins where its pieces do, and does not reach beyond them.
+            // The frame must start where its pieces start and must not extend past them.
             (*index == 0 || segment_len == slot_len)
                 && payload_len <= room.min(self.fragment_len)
                 && plan.expected.matches(

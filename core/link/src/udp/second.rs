@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Second socket of the UDP link, for peers with addresses of the other family: IPv6 beside IPv4.
+//! Second socket of the UDP link, for peers with addresses of the other family, such as IPv6 beside
+//! IPv4.
 //!
-//! It is a UDP link with the same port. A socket for both families would make the kernel search a route for
-//! each datagram to an IPv4 address, even when it is connected (`udpv6_sendmsg` of net/ipv6/udp.c).
+//! This is another UDP link with the same port. With one socket for both families, the kernel would
+//! search a route for each datagram to an IPv4 address, even on a connected socket (`udpv6_sendmsg`
+//! of net/ipv6/udp.c).
 //!
-//! Invariant: a peer is connected by at most one of the two.
+//! Invariant: a peer is connected on at most one of the two.
 
 use super::{Udp, UdpConfig};
 use crate::{Link, LinkAddr, LinkError, Notice, PeerId, Receiver, TxError, TxFrame, WakeSet};
@@ -15,14 +17,14 @@ use std::net::IpAddr;
 /// 28,000 ports.
 const PORTS_TRIED: usize = 8;
 
-/// Receives of the first link per receive of this one while no peer uses it: one system call in some 10 µs
-/// of turns.
+/// Receives of the first link per receive of this one while no peer uses it: one system call in
+/// some 10 µs of polling.
 const RECEIVES_PER_POLL: u32 = 32;
 
 /// Opens both links.
 ///
 /// # Errors
-/// As [`Udp::open`].
+/// See [`Udp::open`].
 pub(super) fn open(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
     for _ in 1..PORTS_TRIED {
         match try_port(config, also) {
@@ -49,9 +51,9 @@ fn try_port(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
 /// See the module documentation.
 pub(super) struct Second {
     link: Box<Udp>,
-    /// Set when a peer is connected by it, or a frame has arrived by it.
+    /// Set after a peer was connected on this link, or a frame arrived on it.
     is_used: bool,
-    /// Receives of the first link until the next one here.
+    /// Receives of the first link until the next receive of this one.
     skips_left: u32,
 }
 
@@ -64,7 +66,7 @@ impl Second {
         }
     }
 
-    /// Receives, except that an unused link is polled only once in [`RECEIVES_PER_POLL`] calls.
+    /// Receives, but polls an unused link only once in [`RECEIVES_PER_POLL`] calls.
     #[inline]
     pub(super) fn receive_if_due<R: Receiver + ?Sized>(
         &mut self,

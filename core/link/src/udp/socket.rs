@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sockets of the link: the one that everybody sends to, and, beside it with the same address, one
-//! connected to the peer that is busy.
+//! Sockets of the link: the common one, to which all peers send, and one with the same address that
+//! is connected to the busy peer.
 //!
-//! A connected socket saves a lookup of routes at each end of a datagram's way: a tenth of a half
-//! round trip. There is one at most, since each is looked at by a system call of its own; who is busy
-//! is who so many frames in a row went to. The one invariant: both are looked at, so it does not
-//! matter by which of them something comes.
+//! A connected socket saves a route lookup at each end of a datagram's path, a tenth of a half
+//! round trip. There is at most one, because each socket needs a system call of its own to poll.
+//! The busy peer is the one to which many frames in a row were sent. Invariant: both sockets are
+//! polled, so a datagram may arrive at either.
 //!
-//! Of each socket is also kept how the kernel cuts what is sent by it ([`Cut`]), and when a call asks the
-//! kernel for marks ([`Looks`]): what a control message with each call would say costs more.
+//! Each socket also records how the kernel cuts outgoing data ([`Cut`]), and when a call requests
+//! congestion marks ([`Looks`]). A control message with each call would cost more.
 
 use super::UdpConfig;
 use crate::PeerId;
@@ -17,64 +17,65 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Place of the socket that everybody sends to, and of the one connected to the busy peer.
+/// Indices of the common socket and of the busy peer's socket.
 pub(super) const COMMON: usize = 0;
 pub(super) const BUSY: usize = 1;
 
-/// Frames in a row to a peer that make it the busy one: another socket costs as much as ten.
+/// Frames in a row to a peer that make it the busy one. Opening another socket costs as much as
+/// sending ten.
 const FRAMES_IN_ROW: u32 = 256;
 
-/// Looks at the busy peer's socket for one at the other, while that brings nothing: some 2 µs.
+/// Most polls of the busy peer's socket per poll of the common one while that is empty: some 2 µs.
 const LOOKS_MAX: u32 = 8;
 
-/// Datagrams in a row after which the kernel is told to cut nothing: one that it might have to cut costs
-/// it a page of its own, and telling costs as much as a few of those.
+/// Datagrams in a row after which the kernel's segmentation is switched off. A datagram that might
+/// be cut costs the kernel a page of its own; switching costs as much as a few such datagrams.
 const DATAGRAMS_IN_ROW: u32 = 4;
 
-/// Calls that bring something, for one of them that asks for marks, while there are none: of a queue that
-/// fills up the first round trip's marks are seen so.
+/// Calls that receive data per call that requests marks, while there are none. The first round trip
+/// of a growing queue is detected this way.
 const CALLS_PER_LOOK: u32 = 8;
 
-/// Calls that ask each time after one with marks: what is under way while a queue stands, of full runs.
+/// Calls after a mark that all request marks: the full runs in flight while a queue stands.
 const LOOKS_AFTER_MARK: u32 = 256;
 
-/// Bytes of a call after which the next one asks: bulk data, for which a queue fills up.
+/// Bytes received by a call after which the next one requests marks: bulk data, which fills queues.
 const BULK_LEN: usize = 48 << 10;
 
-/// How the kernel cuts what is sent. It is told by an option that stays, where it differs, and not by a
-/// control message with each run, which costs the kernel some 300 ns.
+/// Segmentation state of a socket. The segment length is a socket option, changed only when it
+/// differs, instead of a control message with each run, which costs the kernel some 300 ns.
 #[derive(Debug, Default)]
 struct Cut {
     segment_len: u16,
-    /// Sent since the last run.
+    /// Datagrams sent since the last run.
     datagrams_in_row: u32,
 }
 
-/// When a call asks the kernel for marks, and for the lengths of a run's datagrams: `recvmsg` with control
-/// messages costs 200 to 400 ns more than `recv`.
+/// Schedule of the calls that request marks and the lengths of a run's datagrams. `recvmsg` with
+/// control messages costs 200 to 400 ns more than `recv`.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
-    /// Calls without.
+    /// Remaining calls without a request.
     calls_left: u32,
-    /// Calls with, whatever they bring.
+    /// Remaining calls with a request, whatever they return.
     looks_left: u32,
 }
 
 impl Looks {
-    /// Whether the next call asks.
+    /// Returns `true` if the next call requests marks.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.looks_left > 0 || self.calls_left == 0
     }
 
-    /// A call that did not ask has brought `len` bytes.
+    /// Records that a call without a request received `len` bytes.
     #[inline]
     pub(super) fn on_call(&mut self, len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
         self.looks_left = u32::from(len >= BULK_LEN);
     }
 
-    /// A call that asked has brought `len` bytes, with marks or without.
+    /// Records that a call with a request received `len` bytes, with or without marks.
     #[inline]
     pub(super) fn on_look(&mut self, len: usize, marked: bool) {
         self.calls_left = CALLS_PER_LOOK - 1;
@@ -88,19 +89,19 @@ impl Looks {
     }
 }
 
-/// A socket, and what was found at it.
+/// A socket with its state.
 pub(super) struct Socket {
     pub(super) socket: UdpSocket,
-    /// The kernel tells of marks. It is asked to when the first run arrives: it tells with each call,
-    /// which costs some 40 ns, and who gets short messages alone fills no queue.
+    /// Set if the kernel reports marks. Reporting is enabled when the first run arrives: it costs
+    /// some 40 ns per call, and a process that receives only short messages fills no queue.
     pub(super) sees_marks: bool,
-    /// The last look found nothing waiting.
+    /// Set if the last poll found nothing.
     pub(super) polled_empty: bool,
-    /// When the kernel is asked for marks.
+    /// Schedule of requests for marks.
     pub(super) looks: Looks,
-    /// How the kernel cuts what is sent.
+    /// Segmentation state.
     cut: Cut,
-    /// Its own count of drops when last read.
+    /// Kernel's drop count when last read.
     drops_seen: u32,
 }
 
@@ -116,33 +117,33 @@ impl Socket {
         }
     }
 
-    /// Datagrams that the kernel dropped since the last time.
+    /// Returns the datagrams that the kernel dropped since the last call.
     pub(super) fn drops(&mut self) -> u32 {
         let drops = net::receive_drops(self.as_fd()).unwrap_or(self.drops_seen);
         let seen = std::mem::replace(&mut self.drops_seen, drops);
         drops.wrapping_sub(seen)
     }
 
-    /// Whether the next call asks the kernel for marks, and for the lengths of a run's datagrams.
+    /// Returns `true` if the next call requests marks and the lengths of a run's datagrams.
     #[inline]
     pub(super) fn asks_for_marks(&self) -> bool {
         self.sees_marks && self.looks.is_due()
     }
 
-    /// A run is about to be sent: has the kernel cut it into datagrams of so many bytes.
+    /// Prepares to send a run: makes the kernel cut it into datagrams of `segment_len` bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_run(&mut self, segment_len: u16) -> io::Result<()> {
         self.cut.datagrams_in_row = 0;
         self.set_cut(segment_len)
     }
 
-    /// A datagram of `len` bytes is about to be sent, which is not to be cut.
+    /// Prepares to send a datagram of `len` bytes, which must not be cut.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the system call.
     #[inline]
     pub(super) fn cut_datagram(&mut self, len: usize) -> io::Result<()> {
         if self.cut.segment_len == 0 {
@@ -165,14 +166,14 @@ impl Socket {
         Ok(())
     }
 
-    /// Nothing is cut from now on, until the next run.
+    /// Switches segmentation off until the next run.
     pub(super) fn cut_nothing(&mut self) {
         if let Err(error) = self.set_cut(0) {
             log::debug!("the kernel goes on to cut what is sent: {error}");
         }
     }
 
-    /// Closes one that [`open_beside`] has opened.
+    /// Closes a socket opened by [`open_beside`].
     pub(super) fn close_beside(self) {
         if let Err(error) = net::close_beside(self.socket) {
             log::debug!(
@@ -189,14 +190,14 @@ impl AsFd for Socket {
     }
 }
 
-/// Who is busy, and when to look where.
+/// Choice of the busy peer, and schedule of polls of the common socket.
 pub(super) struct Busy {
-    /// The peer that has a socket to itself.
+    /// The busy peer.
     peer: Option<PeerId>,
-    /// Whom the last frames went to, and how many, if that is somebody else.
+    /// Destination of the last frames, if it is not the busy peer, and their number.
     other: PeerId,
     in_row: u32,
-    /// Looks until the next at the common socket, and how many are between two.
+    /// Polls until the common socket is polled again, and the interval between two.
     looks_left: u32,
     looks_between: u32,
 }
@@ -212,7 +213,7 @@ impl Busy {
         }
     }
 
-    /// A frame leaves for `peer`: the place of the socket that it leaves by.
+    /// Records a frame to `peer` and returns the index of the socket to send by.
     #[inline]
     pub(super) fn place_of(&mut self, peer: PeerId) -> usize {
         if self.peer == Some(peer) {
@@ -226,7 +227,7 @@ impl Busy {
         COMMON
     }
 
-    /// Whether the peer that the last frame went to should have a socket to itself.
+    /// Returns `true` if the peer of the last frame should become the busy one.
     #[inline]
     pub(super) fn has_changed(&self) -> bool {
         self.in_row == FRAMES_IN_ROW
@@ -241,7 +242,7 @@ impl Busy {
         self.in_row = 0;
     }
 
-    /// Whether to look at the common socket, too, beside the busy peer's.
+    /// Returns `true` if the common socket must be polled besides the busy peer's.
     #[inline]
     pub(super) fn common_is_due(&mut self) -> bool {
         if self.looks_left > 0 {
@@ -251,7 +252,7 @@ impl Busy {
         true
     }
 
-    /// The common socket, when looked at, has brought something or nothing.
+    /// Records that a poll of the common socket found data or nothing.
     #[inline]
     pub(super) fn on_common_look(&mut self, has_brought: bool) {
         self.looks_between = match has_brought {
@@ -262,10 +263,10 @@ impl Busy {
     }
 }
 
-/// Opens a socket beside `common` that is connected to the peer at `to`.
+/// Opens a socket beside `common`, connected to the peer at `to`.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the system call.
 pub(super) fn open_beside(
     common: &Socket,
     to: &SockAddr,
@@ -278,7 +279,7 @@ pub(super) fn open_beside(
 mod tests {
     use super::*;
 
-    /// How many of `count` calls ask, of which each brings `len` bytes.
+    /// Returns how many of `count` calls request marks if each receives `len` bytes.
     fn asking(looks: &mut Looks, count: usize, len: usize) -> usize {
         let asks = |_: &usize| {
             let is_due = looks.is_due();
