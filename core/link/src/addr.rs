@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a process can be reached, as the launcher distributes it.
+//! Addresses of a process, as the launcher distributes them.
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// A host: one boot of a kernel, one network namespace.
 ///
-/// Two processes may share memory only when both parts are equal, so that the hosts of a lab on
-/// one machine never do.
+/// Two processes may share memory only if both fields are equal. Hosts of a lab on one machine
+/// therefore never share memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostId {
     /// `/proc/sys/kernel/random/boot_id`.
@@ -22,9 +22,9 @@ pub struct HostId {
 pub enum LinkAddr {
     /// Shared memory on one host: the name of an abstract unix socket.
     Shm {
-        /// The host; shared memory exists only between equal ones.
+        /// Host of the process; shared memory works only within one host.
         host: HostId,
-        /// User that owns the process; others are refused.
+        /// User that owns the process; peers of another user are refused.
         uid: u32,
         /// Process id, for `process_vm_readv`.
         pid: u32,
@@ -33,14 +33,14 @@ pub enum LinkAddr {
     },
     /// UDP.
     Udp {
-        /// Socket the peer receives on.
+        /// Socket on which the process receives.
         socket: SocketAddr,
     },
     /// Raw Ethernet frames of EtherType 0x88B5.
     Packet {
         /// Hardware address of the interface.
         mac: [u8; 6],
-        /// Which of the processes behind that interface (the demultiplexing word behind the EtherType).
+        /// Process behind that interface (the demultiplexing word after the EtherType).
         endpoint: u16,
     },
     /// In-memory network between links of one process, for tests.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A boxed link is a link, so that wrappers go around whatever was chosen at run time.
+//! `Link` for boxed links, so that a wrapper can contain a link chosen at run time.
 
 use crate::{
     Link, LinkAddr, LinkCaps, LinkError, Notice, PeerId, PullError, Receiver, RxFrame, TxError,

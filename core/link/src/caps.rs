@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a link can do.
+//! Capabilities of links.
 
 use std::fmt;
 
-/// The kinds of link.
+/// Kind of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkKind {
     /// Shared memory rings between processes of one host.
@@ -14,7 +14,7 @@ pub enum LinkKind {
     Packet,
     /// AF_XDP sockets on one Ethernet.
     Xdp,
-    /// Kernel TCP connections, to which pages are lent.
+    /// Kernel TCP connections that transmit user pages without a copy.
     Stream,
     /// In-memory network for tests.
     Sim,
@@ -44,14 +44,16 @@ pub struct LinkCaps {
     pub segments_max: usize,
     /// Entries of a gather list in one transmit call, the link's own headers not counted.
     pub gather_max: usize,
-    /// Neither loses, duplicates, reorders nor corrupts: the core then needs no packet numbers.
+    /// Set if the link never loses, duplicates, reorders or corrupts frames. The core then uses no
+    /// packet numbers.
     pub lossless: bool,
-    /// [`crate::Link::pull`] may work with some peers.
+    /// Set if [`crate::Link::pull`] may work with some peers.
     pub pull: bool,
-    /// [`crate::Link::receive_placed`] follows plans.
+    /// Set if [`crate::Link::receive_placed`] follows plans.
     pub placement: bool,
-    /// A look for frames that finds none is a look at memory, not a system call.
+    /// Set if an empty poll reads memory only and makes no system call.
     pub looks_at_memory: bool,
-    /// Bytes of payload that the receive side buffers while nobody receives (socket buffer or ring).
+    /// Bytes of payload that the receive side buffers while no process receives (socket buffer or
+    /// ring).
     pub rx_buffer_len: usize,
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cutting a [`TxFrame`] into the datagrams that it stands for.
+//! Cuts a [`TxFrame`] into its datagrams.
 
 use crate::{Segments, TxError, TxFrame};
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// A frame, or a run of segments, whose shape has been checked.
+/// A frame or a run of segments with a checked shape.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     frame: TxFrame<'a>,
     payload_len: usize,
-    /// Datagrams.
+    /// Number of datagrams.
     pub count: usize,
 }
 
 impl<'a> Run<'a> {
-    /// Checks the shape of `frame`.
+    /// Creates a run after checking the shape of `frame`.
     ///
     /// # Panics
-    /// When head and payload do not make the segments that the frame says: each header must be
-    /// there, and each segment but the last must be full.
+    /// Panics if head and payload do not match the frame's segments: each header must be present,
+    /// and each segment except the last must be full.
     #[must_use]
     pub fn new(frame: &TxFrame<'a>) -> Self {
         let payload_len = frame.payload_len();
@@ -33,7 +33,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes of the longest datagram; of every one but the last.
+    /// Returns the bytes of each datagram except the last, which may be shorter.
     #[must_use]
     pub fn datagram_len(&self) -> usize {
         match self.frame.segments {
@@ -42,13 +42,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes of all datagrams together.
+    /// Returns the total bytes of all datagrams.
     #[must_use]
     pub fn total_len(&self) -> usize {
         self.frame.head.len() + self.payload_len
     }
 
-    /// The bytes in the order of sending; no piece reaches across the end of a datagram.
+    /// Returns the bytes in sending order. No piece extends past the end of a datagram.
     pub fn pieces(&self) -> Pieces<'a> {
         let head = self.frame.head;
         let (header_len, segment_len) = match self.frame.segments {
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// All bytes, if they lie in one piece.
+    /// Returns all bytes, if they are contiguous.
     #[inline]
     pub(crate) fn one_piece(&self) -> Option<&'a [u8]> {
         match (self.frame.head, self.frame.payload) {
@@ -76,15 +76,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The bytes as they lie, where no headers stand between them: fewer and longer pieces, which a
-    /// kernel that cuts them itself is told of and copies faster.
+    /// Returns the payload slices as they lie in memory, if the run has no headers. These pieces
+    /// are fewer and longer; a kernel that segments the run itself copies them faster.
     pub(crate) fn uncut(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
         let is_headless = self.frame.head.is_empty();
         is_headless.then(|| self.frame.payload.iter().map(|slice| &**slice))
     }
 
-    /// The datagrams that are `kept`, as a frame of their own: `heads` takes their headers, and
-    /// `payload` the slices that their payload lies in. `None` if there are none.
+    /// Returns the datagrams selected by `kept` as a frame of their own, or `None` if there are
+    /// none. `heads` receives their headers, and `payload` the slices of their payload.
     pub(crate) fn only<'b>(
         &self,
         kept: impl Fn(usize) -> bool,
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Copies one datagram into `out`, which is cleared before.
+    /// Copies one datagram into `out`, which is cleared first.
     pub(crate) fn copy_datagram(&self, index: usize, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.heads_of(index..index + 1));
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The headers of datagrams that follow one another.
+    /// Returns the headers of consecutive datagrams.
     fn heads_of(&self, which: Range<usize>) -> &'a [u8] {
         let header_len = self
             .frame
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         &self.frame.head[which.start * header_len..which.end * header_len]
     }
 
-    /// The pieces that their payload lies in.
+    /// Returns the payload pieces of consecutive datagrams.
     fn payload_of(&self, which: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let segment_len = self
             .frame
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Copies each datagram into `scratch`, which is cleared before, and hands it to `each`.
+    /// Copies each datagram into `scratch`, which is cleared first, and passes it to `each`.
     pub(crate) fn for_each_copy(&self, scratch: &mut Vec<u8>, mut each: impl FnMut(&mut Vec<u8>)) {
         let full = self.datagram_len();
         scratch.clear();
@@ -194,10 +194,10 @@ pub struct Pieces<'a> {
     head: &'a [u8],
     header_len: usize,
     payload: &'a [IoSlice<'a>],
-    /// What is left of the payload slice that was taken last.
+    /// Rest of the current payload slice.
     open: &'a [u8],
     segment_len: usize,
-    /// Bytes of payload that the datagram being built still takes.
+    /// Bytes of payload still to be added to the current datagram.
     room: usize,
 }
 
@@ -231,8 +231,8 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Bytes of a run of one segment, which is a frame; longer runs are beyond what links say they can do
-/// that send frame by frame.
+/// Returns the bytes of a run of one segment. Longer runs exceed the capabilities of links that
+/// send frame by frame.
 #[cold]
 pub(crate) fn checked_single(frame: &TxFrame<'_>) -> Result<usize, TxError> {
     let run = Run::new(frame);

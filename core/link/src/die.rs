@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A link that wraps a link and kills its process, by SIGKILL, at a frame of one's choice: for
-//! testing what a process leaves behind that ends in the middle of something.
+//! A link that wraps a link and kills its process with SIGKILL at a chosen frame, to test what a
+//! process leaves behind when it dies in the middle of an operation.
 //!
-//! Between two frames lies every state that another process can see. So the frames of a short job,
-//! counted through, are all the points at which a death may matter.
+//! Every state that another process can observe lies between two frames. The frames of a short job
+//! therefore enumerate all points at which a death can matter.
 
 use crate::cut::Run;
 use crate::{
@@ -16,27 +16,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// Which way a frame goes.
+/// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Killed in front of the call that would send it.
+    /// Killed before the call that would send the frame.
     Sent,
-    /// Killed when it has come, before it is looked at.
+    /// Killed after the frame arrived, before it is processed.
     Received,
 }
 
-/// Who dies, and when. As text: `1:sent:17`, rank 1 instead of sending its seventeenth frame.
+/// Process to kill and the frame that triggers it. As text: `1:sent:17` kills rank 1 in place of
+/// sending its 17th frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DieSpec {
-    /// The process.
+    /// Rank of the process.
     pub rank: u32,
-    /// What is counted.
+    /// Direction of the frames that are counted.
     pub way: Way,
-    /// The frame, from 1, over all links of the process.
+    /// Number of the frame, from 1, over all links of the process.
     pub frame: u64,
 }
 
-/// What is wrong with the text of a [`DieSpec`].
+/// Syntax error in the text of a [`DieSpec`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("write RANK:sent:N or RANK:received:N, with N from 1, such as 1:sent:17")]
 pub struct DieSpecError;
@@ -71,17 +72,17 @@ impl fmt::Display for DieSpec {
     }
 }
 
-/// The wrapper.
+/// A link that kills its process.
 pub struct Die<L> {
     inner: L,
     caps: LinkCaps,
     way: Way,
-    /// Frames that are left, on all links of the process.
+    /// Remaining frames, shared by all links of the process.
     left: Arc<AtomicU64>,
 }
 
 impl DieSpec {
-    /// The count that all links of the process share.
+    /// Returns the counter that all links of the process share.
     #[must_use]
     pub fn countdown(&self) -> Arc<AtomicU64> {
         Arc::new(AtomicU64::new(self.frame))
@@ -89,11 +90,11 @@ impl DieSpec {
 }
 
 impl<L: Link> Die<L> {
-    /// Wraps `inner`; `left` is of [`DieSpec::countdown`].
+    /// Wraps `inner`; `left` comes from [`DieSpec::countdown`].
     pub fn new(inner: L, spec: &DieSpec, left: Arc<AtomicU64>) -> Self {
         Die {
             caps: LinkCaps {
-                // Each frame that comes is to be counted.
+                // Each received frame must be counted.
                 placement: false,
                 ..inner.caps().clone()
             },
@@ -104,7 +105,7 @@ impl<L: Link> Die<L> {
     }
 }
 
-/// `count` frames pass; the process ends here if the last one is among them.
+/// Counts `count` frames and kills the process if the chosen one is among them.
 fn count_down(left: &AtomicU64, count: u64) {
     let before = left.load(Ordering::Relaxed);
     if before <= count {

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the links for raw Ethernet frames have in common: the bytes in front of a frame, which
-//! `packet` draws, and the interface that they leave by.
+//! Code shared by the links for raw Ethernet frames: the header before a frame, as drawn in
+//! `packet`, and the interface.
 
 use crate::{LinkAddr, LinkError, LinkKind, PeerId};
 use portolan_sys::net::{self, Interface, MacAddr};
 use std::fmt;
 use std::io;
 
-/// EtherType "local experimental 1" (IEEE Std 802), assigned to nobody.
+/// EtherType "local experimental 1" (IEEE Std 802), not assigned to any protocol.
 pub const ETHER_TYPE: u16 = 0x88B5;
 
-/// The endpoint that is everyone.
+/// Broadcast endpoint.
 pub const ENDPOINT_ALL: u16 = 0xFFFF;
 
 /// Bytes of an Ethernet header: two addresses and the EtherType.
 pub(crate) const ETHERNET_LEN: usize = 14;
 
-/// Bytes in front of the frame: the Ethernet header and two endpoints.
+/// Bytes before the frame: the Ethernet header and two endpoints.
 pub(crate) const HEADER_LEN: usize = ETHERNET_LEN + 4;
 
-/// Slices of a gather list. All are copied, so nothing in the system bounds it; the figure is the
-/// UDP link's.
+/// Slices of a gather list. All are copied, so the system sets no bound; the value is that of the
+/// UDP link.
 pub(crate) const GATHER_MAX: usize = 256;
 
 pub(crate) type Header = [u8; HEADER_LEN];
 
-/// Which interface.
+/// Name or number of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceRef {
-    /// By name, such as `eth0`.
+    /// Name, such as `eth0`.
     Name(String),
-    /// By number.
+    /// Interface index.
     Index(u32),
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for InterfaceRef {
     }
 }
 
-/// The errors of one kind of link.
+/// Constructor of errors for one kind of link.
 #[derive(Clone, Copy)]
 pub(crate) struct Errors(pub(crate) LinkKind);
 
@@ -61,7 +61,7 @@ impl Errors {
         self.system(what, io::Error::from_raw_os_error(errno), remedy)
     }
 
-    /// Refuses the number that is everyone's.
+    /// Refuses the broadcast endpoint.
     pub(crate) fn check_endpoint(
         self,
         endpoint: u16,
@@ -75,7 +75,7 @@ impl Errors {
         Err(self.of_errno(what, libc::EINVAL, remedy))
     }
 
-    /// The interface, which is up.
+    /// Returns the interface, which must be up.
     pub(crate) fn find_interface(self, name: &InterfaceRef) -> Result<Interface, LinkError> {
         let all = net::interfaces().map_err(|source| {
             let what = "list the interfaces".into();
@@ -99,7 +99,7 @@ impl Errors {
         }
     }
 
-    /// Its hardware address, if it is an Ethernet.
+    /// Returns the interface's hardware address; fails if it is not an Ethernet.
     pub(crate) fn mac_of(self, interface: &Interface) -> Result<MacAddr, LinkError> {
         interface.mac.ok_or_else(|| {
             let what = format!("interface {}", interface.name);
@@ -107,7 +107,7 @@ impl Errors {
         })
     }
 
-    /// The address and endpoint of a peer.
+    /// Returns the address and endpoint of a peer.
     pub(crate) fn reach(self, peer: PeerId, addr: &LinkAddr) -> Result<(MacAddr, u16), LinkError> {
         let unreachable = |why| LinkError::Unreachable {
             kind: self.0,
@@ -124,12 +124,12 @@ impl Errors {
     }
 }
 
-/// Bytes of the largest frame: the endpoints count as payload of the Ethernet frame.
+/// Returns the bytes of the largest frame. The endpoints count as payload of the Ethernet frame.
 pub(crate) fn frame_len_max(mtu: usize) -> usize {
     mtu.saturating_sub(HEADER_LEN - ETHERNET_LEN)
 }
 
-/// The bytes in front of a frame.
+/// Returns the bytes before a frame.
 pub(crate) fn header(from: MacAddr, from_endpoint: u16, to: MacAddr, to_endpoint: u16) -> Header {
     let mut header = [0; HEADER_LEN];
     header[..6].copy_from_slice(&to.0);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A link that wraps a link and treats its frames badly, by seed: for testing everything that
-//! must survive bad networks.
+//! A link that wraps a link and injects faults by seed, for tests of everything that must survive
+//! bad networks.
 //!
-//! What is sent is dropped, duplicated, corrupted, delayed or reordered, each datagram of a run for
-//! itself. What is received passes untouched; wrap both ends for faults in both directions.
+//! Each datagram that is sent may be dropped, duplicated, corrupted, delayed or reordered,
+//! independently of the others in its run. Received frames are not changed; wrap both ends for
+//! faults in both directions.
 //!
-//! A frame that is held back leaves by a later call, of whatever verb, once its time has come; so
-//! while frames are held, [`Link::arm`] says that the caller must not sleep.
+//! A held frame leaves in a later call of any verb, once it is due. [`Link::arm`] therefore returns
+//! `false` while frames are held.
 
 mod plan;
 mod spec;
@@ -22,48 +23,48 @@ use plan::{Fate, Plan};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Frames held back at one time. Beyond it they are dropped: a lossy network may do that too.
+/// Frames held at one time. Further frames are dropped, as a lossy network may do.
 const HELD_MAX: usize = 4096;
 
-/// A reordered frame waits for the next one to overtake it, but not longer than this: the last
-/// frame of an exchange must not wait for ever.
+/// Longest time that a reordered frame waits for the next frame to overtake it, so that the last
+/// frame of an exchange does not wait forever.
 const OVERTAKE_MAX: Duration = Duration::from_millis(1);
 
-/// What a [`Fault`] has done so far, in datagrams.
+/// Counters of a [`Fault`], in datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounters {
-    /// Given to the link by its caller.
+    /// Datagrams submitted by the caller.
     pub frames: u64,
-    /// Not passed on.
+    /// Datagrams dropped.
     pub dropped: u64,
-    /// Passed on twice.
+    /// Datagrams sent twice.
     pub duplicated: u64,
-    /// Passed on behind the frame that came after.
+    /// Datagrams sent after their successor.
     pub reordered: u64,
-    /// Passed on with a bit turned over, or as [`Fault::spoiling`] says.
+    /// Datagrams sent with a flipped bit, or altered by [`Fault::spoiling`].
     pub corrupted: u64,
-    /// Passed on later.
+    /// Datagrams sent late.
     pub delayed: u64,
 }
 
-/// The wrapper.
+/// A link that injects faults.
 pub struct Fault<L> {
     inner: L,
     caps: LinkCaps,
     plan: Plan,
     counters: FaultCounters,
-    /// Turns a bit of a datagram.
+    /// Flips a bit of a datagram.
     spoil: Spoil,
     connected: BTreeSet<PeerId>,
     held: VecDeque<Held>,
     fates: Vec<Fate>,
-    /// A datagram that does not leave as it was given.
+    /// Copy of a datagram that is altered or held.
     scratch: Vec<u8>,
-    /// Headers of the datagrams that do.
+    /// Headers of the datagrams that leave unaltered.
     heads: Vec<u8>,
 }
 
-/// Alters a datagram, by the number of a bit.
+/// Function that alters a datagram, given the number of a bit.
 pub type Spoil = fn(&mut [u8], usize);
 
 fn turn_bit(datagram: &mut [u8], bit: usize) {
@@ -74,7 +75,7 @@ struct Held {
     peer: PeerId,
     frame: Vec<u8>,
     due: Instant,
-    /// Leaves as soon as another frame has passed.
+    /// Set if the frame leaves as soon as another frame has passed.
     overtakable: bool,
 }
 
@@ -99,18 +100,18 @@ impl<L: Link> Fault<L> {
         }
     }
 
-    /// Turns bits by `spoil`, which may know what a wire's own check would catch.
+    /// Corrupts datagrams with `spoil`, which may take the wire's own checksum into account.
     #[must_use]
     pub fn spoiling(self, spoil: Spoil) -> Self {
         Fault { spoil, ..self }
     }
 
-    /// What has been done so far.
+    /// Returns the counters so far.
     pub fn counters(&self) -> FaultCounters {
         self.counters
     }
 
-    /// Passes the frames on whose time has come. Full links keep the rest waiting.
+    /// Sends held frames that are due. If the link is full, the rest keep waiting.
     fn release_due(&mut self) {
         if self.held.is_empty() {
             return;
@@ -131,9 +132,9 @@ impl<L: Link> Fault<L> {
         }
     }
 
-    /// The way of a frame, or of a run, with which fate does something. What leaves undisturbed leaves
-    /// in one call from where it lies, as a wire loses datagrams after the call that sent them; the
-    /// others follow it, or are held back.
+    /// Sends a frame or run of which at least one datagram suffers a fault. Unaltered datagrams
+    /// leave in one call, without a copy, because a wire loses datagrams after the call that sent
+    /// them. The other datagrams follow, or are held.
     fn transmit_badly(&mut self, peer: PeerId, run: &Run<'_>) -> Result<(), TxError> {
         let fates = std::mem::take(&mut self.fates);
         let mut heads = std::mem::take(&mut self.heads);
@@ -143,7 +144,7 @@ impl<L: Link> Fault<L> {
             Some(frame) => self.inner.transmit(peer, &frame),
             None => Ok(()),
         };
-        // Only while nothing was done with the run may the caller be told to try again.
+        // The caller may retry only if no part of the run was processed.
         if result.is_ok() {
             self.counters.frames += run.count as u64;
             let last = (0..run.count).rfind(|&index| leaves(index));
@@ -162,7 +163,7 @@ impl<L: Link> Fault<L> {
         result
     }
 
-    /// Gives one datagram of a run, the others of which have left, what fate has in store for it.
+    /// Applies the fault of one datagram, after the unaltered datagrams of its run have left.
     fn meet_fate(&mut self, peer: PeerId, run: &Run<'_>, index: usize, fate: Fate) {
         let mut frame = std::mem::take(&mut self.scratch);
         run.copy_datagram(index, &mut frame);
@@ -179,7 +180,7 @@ impl<L: Link> Fault<L> {
             self.hold(peer, &frame, OVERTAKE_MAX, true);
             self.counters.reordered += 1;
         } else if fate.leaves_in_run() {
-            // It has left.
+            // Already sent with the run.
         } else if self.inner.transmit(peer, &TxFrame::whole(&frame)).is_ok() {
             self.overtaken();
         } else {
@@ -206,7 +207,7 @@ impl<L: Link> Fault<L> {
         });
     }
 
-    /// A frame has passed those that were waiting for one.
+    /// Makes reordered frames due, because a frame has passed them.
     fn overtaken(&mut self) {
         if self.held.iter().any(|held| held.overtakable) {
             let now = Instant::now();
@@ -243,7 +244,7 @@ impl<L: Link> Link for Fault<L> {
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         self.release_due();
         let run = Run::new(frame);
-        // What the link would refuse it must see, whatever fate says.
+        // The link must see runs that it would refuse, whatever faults were drawn.
         let refused = run.datagram_len() > self.caps.frame_len_max
             || run.count > self.caps.segments_max
             || !self.connected.contains(&peer);
@@ -263,7 +264,7 @@ impl<L: Link> Link for Fault<L> {
         self.inner.receive(budget, sink)
     }
 
-    /// Faults are made where frames are sent, so what arrives may as well arrive in place.
+    /// Faults are injected on the sending side, so received frames may be placed.
     fn receive_placed(&mut self, budget: usize, receiver: &mut dyn Receiver) -> usize {
         self.release_due();
         self.inner.receive_placed(budget, receiver)

@@ -7,17 +7,18 @@ use std::io::IoSlice;
 /// One frame to send, or a run of equal segments.
 #[derive(Clone, Copy, Debug)]
 pub struct TxFrame<'a> {
-    /// Without `segments`: the first bytes of the frame (all of it for small frames).
-    /// With `segments`: as many headers as there are segments, end to end.
+    /// Without `segments`, the first bytes of the frame (all of a small frame). With `segments`,
+    /// one header per segment, end to end.
     pub head: &'a [u8],
-    /// Gathered behind `head`, or, with `segments`, cut and dealt out behind the headers.
+    /// Payload slices: appended to `head`, or, with `segments`, cut and distributed behind the
+    /// headers.
     pub payload: &'a [IoSlice<'a>],
-    /// How to cut.
+    /// Lengths of the segments, for a run.
     pub segments: Option<Segments>,
 }
 
 impl<'a> TxFrame<'a> {
-    /// A frame that is contiguous already.
+    /// Returns a frame that is contiguous in memory.
     #[must_use]
     pub fn whole(bytes: &'a [u8]) -> Self {
         TxFrame {
@@ -27,44 +28,44 @@ impl<'a> TxFrame<'a> {
         }
     }
 
-    /// Bytes of gathered payload.
+    /// Returns the bytes of gathered payload.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         self.payload.iter().map(|slice| slice.len()).sum()
     }
 }
 
-/// A run of segments: `header_len` bytes of head and `payload_len` of payload each; the last
-/// segment's payload may be shorter. Each segment travels as one datagram. With a `header_len` of 0
-/// the payload alone is cut: frames that lie behind one another already.
+/// Layout of a run: each segment has `header_len` bytes of head and `payload_len` of payload. The
+/// last segment's payload may be shorter. Each segment travels as one datagram. With a `header_len`
+/// of 0 only the payload is cut; it then consists of complete frames, end to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segments {
     /// Bytes of header per segment.
     pub header_len: usize,
-    /// Bytes of payload per segment, but for the last.
+    /// Bytes of payload per segment, except the last.
     pub payload_len: usize,
 }
 
-/// One frame that has arrived.
+/// One received frame.
 pub struct RxFrame<'a> {
-    /// Who sent it, where the link itself knows (shared memory). Links on a network leave it
-    /// `None`: the frame's session tells.
+    /// Sender, if the link identifies it (shared memory). Network links leave it `None`; the
+    /// session in the frame identifies the sender.
     pub from: Option<PeerId>,
     /// The frame, or its first bytes when `body` is present. Private memory: it does not change
     /// while it is being parsed.
     pub head: &'a [u8],
-    /// The rest of a large frame, still in memory that the sender shares; it can only be copied out.
+    /// Rest of a large frame, in memory that the sender can still write. It may only be copied out.
     pub body: Option<&'a dyn Body>,
-    /// The network has marked it as having met congestion (RFC 3168).
+    /// Set if the network marked the frame for congestion (RFC 3168).
     pub marked: bool,
 }
 
-/// Bytes in memory that another process may be writing; reading is by copy only.
+/// Bytes in memory that another process may be writing. They are read only by copying.
 pub trait Body {
-    /// Bytes available.
+    /// Returns the bytes available.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns `true` if no bytes are available.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -72,6 +73,6 @@ pub trait Body {
     /// Copies `dst.len()` bytes, starting at `off`, into `dst`.
     ///
     /// # Panics
-    /// When `off + dst.len()` exceeds [`Body::len`].
+    /// Panics if `off + dst.len()` exceeds [`Body::len`].
     fn copy_to(&self, off: usize, dst: &mut [u8]);
 }

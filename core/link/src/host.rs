@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which host this process is on.
+//! Identification of the host that this process runs on.
 
 use crate::HostId;
 use std::os::unix::fs::MetadataExt;
@@ -9,10 +9,10 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const NETNS: &str = "/proc/self/ns/net";
 
 impl HostId {
-    /// The host of this process, in its present network namespace.
+    /// Returns the host of this process in its current network namespace.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// Fails if `/proc` is not mounted.
     pub fn current() -> io::Result<Self> {
         let boot_id = fs::read_to_string(BOOT_ID)?.trim().to_owned();
         let netns = fs::metadata(NETNS)?.ino();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a link reports besides frames: errors, notices, and what to wait for.
+//! Reports of a link besides frames: errors, notices, and wake descriptors.
 
 use crate::{LinkKind, PeerId};
 use portolan_sys::lack::{Explained, Lack};
@@ -8,20 +8,21 @@ use std::io;
 use std::os::fd::RawFd;
 use thiserror::Error;
 
-/// Why a link could not be opened or a peer not be connected.
+/// Reason why a link could not be opened or a peer could not be connected.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The system refused. `what` names the call and its object, `remedy` what a person can do.
+    /// The system refused a call. `what` names the call and its object; `remedy` is advice for the
+    /// user.
     #[error("{kind} link: {what}: {}", Explained(errno, Some(remedy)))]
     System {
         /// Link concerned.
         kind: LinkKind,
-        /// What was being done, with the name of the thing.
+        /// Attempted action, with the name of the object.
         what: String,
         /// The errno.
         errno: io::Error,
-        /// What to do about it.
+        /// Advice for the user.
         remedy: &'static str,
     },
     /// The peer's address is of another kind of link, or on another host.
@@ -37,7 +38,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// What has run out, if that is why.
+    /// Returns the exhausted resource, if that caused the error.
     #[must_use]
     pub fn lack(&self) -> Option<Lack> {
         match self {
@@ -47,60 +48,60 @@ impl LinkError {
     }
 }
 
-/// Reads as the sentence does: a program that returns the error from `main` shows it in this form.
+/// Formats like `Display`, because a program that returns the error from `main` prints this form.
 impl fmt::Debug for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Why a frame was not sent.
+/// Reason why a frame was not sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TxError {
-    /// Back-pressure: no room now, nothing was sent.
+    /// Back-pressure: no room at present; nothing was sent.
     #[error("no room now")]
     Full,
-    /// The frame is longer than the path carries; `frame_len_max` is what the system says now.
+    /// The frame is longer than the path carries. `frame_len_max` is the system's current value.
     #[error("frame too long for the path, at most {frame_len_max} bytes")]
     TooLong {
         /// Largest frame that passes, 0 if unknown.
         frame_len_max: usize,
     },
-    /// The peer was never connected, or its end is gone.
+    /// The peer was never connected, or its end was closed.
     #[error("peer {0} is not connected")]
     NotConnected(PeerId),
-    /// Anything else; treated like a lost frame on lossy links.
+    /// Any other error; treated as a lost frame on lossy links.
     #[error("transmit: {0}")]
     System(#[from] io::Error),
 }
 
-/// A queue below a socket that has refused so many calls in a row, while frames leave it all the
-/// time, is not full: something refuses these frames, and would for ever. A call takes a
-/// microsecond or more, so a device of 1 Gb/s has sent a frame or two meanwhile.
+/// Refused calls in a row after which the queue below the socket is not considered full. A full
+/// queue drains between calls, so a filter or device is refusing these frames permanently. A call
+/// takes 1 µs or more; a device of 1 Gb/s sends a frame or two in that time.
 const REFUSALS_MAX: u32 = 64;
 
-/// Whether a call that failed with `error` will go on failing: a filter refuses the frame, or a
-/// device whose MTU was lowered under way. Then the frame counts as lost. `refusals` counts such
+/// Returns `true` if a call that failed with `error` will keep failing, because a filter refuses
+/// the frame or the device's MTU was lowered. The frame then counts as lost. `refusals` counts such
 /// failures since the last success.
 #[cold]
 pub(crate) fn is_refused_for_good(error: &io::Error, refusals: &mut u32) -> bool {
     if error.raw_os_error() != Some(libc::ENOBUFS) {
-        // EAGAIN is the socket's own buffer, which the device empties.
+        // EAGAIN is the socket's own buffer, which the device drains.
         return false;
     }
     *refusals = refusals.saturating_add(1);
     *refusals > REFUSALS_MAX
 }
 
-/// Why data could not be pulled.
+/// Reason why data could not be pulled.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PullError {
-    /// This link, or this system, cannot: use frames.
+    /// This link or system cannot pull; use frames.
     #[error("not supported here")]
     Unsupported,
-    /// The peer's memory is not readable there.
+    /// The peer's memory is not readable at that address.
     #[error("pull from peer {0}: {1}")]
     Failed(PeerId, io::Error),
 }
@@ -109,55 +110,57 @@ pub enum PullError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// The peer's process closed its end or died; only links that can be sure say so.
+    /// The peer's process closed its end or died. Reported only by links that can be certain.
     PeerGone(PeerId),
-    /// The peer's process lives, and has closed its end of the connection.
+    /// The peer's process is alive and closed its end of the connection.
     PeerClosed(PeerId),
-    /// The peer's process says that it lacks something. Why it closes, or ends, if it soon does.
+    /// The peer's process reports that it lacks a resource. This explains why it closes or exits
+    /// soon after.
     PeerLacks {
         /// Peer concerned.
         peer: PeerId,
-        /// What it lacks.
+        /// Exhausted resource.
         lack: Lack,
     },
-    /// This process lacks something for its connection with the peer, which is given up.
+    /// This process lacks a resource for its connection with the peer; the connection is abandoned.
     Lacking {
         /// Peer concerned.
         peer: PeerId,
-        /// What is missing.
+        /// Exhausted resource.
         lack: Lack,
-        /// What was tried, what is missing, and the remedy.
+        /// Attempted action, exhausted resource, and remedy.
         what: String,
     },
-    /// The system says that nobody listens at the peer's address (ICMP unreachable). It can be
-    /// forged: ask the peer before believing it.
+    /// The system reports that no process listens at the peer's address (ICMP unreachable). The
+    /// message may be forged: probe the peer before relying on it.
     Refused(PeerId),
-    /// Frames to this peer may be at most so long from now on. It can come from a forged ICMP
-    /// message: probe before believing it.
+    /// Frames to this peer may have at most this length from now on. The ICMP message may be
+    /// forged: probe before relying on it.
     MtuShrunk {
         /// Peer concerned.
         peer: PeerId,
         /// Bytes of the largest frame that passes.
         frame_len_max: usize,
     },
-    /// The link itself does not work now: its interface is down, or gone.
+    /// The link does not work at present: its interface is down or was removed.
     Down(io::Error),
-    /// The link buffers so many bytes of bulk payload, as far as is known now.
+    /// Bytes of bulk payload that the link buffers, as far as currently known.
     Capacity(usize),
-    /// A stream to this peer stands.
+    /// A stream to this peer is established.
     StreamUp(PeerId),
-    /// A stream to this peer could not be opened, or has ended; others may stand.
+    /// A stream to this peer could not be opened, or has ended. Other streams to the peer may be
+    /// established.
     StreamDown {
         /// Peer concerned.
         peer: PeerId,
-        /// It was closed because it carried nothing, at this end or the other.
+        /// Set if either end closed it because it carried no data.
         is_idle: bool,
     },
-    /// A frame was refused; the reason is a fixed name for a counter.
+    /// A frame was refused. The reason is a fixed name for a counter.
     Dropped(&'static str),
 }
 
-/// Descriptors that wake a sleeping process; all are waited for readability.
+/// Descriptors that wake a sleeping process; each is polled for readability.
 #[derive(Debug, Default)]
 pub struct WakeSet {
     /// Descriptors, owned by their links.

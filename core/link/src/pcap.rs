@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A link that wraps a link and writes what passes to a capture file for Wireshark and its kin.
+//! A link that wraps a link and writes its traffic to a capture file for Wireshark and similar
+//! tools.
 //!
-//! Each datagram is shown as the `packet` link would send it, an Ethernet frame of EtherType 0x88B5,
-//! whatever the wrapped link is. Where there are no hardware addresses, made-up ones stand for them:
-//! `02:00:00:00:00:00` for this end, `02:01:` and the peer's number for the others; received frames
-//! whose sender the link does not know are from `02:02:00:00:00:00`.
+//! Each datagram is recorded as an Ethernet frame of EtherType 0x88B5, as the `packet` link would
+//! send it, whatever the wrapped link is. Links without hardware addresses get invented ones:
+//! `02:00:00:00:00:00` for this end, and `02:01:` followed by the peer's number for peers. Received
+//! frames whose sender the link does not identify are from `02:02:00:00:00:00`.
 //!
-//! Slow, and for debugging only. A file that cannot be written any more ends the capture with a
-//! warning in the log, never the traffic.
+//! Slow; for debugging only. A write error ends the capture with a warning in the log and never
+//! stops the traffic.
 
 use crate::cut::Run;
 use crate::ethernet::{ENDPOINT_ALL, Header, header};
@@ -27,10 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of the longest packet in a file, the most that Wireshark reads (`MAXIMUM_SNAPLEN` of
-/// libpcap); longer frames, of shared memory, are cut.
+/// libpcap). Longer frames of shared memory are truncated.
 const SNAP_LEN: u32 = 262_144;
 
-/// The wrapper.
+/// A link that records its traffic.
 pub struct Pcap<L> {
     inner: L,
     caps: LinkCaps,
@@ -41,16 +42,16 @@ pub struct Pcap<L> {
 }
 
 impl<L: Link> Pcap<L> {
-    /// Wraps `inner` and makes the file at `path` anew.
+    /// Wraps `inner` and creates or truncates the file at `path`.
     ///
     /// # Errors
-    /// What creating or writing the file said, with its path.
+    /// Returns the error of creating or writing the file, with its path.
     pub fn create(inner: L, path: &Path) -> io::Result<Self> {
         let own = seen_as(&inner.local_addr(), MacAddr([2, 0, 0, 0, 0, 0]));
         let capture = Capture::create(path)?;
         Ok(Pcap {
             caps: LinkCaps {
-                // A record shows each frame in one piece, so it must arrive in one.
+                // A record needs the frame in one piece, so frames must not be placed.
                 placement: false,
                 ..inner.caps().clone()
             },
@@ -139,7 +140,7 @@ impl<L: Link> Link for Pcap<L> {
     }
 
     fn arm(&mut self, wake: &mut WakeSet) -> bool {
-        // Sleep may be long, and somebody may be watching the file.
+        // The sleep may be long, and a user may be watching the file.
         self.capture.flush();
         self.inner.arm(wake)
     }
@@ -149,11 +150,11 @@ impl<L: Link> Link for Pcap<L> {
     }
 }
 
-/// The file; none any more after it could not be written.
+/// The capture file; closed after a write error.
 struct Capture {
     path: PathBuf,
     writer: Option<PcapWriter<Shared>>,
-    /// The same file as the writer's, which cannot be asked to flush it.
+    /// Same file as the writer's, because the writer offers no flush.
     file: Shared,
     packet: Vec<u8>,
 }
@@ -246,7 +247,7 @@ impl Drop for Capture {
     }
 }
 
-/// How an address shows in the file.
+/// Returns the hardware address and endpoint recorded for an address.
 fn seen_as(addr: &LinkAddr, otherwise: MacAddr) -> (MacAddr, u16) {
     match addr {
         LinkAddr::Packet { mac, endpoint } => (MacAddr(*mac), *endpoint),
@@ -256,7 +257,7 @@ fn seen_as(addr: &LinkAddr, otherwise: MacAddr) -> (MacAddr, u16) {
     }
 }
 
-/// The made-up hardware address of a peer without one.
+/// Returns the invented hardware address of a peer without one.
 fn stand_in(peer: PeerId) -> MacAddr {
     let [a, b, c, d] = peer.to_be_bytes();
     MacAddr([2, 1, a, b, c, d])

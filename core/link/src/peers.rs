@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a link keeps per peer, found by the peer's number without hashing.
+//! Per-peer state of a link, indexed by the peer's number without hashing.
 
 use crate::{LinkError, LinkKind, PeerId, TxError};
 
-/// Peers are ranks: dense from zero. The bound keeps a wrong number from costing gigabytes.
+/// Peers are ranks, dense from zero. The bound keeps a wrong number from allocating gigabytes.
 const PEERS_MAX: PeerId = 1 << 20;
 
 pub(crate) struct PeerTable<T>(Vec<Option<T>>);
@@ -13,7 +13,7 @@ impl<T> PeerTable<T> {
         PeerTable(Vec::new())
     }
 
-    /// Enters or replaces what is known of `peer`.
+    /// Inserts or replaces the entry of `peer`.
     pub(crate) fn insert(&mut self, kind: LinkKind, peer: PeerId, to: T) -> Result<(), LinkError> {
         if peer >= PEERS_MAX {
             let why = "peer numbers are ranks, and this one is beyond 2^20";
@@ -41,7 +41,8 @@ impl<T> PeerTable<T> {
         }
     }
 
-    /// The peers that `matches`, by a search through all: for the control path.
+    /// Returns the peers whose entry satisfies `matches`. Searches all entries: for the control
+    /// path.
     pub(crate) fn matching(&self, matches: impl Fn(&T) -> bool) -> impl Iterator<Item = PeerId> {
         (0..)
             .zip(&self.0)

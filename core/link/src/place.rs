@@ -1,69 +1,69 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Speculative placement: receiving bulk payload where it is expected to belong.
+//! Speculative placement: receiving bulk payload directly at its expected destination.
 //!
-//! Who receives may say before each batch which frames he expects next, and where their payload
-//! belongs ([`Plan`]). A link that can points its receive call straight there. What comes is then
-//! compared with what was expected: frames that are the expected ones are handed over as placed;
-//! all others are put together again and handed over as ordinary frames. A link that cannot
-//! ignores plans and hands over ordinary frames.
+//! Before each batch, the receiver may state which frames it expects next and where their payload
+//! belongs ([`Plan`]). A link with placement receives directly to that destination. It then
+//! compares the received frames with the expected ones. Expected frames are delivered as placed;
+//! all others are reassembled and delivered as ordinary frames. A link without placement ignores
+//! plans and delivers ordinary frames.
 //!
-//! The one invariant: bytes in a plan's destination mean nothing, unless their frame was handed
-//! over as placed. A destination must therefore hold nothing of value.
+//! Invariant: bytes in a plan's destination are undefined unless their frame was delivered as
+//! placed. A destination must therefore hold no valid data.
 
 use crate::RxFrame;
 
-/// Takes what a link receives; see [`crate::Link::receive_placed`].
+/// Consumer of the frames that a link receives; see [`crate::Link::receive_placed`].
 pub trait Receiver {
-    /// What is expected to come next, if anything. Asked before each batch.
+    /// Returns the frames expected next, if any. Called before each batch.
     fn plan(&mut self) -> Option<Plan<'_>>;
 
-    /// A frame that is not at its place.
+    /// Receives a frame that was not placed.
     fn frame(&mut self, frame: RxFrame<'_>);
 
-    /// Tests whether the receiver wants no more frames in this call. A link calls this after each frame, or
-    /// after all frames of one system call, and leaves the rest with the kernel.
+    /// Returns `true` if the receiver wants no more frames in this call. A link calls this after
+    /// each frame, or after all frames of one system call, and leaves the rest with the kernel.
     fn has_enough(&self) -> bool {
         false
     }
 
-    /// Frames of `frame_len` bytes each, the last perhaps less, that came with one call, end to end;
-    /// `marked` is as in [`RxFrame`], of each. Returns how many of the first ones it has dealt with;
-    /// the others are handed over one by one.
+    /// Receives the frames of one call, end to end, of `frame_len` bytes each except perhaps the
+    /// last. `marked` applies to each, as in [`RxFrame`]. Returns how many of the first frames it
+    /// consumed; the rest are delivered one by one.
     fn run(&mut self, frames: &[u8], frame_len: usize, marked: bool) -> usize {
         let _ = (frames, frame_len, marked);
         0
     }
 
-    /// A frame that was expected: its header, how many bytes of payload lie behind one another at
-    /// their place already, and whether it is marked. Those of a batch come in the order of their
-    /// plan, from its first, before any other frame of the batch.
+    /// Receives an expected frame: its header, the bytes of payload that are already contiguous at
+    /// their destination, and its congestion mark. Placed frames of a batch arrive in the order of
+    /// their plan, from its first frame, before any other frame of the batch.
     fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool);
 
-    /// Frames of a batch that landed where they do not belong, and how many of their bytes had to
-    /// be copied to hand them over.
+    /// Counts the frames of a batch that landed at the wrong place, and the bytes copied to deliver
+    /// them.
     fn missed(&mut self, frame_count: usize, copied_len: usize);
 }
 
-/// What is expected next: frames with `header_len` bytes of header and `fragment_len` of payload,
-/// the last perhaps less, whose payload belongs end to end into `dst`.
+/// Frames expected next. Each has `header_len` bytes of header and `fragment_len` of payload,
+/// except perhaps the last. Their payload belongs in `dst`, end to end.
 pub struct Plan<'a> {
     /// Bytes of header in each frame.
     pub header_len: usize,
     /// Bytes of payload in each frame; `dst` may end with a shorter one.
     pub fragment_len: usize,
-    /// Where the payload belongs. Whatever happens, its bytes may be overwritten.
+    /// Destination of the payload. Its bytes may be overwritten in any case.
     pub dst: &'a mut [u8],
-    /// Tells an expected frame from others.
+    /// Distinguishes expected frames from other frames.
     pub expected: &'a dyn Expected,
 }
 
-/// Tells whether a frame is the one that was expected.
+/// Test for expected frames.
 pub trait Expected {
-    /// Whether a frame with this header and payload is the `index`th of the plan.
+    /// Returns `true` if a frame with this header and payload is frame `index` of the plan.
     fn matches(&self, index: usize, header: &[u8], payload: &[u8]) -> bool;
 }
 
-/// A sink of ordinary frames, as a receiver without plans.
+/// Sink of ordinary frames, as a receiver without plans.
 pub(crate) struct Unplanned<F>(pub(crate) F);
 
 impl<F: FnMut(RxFrame<'_>)> Receiver for Unplanned<F> {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The dice.
+//! Random choice of faults.
 
 use super::FaultSpec;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-/// What happens to one datagram.
+/// Faults of one datagram.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Fate {
     pub(super) drop: bool,
     pub(super) duplicate: bool,
     pub(super) reorder: bool,
-    /// Which bit turns over.
+    /// Index of the flipped bit.
     pub(super) corrupt_bit: Option<usize>,
     pub(super) delay: Option<Duration>,
 }
@@ -26,7 +26,7 @@ impl Fate {
             && self.delay.is_none()
     }
 
-    /// It leaves beside the others of its run, as it was given.
+    /// Returns `true` if a copy leaves unaltered together with its run.
     pub(super) fn leaves_in_run(&self) -> bool {
         let leaves = Fate {
             duplicate: false,
@@ -35,7 +35,7 @@ impl Fate {
         leaves.is_good()
     }
 
-    /// Nothing of the datagram is left.
+    /// Returns `true` if no copy of the datagram is sent.
     pub(super) fn is_loss(&self) -> bool {
         self.drop && !self.duplicate && self.corrupt_bit.is_none()
     }
@@ -52,7 +52,7 @@ impl Plan {
         Plan { spec, rng }
     }
 
-    /// Draws the fates of `count` datagrams of `len` bytes into `fates`.
+    /// Draws the faults of `count` datagrams of `len` bytes into `fates`.
     pub(super) fn draw(&mut self, count: usize, len: usize, fates: &mut Vec<Fate>) {
         fates.clear();
         fates.extend((0..count).map(|_| self.fate(len)));
@@ -60,7 +60,7 @@ impl Plan {
 
     fn fate(&mut self, len: usize) -> Fate {
         let (spec, rng) = (&self.spec, &mut self.rng);
-        // Dice that cannot fall cost time all the same, a hundred of them as much as a copy.
+        // Skips draws with probability 0: a hundred of them cost as much as a copy.
         let mut falls = |chance: f64| chance > 0.0 && rng.random_bool(chance);
         let corrupt = len > 0 && falls(spec.corrupt);
         let drop = falls(spec.drop);

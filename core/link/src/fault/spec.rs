@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to do wrong, and how often, as people write it.
+//! Text form of fault probabilities.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,43 +8,43 @@ use thiserror::Error;
 
 /// Probabilities of each fault, each for one datagram, between 0 and 1.
 ///
-/// As text: `drop=0.01,dup=0.005,reorder=0.02,corrupt=0.001,delay=0.01:200us,seed=7`. What is not
-/// named is 0. Times have one of the units ns, us, ms, s.
+/// As text: `drop=0.01,dup=0.005,reorder=0.02,corrupt=0.001,delay=0.01:200us,seed=7`. Omitted
+/// settings are 0. Times have one of the units ns, us, ms, s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultSpec {
-    /// Lost.
+    /// Probability of a loss.
     pub drop: f64,
-    /// Sent twice.
+    /// Probability of a duplicate.
     pub duplicate: f64,
-    /// Overtaken by the next one.
+    /// Probability of being overtaken by the next datagram.
     pub reorder: f64,
-    /// One bit turned over.
+    /// Probability of one flipped bit.
     pub corrupt: f64,
-    /// Sent later, by `delay_by`.
+    /// Probability of a delay by `delay_by`.
     pub delay: f64,
-    /// How much later.
+    /// Length of a delay.
     pub delay_by: Duration,
-    /// Where the dice start. The same seed and the same frames give the same faults.
+    /// Seed of the random numbers. The same seed and the same frames give the same faults.
     pub seed: u64,
 }
 
-/// What is wrong with the text of a [`FaultSpec`].
+/// Syntax error in the text of a [`FaultSpec`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FaultSpecError {
-    /// No such setting, or no `=`.
+    /// Unknown setting, or no `=`.
     #[error("fault setting `{0}`: write drop=, dup=, reorder=, corrupt=, delay= or seed=")]
     Unknown(String),
-    /// One setting twice.
+    /// Repeated setting.
     #[error("fault setting `{0}` is there twice: remove one")]
     Twice(String),
-    /// Not a probability.
+    /// Invalid probability.
     #[error("fault setting `{0}`: `{1}` is no probability; write a number from 0 to 1")]
     Probability(String, String),
-    /// Not a delay.
+    /// Invalid delay.
     #[error("fault setting `delay`: `{0}` is no delay; write it like 0.01:200us")]
     Delay(String),
-    /// Not a seed.
+    /// Invalid seed.
     #[error("fault setting `seed`: `{0}` is no seed; write a whole number from 0 to 2^64 - 1")]
     Seed(String),
 }
@@ -120,7 +120,7 @@ fn delay(text: &str) -> Result<(f64, Duration), FaultSpecError> {
     Ok((probability("delay", chance)?, time))
 }
 
-/// Reads a whole number with one of the units ns, us, ms, s.
+/// Parses a whole number with one of the units ns, us, ms, s.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
