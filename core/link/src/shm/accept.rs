@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Accepting connections: who may be a peer, and what of it is believed.
+//! Accepting connections: checks of a peer's identity and of its hello.
 
 use super::Shm;
 use super::hello::{Hello, OPEN_HELLO_LEN};
@@ -12,39 +12,39 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Connections of our own user that have not said hello; one too many and the oldest is closed.
-/// A hello follows its connection within microseconds, so more than a few are somebody's mistake.
+/// Connections of our own user without a hello; beyond this the oldest is closed. A hello follows
+/// its connection within microseconds, so more than a few indicate a broken program.
 const GREETINGS_MAX: usize = 256;
 
-/// Connections taken in one go: as many as the kernel queues.
+/// Connections accepted in one call: as many as the kernel queues.
 const ACCEPT_MAX: usize = 4096;
 
-/// When a connection is taken in.
+/// Time at which a connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entrance {
     Open,
-    /// The peer's earlier connection has ended, and the caller does not know yet.
+    /// Admitted once the caller has removed the peer's earlier, ended connection.
     OnceForgotten,
 }
 
-/// How long connections wait for descriptors that a program may have taken for a moment; well within
-/// the ten seconds that whoever connects waits for a session (P9.5).
+/// Time that connections wait for descriptors that a program may use briefly. It is well within the
+/// 10 s that a connecting process waits for a session (P9.5).
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Connections are not accepted for now.
+/// Pause of accepting.
 pub(super) struct Pause {
     since: Instant,
     lack: Option<Lack>,
 }
 
-/// A connection that has not said who it is.
+/// A connection that has not identified itself.
 pub(super) struct Greeting {
     id: u32,
     socket: Seqpacket,
 }
 
 impl Shm {
-    /// Accepts what waits, and reads the hellos that have come.
+    /// Accepts waiting connections and reads the hellos that have arrived.
     pub(super) fn accept_waiting(&mut self) {
         for _ in 0..ACCEPT_MAX {
             match self.listener.accept() {
@@ -55,7 +55,8 @@ impl Shm {
         }
     }
 
-    /// Tries again what failed for want of descriptors; when that has lasted, who waits is told.
+    /// Retries accepting after a lack of descriptors. If the lack lasts, the waiting processes are
+    /// informed.
     pub(super) fn retry_accepting(&mut self) {
         if self.accept_pause.is_some() {
             self.accept_waiting();
@@ -66,7 +67,7 @@ impl Shm {
         }
     }
 
-    /// Accepts who waits, or tells them why not.
+    /// Accepts waiting processes, or reports the reason for a refusal to them.
     pub(super) fn answer_waiting(&mut self) {
         self.accept_waiting();
         if self.accept_pause.is_some() {
@@ -74,7 +75,7 @@ impl Shm {
         }
     }
 
-    /// Stops watching the listener, which would keep a sleeper awake without anything to be done.
+    /// Stops watching the listener, which would keep waking a sleeper that cannot accept.
     fn pause_accepting(&mut self, err: &io::Error) {
         if self.accept_pause.is_none() {
             log::warn!("shm link: accept: {}", Explained(err, None));
@@ -96,7 +97,7 @@ impl Shm {
         }
     }
 
-    /// Answers those that wait to be accepted, for whom there is no descriptor. `P8.13`
+    /// Informs the processes waiting to be accepted that no descriptor is free. `P8.13`
     fn refuse_waiting(&mut self) {
         let Some(lack) = self.accept_pause.as_ref().and_then(|pause| pause.lack) else {
             return;
@@ -128,7 +129,7 @@ impl Shm {
         self.announce_lack(lack);
     }
 
-    /// Closes the connection of `peer`, for which something is missing here. `P8.13`
+    /// Closes the connection of `peer` because this process lacks a resource for it. `P8.13`
     fn refuse_connection(&mut self, socket: Seqpacket, peer: PeerId, lack: Lack) {
         decline(&socket, &lack);
         drop(socket);
@@ -152,7 +153,7 @@ impl Shm {
     }
 
     fn welcome(&mut self, socket: Seqpacket) {
-        // The hello, and one byte to notice that a record is longer.
+        // Room for the hello and one byte, to detect longer records.
         let mut buffer = [0; OPEN_HELLO_LEN + 1];
         let result = match socket.receive_with_fd(&mut buffer) {
             Ok(None) => self.wait_for_hello(socket),
@@ -198,7 +199,7 @@ impl Shm {
         Ok(())
     }
 
-    /// A hello whose memory file found no free descriptor here.
+    /// Handles a hello whose memory file was lost because no descriptor was free.
     fn on_lost_memory_file(
         &mut self,
         socket: Seqpacket,
@@ -215,7 +216,7 @@ impl Shm {
         Err("shm: no descriptor for a connection")
     }
 
-    /// Makes the sender of a hello a peer, if all of it holds. `P8.6`
+    /// Makes the sender of a hello a peer, if all checks pass. `P8.6`
     fn admit(
         &mut self,
         socket: Seqpacket,
@@ -240,7 +241,7 @@ impl Shm {
         match entrance {
             Entrance::Open => self.take_in(inbound, pid),
             Entrance::OnceForgotten => {
-                // Only its newest connection can still be meant.
+                // Only its newest connection can still be valid.
                 self.returning.retain(|other| other.inbound.peer != peer);
                 self.returning.push(Returning { inbound, pid });
                 Ok(())
@@ -248,7 +249,7 @@ impl Shm {
         }
     }
 
-    /// From now on the peer's ring is received from.
+    /// Starts receiving from the peer's ring.
     pub(super) fn take_in(
         &mut self,
         inbound: Inbound,
@@ -263,7 +264,7 @@ impl Shm {
         Ok(())
     }
 
-    /// `P8.6`: what the hash does not settle. Says who it is.
+    /// `P8.6`: checks what the hash does not cover, and returns the sender's number.
     fn check_hello(&self, hello: &Hello) -> Result<PeerId, &'static str> {
         if let (Some(open), Some(endpoint_id)) = (&self.config.open, &hello.endpoint_id) {
             // P8.10
@@ -282,8 +283,8 @@ impl Shm {
         Ok(hello.from)
     }
 
-    /// When `peer`, who says hello by `socket`, may come in: one connection at a time, and a new
-    /// one once the end of the old was reported and taken note of. `P8.8`
+    /// Decides when `peer`, which sent a hello by `socket`, is admitted. One connection exists at a
+    /// time; a new one is admitted after the end of the old one was reported and handled. `P8.8`
     fn entrance(&mut self, peer: PeerId, socket: &Seqpacket) -> Result<Entrance, &'static str> {
         self.look_for_departure(peer);
         let is_known = self.inbound.iter().any(|inbound| inbound.peer == peer);
@@ -292,13 +293,13 @@ impl Shm {
             Life::Live if is_known => Err("shm: second hello of a peer"),
             Life::Live => Ok(Entrance::Open),
             Life::Leaving | Life::Gone if !is_over => Ok(Entrance::OnceForgotten),
-            // Its first words may be accepted after its hang-up was seen.
+            // Its hello may be accepted after its hang-up was seen.
             Life::Leaving if !is_known => Ok(Entrance::Open),
             Life::Leaving | Life::Gone => Err("shm: hello of a peer that is gone"),
         }
     }
 
-    /// The pid of the process that connected, if it is one of our user's. `P8.6`
+    /// Returns the pid of the connected process, if it belongs to our user. `P8.6`
     fn check_user(&self, socket: &Seqpacket) -> Result<Option<u32>, &'static str> {
         match socket.peer_cred() {
             Ok(cred) if cred.uid == self.uid => Ok(cred.pid),
@@ -307,15 +308,15 @@ impl Shm {
     }
 }
 
-/// Says why a connection is not taken, and that this process lives.
+/// Reports why a connection is refused, and that this process is alive.
 fn decline(socket: &Seqpacket, lack: &Lack) {
     doorbell::tell_lack(socket, lack);
     doorbell::bid_farewell(socket);
 }
 
 impl Drop for Shm {
-    /// Who still waits to be accepted by a process that lacks something is told so: otherwise it
-    /// would see no more than the end of this process.
+    /// Informs processes still waiting to be accepted if this process lacks a resource. Otherwise
+    /// they would only see the end of this process.
     fn drop(&mut self) {
         if self.lack.is_some() {
             self.answer_waiting();

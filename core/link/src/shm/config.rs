@@ -5,41 +5,42 @@ use super::directory::OpenConfig;
 use crate::PeerId;
 use std::fmt;
 
-/// Default of [`ShmConfig::ring_len`]: a ring for each direction fits twice into the second-level
-/// cache of a current core (1 MiB and more), and 20 000 of the smallest frames fit into the ring.
+/// Default of [`ShmConfig::ring_len`]. A ring for each direction fits twice into the second-level
+/// cache of a current core (1 MiB and more), and the ring holds 20 000 of the smallest frames.
 pub const RING_LEN_DEFAULT: usize = 256 * 1024;
 
-/// Default of [`ShmConfig::rank_count_max`]: more processes than one host ever runs of a job; their
+/// Default of [`ShmConfig::rank_count_max`]: more processes than a job ever has on one host. The
 /// table of rings to peers then takes a few megabytes, if all are used.
 const RANK_COUNT_MAX_DEFAULT: u32 = 1 << 16;
 
-/// What stands where a job's id would, in hellos of processes without one.
+/// Placeholder for the job's id in hellos of processes without a job.
 pub(super) const OPEN_JOB_ID: [u8; 16] = *b"portolan:address";
 
-/// How to open a shared memory link.
+/// Settings of a shared memory link.
 #[derive(Clone)]
 pub struct ShmConfig {
-    /// The job; processes of other jobs are refused.
+    /// Id of the job; processes of other jobs are refused.
     pub job_id: [u8; 16],
     /// Rank of this process.
     pub rank: PeerId,
     /// The job's secret, which authenticates hellos.
     pub secret: [u8; 32],
-    /// Bytes of each ring this process sends through: a power of two, at least 16 KiB. Longer rings
-    /// absorb longer bursts and carry longer frames (a quarter of the ring), and leave the caches
-    /// sooner. Each peer that is sent to takes one.
+    /// Bytes of each ring through which this process sends: a power of two, at least 16 KiB. Longer
+    /// rings absorb longer bursts and carry longer frames (a quarter of the ring), but leave the
+    /// caches sooner. Each destination takes one ring.
     pub ring_len: usize,
-    /// Ranks at and above it are refused, so that no hello can make tables grow without bound.
+    /// Number of ranks. Higher ranks are refused, so that a hello cannot make tables grow without
+    /// bound.
     pub rank_count_max: u32,
-    /// Read large messages out of the sender's memory (`process_vm_readv`) where the kernel lets
-    /// us. Under Yama's `ptrace_scope` 1 it makes this process readable to all of its user's.
+    /// Read large messages from the sender's memory (`process_vm_readv`) if the kernel permits it.
+    /// Under Yama's `ptrace_scope` 1 this makes the process readable to all processes of its user.
     pub allow_pull: bool,
-    /// Take in who knows this process's address, instead of the ranks of a job.
+    /// Admit processes that have this process's address, instead of the ranks of a job.
     pub open: Option<OpenConfig>,
 }
 
 impl ShmConfig {
-    /// The defaults for process `rank` of a job.
+    /// Returns the defaults for process `rank` of a job.
     #[must_use]
     pub fn new(job_id: [u8; 16], rank: PeerId, secret: [u8; 32]) -> Self {
         ShmConfig {
@@ -53,7 +54,7 @@ impl ShmConfig {
         }
     }
 
-    /// The defaults for a process without a job. Peers have any number below 2^20.
+    /// Returns the defaults for a process without a job. Peers have any number below 2^20.
     #[must_use]
     pub fn open(open: OpenConfig) -> Self {
         ShmConfig {
@@ -65,7 +66,7 @@ impl ShmConfig {
 }
 
 impl fmt::Debug for ShmConfig {
-    /// Leaves the secret out.
+    /// Omits the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShmConfig")
             .field("rank", &self.rank)

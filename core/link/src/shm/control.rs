@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control path: opening, connecting, and noticing who is gone. Accepting is in `accept`.
+//! Control path: opening, connecting, and detecting departed peers. Accepting is in `accept`.
 //!
-//! All of it hangs on one epoll set, so a look when nothing happened is one system call, however
-//! many peers there are.
+//! All sockets are in one epoll set. A poll without events is one system call, for any number of
+//! peers.
 
 use super::Shm;
 use super::config::ShmConfig;
@@ -23,27 +23,27 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Refusals kept for reporting. Departures always are: there is one per peer.
+/// Refusals kept for reporting. Departures are always kept: there is one per peer.
 const REFUSALS_MAX: usize = 256;
 
-/// Entries of a gather list; the ring takes any number, this is what the system calls of other
-/// links take (IOV_MAX).
+/// Entries of a gather list. The ring takes any number; this is the limit of the system calls of
+/// other links (IOV_MAX).
 const GATHER_MAX: usize = 1024;
 
 const RAISE_LIMITS: &str = "raise the limits of open files (ulimit -n) and of memory";
 
-/// How long a connection waits for descriptors that are under way to arrive: as long as a session may
-/// take to open (P9.5).
+/// Time that a connection waits for the limit on descriptors in flight: the time in which a session
+/// may open (P9.5).
 const UNDER_WAY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Shm {
-    /// Opens the link of one process: from now on peers can connect.
+    /// Opens the link of one process. Peers can connect from now on.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the system refuses the socket, or `/proc` is missing.
+    /// [`LinkError::System`] if the system refuses the socket, or `/proc` is missing.
     ///
     /// # Panics
-    /// When `ring_len` is not a power of two between 16 KiB and 64 MiB.
+    /// Panics if `ring_len` is not a power of two between 16 KiB and 64 MiB.
     pub fn open(config: ShmConfig) -> Result<Self, LinkError> {
         assert!(
             ring::is_valid_ring_len(config.ring_len),
@@ -106,7 +106,7 @@ impl Shm {
     }
 
     fn try_connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
-        // Else its hang-up, once seen, would end the new connection as well.
+        // Otherwise the hang-up of the old connection, once seen, would also end the new one.
         self.look_for_departure(peer);
         let name = self.check_addr(peer, addr)?;
         if self
@@ -144,10 +144,10 @@ impl Shm {
         Ok(())
     }
 
-    /// Gives the peer up: says so to it, if it lives, and closes all sockets with it. `P8.8`
+    /// Removes the peer: sends a farewell if it is alive, and closes all sockets with it. `P8.8`
     pub(super) fn forget(&mut self, peer: PeerId) {
         if self.life_of(peer) == Some(Life::Live) {
-            // What it has connected until now ends with the rest.
+            // Connections that it has made so far end with the rest.
             self.accept_waiting();
         }
         let has_left = self.life_of(peer).is_some_and(|life| life != Life::Live);
@@ -187,7 +187,8 @@ impl Shm {
             .chain(inbound.map(|inbound| &inbound.socket))
     }
 
-    /// Says to all peers what this process lacks: it may end because of it. `P8.13`
+    /// Reports to all peers which resource this process lacks, because it may exit for that reason.
+    /// `P8.13`
     pub(super) fn announce_lack(&mut self, lack: Lack) {
         if self.lack.replace(lack) == Some(lack) {
             return;
@@ -197,11 +198,11 @@ impl Shm {
         for socket in outbound.chain(inbound) {
             doorbell::tell_lack(socket, &lack);
         }
-        // Those that wait to be accepted would see no more than the end of this process.
+        // Otherwise processes that wait to be accepted would only see the end of this process.
         self.answer_waiting();
     }
 
-    /// Notices that a connection with `peer` has hung up before the epoll set says so.
+    /// Checks if a connection with `peer` has hung up, before the epoll set reports it.
     pub(super) fn look_for_departure(&mut self, peer: PeerId) {
         let mut all = Heard::default();
         for socket in self.sockets_of(peer) {
@@ -215,7 +216,7 @@ impl Shm {
         self.on_heard(peer, &all);
     }
 
-    /// Acts on what was heard of `peer`.
+    /// Handles what `peer` reported on its socket.
     fn on_heard(&mut self, peer: PeerId, heard: &Heard) {
         if let Some(lack) = heard.lack
             && let Some(state) = self.peers.get_mut(&peer)
@@ -228,7 +229,7 @@ impl Shm {
         }
     }
 
-    /// Looks at everything that has something to say.
+    /// Handles all events of the epoll set.
     pub(super) fn service(&mut self) {
         self.retry_pending();
         let mut ready = std::mem::take(&mut self.ready);
@@ -242,20 +243,21 @@ impl Shm {
         self.ready = ready;
         self.retry_accepting();
         if !self.leaving.is_empty() {
-            // What a peer connected before it died may still wait to be accepted, frames included.
+            // Connections that a peer made before it died may still wait to be accepted, with
+            // frames.
             self.accept_waiting();
             self.report_departed();
         }
     }
 
-    /// Reports what was refused, by a fixed name.
+    /// Reports a refusal under a fixed name.
     pub(super) fn refuse(&mut self, reason: &'static str) {
         if self.notices.len() < REFUSALS_MAX {
             self.notices.push_back(Notice::Dropped(reason));
         }
     }
 
-    /// Ends the connection with a peer whose ring cannot be trusted any more. `P8.7`
+    /// Closes the connection with a peer whose ring is corrupt. `P8.7`
     pub(super) fn break_off(&mut self, peer: PeerId, broken: RingBroken) {
         log::warn!("shm link: peer {peer}: {broken}; its connection is closed");
         self.refuse("shm: corrupt ring");
@@ -264,7 +266,7 @@ impl Shm {
         self.report_departed();
     }
 
-    /// The first step of a departure: nothing more is sent, what has arrived may be received.
+    /// First step of a departure: sending stops; frames that have arrived may still be received.
     pub(super) fn leave(&mut self, peer: PeerId, departure: Departure) {
         self.close(peer);
         let Some(state) = self.peers.get_mut(&peer) else {
@@ -298,7 +300,7 @@ impl Shm {
         }
     }
 
-    /// The second step of a departure, once all that a peer sent before was received. `P8.8`
+    /// Second step of a departure, after all frames of the peer were received. `P8.8`
     fn report_departed(&mut self) {
         for peer in std::mem::take(&mut self.leaving) {
             let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
@@ -319,8 +321,8 @@ impl Shm {
         }
     }
 
-    /// Closes the ring to a peer, and stops watching the one from it, whose socket would say the
-    /// same for ever.
+    /// Closes the ring to a peer, and stops watching the socket of the ring from it, which would
+    /// report the hang-up forever.
     fn close(&mut self, peer: PeerId) {
         self.pending.retain(|&other| other != peer);
         let outbound = self.outbound.get_mut(peer as usize).and_then(Option::take);
@@ -362,7 +364,7 @@ impl Shm {
         }
     }
 
-    /// Connects and says hello, if that can be done now; otherwise returns `false`, to try again.
+    /// Connects and sends the hello. Returns `false` if this must be retried later.
     fn establish(&mut self, peer: PeerId, outbound: &mut Outbound) -> Result<bool, LinkError> {
         let Channel::Pending {
             name,
@@ -383,7 +385,7 @@ impl Shm {
         let record = match &self.config.open {
             None => hello.encode(&self.key, name),
             Some(open) => {
-                // P8.10: keyed with what only its address tells.
+                // P8.10: the key comes from the peer's address only.
                 let key = open.directory.key_of(peer);
                 let key = key.ok_or_else(|| unreachable(peer, "nobody has said who it is"))?;
                 (hello.from, hello.to) = (0, 0);
@@ -411,13 +413,14 @@ impl Shm {
             .add(&socket, Token::Outbound(peer).encode())
             .map_err(system(what, RAISE_LIMITS))?;
         outbound.channel = Channel::Open(socket);
-        // The kernel's word, not the address's: ids differ between pid namespaces.
+        // The pid comes from the kernel, not from the address, because pids differ between pid
+        // namespaces.
         let state = self.peers.entry(peer).or_default();
         state.pid = state.pid.or(cred.pid);
         Ok(true)
     }
 
-    /// A connection that was waited for cannot be made.
+    /// Handles the failure of a pending connection.
     fn fail_pending(&mut self, peer: PeerId, error: &LinkError) {
         let Some(lack) = error.lack() else {
             log::warn!("{error}");
@@ -449,9 +452,9 @@ impl Shm {
     }
 }
 
-/// Connects to `name`, makes sure that a process of user `uid` listens there, and sends the hello:
-/// `P8.6`.
-/// `None` if it is another user's: a name is free for anybody once its owner has died.
+/// Connects to `name`, checks that a process of user `uid` listens there, and sends the hello:
+/// `P8.6`. Returns `None` if it is another user's process, because any process may take a name
+/// after its owner has died.
 fn connect_as(
     uid: u32,
     name: &str,
@@ -467,8 +470,8 @@ fn connect_as(
     Ok(Some((socket, cred)))
 }
 
-/// Takes off what the other end has said. A hang-up counts as death where what would explain it has not
-/// been read yet.
+/// Reads what the other end has sent. A hang-up counts as death unless an explanation was read
+/// before it.
 fn hear(socket: &Seqpacket, event: Ready) -> Heard {
     let mut heard = Heard::at(socket);
     if event.hung_up {
@@ -477,8 +480,9 @@ fn hear(socket: &Seqpacket, event: Ready) -> Heard {
     heard
 }
 
-/// A full backlog, or too many descriptors of this user in flight: both pass when peers accept. Those
-/// in flight between other processes may stay so, and are waited for no longer than `since` allows.
+/// Returns `true` for a full backlog or too many descriptors of this user in flight: both pass when
+/// peers accept. Descriptors in flight between other processes may stay so; they are awaited only
+/// as long as `since` allows.
 fn is_temporary(err: &io::Error, since: Instant) -> bool {
     match err.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS) => true,
@@ -495,15 +499,15 @@ fn caps(config: &ShmConfig) -> LinkCaps {
         gather_max: GATHER_MAX,
         lossless: true,
         pull: config.allow_pull,
-        // The rest may be padding, and space consumed but not yet given back.
+        // The rest of the ring may be padding, or consumed space that was not returned yet.
         placement: false,
         looks_at_memory: true,
         rx_buffer_len: config.ring_len / 2,
     }
 }
 
-/// Names the job and the rank for who reads /proc/net/unix; the random part makes it unguessable
-/// and different for each incarnation of a rank.
+/// Returns a name with the job and the rank, for readers of /proc/net/unix. The random part makes
+/// it unguessable and different for each incarnation of a rank.
 fn socket_name(config: &ShmConfig) -> String {
     if let Some(open) = &config.open {
         return open.name.clone();
@@ -513,8 +517,8 @@ fn socket_name(config: &ShmConfig) -> String {
     format!("portolan/{job:032x}/{}/{random:016x}", config.rank)
 }
 
-/// From the system, not from a generator of the thread's: a program that ends may meet a peer for the first
-/// time then, when a thread's variables are gone.
+/// Returns random bytes from the system, not from a thread-local generator. An exiting program may
+/// connect to a peer for the first time after its thread-local variables were dropped.
 fn fresh_nonce() -> Result<[u8; 16], LinkError> {
     let mut nonce = [0; 16];
     let filled = OsRng.try_fill_bytes(&mut nonce).map_err(io::Error::other);

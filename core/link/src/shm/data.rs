@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data path: no system call (but to ring a sleeper), no clock, no allocation, no lock.
+//! Data path: no system call (except to wake a sleeper), no clock, no allocation, no lock.
 
 use super::Shm;
 use super::peer::Inbound;
@@ -7,19 +7,19 @@ use crate::{Body, PeerId, RxFrame, TxError, TxFrame};
 use portolan_sys::ring::{Entry, PushError, RingBroken};
 use std::ops::ControlFlow;
 
-/// Frames up to this length are copied out as a whole before they are looked at: a page is still
-/// cheap to copy inside the first-level cache, and parsing needs memory that stands still.
+/// Longest frame that is copied out as a whole before it is parsed. A page is cheap to copy inside
+/// the first-level cache, and parsing needs memory that does not change.
 const WHOLE_LEN_MAX: usize = 4096;
 
-/// First bytes of a longer frame that are copied out: one line, which holds its headers. The rest is
-/// copied once, to where it belongs.
+/// First bytes of a longer frame that are copied out: one cache line, which holds its headers. The
+/// rest is copied once, to its destination.
 const HEAD_LEN: usize = 64;
 
-/// Frames taken from one ring before the next has its turn: enough to pay for going there, few
-/// enough that a flood from one peer delays the others by about a microsecond.
+/// Frames taken from one ring before the next is served: enough to pay for the switch, few enough
+/// that a flood from one peer delays other peers by about 1 µs.
 pub(super) const TURN_MAX: usize = 32;
 
-/// Private copy of a frame, or of its head.
+/// Private copy of a frame or of its head.
 #[repr(align(64))]
 pub(super) struct Scratch([u8; WHOLE_LEN_MAX]);
 
@@ -71,8 +71,8 @@ impl Shm {
         }
     }
 
-    /// Receives until the budget is used up, all rings are empty, or `sink` breaks off: then the next
-    /// call goes on at the same ring.
+    /// Receives until the budget is used up, all rings are empty, or `sink` breaks off. In the last
+    /// case the next call continues at the same ring.
     #[inline]
     pub(super) fn receive_frames(
         &mut self,
@@ -80,7 +80,7 @@ impl Shm {
         sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
     ) -> usize {
         let mut received = 0;
-        // Each ring is visited once; a ring that breaks leaves and another takes its place.
+        // Each ring is visited once. If a broken ring is removed, another takes its place.
         for _ in 0..self.inbound.len() {
             if received >= budget {
                 break;
@@ -115,7 +115,7 @@ impl Shm {
     }
 }
 
-/// Receives up to `turn` frames from one ring; fewer if `sink` breaks off.
+/// Receives up to `turn` frames from one ring, or fewer if `sink` breaks off.
 #[inline]
 fn take_turn(
     inbound: &mut Inbound,
@@ -171,7 +171,7 @@ fn hand_over(
     }
 }
 
-/// What lies behind the head of a long frame, in the ring.
+/// Bytes behind the head of a long frame, in the ring.
 struct Rest<'a>(Entry<'a>);
 
 impl Body for Rest<'_> {

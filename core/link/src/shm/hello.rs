@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The greeting of a sender: who it is, whom it means, and how long its ring is. `P8.6`
+//! Greeting of a sender: its rank, the receiver's rank, and the length of its ring. `P8.6`
 //!
 //! ```text
 //! 0    4  magic "PSHM"
@@ -12,12 +12,12 @@
 //! 40  16  nonce
 //! 56  32  keyed BLAKE3 over the 56 bytes above and the name of the receiver's socket
 //! ```
-//! Between processes without a job (`P8.10`) the version is 2, the ranks are 0, and the endpoint id of the
-//! sender, 64 bytes, stands in front of the hash, which covers it.
+//! Between processes without a job (`P8.10`) the version is 2 and the ranks are 0. The sender's
+//! endpoint id of 64 bytes precedes the hash, which covers it.
 //!
-//! Integers are little-endian. The socket's name is random for each process, so a hello that was
-//! recorded is worth nothing to another incarnation of the receiver; the nonce makes equal hellos
-//! differ. The memory file travels beside it (`SCM_RIGHTS`).
+//! Integers are little-endian. The socket's name is random for each process, so a recorded hello is
+//! useless with another incarnation of the receiver. The nonce makes equal hellos differ. The
+//! memory file travels beside the record (`SCM_RIGHTS`).
 
 use super::directory::ENDPOINT_ID_LEN;
 use crate::PeerId;
@@ -33,7 +33,7 @@ pub(super) const HELLO_LEN: usize = MAC_OFF + blake3::OUT_LEN;
 /// Bytes of a hello with an endpoint id.
 pub(super) const OPEN_HELLO_LEN: usize = HELLO_LEN + ENDPOINT_ID_LEN;
 
-/// Key of the hash, derived so that the job's secret is used for one purpose at a time.
+/// Key of the hash, derived so that the job's secret is not used for several purposes.
 pub(super) struct HelloKey([u8; 32]);
 
 impl HelloKey {
@@ -48,7 +48,7 @@ impl HelloKey {
     }
 }
 
-/// What a hello says.
+/// Contents of a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) job_id: [u8; 16],
@@ -60,7 +60,7 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// The record to send to the listener called `name`.
+    /// Returns the record to send to the listener called `name`.
     pub(super) fn encode(&self, key: &HelloKey, name: &str) -> Vec<u8> {
         let mut record = vec![0; MAC_OFF];
         record[0..4].copy_from_slice(&MAGIC);
@@ -83,11 +83,11 @@ impl Hello {
         record
     }
 
-    /// Reads a record that came to the listener called `name`. Whom it means and what it announces
-    /// is for the caller to judge; that a process of the job wrote it is settled here.
+    /// Decodes a record received by the listener called `name`. A success proves that a process of
+    /// the job wrote it. The caller checks its receiver and its contents.
     ///
     /// # Errors
-    /// The reason, as a fixed name for a counter.
+    /// Returns the reason, as a fixed name for a counter.
     pub(super) fn decode(
         record: &[u8],
         key: &HelloKey,
@@ -108,7 +108,7 @@ impl Hello {
             return Err("shm: hello of another version");
         }
         let mac_off = len - blake3::OUT_LEN;
-        // Equality of blake3 hashes takes the same time wherever they differ.
+        // Comparison of blake3 hashes takes constant time.
         if key.hash(&record[..mac_off], name) != blake3::Hash::from_bytes(field(record, mac_off)) {
             return Err("shm: hello with a wrong key");
         }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The link between processes of one host: a ring in shared memory for each direction of a pair.
 //!
-//! Each process listens on an abstract unix socket. A sender connects to its peer's on first use,
-//! makes a memory file with a ring, and passes it with an authenticated hello. It may fill the ring
-//! before the peer has accepted, so connecting waits for nobody. The socket then carries the
-//! doorbell, in both directions, and its hang-up says that the other end is gone. Nothing has a
-//! name that could be left behind: the kernel removes sockets and memory files with their process.
+//! Each process listens on an abstract Unix socket. On first use, a sender connects to the peer's
+//! socket, creates a memory file with a ring, and passes it with an authenticated hello. It may
+//! fill the ring before the peer has accepted, so connecting never waits. The socket then carries
+//! the doorbell in both directions; its hang-up reports that the other end was closed. Nothing has
+//! a name that could be left behind: the kernel removes sockets and memory files with their
+//! process.
 //!
 //! Control path: `control` (open, connect, notices, departures), `accept`, `hello` (the greeting),
 //! `pull` (reading a peer's memory). Data path: `data` (transmit, receive), `sleep` (arm, disarm).
 //! The ring itself is `portolan_sys::ring`.
 //!
-//! A peer that has left may connect again before it was forgotten here; its connection is kept back
+//! A peer that left may connect again before the caller has removed it. Its new connection is held
 //! until [`Link::disconnect`].
 //!
-//! The one invariant: a peer is in at most one `outbound` and one `inbound`, both belong to a peer
-//! that is not gone, and what cannot be trusted is checked before it becomes either.
+//! Invariant: a peer has at most one `outbound` and one `inbound` entry. Both belong to a peer that
+//! has not left, and all untrusted input is checked before it becomes an entry.
 
 mod accept;
 mod config;
@@ -53,11 +54,11 @@ pub struct Shm {
     // Data path.
     /// Rings to peers, by rank.
     outbound: Vec<Option<Outbound>>,
-    /// Rings from peers, dense: each turn looks at all of them.
+    /// Rings from peers, dense, because each turn polls all of them.
     inbound: Vec<Inbound>,
-    /// Where in `inbound` the next turn begins.
+    /// Index in `inbound` at which the next turn begins.
     cursor: usize,
-    /// Frames that may yet be taken there before the next ring has its turn.
+    /// Frames that may still be received there before the next ring is served.
     turn_left: usize,
     scratch: Box<Scratch>,
 
@@ -68,41 +69,40 @@ pub struct Shm {
     uid: u32,
     name: String,
     listener: SeqpacketListener,
-    /// The listener and all sockets.
+    /// Watches the listener and all sockets.
     epoll: Epoll,
     ready: Vec<Ready>,
-    /// Accepted, but have not said who they are.
+    /// Accepted connections that have not identified themselves yet.
     greetings: Vec<Greeting>,
     greeting_next: u32,
-    /// For want of descriptors; the listener is not watched meanwhile.
+    /// Set while descriptors are exhausted; the listener is not watched meanwhile.
     accept_pause: Option<Pause>,
-    /// For the moment when there is no other left: who waits is then told so.
+    /// Reserve descriptor, used to inform waiting peers when no other is left.
     spare: Spare,
-    /// What this process has told its peers that it lacks.
+    /// Lack that this process has reported to its peers.
     lack: Option<Lack>,
     peers: HashMap<PeerId, Peer>,
-    /// Connected again before they were forgotten; at most one connection each.
+    /// Connections of peers that returned before they were removed; at most one per peer.
     returning: Vec<Returning>,
-    /// Hung up, but frames of theirs may wait.
+    /// Peers that hung up but may have frames waiting.
     leaving: Vec<PeerId>,
-    /// Peers whose backlog was full when we connected.
+    /// Peers whose backlog was full when this process connected.
     pending: Vec<PeerId>,
     notices: VecDeque<Notice>,
     can_pull: bool,
 }
 
 impl Shm {
-    /// [`Link::transmit`], compiled into its caller.
+    /// Same as [`Link::transmit`], inlined into its caller.
     ///
-    /// # Errors
     /// As [`Link::transmit`].
     #[inline(always)]
     pub fn transmit_now(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         self.transmit_frame(peer, frame)
     }
 
-    /// [`Link::receive`] for a sink whose type is known, which then costs no call. When `sink` breaks
-    /// off, the frames behind stay in their ring until the next call.
+    /// Same as [`Link::receive`], for a sink of a known type, which avoids an indirect call. If
+    /// `sink` breaks off, the remaining frames stay in their ring until the next call.
     #[inline]
     pub fn receive_with(
         &mut self,
@@ -112,8 +112,8 @@ impl Shm {
         self.receive_frames(budget, sink)
     }
 
-    /// Whether frames that were transmitted would be lost if this process ended now, since their peer
-    /// has not been told yet where they are.
+    /// Returns `true` if transmitted frames would be lost if this process exited now, because their
+    /// peer has not received the ring yet.
     pub fn has_unsaid(&self) -> bool {
         !self.pending.is_empty()
     }

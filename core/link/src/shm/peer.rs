@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is kept for each peer.
+//! Per-peer state.
 
 use super::pull::OfferRecord;
 use crate::PeerId;
@@ -13,28 +13,30 @@ use std::time::Instant;
 /// The ring to a peer.
 pub(super) struct Outbound {
     pub(super) ring: RingSender,
-    /// Length of the frame that found no room, until it is known that it would.
+    /// Length of the frame that found no room, until the room is known to suffice.
     pub(super) blocked_len: Option<usize>,
     pub(super) channel: Channel,
 }
 
-/// How far the connection is.
+/// State of the connection.
 pub(super) enum Channel {
-    /// The peer's backlog or the kernel's limit of descriptors under way was full: try again.
+    /// Not connected yet: the peer's backlog or the kernel's limit of descriptors in flight was
+    /// reached.
     Pending {
         /// Name of the peer's socket.
         name: String,
         /// The ring's memory file.
         memory: OwnedFd,
-        /// When it was first tried.
+        /// Time of the first attempt.
         since: Instant,
     },
-    /// The hello is under way or has arrived.
+    /// Connected; the hello was sent.
     Open(Seqpacket),
 }
 
 impl Outbound {
-    /// Rings if asked to. While the connection is pending nobody can be asleep at its other end.
+    /// Rings the peer if requested. While the connection is pending, no process can be asleep at
+    /// its other end.
     #[inline]
     pub(super) fn answer(&self, bell: Bell) {
         if bell == Bell::Ring
@@ -60,7 +62,7 @@ pub(super) struct Inbound {
 }
 
 impl Inbound {
-    /// Rings if asked to.
+    /// Rings the peer if requested.
     #[inline]
     pub(super) fn answer(&self, bell: Bell) {
         if bell == Bell::Ring {
@@ -69,49 +71,49 @@ impl Inbound {
     }
 }
 
-/// A peer that has connected again, although it has not been forgotten after it left.
+/// A connection of a peer that returned before the caller removed its previous one.
 pub(super) struct Returning {
     pub(super) inbound: Inbound,
     pub(super) pid: Option<u32>,
 }
 
-/// A peer that was connected to, or has said hello.
+/// A peer to which this process connected, or which sent a hello.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) life: Life,
-    /// It bade farewell before it hung up: its process lives on.
+    /// Set if it sent a farewell before it hung up: its process is alive.
     pub(super) farewell: bool,
-    /// It has said what it lacks.
+    /// Set if it reported a lack.
     pub(super) lacks: bool,
-    /// Its process, as the kernel told; `None` where it cannot be read.
+    /// Pid of the peer as reported by the kernel; `None` if its memory cannot be read.
     pub(super) pid: Option<u32>,
     pub(super) offers: OfferRecord,
 }
 
-/// How the other end of a socket has ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// With its process.
+    /// Its process died.
     Died,
-    /// Its process lives on.
+    /// Its process is alive.
     Closed,
 }
 
-/// Lacks that are read in one go: a process tells of each resource once. More are read with the next
-/// look.
+/// Reports of a lack read in one call. A process reports each resource once; further reports are
+/// read by the next poll.
 const LACKS_MAX: usize = 8;
 
-/// What the other end of a socket has said.
+/// Reports received from the other end of a socket.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// What its process lacks.
+    /// Resource that its process lacks.
     pub(super) lack: Option<Lack>,
-    /// How it has gone, if it has.
+    /// Reason for its departure, if it has left.
     pub(super) departure: Option<Departure>,
 }
 
 impl Heard {
-    /// Takes off what waits at `socket`, bells included.
+    /// Reads everything that waits at `socket`, including doorbells.
     pub(super) fn at(socket: &Seqpacket) -> Heard {
         let mut heard = Heard::default();
         for _ in 0..LACKS_MAX {
@@ -130,24 +132,24 @@ impl Heard {
     }
 }
 
-/// Where a peer is between its first connection and [`crate::Link::disconnect`].
+/// State of a peer between its first connection and [`crate::Link::disconnect`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Nothing has hung up.
+    /// Connected.
     #[default]
     Live,
-    /// Hung up; what it sent before is still being received.
+    /// Hung up; frames sent before are still being received.
     Leaving,
-    /// Reported as gone.
+    /// Reported as departed.
     Gone,
 }
 
-/// What an event of the epoll set is about.
+/// Source of an event of the epoll set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Somebody connects.
+    /// A process connects.
     Listener,
-    /// An accepted connection without a hello, by number.
+    /// An accepted connection without a hello, by its number.
     Greeting(u32),
     /// The ring to a peer.
     Outbound(PeerId),
@@ -156,7 +158,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Kind in the upper half, number in the lower.
+    /// Encodes the kind in the upper half and the number in the lower half.
     pub(super) fn encode(self) -> u64 {
         let (kind, number) = match self {
             Token::Listener => (0, 0),
@@ -167,7 +169,7 @@ impl Token {
         kind << 32 | u64::from(number)
     }
 
-    /// Undoes [`Token::encode`]; tokens come back from the kernel as they were given to it.
+    /// Reverses [`Token::encode`]. The kernel returns tokens unchanged.
     #[allow(clippy::cast_possible_truncation, reason = "takes the lower half")]
     pub(super) fn decode(token: u64) -> Self {
         let number = token as u32;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a peer's memory; and, of a long message, sharing the work with the peer, if that waits in
-//! the library: it then writes a part into the reader's memory (`portolan_sys::ring`, offers).
+//! Reading a peer's memory. For a long message, the peer shares the work if it waits in the
+//! library: it then writes a part into the reader's memory (`portolan_sys::ring`, offers).
 //!
-//! The one invariant: a pull does not return while the peer writes. So it may take as long as the peer's
-//! copy of its last share, which it has begun by then: some 25 microseconds of the peer's time.
+//! Invariant: a pull does not return while the peer writes. It may therefore take as long as the
+//! peer's copy of its last claimed share, some 25 µs of the peer's time.
 
 use super::Shm;
 use super::peer::{Inbound, Life};
@@ -15,35 +15,35 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Looks at what the peer has done before it is given the core: some microseconds, in which it
-/// finishes if it runs.
+/// Polls for the end of the peer's copy before this core is yielded: some microseconds, in which a
+/// running peer finishes.
 const LOOKS: u32 = 200;
 
-/// Yields before sleeping, for a peer that is stopped.
+/// Yields before sleeping, for a stopped peer.
 const YIELDS: u32 = 200;
 
-/// Between looks at a peer that does not get on.
+/// Interval between polls of a peer that makes no progress.
 const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 
-/// Offers in vain after which the peer is taken to do something else, or to share this core.
+/// Unused offers after which the peer is assumed to be busy, or to share this core.
 const IN_VAIN_MAX: u32 = 2;
 
-/// Long messages read alone then, before another offer: what it costs in vain, a call for each share, is
-/// hardly seen among so many.
+/// Long messages read without an offer after that. An unused offer costs one call per share, which
+/// is negligible among so many.
 const ALONE_COUNT: u32 = 16;
 
-/// What became of offers to a peer.
+/// History of offers to a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OfferRecord {
     in_vain: u32,
-    /// Messages that are read alone from now on.
+    /// Messages still to be read without an offer.
     alone: u32,
-    /// It cannot write here.
+    /// Set if the peer cannot write to this process.
     never: bool,
 }
 
 impl OfferRecord {
-    /// Whether the next message of `len` bytes is to be offered.
+    /// Returns `true` if the next message, of `len` bytes, is to be offered.
     fn should_offer(&mut self, len: usize) -> bool {
         if len < OFFER_LEN_MIN || self.never {
             return false;
@@ -52,7 +52,7 @@ impl OfferRecord {
         self.alone == 0
     }
 
-    /// The peer has copied a part, or nothing.
+    /// Records that the peer did or did not copy a part.
     fn note(&mut self, has_helped: bool) {
         match has_helped {
             true => *self = OfferRecord::default(),
@@ -88,7 +88,7 @@ impl Shm {
             None => vm_read::read_process(pid, remote_addr, dst).map_err(Failed::System),
         };
         match result {
-            // A process closes its sockets before its id can be given to another, so the bytes are
+            // A process closes its sockets before its pid can be reused. The bytes are therefore
             // the peer's if it has not hung up by now.
             Ok(()) if self.is_hung_up(peer) => Err(gone(peer)),
             Ok(()) => Ok(()),
@@ -106,7 +106,7 @@ impl Shm {
                 self.can_pull = false;
                 PullError::Unsupported
             }
-            // The kernel's answer does not change, so the next message need not ask again.
+            // The kernel's answer does not change, so later messages need not try again.
             Some(libc::EPERM | libc::EACCES) => {
                 if let Some(state) = self.peers.get_mut(&peer) {
                     state.pid = None;
@@ -130,7 +130,7 @@ impl Shm {
         let (Some(pid), Some(Some(outbound))) = (pid, outbound) else {
             return false;
         };
-        // Of a process that has ended, the id might be another's: nothing is written there.
+        // The pid of an exited process may belong to another one: nothing is written there.
         if outbound.socket().is_none_or(doorbell::is_hung_up) {
             return false;
         }
@@ -158,31 +158,31 @@ impl Shm {
     }
 }
 
-/// Why a pull that is shared with the peer has ended.
+/// Reason for the failure of a shared pull.
 enum Failed {
     System(io::Error),
     Broken(RingBroken),
 }
 
-/// Reads from `from`, an address of a process, into `dst`, and lets the process write a part of it
-/// meanwhile.
+/// Reads from `from`, an address of a process, into `dst`, and lets that process write a part of
+/// `dst`.
 fn pull_shared(
     inbound: &mut Inbound,
     record: &mut OfferRecord,
     from: (u32, u64),
     dst: &mut [u8],
 ) -> Result<(), Failed> {
-    // Bytes that this process does not touch from the claim on: the peer's writes are the kernel's to
-    // this process's memory, as those of a system call.
+    // This process does not touch the bytes from the claim on. The kernel performs the peer's
+    // writes to this memory, as in a system call.
     let target = dst.as_mut_ptr().expose_provenance() as u64;
     inbound.ring.offer(from.1, target, dst.len());
     let copied = copy_front(inbound, from, dst);
     inbound.ring.withdraw_offer();
     if let Err(Failed::Broken(_)) = copied {
-        // Nothing that such a peer says can be waited for.
+        // A peer with a corrupt ring cannot be waited for.
         return copied;
     }
-    // Before anything else happens to `dst`, whatever has become of our own share.
+    // Wait before `dst` is used in any way, even if our own share failed.
     let helped = await_share(inbound);
     copied?;
     match helped {
@@ -196,7 +196,7 @@ fn pull_shared(
     Ok(())
 }
 
-/// Copies what this process claims, until nothing is left.
+/// Copies the ranges that this process claims, until none is left.
 fn copy_front(inbound: &mut Inbound, from: (u32, u64), dst: &mut [u8]) -> Result<(), Failed> {
     while let Some(bytes) = inbound.ring.claim_front().map_err(Failed::Broken)? {
         let begin = bytes.start;
@@ -211,8 +211,8 @@ fn read((pid, remote_addr): (u32, u64), off: usize, dst: &mut [u8]) -> Result<()
     vm_read::read_process(pid, remote_addr, dst).map_err(Failed::System)
 }
 
-/// Waits until the peer has finished what it has claimed; [`Helped::Busy`] if it has ended instead. Its
-/// sockets are closed when none of its threads is in a system call any more.
+/// Waits until the peer has finished its claimed share; returns [`Helped::Busy`] if the peer exited
+/// instead. Its sockets are closed only when none of its threads is in a system call.
 fn await_share(inbound: &Inbound) -> Helped {
     for look in 0_u32.. {
         let helped = inbound.ring.helped();
@@ -224,7 +224,7 @@ fn await_share(inbound: &Inbound) -> Helped {
             continue;
         }
         if doorbell::is_hung_up(&inbound.socket) {
-            // What it finished last may have come in between.
+            // The last share may have finished in the meantime.
             return inbound.ring.helped();
         }
         match look < LOOKS + YIELDS {

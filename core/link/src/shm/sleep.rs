@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Going to sleep without missing a frame, and waking.
+//! Sleeping without missing a frame, and waking.
 //!
-//! The flags of all rings are set first, then one fence orders them before one more look at all
-//! rings. A sender that committed before the fence is found by the look; one that commits after it
-//! finds the flag and rings. The same holds for space in a ring that was full.
+//! The flags of all rings are set first; then one fence orders them before a final poll of all
+//! rings. A sender that committed before the fence is found by that poll. A sender that commits
+//! after the fence finds the flag and rings. The same applies to space in a full ring.
 
 use super::Shm;
 use crate::WakeSet;
@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 impl Shm {
     pub(super) fn arm_rings(&mut self, wake: &mut WakeSet) -> bool {
-        // Accepts, too: a first frame may wait behind a connection.
+        // This also accepts connections: a first frame may wait behind one.
         self.service();
-        // A pending connection has nothing that would wake us when it can be made.
+        // No event wakes this process when a pending connection becomes possible.
         if !self.notices.is_empty() || !self.pending.is_empty() {
             return false;
         }
@@ -27,10 +27,10 @@ impl Shm {
         true
     }
 
-    /// Asks senders, and receivers of full rings, to ring.
+    /// Requests doorbells from senders, and from receivers of full rings.
     fn set_flags(&mut self) {
         for inbound in &mut self.inbound {
-            // Nothing that was consumed is kept back over a sleep.
+            // Consumed space must be returned before sleeping.
             let bell = inbound.ring.publish();
             inbound.answer(bell);
             inbound.ring.arm();
@@ -60,10 +60,10 @@ impl Shm {
             let Some(len) = outbound.blocked_len else {
                 continue;
             };
-            // A broken ring counts: the next transmit reports it.
+            // A broken ring counts as room: the next transmit reports it.
             if outbound.ring.has_room(len).unwrap_or(true) {
                 outbound.ring.disarm();
-                // Said once; who still wants to send finds out whether it is enough.
+                // Reported once; the next send finds out if the room suffices.
                 outbound.blocked_len = None;
                 room = true;
             }
@@ -72,8 +72,8 @@ impl Shm {
     }
 }
 
-/// Orders our flags before our look, for all peers. Without membarrier each sender fences itself; a
-/// membarrier that fails now, although it is what senders rely on, forbids to sleep.
+/// Orders our flags before the final poll, for all peers. Without membarrier, each sender issues
+/// its own fence. If membarrier fails now although senders rely on it, sleeping is forbidden.
 fn fence() -> bool {
     barrier::heavy() || !barrier::register()
 }
