@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw Ethernet link by AF_XDP: the frames of `packet`, handed over between driver and process past
-//! the kernel's network stack.
+//! The raw Ethernet link by AF_XDP: the frames of `packet`, exchanged between driver and process
+//! without the kernel's network stack.
 //!
-//! A small program at the interface takes out the frames that are for this host's endpoints with a
-//! socket here, and leaves all others to the kernel: IP, and processes that use `packet`, do not notice.
-//! Both links speak with each other.
+//! A small BPF program at the interface redirects frames for endpoints that have a socket here. It
+//! leaves all others to the kernel, so IP and processes that use `packet` are not affected. Both
+//! links interoperate.
 //!
-//! In generic mode the program looks at the kernel's socket buffers. In native mode it runs in the
-//! driver, which takes offloads from everybody who uses the interface on some of them (of a veth,
-//! segmentation offload). Frames are copied between kernel and process, except in native mode where the
-//! driver can do without: that is left to it, and was tried on no hardware.
+//! In generic mode the program runs on the kernel's socket buffers. In native mode it runs in the
+//! driver; on some drivers this disables offloads for all users of the interface (on a veth,
+//! segmentation offload). Frames are copied between kernel and process, unless the driver supports
+//! zero-copy in native mode. The driver decides that; it was not tested on hardware.
 //!
-//! All processes on an interface use one mode and queue 0, which is where NICs deliver what is not IP
-//! unless they are told otherwise; `xdp/group.rs` has how they share it. Broadcast there is none.
+//! All processes on an interface use one mode and queue 0, to which NICs deliver non-IP frames by
+//! default. `xdp/group.rs` describes the sharing. There is no broadcast.
 //!
-//! This file is the control path, with `xdp/group.rs` and `xdp/program.rs`; `xdp/data.rs` has the data
-//! path, `xdp/chunks.rs` the memory.
+//! This file is the control path, with `xdp/group.rs` and `xdp/program.rs`. `xdp/data.rs` has the
+//! data path, `xdp/chunks.rs` the memory.
 
 mod chunks;
 mod data;
@@ -43,25 +43,26 @@ use std::sync::Arc;
 
 const ERRORS: Errors = Errors(LinkKind::Xdp);
 
-/// The queue of the interface that sockets are of.
+/// Queue of the interface that the sockets use.
 const QUEUE: u8 = 0;
 
-/// What the kernel keeps free in front of a received frame (`XDP_PACKET_HEADROOM`).
+/// Bytes that the kernel reserves before a received frame (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 
-/// Bytes of chunks: the smaller that has room for a frame; the kernel takes no longer ones than pages.
+/// Possible chunk lengths in bytes. The smaller one with room for a frame is used; the kernel
+/// accepts none longer than a page.
 const CHUNK_LENS: [u32; 2] = [2048, 4096];
 
-/// Send buffer to wish for: the kernel books a full frame with some 2,300 bytes until it has left.
+/// Requested send buffer. The kernel charges a full frame with some 2,300 bytes until it has left.
 const SEND_BUFFER_LEN: usize = TX_LEN as usize * 4096;
 
-/// Where the program runs.
+/// Attachment point of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// On the kernel's socket buffers; on any interface.
+    /// On the kernel's socket buffers; works on any interface.
     #[default]
     Generic,
-    /// In the driver, if it can.
+    /// In the driver, if supported.
     Native,
 }
 
@@ -103,20 +104,20 @@ impl FromStr for XdpMode {
     }
 }
 
-/// How to open an [`Xdp`] link.
+/// Settings of an [`Xdp`] link.
 #[derive(Clone, Debug)]
 pub struct XdpConfig {
-    /// The interface.
+    /// Interface to use.
     pub interface: InterfaceRef,
-    /// This process's number behind the interface, as of `packet`; no other process there may have it.
+    /// Number of this process behind the interface, as for `packet`; unique there.
     pub endpoint: u16,
-    /// Where the program runs; the same for all processes on the interface. Default
+    /// Attachment point of the program; the same for all processes on the interface. Default
     /// [`XdpMode::Generic`].
     pub mode: XdpMode,
 }
 
 impl XdpConfig {
-    /// The defaults, for a process on an interface.
+    /// Returns the defaults for a process on an interface.
     #[must_use]
     pub fn new(interface: InterfaceRef, endpoint: u16) -> Self {
         XdpConfig {
@@ -127,7 +128,8 @@ impl XdpConfig {
     }
 }
 
-/// The AF_XDP link. Fields are dropped in this order: sockets before what they belong to.
+/// The AF_XDP link. Fields are dropped in declaration order: sockets before the resources they
+/// belong to.
 pub struct Xdp {
     caps: LinkCaps,
     mac: MacAddr,
@@ -136,24 +138,24 @@ pub struct Xdp {
     rx: ConsumerRing<xdp_desc>,
     tx: ProducerRing<xdp_desc>,
     chunks: Chunks,
-    /// Per peer the bytes in front of every frame to it.
+    /// Header of the frames to each peer.
     peers: PeerTable<Header>,
-    /// A received frame, where no other process writes.
+    /// Copy of a received frame, where no other process writes.
     rx_buf: Box<[u8]>,
-    /// Frames are in the ring that the kernel would not take yet.
+    /// Set if the ring holds frames that the kernel has not accepted yet.
     unsent: bool,
-    /// Sends that the driver refused since the last that it did not.
+    /// Sends refused by the driver since the last accepted one.
     refusals: u32,
-    /// Frames taken in a row without a look that found nothing.
+    /// Frames received in a row without an empty poll.
     backlog: usize,
-    /// The kernel may have dropped frames since it was last asked.
+    /// Set if the kernel may have dropped frames since the last check.
     may_have_dropped: bool,
-    /// Drops that it has told of, and those of them that are still to be reported.
+    /// Drops reported by the kernel, and the part of them still to be reported here.
     drops_told: u64,
     drops_pending: u64,
-    /// Received frames that were refused here, to be reported as notices.
+    /// Received frames refused by this link, to be reported as notices.
     refused: u32,
-    /// The program finds the socket.
+    /// Set if the program's map contains the socket.
     is_listed: bool,
     owner: Owner,
     _server: Server,
@@ -164,9 +166,11 @@ impl Xdp {
     /// Opens the link. The first process on an interface attaches the program.
     ///
     /// # Errors
-    /// [`LinkError::System`] without CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; when the interface does
-    /// not exist, is down, is no Ethernet, has frames longer than a page, or has another XDP program;
-    /// when others use another mode there, or all places are taken.
+    /// [`LinkError::System`]:
+    /// - without CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF
+    /// - if the interface does not exist, is down, is not an Ethernet, has frames longer than a
+    ///   page, or has another XDP program
+    /// - if other processes use another mode there, or all places are taken
     pub fn open(config: &XdpConfig) -> Result<Self, LinkError> {
         let name = &config.interface;
         ERRORS.check_endpoint(config.endpoint, name)?;
@@ -222,7 +226,7 @@ impl Xdp {
             _server: server,
             group,
         };
-        // From here on frames come.
+        // Frames arrive from here on.
         link.enlist().map_err(|errno| {
             let what = format!("endpoint {} on {name}", config.endpoint);
             ERRORS.system(what, errno, "choose one that no other process there has")
@@ -230,7 +234,7 @@ impl Xdp {
         Ok(link)
     }
 
-    /// Where the program runs.
+    /// Returns the attachment point of the program.
     #[must_use]
     pub fn mode(&self) -> XdpMode {
         self.group.mode
@@ -244,14 +248,14 @@ impl Xdp {
     }
 }
 
-/// A member gives back what it has, so that the others go on as before.
+/// Returns the member's chunks and place, so that the rest of the group is not affected.
 impl Drop for Xdp {
     fn drop(&mut self) {
         if self.owner.is_another() {
             return;
         }
         if self.is_listed {
-            // Closing the socket does the same, if this fails.
+            // If this fails, closing the socket has the same effect.
             let _ = bpf::remove_socket(self.group.map.as_fd(), u32::from(self.endpoint));
         }
         while let Some(desc) = self.rx.take() {
@@ -316,7 +320,7 @@ impl Link for Xdp {
     }
 }
 
-/// All processes on an interface share what the first has chosen.
+/// Checks the settings against those of the group's founder, which all members share.
 fn check_alike(group: &Group, config: &XdpConfig, chunk_len: u32) -> Result<(), LinkError> {
     let (name, theirs) = (&config.interface, group.mode);
     let busy = || io::Error::from_raw_os_error(libc::EBUSY);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The chunks of memory that frames of one interface are in, and whose they are.
+//! Chunks of memory that hold the frames of one interface, and their owners.
 //!
-//! The processes of a group share one area and its two rings: the kernel takes chunks to receive into
-//! from one and puts those that have been sent into the other. Each process has a place, with chunks
-//! to send from, which stay its own, and brings as many to receive into as its ring of received frames
-//! holds and it may hold back. So a process that does not receive keeps none of those of others.
+//! The processes of a group share one area and its two rings. From one ring the kernel takes chunks
+//! to receive into; to the other it returns chunks that have been sent. Each process has a place
+//! with its own chunks to send from. It also contributes as many receive chunks as its receive ring
+//! holds and it may retain. A process that does not receive therefore occupies no chunks of other
+//! processes.
 //!
-//! A process that closes gives back what it holds, and its place. One that is killed does not: its
-//! place is lost to the group, with no more chunks than it brought.
+//! A process that closes returns its chunks and its place. A killed process does not: its place is
+//! lost to the group, with no more chunks than it contributed.
 //!
-//! The one invariant: the shared rings are touched under the lock only, and an entry of them is
-//! complete at each moment, since the holder of the lock may die at any.
+//! Invariant: the shared rings are accessed only under the lock, and their entries are complete at
+//! every moment, because the lock's holder may die at any time.
 //!
-//! SYNC pair *xdp chunk*: release of a chunk's word as free, acquire of it: whoever took it off the
-//! ring is through with it.
+//! SYNC pair *xdp chunk*: release of a chunk's word as free, acquire of it. The process that took
+//! the chunk off the ring has finished with it.
 
 use portolan_sys::memfd;
 use portolan_sys::net::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket};
@@ -21,36 +22,36 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// Received frames that wait at most for a process: a burst of 2 ms of full frames.
+/// Most received frames that wait for a process: a burst of 2 ms of full frames.
 pub(super) const RX_LEN: u32 = 1024;
 
-/// Frames that a process has under way at most: some 200 µs of them, much longer than the kernel takes
-/// to say that they have left.
+/// Most frames of a process in flight: some 200 µs of frames, much longer than the kernel takes to
+/// report that they have left.
 pub(super) const TX_LEN: u32 = 128;
 
-/// Chunks that a process keeps before it gives them back together: the lock's two system calls then
+/// Chunks that a process retains before it returns them together. The lock's two system calls then
 /// cost a frame some 10 ns.
 const HELD_MAX: u32 = 64;
 
-/// Chunks that a place comes with: to receive into, and all.
+/// Chunks of a place: receive chunks, and all chunks.
 const BROUGHT: u32 = RX_LEN + HELD_MAX;
 const PLACE_CHUNKS: u32 = BROUGHT + TX_LEN;
 
-/// Places: as many as processes that are not worse than fewer, and some more on small machines. Each
-/// costs 2.4 MiB of memory that cannot be paged out.
+/// Numbers of places: one per core, within limits. Each costs 2.4 MiB of memory that cannot be
+/// paged out.
 const PLACES_MIN: usize = 8;
 const PLACES_MAX: usize = 64;
 
-/// States of a place: nobody had it; somebody has it, or had it when he was killed; it was given back.
+/// States of a place: never used; taken, possibly by a process that was killed; returned.
 const NEW: u32 = 0;
 const TAKEN: u32 = 1;
 const GIVEN_BACK: u32 = 2;
 
-/// States of a chunk to send from.
+/// States of a send chunk.
 const FREE: u32 = 0;
 const BUSY: u32 = 1;
 
-/// How an area is cut; the same for all processes of a group.
+/// Division of an area; the same for all processes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) place_count: u32,
@@ -58,7 +59,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For this machine.
+    /// Returns the layout for this machine.
     pub(super) fn new(chunk_len: u32) -> Layout {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let place_count = cores.clamp(PLACES_MIN, PLACES_MAX);
@@ -68,13 +69,13 @@ impl Layout {
         }
     }
 
-    /// As another process says that it has cut one.
+    /// Checks a layout received from another process.
     pub(super) fn is_valid(&self) -> bool {
         let places = 1..=u32::try_from(PLACES_MAX).unwrap_or(1);
         places.contains(&self.place_count) && [2048, 4096].contains(&self.chunk_len)
     }
 
-    /// A file for it.
+    /// Creates a memory file for this layout.
     pub(super) fn create_file(&self) -> io::Result<OwnedFd> {
         let [words, chunk_len, chunks] = self.sizes();
         let len = Area::file_len(words, chunk_len, chunks);
@@ -88,34 +89,34 @@ impl Layout {
         Area::map(file, words, chunk_len, chunks)
     }
 
-    /// Entries of the ring of chunks to receive into: all of them fit.
+    /// Returns the entries of the fill ring, with room for all receive chunks.
     pub(super) fn fill_len(&self) -> u32 {
         (self.place_count * BROUGHT).next_power_of_two()
     }
 
-    /// Entries of the ring of chunks that have been sent, likewise.
+    /// Returns the entries of the completion ring, with room for all send chunks.
     pub(super) fn completion_len(&self) -> u32 {
         (self.place_count * TX_LEN).next_power_of_two()
     }
 
-    /// Words, bytes of a chunk, chunks.
+    /// Returns the number of words, the bytes of a chunk, and the number of chunks.
     fn sizes(&self) -> [usize; 3] {
         let words = self.place_count * (1 + TX_LEN);
         let chunks = self.place_count * PLACE_CHUNKS;
         [words, self.chunk_len, chunks].map(|count| count as usize)
     }
 
-    /// The number of the word of a chunk to send from.
+    /// Returns the index of the word of a send chunk.
     fn word_of(&self, place: u32, index: u32) -> usize {
         (self.place_count + place * TX_LEN + index) as usize
     }
 
-    /// Where a chunk begins.
+    /// Returns the offset of a chunk in the area.
     fn chunk_at(&self, place: u32, index: u32) -> u64 {
         u64::from(place * PLACE_CHUNKS + index) * u64::from(self.chunk_len)
     }
 
-    /// The word of the chunk that holds this place, if it is one to send from.
+    /// Returns the word of the chunk at offset `at`, if it is a send chunk.
     fn word_at(&self, at: u64) -> Option<usize> {
         let chunk = u32::try_from(at / u64::from(self.chunk_len)).ok()?;
         let place = chunk / PLACE_CHUNKS;
@@ -124,7 +125,7 @@ impl Layout {
     }
 }
 
-/// The chunks of one process. See the module documentation.
+/// Chunks of one process. See the module documentation.
 pub(super) struct Chunks {
     layout: Layout,
     pub(super) area: Area,
@@ -132,14 +133,14 @@ pub(super) struct Chunks {
     fill: ProducerRing<u64>,
     completion: ConsumerRing<u64>,
     place: u32,
-    /// The next one to send from.
+    /// Index of the next send chunk.
     next: u32,
-    /// To be given back.
+    /// Receive chunks to be returned.
     held: Vec<u64>,
 }
 
 impl Chunks {
-    /// Takes a place in an area whose owner is bound; `None` if all are taken.
+    /// Takes a place in an area with a bound owner. Returns `None` if all are taken.
     pub(super) fn take_place(
         layout: Layout,
         file: BorrowedFd<'_>,
@@ -162,7 +163,7 @@ impl Chunks {
                 let is_wanted = |&place: &u32| state(place).load(Ordering::Relaxed) == wanted;
                 (0..layout.place_count).find(is_wanted)
             };
-            // What was brought to a place that was given back still goes round.
+            // The chunks contributed with a returned place are still in circulation.
             let (place, brought) = match find(GIVEN_BACK) {
                 Some(place) => (place, 0),
                 None => (find(NEW)?, BROUGHT),
@@ -179,7 +180,7 @@ impl Chunks {
         }))
     }
 
-    /// A chunk to send from, if one is free.
+    /// Returns a chunk to send from, if one is free.
     #[inline]
     pub(super) fn take_tx(&mut self) -> Option<u64> {
         let word = self.layout.word_of(self.place, self.next);
@@ -197,7 +198,7 @@ impl Chunks {
         Some(chunk)
     }
 
-    /// Frees the chunks whose frames have left, whosever they are.
+    /// Frees the chunks of all processes whose frames have left.
     #[cold]
     fn collect_sent(&mut self) {
         let Chunks {
@@ -220,7 +221,7 @@ impl Chunks {
         }
     }
 
-    /// Takes back the chunk of a received frame; tells whether the kernel wants to hear of it.
+    /// Takes back the chunk of a received frame. Returns `true` if the kernel needs a wake-up.
     #[inline]
     pub(super) fn give_back(&mut self, at: u64) -> bool {
         let chunk_len = u64::from(self.layout.chunk_len);
@@ -228,12 +229,12 @@ impl Chunks {
         self.held.len() >= HELD_MAX as usize && self.refill()
     }
 
-    /// Gives the kernel all that are held; tells as [`Chunks::give_back`].
+    /// Gives all retained chunks to the kernel. Returns `true` if it needs a wake-up.
     #[cold]
     pub(super) fn refill(&mut self) -> bool {
         let (fill, held) = (&mut self.fill, &mut self.held);
         let filled = self.lock.with(|| {
-            // All chunks of the area have room.
+            // The ring has room for all chunks of the area.
             held.drain(..).all(|at| fill.push(at));
         });
         if let Err(error) = filled {
@@ -242,7 +243,7 @@ impl Chunks {
         self.fill.needs_wakeup()
     }
 
-    /// Gives the place back, when nothing is received any more.
+    /// Returns the place, after receiving has ended.
     pub(super) fn leave(&mut self) {
         self.refill();
         let state = self.area.word(self.place as usize);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data path of the AF_XDP link.
+//! Data path of the AF_XDP link.
 //!
-//! Frames leave by a system call each, as those of `packet`. Received ones are looked for in memory,
-//! and copied out of it before anybody reads them, since other processes may write there.
+//! Frames leave by one system call each, as in `packet`. Received frames are found by reading
+//! memory. They are copied out before they are parsed, because other processes may write there.
 
 use super::{HEADER_LEN, Xdp};
 use crate::cut::checked_single;
@@ -32,7 +32,7 @@ impl Xdp {
         };
         effort::copies();
         let area = &self.chunks.area;
-        // A chunk's place is one in memory.
+        // The offset of a chunk is an index into mapped memory.
         #[allow(clippy::cast_possible_truncation, reason = "areas are mapped")]
         let mut at = chunk as usize;
         let pieces = frame.payload.iter().map(|slice| &**slice);
@@ -51,7 +51,7 @@ impl Xdp {
         self.push_out()
     }
 
-    /// Has the kernel send what is in the ring.
+    /// Makes the kernel send the frames in the ring.
     #[inline]
     fn push_out(&mut self) -> Result<(), TxError> {
         if !self.tx.needs_wakeup() {
@@ -66,9 +66,9 @@ impl Xdp {
         }
     }
 
-    /// The kernel leaves a frame in the ring for which it has no memory, and sends it with the next call
-    /// (EAGAIN, ENOBUFS). One that the driver would not take is gone (EBUSY), but if others are left
-    /// behind it, it was an older one, which counts as lost.
+    /// Handles a failed send. A frame for which the kernel has no memory stays in the ring and is
+    /// sent by the next call (EAGAIN, ENOBUFS). A frame that the driver refused was dropped
+    /// (EBUSY). If the ring is not empty, the dropped frame was an older one, which counts as lost.
     #[cold]
     fn not_sent(&mut self, error: io::Error) -> Result<(), TxError> {
         self.unsent = false;
@@ -88,15 +88,15 @@ impl Xdp {
         }
     }
 
-    /// Tries once more to have sent what is left in the ring.
+    /// Retries sending the frames left in the ring.
     #[cold]
     pub(super) fn push_unsent(&mut self) {
         self.unsent = false;
-        // An error is told to who sends next.
+        // The next send reports the error.
         let _ = self.push_out();
     }
 
-    /// All chunks are under way, or wait for an interface that is down.
+    /// Handles the case that all chunks are in flight, or wait for an interface that is down.
     #[cold]
     fn no_room(&mut self) -> Result<(), TxError> {
         match self.push_out() {
@@ -122,7 +122,7 @@ impl Xdp {
             };
             refused += usize::from(!self.hand_over(&desc, sink));
             if self.chunks.give_back(desc.addr) {
-                // The driver sleeps for want of chunks; frames are lost meanwhile if this fails.
+                // The driver sleeps for lack of chunks. If this call fails, frames are lost.
                 let _ = net::recv(self.socket.as_fd(), &mut []);
             }
             taken += 1;
@@ -133,7 +133,8 @@ impl Xdp {
         taken - refused
     }
 
-    /// Hands over what stands behind the header of a frame; `false` if that is nothing, or too much.
+    /// Delivers the bytes behind the header of a frame. Returns `false` if there are none, or too
+    /// many.
     #[inline]
     fn hand_over(&mut self, desc: &xdp_desc, sink: &mut dyn FnMut(RxFrame<'_>)) -> bool {
         let Ok(at) = usize::try_from(desc.addr) else {

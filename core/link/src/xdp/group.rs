@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes that receive on one interface: what they share, and how one comes by it.
+//! Group of the processes that receive on one interface: its shared descriptors, and how a process
+//! joins.
 //!
-//! A queue of an interface is one socket's, and others may have part in it only by that socket's
-//! descriptor (`xp_assign_dev` of net/xdp/xsk_buff_pool.c). So the first process founds a group: it
-//! attaches the program, makes the area, and listens at an abstract Unix socket whose name has the
-//! interface's number and the user's. Each one that comes later connects and is given all descriptors,
-//! the listening one included. Any member can serve the next, and what the group has made is gone when
-//! the last is.
+//! A queue of an interface belongs to one socket, and other sockets can share it only with that
+//! socket's descriptor (`xp_assign_dev` of net/xdp/xsk_buff_pool.c). The first process therefore
+//! founds a group. It attaches the program, creates the area, and listens on an abstract Unix
+//! socket named after the interface's number and the user. Each later process connects and receives
+//! all descriptors, including the listening one. Any member can serve the next process. The group's
+//! resources are released with its last member.
 //!
-//! Members trust one another: each can read and write the others' frames. Only processes of one user
-//! get in.
+//! Members trust each other: each can read and write the frames of all members. Only processes of
+//! one user are admitted.
 //!
 //! ```text
 //! part     0 "PXDP"   4 version u16   6 part u8   7 mode u8   8 places u32   12 bytes of a chunk u32
 //! ```
-//! Little-endian; each comes with its descriptor, in the order of [`PARTS`].
+//! Little-endian. Each record travels with its descriptor, in the order of [`PARTS`].
 
 use super::chunks::Layout;
 use super::{ERRORS, QUEUE, XdpMode, program};
@@ -30,29 +31,29 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Patience with a member that serves, or with a founder: attaching a program resets some NICs, which
-/// takes seconds.
+/// Time limit for a serving member or a founder. Attaching a program resets some NICs, which takes
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Patience with what the last group has left: the kernel frees a queue some milliseconds after the
-/// last socket on it was closed.
+/// Time limit for the release of the previous group's queue, which the kernel frees some
+/// milliseconds after its last socket was closed.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between attempts.
+/// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long the thread that serves sleeps; it is woken when somebody comes.
+/// Time that the serving thread sleeps; a connection wakes it.
 const SERVE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Endpoints that a socket can be found by: all but the one that is everyone's.
+/// Endpoints by which a socket can be found: all except the broadcast endpoint.
 const ENDPOINT_COUNT: u32 = 0xFFFF;
 
 const MAGIC: [u8; 4] = *b"PXDP";
 const VERSION: u16 = 1;
 const RECORD_LEN: usize = 16;
 
-/// What is passed on: the listening socket, the area, the socket that owns it, the map, and what keeps
-/// the program attached.
+/// Number of descriptors passed on: the listening socket, the area, the socket that owns it, the
+/// map, and the program's attachment.
 const PARTS: u8 = 5;
 
 const PRIVILEGE_REMEDY: &str = "run it as root or give the program CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF \
@@ -66,11 +67,11 @@ pub(super) struct Group {
     pub(super) file: OwnedFd,
     pub(super) owner: XdpSocket,
     pub(super) map: OwnedFd,
-    /// The program is attached as long as somebody has this.
+    /// Keeps the program attached while any process holds it.
     attachment: OwnedFd,
 }
 
-/// What a group is for.
+/// Parameters of a group.
 pub(super) struct Purpose<'a> {
     pub(super) interface: &'a Interface,
     pub(super) mac: MacAddr,
@@ -95,7 +96,7 @@ impl Group {
             }
             match join(&name, deadline) {
                 Ok(group) => return Ok(group),
-                // The last member went, or a founder failed, and will say why to us.
+                // The last member left, or a founder failed; the next attempt reports why.
                 Err(error) if is_passing(&error) && Instant::now() < deadline => {
                     thread::sleep(RETRY_INTERVAL);
                 }
@@ -130,7 +131,7 @@ impl Group {
         ]
     }
 
-    /// Gives the next process that asks, if it is this user's, a copy of all.
+    /// Passes copies of all descriptors to the next waiting process, if it is this user's.
     fn serve(&self) -> io::Result<()> {
         let Some(connection) = self.listener.accept()? else {
             return Ok(());
@@ -158,7 +159,7 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
     owner
         .own_area(&area, layout.fill_len(), layout.completion_len())
         .map_err(area_failed())?;
-    // It neither sends nor receives, and is bound only if it could.
+    // The owner neither sends nor receives, but the kernel binds only a socket that could.
     owner.make_tx_ring(1).map_err(area_failed())?;
     let how = match purpose.mode {
         XdpMode::Generic => XdpSocketUse::Copy,
@@ -196,7 +197,7 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
     })
 }
 
-/// Tries again while the kernel is still clearing up after others.
+/// Retries while the kernel is still releasing the resources of another group.
 fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + RELEASE_PATIENCE;
     loop {
@@ -211,22 +212,22 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Whether another attempt may find another group, or none.
+/// Returns `true` if another attempt may find a different group, or none.
 fn is_passing(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EPROTO))
 }
 
-/// Asks any member of the group of that name.
+/// Requests the descriptors from any member of the group with this name.
 fn join(name: &str, deadline: Instant) -> io::Result<Group> {
     let connection = Seqpacket::connect(name.as_bytes())?;
-    // Anybody may take a name; who listened is the kernel's word.
+    // Any process may take a name, so the kernel must confirm the listener's user.
     if connection.peer_cred()?.uid != effective_uid() {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
     let mut parts = Vec::new();
     let mut told = None;
     while parts.len() < usize::from(PARTS) {
-        // One byte more than a record, so that a longer one is seen to be one.
+        // One byte more than a record, to detect longer ones.
         let mut record = [0; RECORD_LEN + 1];
         let Some(received) = connection.receive_with_fd(&mut record)? else {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -264,7 +265,7 @@ fn join(name: &str, deadline: Instant) -> io::Result<Group> {
     })
 }
 
-/// Reads the record of a part.
+/// Decodes the record of a part.
 fn decode(record: &[u8], part: usize) -> Option<(XdpMode, Layout)> {
     let record: &[u8; RECORD_LEN] = record.try_into().ok()?;
     let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|index| record[at + index]));
@@ -278,7 +279,7 @@ fn decode(record: &[u8], part: usize) -> Option<(XdpMode, Layout)> {
     (is_part && layout.is_valid()).then_some((mode, layout))
 }
 
-/// The thread by which a member serves newcomers, as long as this lives.
+/// Thread with which a member serves newcomers; it ends when this is dropped.
 pub(super) struct Server {
     /// Closed to end the thread.
     stop: Option<UnixStream>,
@@ -314,7 +315,8 @@ fn serve_all(group: &Group, stopped: &UnixStream) {
             return;
         }
         if let Err(error) = group.serve() {
-            // Others may serve whoever is left waiting; without descriptors it goes on at once.
+            // Other members may serve the waiting process. Without descriptors this loop repeats at
+            // once, so it pauses.
             log::info!("xdp: letting a process join: {error}");
             thread::sleep(RETRY_INTERVAL);
         }

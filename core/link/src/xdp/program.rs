@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program that looks at each frame that an interface receives: those for an endpoint that is in
-//! the map go to its socket, all others to the kernel as ever.
+//! BPF program that runs on each frame received by an interface. Frames for an endpoint in the map
+//! go to its socket; the kernel processes all others as usual.
 
 use super::QUEUE;
 use crate::ethernet::{ETHER_TYPE, HEADER_LEN};
 use portolan_sys::bpf::Instruction;
 use portolan_sys::net::MacAddr;
 
-/// Operation codes (RFC 9669, section 3 and on; include/uapi/linux/bpf.h).
+/// Operation codes (RFC 9669, section 3 onwards; include/uapi/linux/bpf.h).
 const LOAD_HALF: u8 = 0x69;
 const LOAD_WORD: u8 = 0x61;
 const LOAD_CONSTANT: u8 = 0x18;
@@ -20,33 +20,33 @@ const JUMP_IF_GREATER: u8 = 0x2d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// Marks a constant as the number of a map's descriptor (`BPF_PSEUDO_MAP_FD`).
+/// Marks a constant as a map's descriptor (`BPF_PSEUDO_MAP_FD`).
 const IS_MAP: u8 = 1;
 
-/// Places in `struct xdp_md`.
+/// Offsets in `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const RX_QUEUE: i16 = 16;
 
-/// Where the header of our frames ends.
+/// Offset of the end of our frames' header.
 const BEHIND_HEADER: i32 = 18;
 const _: () = assert!(HEADER_LEN == 18);
 
-/// The verdict that leaves a frame to the kernel (`XDP_PASS`).
+/// Verdict that leaves a frame to the kernel (`XDP_PASS`).
 const PASS: i32 = 2;
 
-/// The function `bpf_redirect_map`.
+/// Number of the function `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
 
-/// Instructions in all, and the first of the two that leave a frame alone.
+/// Number of instructions, and the first of the two that leave a frame to the kernel.
 const LEN: usize = 24;
 const LEAVE: i16 = 22;
 
-/// Redirects frames of our EtherType for `mac` by the endpoint in their header. A frame that came by
-/// another queue than the sockets are of would be refused by them; it is left to the kernel.
+/// Returns the program that redirects frames of our EtherType for `mac` by the endpoint in their
+/// header. Frames of other queues are left to the kernel, because the sockets would refuse them.
 pub(super) fn redirecting(mac: MacAddr, map: u32) -> [Instruction; LEN] {
     let [a, b, c, d, e, f] = mac.0;
-    // Frames are at even addresses everywhere, and at no better ones on some machines.
+    // Frames are at even addresses on all machines, and not better aligned on some.
     let [first, second, third] = [[a, b], [c, d], [e, f]].map(in_memory);
     let queue = i32::from(QUEUE);
     [
@@ -54,7 +54,7 @@ pub(super) fn redirecting(mac: MacAddr, map: u32) -> [Instruction; LEN] {
         op(LOAD_WORD, 3, 1, DATA_END, 0),
         op(LOAD_WORD, 4, 1, RX_QUEUE, 0),
         leave_unless(3, 4, queue),
-        // The whole header is there.
+        // Check that the whole header is present.
         op(MOVE, 4, 2, 0, 0),
         op(ADD_CONSTANT, 4, 0, 0, BEHIND_HEADER),
         op(JUMP_IF_GREATER, 4, 3, LEAVE - 7, 0),
@@ -79,7 +79,7 @@ pub(super) fn redirecting(mac: MacAddr, map: u32) -> [Instruction; LEN] {
     ]
 }
 
-/// What a load of these two bytes gives on this machine.
+/// Returns the result of loading these two bytes on this machine.
 fn in_memory(bytes: [u8; 2]) -> i32 {
     i32::from(u16::from_ne_bytes(bytes))
 }
@@ -93,7 +93,7 @@ fn op(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
     }
 }
 
-/// Bit fields of C begin at the lower end on little-endian machines, at the upper end on others.
+/// Bit fields of C start at the low end on little-endian machines, at the high end otherwise.
 fn registers(to: u8, from: u8) -> u8 {
     if cfg!(target_endian = "little") {
         from << 4 | to
@@ -102,8 +102,8 @@ fn registers(to: u8, from: u8) -> u8 {
     }
 }
 
-/// The instruction numbered `at` goes on to the end unless a register has that value; jumps count from
-/// the next one.
+/// Returns an instruction at index `at` that jumps to the end unless a register has that value.
+/// Offsets count from the next instruction.
 fn leave_unless(at: i16, register: u8, value: i32) -> Instruction {
     op(JUMP_IF_NOT_CONSTANT, register, 0, LEAVE - at - 1, value)
 }
