@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every link must do, as one suite.
+//! Conformance suite for all links.
 //!
-//! To put a link to the test, add to `tests/conformance.rs` a function that opens as many as it is
-//! asked for, not yet connected:
+//! To test a link, add to `tests/conformance.rs` a function that opens the requested number of
+//! links, not yet connected:
 //!
 //! ```ignore
 //! #[test]
@@ -10,11 +10,11 @@
 //!     conformance::run("mine", &mut |count| (0..count).map(|_| boxed(Mine::open())).collect());
 //! }
 //! ```
-//! The suite connects them: link 0 with each of the others, which need not reach one another. Where
-//! links can share something (a host, an interface), the others should share it.
+//! The suite connects link 0 with each other link; these need not reach each other. If links can
+//! share a host or an interface, those other links should share it.
 //!
-//! Checks panic with the name of the link. Links that may lose frames are expected not to on the
-//! quiet media of tests.
+//! Failed checks panic with the name of the link. Links that may lose frames are expected to lose
+//! none on the quiet media of tests.
 
 mod bench;
 mod checks;
@@ -22,13 +22,13 @@ mod plans;
 
 use crate::Link;
 
-/// Opens that many links on one medium, not yet connected.
+/// Function that opens that many links on one medium, not yet connected.
 pub type Make<'a> = dyn FnMut(usize) -> Vec<Box<dyn Link>> + 'a;
 
-/// Puts links to the test; each check gets new ones.
+/// Runs all checks; each check gets new links.
 ///
 /// # Panics
-/// When the link does not do what it must.
+/// Panics if the link violates a requirement.
 pub fn run(name: &str, make: &mut Make<'_>) {
     for (check, test) in checks::ALL {
         println!("{name}: {check}");

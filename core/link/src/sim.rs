@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A switch in memory, for tests within one process.
 //!
-//! With no delay (the default) a frame has arrived when `transmit` returns. With a delay it arrives
-//! when somebody has moved the switch's own clock on by [`SimNet::advance`]; no real time passes,
-//! and nothing reads a clock. Delay and loss are drawn from the seed, so that a run can be
-//! repeated exactly.
+//! Without a delay (the default) a frame has arrived when `transmit` returns. With a delay it
+//! arrives when [`SimNet::advance`] has moved the switch's own clock forward. No real time passes,
+//! and no clock is read. Delay and loss are drawn from the seed, so a run can be repeated exactly.
 //!
-//! Each port buffers a bounded number of frames; when the far end's buffer is full the sender is
-//! told so, and nothing is lost unless the parameters ask for it. For duplicates, corruption and
-//! the like wrap a port in [`crate::fault::Fault`].
+//! Each port buffers a bounded number of frames. When the receiver's buffer is full, the sender
+//! gets back-pressure. Nothing is lost unless the parameters request it. For duplicates, corruption
+//! and other faults, wrap a port in [`crate::fault::Fault`].
 
 mod switch;
 
@@ -24,16 +23,17 @@ use switch::Switch;
 /// Properties of a simulated network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimParams {
-    /// Bytes of the largest frame. Default 1472, that of UDP on Ethernet.
+    /// Bytes of the largest frame. Default 1472, the value of UDP on Ethernet.
     pub frame_len_max: usize,
-    /// Segments of one transmit call. Default 44, what UDP sends in one call on Ethernet.
+    /// Segments of one transmit call. Default 44, the number that UDP sends in one call on
+    /// Ethernet.
     pub segments_max: usize,
     /// Frames that one port buffers. Default 4096.
     pub queue_frames_max: usize,
-    /// Shortest and longest way from port to port. Frames that draw different delays overtake one
-    /// another. Default zero: immediate.
+    /// Shortest and longest delay from port to port. Frames with different delays overtake each
+    /// other. Default zero: immediate.
     pub delay: (Duration, Duration),
-    /// Probability that a frame is lost on the way. Default 0.
+    /// Probability that a frame is lost in transit. Default 0.
     pub loss: f64,
 }
 
@@ -49,7 +49,7 @@ impl Default for SimParams {
     }
 }
 
-/// The network; clones are handles to the same one.
+/// A simulated network; clones are handles to the same one.
 #[derive(Clone)]
 pub struct SimNet {
     switch: Arc<Mutex<Switch>>,
@@ -57,10 +57,10 @@ pub struct SimNet {
 }
 
 impl SimNet {
-    /// Makes a network without ports.
+    /// Creates a network without ports.
     ///
     /// # Panics
-    /// When `loss` is no probability, or the shortest delay is longer than the longest.
+    /// Panics if `loss` is not a probability, or the shortest delay is longer than the longest.
     #[must_use]
     pub fn new(seed: u64, params: SimParams) -> Self {
         assert!((0.0..=1.0).contains(&params.loss), "loss is a probability");
@@ -72,7 +72,7 @@ impl SimNet {
             kind: LinkKind::Sim,
             frame_len_max: params.frame_len_max,
             segments_max: params.segments_max,
-            // Everything is copied: any number would do.
+            // All pieces are copied, so any number is possible.
             gather_max: 256,
             lossless: params.loss == 0.0 && params.delay.0 == params.delay.1,
             pull: false,
@@ -89,7 +89,7 @@ impl SimNet {
     /// Adds a port.
     ///
     /// # Errors
-    /// [`LinkError::System`] when the process has no descriptors left for the port's bell.
+    /// [`LinkError::System`] if the process has no descriptors left for the port's bell.
     pub fn port(&self) -> Result<SimLink, LinkError> {
         let index = self.lock().add_port().map_err(|errno| LinkError::System {
             kind: LinkKind::Sim,
@@ -105,25 +105,26 @@ impl SimNet {
         })
     }
 
-    /// Lets `by` pass: frames that are due arrive, and sleeping receivers are woken.
+    /// Advances the clock by `by`: due frames arrive, and sleeping receivers are woken.
     pub fn advance(&self, by: Duration) {
         self.lock().advance(by);
     }
 
-    /// The switch's clock, from zero.
+    /// Returns the switch's clock, which starts at zero.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.lock().now()
     }
 
-    /// When the next frame under way arrives: how far it makes sense to [`SimNet::advance`].
+    /// Returns the arrival time of the next frame in flight, the earliest useful target of
+    /// [`SimNet::advance`].
     #[must_use]
     pub fn next_arrival(&self) -> Option<Duration> {
         self.lock().next_arrival()
     }
 
     fn lock(&self) -> MutexGuard<'_, Switch> {
-        // A test that panics while it holds the switch must not hide its reason behind others.
+        // A test that panics with the lock held must not cause misleading panics elsewhere.
         self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,7 +196,7 @@ impl Link for SimLink {
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         for handed in 0..budget {
-            // Not locked while the sink runs: it may well answer through a port of its own.
+            // Unlocked while the sink runs, because it may send through a port of this switch.
             let Some(frame) = self.net.lock().take(self.index) else {
                 return handed;
             };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The suite for all links, on the loopback, in memory, and between two namespaces.
+//! Conformance of all links, on the loopback, in memory, and between two namespaces.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod common;
@@ -16,7 +16,8 @@ fn boxed(link: impl Link + 'static) -> Box<dyn Link> {
     Box::new(link)
 }
 
-/// A UDP link on the loopback with frames as long as Ethernet's, so that runs are runs.
+/// Returns a UDP link on the loopback with frames of Ethernet length, so that runs have several
+/// segments.
 fn loopback_udp(offload: bool) -> Udp {
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST.into());
     config.frame_len_max = Some(1472);
@@ -86,7 +87,7 @@ fn fault_without_faults_conforms() {
     });
 }
 
-/// The suite itself must be able to fail.
+/// Runs the suite on a faulty link, to show that it can fail.
 fn run_with_fault(fault: &str) {
     let spec: FaultSpec = fault.parse().unwrap();
     conformance::run("fault(sim)", &mut |count| {

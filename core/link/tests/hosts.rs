@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The links between two hosts: beside IP, and when the network changes under them.
+//! Links between two hosts: beside IP, and while the network changes.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod common;
@@ -12,7 +12,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Longer than any scheduler keeps a test from running.
+/// Longer than any delay by a scheduler.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -155,7 +155,7 @@ fn packet_tells_the_mtu_of_the_moment() {
     }
 }
 
-/// The kernel cuts what is longer than a slot, or than the buffer of a call.
+/// The kernel truncates frames longer than a ring slot or a call's buffer.
 #[test]
 fn frame_longer_than_the_receivers_mtu_was_is_refused_and_counted() {
     let Some(lab) = Lab::try_new("frame_longer_than_the_receivers_mtu_was_is_refused_and_counted")
@@ -195,7 +195,7 @@ fn interface_that_goes_down_is_noticed_and_may_come_back() {
         a.connect(1, &b.local_addr()).unwrap();
         lab.ip(0, &["link", "set", "eth0", "down"]);
         assert_eq!(a.receive(64, &mut |_| {}), 0);
-        // A call has told; beside a ring the kernel is asked seldom.
+        // A call has already reported it; with a ring the socket is checked rarely.
         let asks = if way == ReceiveBy::Ring { 64 } else { 1 };
         let told = (0..asks).find_map(|_| a.poll_notice());
         assert!(matches!(told, Some(Notice::Down(_))), "{told:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw Ethernet link on the loopback of a namespace of its own, where frames come back from the
-//! kernel as from a wire.
+//! The raw Ethernet link on the loopback of a namespace of its own, where the kernel returns frames
+//! like a wire.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod common;
@@ -89,7 +89,7 @@ fn group_addresses_are_no_peers() {
     assert!(a.connect(0, &everyone).is_err());
 }
 
-/// Several laps, with as many waiting as the ring has room for, and frames of all lengths.
+/// Several laps with a full ring and frames of all lengths.
 #[test]
 fn ring_hands_over_every_frame_lap_after_lap() {
     let Some(lab) = Lab::try_new("ring_hands_over_every_frame_lap_after_lap") else {
@@ -110,7 +110,7 @@ fn ring_hands_over_every_frame_lap_after_lap() {
         assert_eq!(received(&mut b), (0..room).map(frame).collect::<Vec<_>>());
         assert!(b.poll_notice().is_none(), "nothing was dropped");
     }
-    // One too many, and the frame behind it: the ring is full, and then is not.
+    // One frame too many, and its successor: the ring is full, and then no longer.
     for _ in 0..=room {
         a.transmit(0, &TxFrame::whole(&[7; 64])).unwrap();
     }
@@ -122,7 +122,7 @@ fn ring_hands_over_every_frame_lap_after_lap() {
     assert_eq!(received(&mut b), [[8; 64]]);
 }
 
-/// A ring longer than the kernel counts.
+/// A ring longer than the kernel can count.
 #[test]
 fn where_no_ring_can_be_frames_come_by_calls() {
     let Some(lab) = Lab::try_new("where_no_ring_can_be_frames_come_by_calls") else {

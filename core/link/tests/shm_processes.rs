@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shared memory link between processes, and what is left when one of them is killed.
+//! The shared memory link between processes, and the state left when one is killed.
 //!
-//! The other process is this test program once more: it is started with the address to talk to in
-//! its environment, and then runs [`child`] as its only test.
+//! The other process is this test program. It is started with the address of its peer in its
+//! environment, and then runs only the test [`child`].
 
 #![cfg(test)]
 
@@ -22,7 +22,7 @@ fn open(rank: u32, job: u128) -> Shm {
     Shm::open(ShmConfig::new(job.to_be_bytes(), rank, SECRET)).unwrap()
 }
 
-/// A job of its own for each test, so that its socket names can be told apart.
+/// Returns a new job for each test, so that socket names are distinct.
 fn new_job() -> u128 {
     rand::random()
 }
@@ -41,7 +41,7 @@ fn start_child(parent: &Shm, job: u128) -> Reaped {
     Reaped(child)
 }
 
-/// Killed and waited for, also when the test fails.
+/// A child that is killed and reaped, even if the test fails.
 struct Reaped(Child);
 
 impl Drop for Reaped {
@@ -51,7 +51,7 @@ impl Drop for Reaped {
     }
 }
 
-/// Rank 1. Says where its socket and its memory are, echoes until it is killed.
+/// Rank 1: sends the addresses of its socket and its memory, then echoes until it is killed.
 #[test]
 fn child() {
     let (Ok(parent), Ok(job)) = (env::var(CHILD_NAME), env::var(CHILD_JOB)) else {
@@ -107,7 +107,7 @@ fn sleep(link: &mut Shm) {
     }
 }
 
-/// The next frame, for which it sleeps.
+/// Sleeps until the next frame and returns it.
 fn next_frame(link: &mut Shm) -> Vec<u8> {
     let mut bytes = None;
     while link.receive(1, &mut |frame| bytes = Some(frame.head.to_vec())) == 0 {
@@ -119,7 +119,8 @@ fn next_frame(link: &mut Shm) -> Vec<u8> {
     bytes.unwrap()
 }
 
-/// Connects to the child by what it said; returns its pid and the address of its memory.
+/// Connects to the child with the addresses that it sent. Returns its pid and the address of its
+/// memory.
 fn meet(link: &mut Shm) -> (u32, u64) {
     let words = String::from_utf8(next_frame(link)).unwrap();
     let mut words = words.split(' ');
@@ -215,9 +216,10 @@ fn memory_of_the_peer_is_pulled_until_it_is_killed() {
     assert!(matches!(late, Err(PullError::Failed(1, _))), "{late:?}");
 }
 
-/// Listening sockets whose name contains the job.
+/// Returns the number of listening sockets whose name contains the job.
 fn sockets_of(job: u128) -> usize {
-    // Accepted connections carry the listener's name, too; what has no peer state 01 listens.
+    // Accepted connections have the listener's name, too; listening sockets are those with this
+    // flag.
     let listening = " 00010000 ";
     let table = fs::read_to_string("/proc/net/unix").unwrap();
     let of_job = format!("portolan/{job:032x}/");

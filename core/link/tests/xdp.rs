@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The AF_XDP link between two hosts, in both modes: by itself, beside IP and beside `packet`.
+//! The AF_XDP link between two hosts, in both modes: alone, beside IP and beside `packet`.
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod common;
@@ -17,12 +17,12 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than any scheduler keeps a test from running.
+/// Longer than any delay by a scheduler.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const MODES: [XdpMode; 2] = [XdpMode::Generic, XdpMode::Native];
 
-/// Two hosts, where the kernel and this process's privilege allow AF_XDP.
+/// Returns two hosts, if the kernel and this process's privilege allow AF_XDP.
 fn lab(test: &str) -> Option<Lab> {
     let tried = XdpSocket::open()
         .and_then(|_| bpf::create_socket_map(1))
@@ -36,7 +36,7 @@ fn lab(test: &str) -> Option<Lab> {
 
 fn config(mode: XdpMode) -> XdpConfig {
     static ENDPOINT: AtomicU16 = AtomicU16::new(30_000);
-    // The other process of a test has numbers of its own.
+    // The other process of a test uses a separate range.
     let own = u16::from(std::env::var_os(CHILD_MODE).is_some()) * 10_000;
     let endpoint = own + ENDPOINT.fetch_add(1, Ordering::Relaxed);
     let mut config = XdpConfig::new(InterfaceRef::Name("eth0".into()), endpoint);
@@ -62,7 +62,7 @@ fn receive_one(link: &mut impl Link) -> Vec<u8> {
     got.unwrap()
 }
 
-/// `from` reaches `to` as its peer 1.
+/// Checks that a frame from `from` reaches `to`, its peer 1.
 fn passes(from: &mut impl Link, to: &mut impl Link, byte: u8) {
     from.connect(1, &to.local_addr()).unwrap();
     from.transmit(1, &TxFrame::whole(&[byte; 64])).unwrap();
@@ -129,7 +129,7 @@ fn ip_goes_on_beside_it() {
     }
 }
 
-/// A megabyte by TCP from host 0 to host 1.
+/// Sends 1 MiB by TCP from host 0 to host 1.
 fn stream_passes(lab: &Lab) {
     let listener = lab.on(1, || TcpListener::bind((ADDRS[1], 0)).unwrap());
     let addr = listener.local_addr().unwrap();
@@ -181,14 +181,14 @@ fn processes_come_and_go_and_the_last_takes_the_program_along() {
             XdpMode::Native => "xdp",
         };
         assert!(lab.has_xdp(1, how), "{mode} mode");
-        // The founder goes, with frames that it has not taken.
+        // The founder leaves with frames that it has not received.
         from.connect(2, &first.local_addr()).unwrap();
         for _ in 0..100 {
             from.transmit(2, &TxFrame::whole(&[3; 1000])).unwrap();
         }
         drop(first);
         passes(&mut from, &mut second, 4);
-        // Many more than there are places, one after the other: places and chunks come back.
+        // More processes than places, one after the other: places and chunks are reused.
         for byte in 0..100 {
             let mut next = open(&lab, 1, mode);
             passes(&mut from, &mut next, byte);
@@ -202,10 +202,10 @@ fn processes_come_and_go_and_the_last_takes_the_program_along() {
     }
 }
 
-/// The variable that makes this program a process that is to be killed.
+/// Variable that turns this program into a process to be killed.
 const CHILD_MODE: &str = "PORTOLAN_TEST_XDP_MODE";
 
-/// Opens a link, says so, and waits to be killed.
+/// Opens a link, reports that, and waits to be killed.
 #[test]
 fn child() {
     let Ok(mode) = std::env::var(CHILD_MODE) else {
@@ -245,7 +245,7 @@ fn killed_founder_leaves_the_others_working() {
     }
 }
 
-/// More frames than the area has chunks, through each of two processes that share it.
+/// Sends more frames than the area has chunks through each of two processes that share it.
 #[test]
 fn chunks_go_round() {
     let Some(lab) = lab("chunks_go_round") else {

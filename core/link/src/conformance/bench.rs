@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Three links, connected and ready, with what each has received.
+//! Three connected links with the frames that each has received.
 
 use super::Make;
 use crate::{Link, LinkCaps, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame};
 use std::time::{Duration, Instant};
 
-/// Longer than any scheduler keeps a test from running.
+/// Longer than any delay by a scheduler.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why a mark would be wrong here.
+/// Message for an unexpected congestion mark.
 pub(super) const UNMARKED: &str = "nothing between these links marks frames";
 
-/// Ethernet pads frames to 60 bytes; 18 of them are the header of raw Ethernet links.
+/// Payload of the shortest frame: Ethernet pads frames to 60 bytes, of which 18 are the header of
+/// raw Ethernet links.
 const PADDED_LEN: usize = 42;
 
 pub(super) struct Bench {
@@ -21,8 +22,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Opens three links, connects 0 with 1 and with 2, and sends a frame each way, since links may
-    /// do more for a first frame than for others.
+    /// Opens three links, connects 0 with 1 and with 2, and sends a frame in each direction,
+    /// because a link may do more for a first frame.
     pub(super) fn new(name: String, make: &mut Make<'_>) -> Self {
         let mut links = make(3);
         assert_eq!(links.len(), 3, "{name}: three links were asked for");
@@ -48,7 +49,7 @@ impl Bench {
         self.links[0].caps().clone()
     }
 
-    /// Sends, however long the link says that there is no room.
+    /// Sends a frame, and retries for as long as the link reports back-pressure.
     pub(super) fn send(&mut self, from: usize, to: usize, frame: &TxFrame<'_>) {
         let start = Instant::now();
         loop {
@@ -67,7 +68,7 @@ impl Bench {
         }
     }
 
-    /// One attempt to send; true if it went, false on back-pressure.
+    /// Tries to send once. Returns `false` on back-pressure.
     pub(super) fn try_send(&mut self, from: usize, to: usize, frame: &TxFrame<'_>) -> bool {
         match self.links[from].transmit(rank(to), frame) {
             Ok(()) => true,
@@ -76,7 +77,7 @@ impl Bench {
         }
     }
 
-    /// Waits until exactly `frames` have arrived at link `at`, in their order.
+    /// Waits until exactly `frames` have arrived at link `at`, in order.
     pub(super) fn expect(&mut self, at: usize, frames: &[Vec<u8>]) {
         let start = Instant::now();
         while self.inboxes[at].len() < frames.len() && start.elapsed() < PATIENCE {
@@ -98,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// Watches for a while that nothing arrives at link `at`.
+    /// Checks for 30 ms that nothing arrives at link `at`.
     pub(super) fn expect_silence(&mut self, at: usize) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(30) {
@@ -113,7 +114,7 @@ impl Bench {
         );
     }
 
-    /// One call of `receive`; returns what it says and checks that it is the truth.
+    /// Calls `receive` once; returns its result after checking it.
     pub(super) fn receive(&mut self, at: usize, budget: usize) -> usize {
         let inbox = &mut self.inboxes[at];
         let before = inbox.len();
@@ -127,8 +128,8 @@ impl Bench {
         said
     }
 
-    /// What every user of a link does in turn: looks at its notices, by which links also do what
-    /// is not for the data path, such as accepting a connection, and receives.
+    /// Performs one turn of a link's user: polls its notices, during which links also do control
+    /// work such as accepting connections, and receives.
     pub(super) fn receive_all(&mut self) {
         for at in 0..self.links.len() {
             while let Some(notice) = self.links[at].poll_notice() {
@@ -140,7 +141,7 @@ impl Bench {
         }
     }
 
-    /// How many frames have arrived at link `at` and were not yet expected; forgets them.
+    /// Returns how many frames have arrived at link `at` since the last check, and removes them.
     pub(super) fn take_count(&mut self, at: usize) -> usize {
         std::mem::take(&mut self.inboxes[at]).len()
     }
@@ -159,7 +160,7 @@ impl Bench {
 
 fn copy_of(frame: &RxFrame<'_>, at: usize) -> Vec<u8> {
     if let Some(from) = frame.from {
-        // Link 0 hears the others, and they hear link 0.
+        // Link 0 receives from the other links, and they receive from link 0.
         assert_eq!(from == 0, at != 0, "the sender's number is wrong");
     }
     assert!(!frame.marked, "{UNMARKED}");
@@ -167,7 +168,7 @@ fn copy_of(frame: &RxFrame<'_>, at: usize) -> Vec<u8> {
     if let Some(body) = frame.body {
         let head_len = bytes.len();
         bytes.resize(head_len + body.len(), 0xa5);
-        // In two parts, to see that the offset counts.
+        // Copied in two parts, to test the offset.
         let middle = body.len() / 2;
         body.copy_to(middle, &mut bytes[head_len + middle..]);
         body.copy_to(0, &mut bytes[head_len..head_len + middle]);
@@ -175,7 +176,7 @@ fn copy_of(frame: &RxFrame<'_>, at: usize) -> Vec<u8> {
     bytes
 }
 
-/// The number by which the links know link `index`.
+/// Returns the peer number of link `index`.
 pub(super) fn rank(index: usize) -> PeerId {
     PeerId::try_from(index).expect("a handful of links")
 }

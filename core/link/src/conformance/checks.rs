@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The checks.
+//! Checks of the suite.
 
 use super::bench::{Bench, PATIENCE, rank};
 use super::plans;
@@ -60,7 +60,7 @@ fn capabilities_make_sense(bench: &mut Bench) {
 
 fn frames_of_all_lengths_arrive_intact(bench: &mut Bench) {
     let most = bench.caps().frame_len_max;
-    // 42 and 43: either side of Ethernet's padding. 255 to 257: of a length in one byte.
+    // 42 and 43 are around Ethernet's padding; 255 to 257 around the limit of a one-byte length.
     for len in [
         1,
         2,
@@ -147,8 +147,8 @@ fn runs_arrive_as_datagrams(bench: &mut Bench) {
     }
 }
 
-/// Sends a run of `count` segments with 24 bytes of header and `len` of payload, but `last_len` in the
-/// last, from two slices that are not cut where the segments are.
+/// Sends a run of `count` segments with 24 bytes of header and `len` of payload, `last_len` in the
+/// last one. The payload is in two slices, whose border is not that of a segment.
 fn run_arrives(bench: &mut Bench, count: usize, len: usize, last_len: usize) {
     let head = pattern(24 * count, 5);
     let body = pattern(len * (count - 1) + last_len, 11);
@@ -218,15 +218,15 @@ fn what_cannot_be_sent_is_refused(bench: &mut Bench) {
         link.transmit(1, &hello),
         Err(TxError::NotConnected(1))
     ));
-    // At once, whether or not the peer has noticed.
+    // Immediately, even if the peer has not noticed yet.
     link.connect(1, &addr)
         .expect("a peer that was forgotten connects again");
     bench.send(0, 1, &hello);
     bench.expect(1, &[b"hello".to_vec()]);
 }
 
-/// Sends without receiving until the link says stop, or for long enough that one that never does
-/// would have shown memory growth; then takes everything, and sends again.
+/// Sends without receiving until back-pressure, or for long enough that a link without it would
+/// show memory growth. Then receives everything, and sends again.
 fn back_pressure_passes(bench: &mut Bench) {
     let bytes = pattern(500, 9);
     let frame = TxFrame::whole(&bytes);
@@ -266,7 +266,7 @@ fn budget_is_honoured(bench: &mut Bench) {
     let mut handed = 0;
     while handed < frames.len() && start.elapsed() < PATIENCE {
         let now = bench.receive(1, 3);
-        // "About": what the kernel put together is handed over together.
+        // The budget is approximate: frames merged by the kernel are delivered together.
         assert!(
             now < 3 + bench.caps().segments_max,
             "{now} frames with a budget of 3"
@@ -313,14 +313,14 @@ fn sleeper_is_woken(bench: &mut Bench) {
     }
 }
 
-/// Whether link `at` says that it may sleep; it does not.
+/// Returns `true` if link `at` permits sleeping; does not sleep.
 fn arm(bench: &mut Bench, at: usize) -> bool {
     let may_sleep = bench.links[at].arm(&mut WakeSet::default());
     bench.links[at].disarm();
     may_sleep
 }
 
-/// Bytes that differ from place to place and from `salt` to `salt`.
+/// Returns bytes that differ by position and by `salt`.
 pub(super) fn pattern(len: usize, salt: usize) -> Vec<u8> {
     let byte = |index: usize| (index * 31 + index / 256 + salt * 17 + 1).to_le_bytes()[0];
     (0..len).map(byte).collect()

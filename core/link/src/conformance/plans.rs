@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks of placement plans: followed or ignored, what comes must be handed over as it was sent.
+//! Checks of placement plans: followed or ignored, frames must be delivered as sent.
 
 use super::bench::{Bench, PATIENCE, UNMARKED};
 use super::checks::pattern;
@@ -11,14 +11,14 @@ use std::time::Instant;
 
 const HEADER_LEN: usize = 24;
 
-/// A header with a number that a plan can expect.
+/// Returns a header with a number that a plan can expect.
 fn header(number: u32) -> Vec<u8> {
     let mut bytes = pattern(HEADER_LEN, 9);
     bytes[4..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }
 
-/// Expects frames numbered from `first` on, with `len` bytes of payload in all.
+/// Expects frames numbered from `first` on, with `len` bytes of payload in total.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     first: u32,
@@ -35,13 +35,13 @@ impl Expected for Run {
     }
 }
 
-/// Receives with a plan, and keeps whole frames in the order in which they were handed over.
+/// Receives with a plan, and keeps whole frames in the order of delivery.
 #[derive(Default)]
 struct Taker {
     run: Option<Run>,
-    /// What of the run is still to come.
+    /// Rest of the run.
     left: Run,
-    /// The destination between two fields that nobody may touch.
+    /// Destination between two guard areas that must stay untouched.
     memory: Vec<u8>,
     frames: Vec<Vec<u8>>,
     placed_count: usize,
@@ -115,7 +115,7 @@ impl Receiver for Taker {
     }
 }
 
-/// Sends frames numbered from `first` on and takes them with `run` as the plan of every batch.
+/// Sends frames numbered from `first` on and receives them with `run` as the plan of every batch.
 fn exchange(bench: &mut Bench, first: u32, lens: &[usize], run: Option<Run>) -> Taker {
     let payload = pattern(lens.iter().sum(), first as usize);
     let head: Vec<u8> = (first..).take(lens.len()).flat_map(header).collect();
@@ -158,7 +158,7 @@ pub(super) fn plans_are_followed_or_ignored(bench: &mut Bench) {
         fragment_len: full,
         len: 100 * full,
     };
-    // As planned, all of it or with an end that is the plan's own.
+    // As planned, completely or with the plan's own shorter end.
     let placed = exchange(bench, 7, &vec![full; count], Some(run));
     assert_eq!(placed.missed_count, 0);
     let mut lens = vec![full; count];
@@ -171,7 +171,7 @@ pub(super) fn plans_are_followed_or_ignored(bench: &mut Bench) {
     let expected = if caps.placement { count } else { 0 };
     assert_eq!(placed.placed_count, expected);
     assert_eq!(ended.placed_count, expected);
-    // Something else: numbers, lengths, a short frame, one too many.
+    // Deviations: numbers, lengths, a short frame, one frame too many.
     assert_eq!(
         exchange(bench, 8, &vec![full; count], Some(run)).placed_count,
         0
@@ -212,7 +212,7 @@ pub(super) fn whatever_was_planned_frames_arrive_as_sent(bench: &mut Bench) {
     }
 }
 
-/// A receiver that wants one frame per call.
+/// A receiver that accepts one frame per call.
 #[derive(Default)]
 struct One(Vec<Vec<u8>>);
 
@@ -239,7 +239,8 @@ impl Receiver for One {
     }
 }
 
-/// A link with a kernel queue or a ring leaves the rest there; any other link may deliver all at once.
+/// A link with a kernel queue or a ring leaves the rest there; any other link may deliver all at
+/// once.
 pub(super) fn frames_beyond_enough_come_with_later_calls(bench: &mut Bench) {
     let sent: Vec<_> = (0..10).map(header).collect();
     for head in &sent {

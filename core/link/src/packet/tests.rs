@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs no privilege; the rest is in `tests/packet.rs`, in a namespace of its own.
+//! Tests without privilege; `tests/packet.rs` has the others, in a namespace of its own.
 use super::*;
 
 #[test]

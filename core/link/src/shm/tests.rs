@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Links of one process with each other, and with peers that break the rules.
+//! Links of one process connected with each other, and with peers that violate the protocol.
 
 use super::hello::{HELLO_LEN, Hello, HelloKey};
 use super::*;
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 const SECRET: [u8; 32] = [7; 32];
 const RING_LEN: usize = 16 * 1024;
-/// Far above any delay of a busy machine: a lost wake-up fails a test instead of hanging it.
+/// Far above any delay of a busy machine, so that a lost wake-up fails a test instead of hanging
+/// it.
 const PATIENCE_MS: u64 = 20_000;
 
 fn config(rank: PeerId) -> ShmConfig {
@@ -34,7 +35,7 @@ fn open(rank: PeerId) -> Shm {
     Shm::open(config(rank)).unwrap()
 }
 
-/// Ranks 0 and 1, each connected to the other.
+/// Returns ranks 0 and 1, connected with each other.
 fn pair() -> (Shm, Shm) {
     let (mut a, mut b) = (open(0), open(1));
     a.connect(1, &b.local_addr()).unwrap();
@@ -46,7 +47,7 @@ fn send(link: &mut Shm, peer: PeerId, bytes: &[u8]) -> Result<(), TxError> {
     link.transmit(peer, &TxFrame::whole(bytes))
 }
 
-/// All frames that wait, after accepting.
+/// Accepts connections and returns all waiting frames.
 fn drain(link: &mut Shm) -> Vec<(PeerId, Vec<u8>)> {
     link.service();
     let mut frames = Vec::new();
@@ -159,7 +160,7 @@ fn receive_keeps_to_its_budget_and_is_fair() {
     assert!(counts[1..].iter().all(|&count| count >= 32), "{counts:?}");
 }
 
-/// A sink that breaks off after each frame gets as many of one ring as another before the next.
+/// If the sink breaks off after each frame, each ring still gets a full turn before the next.
 #[test]
 fn a_sink_that_breaks_off_leaves_the_rest_and_every_ring_has_its_turn() {
     let mut hub = open(0);
@@ -283,7 +284,7 @@ fn disconnecting_tells_the_peer_that_the_process_lives() {
     let (mut a, mut b) = pair();
     a.service();
     b.service();
-    // A bell that nobody reads must not hide the farewell.
+    // An unread doorbell must not hide the farewell.
     assert!(b.arm(&mut WakeSet::default()));
     send(&mut a, 1, b"last words").unwrap();
     a.disconnect(1);
@@ -298,7 +299,7 @@ fn disconnecting_tells_the_peer_that_the_process_lives() {
     assert!(notices(&mut b).is_empty(), "it has left already");
 }
 
-/// What an engine does: notices, then frames.
+/// Performs an engine's turn: notices, then frames.
 fn turn(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
     let mut said = Vec::new();
     while let Some(notice) = link.poll_notice() {
@@ -342,12 +343,12 @@ fn connections_that_cross_a_disconnection_do_not_end_the_next() {
     let (mut a, mut b) = (open(0), open(1));
     a.connect(1, &b.local_addr()).unwrap();
     b.service();
-    // On its way, and not accepted, when the other side begins anew.
+    // In flight and not accepted when the other side starts again.
     b.connect(0, &a.local_addr()).unwrap();
     a.disconnect(1);
     a.connect(1, &b.local_addr()).unwrap();
     send(&mut a, 1, b"anew").unwrap();
-    // It has not looked, and is told.
+    // This side has not polled yet, and gets an error.
     let refused = b.connect(0, &a.local_addr()).unwrap_err().to_string();
     assert!(refused.contains("disconnect it first"), "{refused}");
     assert_eq!(
@@ -440,7 +441,7 @@ fn is_readable(wake: &WakeSet, timeout_ms: u64) -> bool {
     wait_readable(&wake.fds, Some(Duration::from_millis(timeout_ms))).unwrap()
 }
 
-/// Bounces or streams `count` frames, sleeping whenever there is nothing to do.
+/// Exchanges `count` frames, at most `burst` ahead of the peer, sleeping whenever idle.
 fn exchange(link: &mut Shm, peer: PeerId, count: usize, burst: usize) {
     let (mut sent, mut received) = (0, 0);
     while sent < count || received < count {
@@ -465,7 +466,8 @@ fn exchange(link: &mut Shm, peer: PeerId, count: usize, burst: usize) {
 
 #[test]
 fn two_sleepers_never_miss_a_wake_up() {
-    // Bursts of one sleep for frames; long ones fill the ring, so that senders sleep for space too.
+    // With a burst of one, both sleep for frames; long bursts fill the ring, so that senders also
+    // sleep for space.
     for (count, burst) in [(20_000, 1), (20_000, 100)] {
         let (mut a, mut b) = pair();
         thread::scope(|scope| {
@@ -498,7 +500,7 @@ fn pull_reads_the_peers_memory_or_says_that_it_cannot() {
     assert!(matches!(late, Err(PullError::Failed(1, _))), "{late:?}");
 }
 
-/// How often this thread has read another process's memory.
+/// Returns how often this thread has read another process's memory.
 fn read_count() -> u64 {
     let all = Effort::of_this_thread();
     let found = all.calls().find(|(name, _)| *name == "process_vm_readv");
@@ -527,12 +529,12 @@ fn both_ends_copy_a_long_message_and_nothing_is_written_when_it_is_there() {
             }
         });
         for round in 0.. {
-            // However busy the machine is, the sender has its turn some time.
+            // However busy the machine is, the sender eventually runs.
             let has_helped = helped.load(Ordering::Relaxed) > 0;
             if round >= ROUNDS && (has_helped || Instant::now() > deadline) {
                 break;
             }
-            // Cut off, too.
+            // Also shortened messages.
             let len = source.len() - round % ROUNDS * 1000;
             copy.fill(0xa5);
             a.pull(1, addr, &mut copy[..len]).unwrap();
@@ -563,15 +565,15 @@ fn a_sender_that_is_not_there_is_not_waited_for_and_soon_not_offered_anything() 
             Err(err) => panic!("{err}"),
         }
         copy.fill(0xa5);
-        // What is over is offered no more.
+        // A finished transfer is no longer offered.
         assert_eq!((before, b.offered(0)), (None, None));
         assert!(!b.help(0, &source));
     }
-    // Two in shares, of which there are two; the others with one call each.
+    // Two are read in two shares each, the rest with one call each.
     assert_eq!(read_count() - reads, 12);
 }
 
-// Peers that break the rules.
+// Peers that violate the protocol.
 
 fn name(link: &Shm) -> String {
     link.name.clone()
@@ -729,7 +731,7 @@ fn hostile_sender_breaks_only_its_own_connection() {
     assert!(broken > 1000, "{broken}");
 }
 
-/// Random words, and words that look committed, over header and data.
+/// Writes random words, and words that look committed, over header and data.
 fn scribble(file: &File, rng: &mut ChaCha8Rng) {
     for _ in 0..50 {
         let word = match rng.random_range(0..3) {
@@ -759,7 +761,7 @@ fn hostile_receiver_breaks_only_its_own_connection() {
         .unwrap()
         .fd
         .unwrap();
-    // The head: 128 bytes into the file.
+    // The head index is 128 bytes into the file.
     File::from(memory)
         .write_all_at(&u64::MAX.to_ne_bytes(), 128)
         .unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is behind the ports.
+//! State of the simulated switch.
 
 use super::SimParams;
 use rand::{Rng, SeedableRng};
@@ -14,14 +14,14 @@ pub(super) struct Switch {
     params: SimParams,
     rng: ChaCha8Rng,
     now: Duration,
-    /// Counts frames, so that those that arrive at one time keep their order.
+    /// Counts frames, so that frames with equal arrival times keep their order.
     sequence: u64,
     ports: Vec<Port>,
 }
 
 struct Port {
     open: bool,
-    /// By time of arrival, then by order of sending.
+    /// Frames by time of arrival, then by order of sending.
     queue: BTreeMap<(Duration, u64), Vec<u8>>,
     armed: bool,
     /// A byte written here makes the other end readable.
@@ -56,7 +56,7 @@ impl Switch {
         Ok(u32::try_from(self.ports.len() - 1).unwrap_or(u32::MAX))
     }
 
-    /// Frames to a closed port are lost, as on a network.
+    /// Closes a port. Frames to a closed port are lost, as on a network.
     pub(super) fn close_port(&mut self, port: u32) {
         let port = self.port(port);
         port.open = false;
@@ -72,7 +72,7 @@ impl Switch {
         self.port(port).queue.len() + count <= queue_frames_max
     }
 
-    /// Sends a copy of `frame` on its way.
+    /// Queues a copy of `frame` for delivery after its delay.
     pub(super) fn forward(&mut self, to: u32, frame: &[u8]) {
         let (shortest, longest) = self.params.delay;
         let delay = if shortest == longest {
@@ -88,7 +88,7 @@ impl Switch {
         self.port(to).queue.insert(key, frame.to_vec());
     }
 
-    /// The next frame that has arrived at `port`.
+    /// Returns the next frame that has arrived at `port`.
     pub(super) fn take(&mut self, port: u32) -> Option<Vec<u8>> {
         let now = self.now;
         let first = self.port(port).queue.first_entry()?;
@@ -123,7 +123,7 @@ impl Switch {
         }
     }
 
-    /// Asks to be rung; returns the descriptor that becomes readable.
+    /// Requests a wake-up; returns the descriptor that becomes readable.
     pub(super) fn arm(&mut self, port: u32) -> RawFd {
         let port = self.port(port);
         port.armed = true;
@@ -140,7 +140,7 @@ impl Switch {
         if self.has_arrived(port) {
             let port = self.port(port);
             if std::mem::take(&mut port.armed) {
-                // A full pipe holds rings that nobody has heard yet: one more is not needed.
+                // A full pipe already holds unread wake-ups, so this one may be lost.
                 let _ = (&port.ringer).write(&[1]);
             }
         }

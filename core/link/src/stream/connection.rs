@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One connection: frames out, by lending pages, and frames in, to their place.
+//! One connection: sends frames by passing pages to the kernel, and receives frames at their
+//! destination.
 //!
-//! On the wire each frame is its front, of one length for all, and its payload: two lengths (head u16, two bytes 0,
-//! payload u32, little-endian), the head, and zeros.
+//! On the wire a frame is a front of fixed length and its payload. The front has two lengths (head
+//! u16, two bytes 0, payload u32, little-endian), the head, and zeros.
 //!
-//! The one invariant: between two calls nothing is kept that belongs to somebody else, but pages that are
-//! lent, by the rules of [`LendingWriter`]: what of a frame could not be lent and did not leave is copied.
+//! Invariant: between two calls the link holds no memory of a caller, except pages passed by the
+//! rules of [`LendingWriter`]. The part of a frame that could not be passed by reference and did
+//! not leave is copied.
 
 use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, LENGTHS_LEN, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
@@ -15,68 +17,69 @@ use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
-/// Bytes of what has no place that one call reads: as much as may lie on the stack, and is cleared, for
-/// something rare.
+/// Bytes without a destination that one call reads. The buffer is cleared and on the stack, so it
+/// is small; discarding is rare.
 const NOWHERE_LEN: usize = 16 * 1024;
 
-/// A frame of which payload is being received.
+/// A frame whose payload is being received.
 pub struct Part {
-    /// From whom.
+    /// Sender.
     pub from: PeerId,
     head: [u8; HEAD_LEN_MAX],
     head_len: usize,
     /// Bytes of payload.
     pub len: usize,
-    /// Bytes of these that have landed.
+    /// Bytes of payload that have landed.
     pub landed: usize,
-    /// What the receiver hashes as it lands; none at first.
+    /// Hash that the receiver updates as bytes land; `None` at first.
     pub hash: Option<Box<dyn Hasher + Send>>,
 }
 
 impl Part {
-    /// Its head.
+    /// Returns the head of the frame.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.head_len]
     }
 }
 
-/// Where the next bytes of a part go.
+/// Destination of the next bytes of a part.
 pub enum Place<'a> {
-    /// There; at least one byte, at most what is left of the part.
+    /// Memory for the bytes: at least one byte, at most the rest of the part.
     At(&'a mut [u8]),
-    /// Nowhere: they are read and thrown away.
+    /// Discard the bytes.
     Nowhere,
-    /// The connection is not worth having.
+    /// Close the connection.
     End,
 }
 
 /// Bytes of a part that have landed.
 pub enum Landing<'a> {
-    /// So many, where the receiver said.
+    /// Number of bytes at the receiver's destination.
     There(usize),
-    /// These, which have no place.
+    /// Bytes that have no destination.
     Lost(&'a [u8]),
 }
 
-/// Takes what comes by streams.
+/// Consumer of the data received by streams.
 pub trait PartReceiver {
-    /// Where the next bytes of `part` go. Asked before each call, since what was so may have changed;
-    /// of a part without payload, once.
+    /// Returns the destination of the next bytes of `part`. Called before each system call, because
+    /// the destination may have changed; for a part without payload, called once.
     fn place(&mut self, part: &Part) -> Place<'_>;
 
-    /// Bytes of `part` have landed; `part.landed` does not count them. `false` ends the connection.
+    /// Handles landed bytes of `part`, which `part.landed` does not count yet. Returns `false` to
+    /// close the connection.
     fn landed(&mut self, part: &mut Part, bytes: Landing<'_>) -> bool;
 }
 
-/// See the module documentation.
+/// A stream connection. See the module documentation.
 pub(super) struct Connection {
     peer: PeerId,
     number: u32,
     socket: TcpStream,
     writer: LendingWriter,
     is_room_watched: bool,
-    /// Ahead: the front of the next frame.
+    /// Reader that also reads ahead the front of the next frame.
     reader: DirectReader<FRONT_LEN>,
     part: Option<Part>,
     used: bool,
@@ -116,12 +119,12 @@ impl Connection {
         net::stream_timeouts(self.socket.as_fd()).unwrap_or(0)
     }
 
-    /// Whether it was used since this was asked last.
+    /// Returns `true` if the connection was used since the previous call.
     pub(super) fn take_used(&mut self) -> bool {
         std::mem::take(&mut self.used) || self.has_unsent() || self.part.is_some()
     }
 
-    /// No frame is under way in either direction, as far as this end knows.
+    /// Returns `true` if no frame is in flight in either direction, as far as this end can see.
     pub(super) fn is_between_frames(&self) -> bool {
         !self.has_unsent() && self.part.is_none() && self.reader.ahead().is_empty()
     }
@@ -130,13 +133,13 @@ impl Connection {
         self.writer.has_unsent()
     }
 
-    /// Whether room is to be watched for, or no more; `None` where nothing changes.
+    /// Returns the new setting if watching for room must start or stop, otherwise `None`.
     pub(super) fn room_wanted(&mut self) -> Option<bool> {
         let wanted = self.has_unsent();
         (std::mem::replace(&mut self.is_room_watched, wanted) != wanted).then_some(wanted)
     }
 
-    /// Sends `frame`; `false` while the one before has not left.
+    /// Sends `frame`. Returns `false` while the previous frame has not left.
     pub(super) fn send(&mut self, frame: &TxFrame<'_>, lends: bool) -> io::Result<bool> {
         if self.has_unsent() && !self.push()? {
             return Ok(false);
@@ -144,7 +147,8 @@ impl Connection {
         self.used = true;
         let payload = frame.payload.first().map_or(&[][..], |slice| slice);
         let mut front = [0; FRONT_LEN];
-        // What does not fit the front goes as payload: only a caller without a use for placing has that.
+        // The rest of an oversized head is sent as payload. Only callers that do not use placement
+        // send such heads.
         let (head, more_head) = frame.head.split_at(frame.head.len().min(HEAD_LEN_MAX));
         let payload_len = more_head.len() + frame.payload_len();
         let head_len = u16::try_from(head.len()).unwrap_or(u16::MAX);
@@ -163,13 +167,13 @@ impl Connection {
         Ok(true)
     }
 
-    /// Sends what has not left; `true` if all of it has.
+    /// Continues to send. Returns `true` once all data has left.
     pub(super) fn push(&mut self) -> io::Result<bool> {
         self.writer.push(&self.socket)
     }
 
-    /// Receives by up to `budget` calls, each of `call_len_max` bytes of payload at most; returns how many
-    /// brought something.
+    /// Receives with up to `budget` calls of at most `call_len_max` bytes of payload each. Returns
+    /// how many calls received data.
     pub(super) fn receive(
         &mut self,
         (budget, call_len_max): (usize, usize),
@@ -193,7 +197,7 @@ impl Connection {
         Ok(budget)
     }
 
-    /// Begins a part if its front is here.
+    /// Begins a part if its front has arrived.
     fn take_front(&mut self) -> io::Result<bool> {
         let Ok(front) = <[u8; FRONT_LEN]>::try_from(self.reader.ahead()) else {
             return Ok(false);
@@ -220,7 +224,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Payload, and with its end what comes of the next frame's beginning: a call less for each.
+    /// Receives payload and, with its end, the beginning of the next frame. This saves one call per
+    /// frame.
     fn receive_payload(
         &mut self,
         call_len_max: usize,
@@ -255,7 +260,7 @@ impl Connection {
         Ok(got > 0)
     }
 
-    /// A part without payload has ended as soon as it begins.
+    /// Completes a part without payload, which ends as soon as it begins.
     fn finish_if_landed(&mut self, receiver: &mut dyn PartReceiver) -> io::Result<()> {
         let Some(part) = self.part.as_mut().filter(|part| part.len == 0) else {
             return Ok(());

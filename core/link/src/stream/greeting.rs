@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the two ends of a new connection prove that they are of one session. Nothing else is said, and
-//! nothing believed, before.
+//! Greeting with which both ends of a new connection prove that they belong to one session. No
+//! other data is sent or accepted before.
 
 use crate::PeerId;
 use portolan_sys::net;
@@ -11,20 +11,20 @@ use std::time::Instant;
 const MAGIC: [u8; 4] = *b"PSTR";
 const VERSION: u8 = 2;
 
-/// Bytes of a greeting, and of its answer.
+/// Bytes of a greeting and of its answer.
 const GREETING_LEN: usize = 24;
 
-/// What the two ends of a session have given one another.
+/// Tokens that the two ends of a session have exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tokens {
-    /// That of this side.
+    /// Token of this side.
     pub mine: u64,
-    /// That of the peer.
+    /// Token of the peer.
     pub theirs: u64,
 }
 
 impl Tokens {
-    /// As the bytes that prove them to the peer: its own first.
+    /// Encodes the greeting that proves the tokens to the peer; the peer's own token comes first.
     pub(super) fn encode(&self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -48,21 +48,22 @@ impl Tokens {
     }
 }
 
-/// A connection that has not proven whose it is.
+/// A connection without a verified session.
 pub(super) struct Greeter {
     pub(super) socket: TcpStream,
     pub(super) number: u32,
     pub(super) until: Instant,
-    /// Of one that this side opens: with whom, in which session, and whether the greeting has left.
+    /// For a connection opened by this side: the peer, the session's tokens, and a flag set after
+    /// the greeting was sent.
     opening: Option<(PeerId, Tokens, bool)>,
     got: [u8; GREETING_LEN],
     got_len: usize,
 }
 
-/// What a greeter has said.
+/// Result of an event on a greeter.
 pub(super) enum Heard {
     Nothing,
-    /// The connection stands, and the greeting has left.
+    /// Connected, and the greeting was sent.
     Connected,
     Proven(PeerId),
     Ended,
@@ -92,7 +93,7 @@ impl Greeter {
         }
     }
 
-    /// With whom this side opens it.
+    /// Returns the peer, if this side opens the connection.
     pub(super) fn peer(&self) -> Option<PeerId> {
         self.opening.map(|(peer, ..)| peer)
     }
@@ -101,7 +102,7 @@ impl Greeter {
         self.peer() == Some(peer)
     }
 
-    /// Does what can be done now.
+    /// Handles an event on the socket.
     pub(super) fn hear(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> Heard {
         self.try_hear(owner).unwrap_or(Heard::Ended)
     }
@@ -111,7 +112,7 @@ impl Greeter {
             if !net::stream_stands(&self.socket)? {
                 return Ok(Heard::Nothing);
             }
-            // Nothing was sent before: there is room.
+            // Nothing was sent before, so the buffer has room.
             return match self.socket.write(&tokens.encode())? {
                 GREETING_LEN => {
                     self.opening = Some((peer, tokens, true));

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The link for long messages: a kernel TCP connection with each peer that wants one, to which pages are
-//! lent and from which payload is received at its final place. One copy in all.
+//! The link for long messages: a kernel TCP connection with each peer that needs one. Pages are
+//! passed to it by reference, and payload is received at its final destination. There is one copy
+//! in all.
 //!
-//! It carries frames of a head and much payload, behind one another. A frame's payload may be lent: its
-//! pages are referenced by the kernel until the peer has taken the bytes, and a copy is nowhere made.
-//! The caller sees to it that they stay as they are until then.
+//! It carries frames with a head and much payload, one after another. A frame's payload may be
+//! passed by reference: the kernel then holds its pages until the peer has received the bytes, and
+//! makes no copy. The caller must keep the pages unchanged until then.
 //!
-//! A connection is opened for one who sends ([`Stream::open_to`]) and carries frames both ways. Its two
-//! ends prove by a greeting that they know the tokens of one session; who owns a token, the caller
-//! says ([`Stream::service`]). It ends by itself when anything is wrong with it, which is told as
-//! [`Notice::StreamDown`], and with it goes what it had not carried to the end.
+//! A connection is opened by a sender ([`Stream::open_to`]) and carries frames in both directions.
+//! In a greeting, each end proves that it has the tokens of one session; the caller maps tokens to
+//! peers ([`Stream::service`]). The connection ends on any error, which is reported as
+//! [`Notice::StreamDown`]. Frames that it had not fully carried are lost.
 //!
 //! Control path: this file and `greeting`. Data path: `connection`.
 //!
-//! The one invariant: until its greeting is proven a connection costs a descriptor and a few bytes, is
-//! one of few, and ends soon; and at no time does this link hold more than a frame's head and a pipe's
-//! worth of one frame for a connection.
+//! Invariant: before its greeting is verified, a connection costs one descriptor and a few bytes,
+//! their number is small, and they end soon. For a connection this link never holds more than a
+//! frame's head and a pipe's worth of one frame.
 
 mod connection;
 mod greeting;
@@ -35,55 +36,56 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame's payload at most: what takes 50 µs to receive at 5 GB/s, for which short messages
+/// Most bytes of a frame's payload. At 5 GB/s they take 50 µs to receive, for which short messages
 /// wait.
 pub const PAYLOAD_LEN_MAX: usize = 256 * 1024;
 
-/// Bytes in front of each frame's payload. A payload that begins at a page, or 16 bytes behind one as long memory from
-/// `malloc` does, is then copied to and from the kernel's pages at a distance that does no harm: AMD's of
-/// family 25 copy a sixteenth as fast to where is 1 to 31 bytes behind the source modulo 4 KiB, which 24 and 32 bytes
-/// lead to.
+/// Bytes before each frame's payload. Payload often begins at a page, or 16 bytes behind one, as
+/// long memory from `malloc` does. With 64 bytes it is copied to and from the kernel's pages at a
+/// harmless distance. AMD processors of family 25 copy at a sixteenth of the speed if the
+/// destination is 1 to 31 bytes behind the source modulo 4 KiB. A front of 24 or 32 bytes leads to
+/// that.
 const FRONT_LEN: usize = 64;
 
-/// Bytes of a front's two lengths.
+/// Bytes of the two lengths in a front.
 const LENGTHS_LEN: usize = 8;
 
-/// Bytes of a frame's head at most.
+/// Most bytes of a frame's head.
 pub const HEAD_LEN_MAX: usize = FRONT_LEN - LENGTHS_LEN;
 
-/// Pieces of a frame's payload at most.
+/// Most pieces of a frame's payload.
 const GATHER_MAX: usize = 2;
 
-/// Bytes of TCP's own buffer that are counted on.
+/// Bytes of TCP's own buffer that the link assumes.
 const RX_BUFFER_LEN: usize = 4 << 20;
 
-/// Connections whose greeting is awaited, or that are being opened: strangers take no more of this
-/// process's descriptors.
+/// Most connections that are being opened or have not sent their greeting. Bounds the descriptors
+/// that strangers can occupy.
 const GREETERS_MAX: usize = 16;
 
-/// Connections at most. Each that something may come by is looked at by a call of its own, a third of a
-/// microsecond; whoever has none goes by a path.
+/// Most connections. Each one with possible data costs a poll of a third of a microsecond. Further
+/// peers use a path instead.
 pub const CONNECTIONS_MAX: usize = 32;
 
-/// Descriptors of a connection: its socket, and the ends of its pipe.
+/// Descriptors of a connection: its socket, and both ends of its pipe.
 const DESCRIPTORS: usize = 3;
 
-/// Of the descriptors that this process may have, connections take one in so many at most.
+/// Divisor of this process's descriptor limit; connections use at most this share.
 const DESCRIPTORS_SHARE: usize = 8;
 
-/// How long a greeting, or a connection, is waited for. A SYN that was lost is repeated after a second.
+/// Time limit for a greeting or for connecting. A lost SYN is repeated after 1 s.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a connection is congestion-controlled by, if the system has it: the one that fills the wire by
-/// what it loses, and waits for no timer that paces it.
+/// Preferred congestion control, if the system has it. It fills the wire based on losses, without a
+/// pacing timer.
 const CONGESTION: &str = "cubic";
 
-/// Numbers of descriptors in the epoll set: the listener, then greeters, then connections.
+/// Kinds of tokens in the epoll set: the listener, greeters, connections.
 const LISTENER: u64 = 0;
 const GREETER: u64 = 1 << 32;
 const CONNECTION: u64 = 2 << 32;
 
-/// The link of one process.
+/// The stream link of one process.
 pub struct Stream {
     caps: LinkCaps,
     lends: bool,
@@ -96,17 +98,18 @@ pub struct Stream {
     connections: Vec<Connection>,
     connections_max: usize,
     next_number: u32,
-    /// The listener is not watched, for want of descriptors, or because strangers have taken all places.
+    /// Set while the listener is not watched, because descriptors are exhausted or strangers occupy
+    /// all places.
     is_deaf: bool,
     notices: VecDeque<Notice>,
 }
 
 impl Stream {
-    /// Listens at `at`, and connects from `ports`. With `lends` it passes pages to the kernel by reference
-    /// instead of copying them.
+    /// Opens a link that listens at `at` and connects from `ports`. With `lends` it passes pages to
+    /// the kernel by reference instead of copying them.
     ///
     /// # Errors
-    /// When the port is taken, or for want of descriptors.
+    /// Fails if the port is taken, or descriptors are exhausted.
     pub fn open(at: SocketAddr, ports: PortRange, lends: bool) -> io::Result<Stream> {
         let listener = net::listen_stream(at)?;
         let local = listener.local_addr()?;
@@ -140,20 +143,20 @@ impl Stream {
         })
     }
 
-    /// What this link can do.
+    /// Returns the capabilities of this link.
     #[must_use]
     pub fn caps(&self) -> &LinkCaps {
         &self.caps
     }
 
-    /// Where peers reach it.
+    /// Returns the address at which peers reach it.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Begins to open a connection with `peer` at `to`, in the session of `tokens`. What becomes of it
-    /// is told as [`Notice::StreamUp`] or [`Notice::StreamDown`].
+    /// Starts to open a connection with `peer` at `to`, in the session of `tokens`. The result is
+    /// reported as [`Notice::StreamUp`] or [`Notice::StreamDown`].
     pub fn open_to(&mut self, peer: PeerId, to: SocketAddr, tokens: Tokens) {
         if self.is_open(peer) || self.greeters.iter().any(|one| one.opens(peer)) {
             return;
@@ -170,25 +173,26 @@ impl Stream {
         }
     }
 
-    /// Whether frames can be sent to `peer`.
+    /// Returns `true` if frames can be sent to `peer`.
     #[must_use]
     pub fn is_open(&self, peer: PeerId) -> bool {
         self.connections.iter().any(|one| one.peer() == peer)
     }
 
-    /// Connections that stand, and connections that are being opened or have not proven themselves.
+    /// Returns the number of established connections, and of those being opened or not verified
+    /// yet.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.connections.len(), self.greeters.len())
     }
 
-    /// Closes all connections with `peer`; nothing is told of it.
+    /// Closes all connections with `peer` without a notice.
     pub fn close(&mut self, peer: PeerId) {
         self.end_where(|one| one.peer() == peer, |one| one.opens(peer));
     }
 
-    /// Ends all connections that have neither sent nor received since this was called last; whom
-    /// they were with is told.
+    /// Closes all connections that have neither sent nor received since the previous call, and
+    /// reports each.
     pub fn close_idle(&mut self) {
         for index in (0..self.connections.len()).rev() {
             if !self.connections[index].take_used() {
@@ -197,8 +201,8 @@ impl Stream {
         }
     }
 
-    /// Ends connections that have had to send again, so many times in a row, what is not acknowledged;
-    /// whom they were with is told.
+    /// Closes connections with `timeouts_max` consecutive retransmission timeouts, and reports
+    /// each.
     pub fn give_up_stalled(&mut self, timeouts_max: u8) {
         for index in (0..self.connections.len()).rev() {
             if self.connections[index].timeouts() >= timeouts_max {
@@ -207,22 +211,22 @@ impl Stream {
         }
     }
 
-    /// Whether a frame to `peer` would be refused for want of room.
+    /// Returns `true` if a frame to `peer` would be refused for lack of room.
     pub fn is_full(&mut self, peer: PeerId) -> bool {
         let mut connections = self.connections.iter_mut();
         let connection = connections.find(|one| one.peer() == peer);
         connection.is_some_and(|one| one.has_unsent() && matches!(one.push(), Ok(false)))
     }
 
-    /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, which is lent if it can
-    /// be.
+    /// Sends one frame to `peer`: a head of up to [`HEAD_LEN_MAX`] bytes, and payload, by reference
+    /// if possible.
     ///
     /// # Panics
-    /// When the payload lies in more pieces than [`LinkCaps::gather_max`] says.
+    /// Panics if the payload has more pieces than [`LinkCaps::gather_max`].
     ///
     /// # Errors
-    /// [`TxError::Full`] while the one before has not left; [`TxError::NotConnected`] when there is no
-    /// connection, or none any more: then it is not known what of earlier frames has arrived.
+    /// [`TxError::Full`] while the previous frame has not left. [`TxError::NotConnected`] if there
+    /// is no connection, or it has just failed; it is then unknown which earlier frames arrived.
     pub fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
         let payload_len = frame.payload_len();
         if frame.head.len() + payload_len > self.caps.frame_len_max {
@@ -230,7 +234,7 @@ impl Stream {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        // The one that was opened first: what follows comes behind it.
+        // Use the connection opened first, so that frames keep their order.
         let Some(index) = self.connections.iter().position(|one| one.peer() == peer) else {
             return Err(TxError::NotConnected(peer));
         };
@@ -252,13 +256,13 @@ impl Stream {
         }
     }
 
-    /// Whether something that was accepted for sending has not left.
+    /// Returns `true` if accepted data has not left yet.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
         self.connections.iter().any(Connection::has_unsent)
     }
 
-    /// Sends on what had no room.
+    /// Continues to send data that found no room.
     pub fn push(&mut self) {
         for index in (0..self.connections.len()).rev() {
             if self.connections[index].has_unsent() {
@@ -273,9 +277,9 @@ impl Stream {
         }
     }
 
-    /// Receives what has arrived, each frame's payload to where `receiver` says, about `budget` calls'
-    /// worth from each connection, of `call_len_max` bytes of payload at most; and sends on what had no
-    /// room. Returns how many calls brought something.
+    /// Receives from each connection, with about `budget` calls of at most `call_len_max` bytes of
+    /// payload each. Payload goes to the destination given by `receiver`. Also continues to send
+    /// data that found no room. Returns how many calls received data.
     pub fn receive(
         &mut self,
         (budget, call_len_max): (usize, usize),
@@ -298,9 +302,9 @@ impl Stream {
         moved
     }
 
-    /// Accepts, greets, and ends what has taken too long. `owner` says which peer's session has these
-    /// tokens. A system call when nothing has happened. Returns whether a connection has something to
-    /// be received.
+    /// Accepts connections, handles greetings, and closes greeters that have timed out. `owner`
+    /// returns the peer whose session has the given tokens. Makes one system call if there are no
+    /// events. Returns `true` if a connection may have data to receive.
     pub fn service(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> bool {
         let mut has_news = false;
         let mut ready = std::mem::take(&mut self.ready);
@@ -324,12 +328,13 @@ impl Stream {
         has_news
     }
 
-    /// What happened since.
+    /// Returns the next notice.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// Prepares to sleep: adds the descriptor to wait for. `false` if something waits already.
+    /// Prepares to sleep: adds the descriptor to wait for. Returns `false` if an event is already
+    /// waiting.
     pub fn arm(&mut self, wake: &mut WakeSet) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
@@ -346,7 +351,7 @@ impl Stream {
             let socket = match accepted {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // It gave up waiting, or there are no descriptors.
+                // The peer gave up waiting, or descriptors are exhausted.
                 Err(error) => {
                     log::debug!("stream link: accept: {error}");
                     break;
@@ -360,7 +365,7 @@ impl Stream {
         self.listen(false);
     }
 
-    /// Watches the listener, or not: strangers that wait would keep this process awake.
+    /// Starts or stops watching the listener. Waiting strangers would keep this process awake.
     fn listen(&mut self, wanted: bool) {
         if self.is_deaf == wanted {
             self.is_deaf = !wanted;
@@ -392,7 +397,7 @@ impl Stream {
         match self.greeters[index].hear(owner) {
             Heard::Nothing => {}
             Heard::Connected => {
-                // Its answer is waited for.
+                // From now on the answer is awaited.
                 let socket = &self.greeters[index].socket;
                 if self.epoll.watch_room(socket, token, false).is_err() {
                     self.end_greeter(index);
@@ -468,12 +473,12 @@ impl Stream {
         }
     }
 
-    /// A sleeper is woken when there is room again for what has not left.
+    /// Wakes a sleeper when unsent data has room again.
     fn watch_room(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         if let Some(wanted) = connection.room_wanted() {
             let token = CONNECTION | u64::from(connection.number());
-            // Without it, what waits is tried again when the caller comes back by itself.
+            // On an error, the unsent data is retried when the caller next polls.
             let _ = self.epoll.watch_room(connection.socket(), token, wanted);
         }
     }
@@ -493,7 +498,8 @@ fn idle(peer: PeerId) -> Notice {
     }
 }
 
-/// Notices of strangers that wait for `poll_notice`; they come as fast as somebody connects.
+/// Most notices about strangers that wait for `poll_notice`. A stranger could create them without
+/// bound.
 const NOTICES_MAX: usize = 256;
 
 #[cfg(test)]

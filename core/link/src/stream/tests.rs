@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One end, with what has come and whom it believes.
+/// One end, with its received data and the tokens that it accepts.
 struct End {
     link: Stream,
     known: HashMap<u64, (PeerId, u64)>,
@@ -22,17 +22,17 @@ struct End {
 
 #[derive(Default)]
 struct Inbox {
-    /// By sender, what is here of the present part.
+    /// Received bytes of the current part, by sender.
     open: HashMap<PeerId, Vec<u8>>,
     parts: Vec<(PeerId, Vec<u8>, Vec<u8>)>,
-    /// Parts whose head begins so have no place; or end the connection.
+    /// Parts whose head begins with this byte have no destination, or end the connection.
     nowhere: Option<u8>,
     end: Option<u8>,
-    /// Bytes at most for which there is a place at a time.
+    /// Most bytes for which there is a destination at a time.
     step: usize,
 }
 
-/// Counts what lands.
+/// A hasher that counts bytes.
 struct Landed(u64);
 
 impl Hasher for Landed {
@@ -120,7 +120,7 @@ fn turn_until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
     }
 }
 
-/// Two ends that know one another's tokens; 0 is peer 1 of the other, and the other way round.
+/// Returns two ends that accept each other's tokens; each is a peer of the other.
 fn acquainted(lends: bool) -> (End, End) {
     let (mut one, mut two) = (End::new(lends), End::new(lends));
     one.known.insert(11, (1, 22));
@@ -181,7 +181,7 @@ fn parts_of_all_lengths_arrive_at_their_place() {
             65_537,
             PAYLOAD_LEN_MAX - 1,
         ];
-        // Pages that are lent stay as they are until all has been received.
+        // Pages passed by reference must stay unchanged until everything was received.
         let sent: Vec<_> = lens.map(|len| pattern(len + 3, len)).to_vec();
         for _ in 0..3 {
             for bytes in &sent {
@@ -294,7 +294,7 @@ fn strangers_cost_little_and_go() {
             stranger
         })
         .collect();
-    // A greeting with a token that is nobody's, and one whose answer would be somebody else's.
+    // A greeting with an unknown token, and one whose answer would belong to another session.
     for (theirs, mine) in [(77, 22), (11, 78)] {
         let mut stranger = TcpStream::connect(to).unwrap();
         stranger
@@ -308,7 +308,7 @@ fn strangers_cost_little_and_go() {
         assert!(one.link.counts().1 <= GREETERS_MAX);
         assert_eq!(one.up, 0);
     }
-    // Those that say nothing go, too, in their time; then one that is known has a place.
+    // Silent connections also time out; then a known peer finds a place.
     let tokens = Tokens {
         mine: 22,
         theirs: 11,
@@ -357,7 +357,7 @@ fn one_that_answers_with_another_token_gets_no_payload() {
     assert_eq!((one.up, one.link.counts()), (0, (0, 0)));
 }
 
-/// A front whose lengths contradict the protocol, or with something behind its head, ends the connection.
+/// A front with invalid lengths, or with bytes behind its head, ends the connection.
 #[test]
 fn one_that_sends_a_malformed_front_loses_the_connection() {
     let whole = |head_len: u8, zero: u8, payload_len: u32, behind: u8| {
@@ -374,8 +374,8 @@ fn one_that_sends_a_malformed_front_loses_the_connection() {
     assert_eq!(receive_front(whole(55, 0, 3, 7)), (0, 1));
 }
 
-/// Sends `front` and three bytes by a connection that has proven itself; returns the parts that were taken, and the
-/// connections that have ended by it.
+/// Sends `front` and three bytes on a verified connection. Returns the number of parts accepted and
+/// of connections ended.
 fn receive_front(front: [u8; FRONT_LEN]) -> (usize, usize) {
     let (mut one, _) = acquainted(true);
     let mut stranger = TcpStream::connect(one.link.local_addr()).unwrap();
@@ -401,7 +401,7 @@ fn connections_take_no_more_descriptors_than_their_share() {
         mine: 12,
         theirs: 23,
     };
-    // One that is opened, and one that is accepted.
+    // One connection is opened, one is accepted.
     one.link.open_to(2, two.link.local_addr(), other);
     turn_until(&mut [&mut one, &mut two], |ends| ends[0].down == 1);
     one.known.insert(12, (2, 23));

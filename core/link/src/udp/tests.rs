@@ -42,7 +42,7 @@ fn peers_of_both_families_are_reached_by_one_port() {
     ] {
         let socket = SocketAddr::new(ip, socket.port());
         a.connect(1, &LinkAddr::Udp { socket }).unwrap();
-        // Enough to get the peer a socket of its own.
+        // Enough frames to give the peer a connected socket.
         for _ in 0..300 {
             a.transmit(1, &TxFrame::whole(bytes)).unwrap();
             let mut got = Vec::new();
@@ -90,7 +90,7 @@ fn run_without_offload_arrives_as_with_it() {
     }
 }
 
-/// Sends `bytes`, cut every `segment_len`.
+/// Sends `bytes` as segments of `segment_len`.
 fn send_run(link: &mut Udp, bytes: &[u8], segment_len: usize) {
     let payload = [IoSlice::new(bytes)];
     let frame = TxFrame {
@@ -106,7 +106,7 @@ fn send_run(link: &mut Udp, bytes: &[u8], segment_len: usize) {
 
 #[test]
 fn a_run_is_divided_by_what_its_first_datagram_says() {
-    // Datagrams whose first byte is their length in hundreds.
+    // The first byte of a datagram is its length in hundreds.
     let (mut a, mut b) = pair(|config| {
         config.frame_len_max = Some(1472);
         config.datagram_len = Some(|bytes| Some(100 * usize::from(*bytes.first()?)));
@@ -118,8 +118,8 @@ fn a_run_is_divided_by_what_its_first_datagram_says() {
     assert_eq!(got.concat(), run);
     let lens: Vec<usize> = got.iter().map(Vec::len).collect();
     assert_eq!(lens, [1000, 1000, 1000, 700]);
-    // Who says what cannot be is handed over whole: more than has come, nothing, and more datagrams than
-    // the kernel puts together.
+    // A datagram with an impossible length is delivered whole: longer than received, zero, or too
+    // short for the number of datagrams that the kernel merges.
     for (says, len) in [(30, 1000), (0, 1000), (1, 1400), (255, 1)] {
         a.transmit(1, &TxFrame::whole(&vec![says; len])).unwrap();
         let expected = if says == 1 { 14 } else { 1 };
@@ -158,14 +158,14 @@ fn refused_peer_is_named_and_costs_no_frame() {
     let mut own = open(|_| {});
     a.connect(3, &own.local_addr()).unwrap();
     a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
-    // The refusal is pending on the socket now, and must not eat this one.
+    // The refusal is now pending on the socket, and must not cost this frame.
     a.transmit(3, &TxFrame::whole(b"to somebody")).unwrap();
     assert_eq!(received(&mut own), [b"to somebody"]);
     assert!(matches!(a.poll_notice(), Some(Notice::Refused(1))));
     assert!(a.poll_notice().is_none());
 }
 
-/// Two links that know one another, of which the first has found the other, its peer 1, busy.
+/// Returns two connected links; the first has the second, its peer 1, as its busy peer.
 fn busy_pair(change: impl Fn(&mut UdpConfig)) -> (Udp, Udp) {
     let (mut a, mut b) = pair(change);
     b.connect(0, &a.local_addr()).unwrap();
@@ -246,7 +246,7 @@ fn refusal_by_a_busy_peer_is_named_and_costs_no_frame() {
     drop(b);
     a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
     let heir = UdpSocket::bind(socket).unwrap();
-    // The refusal is pending on the connected socket now, and must not eat this one.
+    // The refusal is now pending on the connected socket, and must not cost this frame.
     a.transmit(1, &TxFrame::whole(b"to somebody")).unwrap();
     let mut buf = [0; 64];
     assert_eq!(heir.recv(&mut buf).unwrap(), b"to somebody".len());
@@ -350,7 +350,7 @@ fn capacity_follows_what_the_kernel_books() {
         a.transmit(1, &frame).unwrap();
         assert_eq!(received(&mut b).len(), 40);
     }
-    // The loopback interface hands runs over whole: they cost little more than their payload.
+    // The loopback interface delivers runs whole: they are charged little more than their payload.
     let told = b.poll_notice();
     let Some(Notice::Capacity(len)) = told else {
         panic!("{told:?} instead of a capacity");
@@ -362,7 +362,7 @@ fn capacity_follows_what_the_kernel_books() {
     assert!(b.poll_notice().is_none(), "said once");
 }
 
-/// The frames that a receiver is told of, by a letter each, a capital one if it is marked.
+/// Records each received frame as a letter, in upper case if it is marked.
 #[derive(Default)]
 struct Told(String);
 
@@ -406,7 +406,7 @@ fn every_frame_of_a_marked_run_is_marked() {
         while b.receive_placed(16, &mut told) > 0 {}
         told.0
     };
-    // Nobody looks for marks before the first run.
+    // Marks are not requested before the first run.
     assert_eq!(told(net::ECN_MET, b"x"), "x");
     assert_eq!(told(net::ECN_CAPABLE, b"abcd"), "abcd");
     assert_eq!(told(net::ECN_MET, b"efgh"), "EFGH");
@@ -414,7 +414,7 @@ fn every_frame_of_a_marked_run_is_marked() {
     assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }
 
-/// A receiver that wants `enough` frames.
+/// A receiver that accepts `enough` frames.
 struct Few {
     enough: usize,
     got: usize,

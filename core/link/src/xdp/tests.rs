@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs no privilege; the rest is in `tests/xdp.rs`, in namespaces of its own.
+//! Tests without privilege; `tests/xdp.rs` has the others, in namespaces of their own.
 use super::*;
 
 #[test]

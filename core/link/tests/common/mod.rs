@@ -9,21 +9,22 @@ use std::path::Path;
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-/// Two network namespaces with an interface `eth0` each, joined by a veth pair; gone when dropped.
+/// Two network namespaces with an interface `eth0` each, joined by a veth pair; removed when
+/// dropped.
 pub(crate) struct Lab {
     names: [String; 2],
 }
 
-/// The address of host 0 or 1.
+/// Addresses of hosts 0 and 1.
 pub(crate) const ADDRS: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 
 impl Lab {
-    /// Makes the namespaces, or says aloud why not.
+    /// Creates the namespaces, or prints why that is impossible.
     pub(crate) fn try_new(test: &str) -> Option<Lab> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = |host| format!("portolan-{}-{count}-h{host}", process::id());
-        // From here on dropping it removes what has been made so far.
+        // From here on dropping it removes whatever was created.
         let lab = Lab {
             names: [name(0), name(1)],
         };
@@ -53,7 +54,7 @@ impl Lab {
         ip(&[&["-n", &self.names[host]], args].concat()).unwrap();
     }
 
-    /// A command on host 0 or 1.
+    /// Returns a command to run on host 0 or 1.
     pub(crate) fn command(&self, host: usize, program: &Path) -> Command {
         let mut command = Command::new("ip");
         let args = ["netns", "exec", &self.names[host]];
@@ -61,8 +62,8 @@ impl Lab {
         command
     }
 
-    /// Whether the interface of host 0 or 1 has an XDP program, as `ip` writes it: `xdp` for one in the
-    /// driver, `xdpgeneric`.
+    /// Returns `true` if the interface of host 0 or 1 has an XDP program of the kind `how`, as `ip`
+    /// prints it: `xdp` for one in the driver, or `xdpgeneric`.
     pub(crate) fn has_xdp(&self, host: usize, how: &str) -> bool {
         let args = ["-n", &self.names[host], "link", "show", "eth0"];
         let output = Command::new("ip").args(args).output().unwrap();
@@ -104,10 +105,10 @@ impl Drop for Lab {
     }
 }
 
-/// Both ways in which raw Ethernet receives.
+/// Both receive methods of raw Ethernet.
 pub(crate) const WAYS: [ReceiveBy; 2] = [ReceiveBy::Ring, ReceiveBy::Call];
 
-/// How to open a raw Ethernet link with an endpoint that no other of this process has.
+/// Returns the settings of a raw Ethernet link with an endpoint unique in this process.
 pub(crate) fn packet_config(interface: &str, receive_by: ReceiveBy) -> PacketConfig {
     static ENDPOINT: AtomicU16 = AtomicU16::new(1000);
     let endpoint = ENDPOINT.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +117,7 @@ pub(crate) fn packet_config(interface: &str, receive_by: ReceiveBy) -> PacketCon
     config
 }
 
-/// A raw Ethernet link that receives by `receive_by`, which is checked.
+/// Opens a raw Ethernet link and checks that it receives by `receive_by`.
 pub(crate) fn open_packet(interface: &str, receive_by: ReceiveBy) -> Packet {
     let link = Packet::open(&packet_config(interface, receive_by)).unwrap();
     assert_eq!(link.caps().looks_at_memory, receive_by == ReceiveBy::Ring);
