@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two halves of an asymmetric fence: free for the side that runs often, a system call for the
+//! The two halves of an asymmetric fence: free on the side that runs often, a system call on the
 //! side that is about to sleep anyway.
 //!
 //! A sender stores a frame and then loads the receiver's sleeping flag; a receiver stores the flag
-//! and then looks for a frame. Neither may see the other's old value, which takes a store-load
-//! fence on both sides (Dekker). That fence costs a sender about 20 cycles for every message.
-//! `membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)` on the sleeper's side makes each running thread
-//! of each *registered* process execute a full fence, so a registered sender needs to keep only the
-//! compiler in order. See membarrier(2) and `kernel/sched/membarrier.c`.
+//! and then polls for a frame. Neither may see the other's old value, which needs a store-load
+//! fence on both sides (Dekker). That fence costs a sender about 20 cycles per message.
+//! `membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)` on the sleeper's side makes each running thread of
+//! each *registered* process execute a full fence. A registered sender therefore needs only a
+//! compiler fence. See membarrier(2) and `kernel/sched/membarrier.c`.
 //!
-//! What it does not do: decide who may rely on it. A process that is not [`register`]ed must use
-//! [`full`] where a registered one uses [`light`].
+//! This module does not check which process may rely on it. A process that is not [`register`]ed
+//! must use [`full`] where a registered one uses [`light`].
 
 #[cfg(not(loom))]
 use std::sync::OnceLock;
@@ -22,8 +22,8 @@ use crate::effort::{self, Call};
 #[cfg(loom)]
 use loom::sync::atomic::{Ordering, fence};
 
-/// Registers this process, so that its threads take part in the [`heavy`] fences of others and may
-/// use [`light`]. Returns whether the kernel agreed; asks it once per process.
+/// Registers this process. Its threads then take part in the [`heavy`] fences of other processes
+/// and may use [`light`]. Returns `false` if the kernel refuses; calls it once per process.
 #[cfg(not(loom))]
 #[must_use]
 pub fn register() -> bool {
@@ -36,16 +36,16 @@ pub fn register() -> bool {
     })
 }
 
-/// The cheap half: orders this thread's earlier stores before its later loads as far as threads
-/// that call [`heavy`] in between can tell. Valid only in a process that is [`register`]ed.
+/// Cheap half of the fence: orders this thread's earlier stores before its later loads, as seen by
+/// threads that call [`heavy`] in between. Valid only in a [`register`]ed process.
 #[cfg(not(loom))]
 #[inline]
 pub fn light() {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The dear half: a full fence here and in every registered process. Returns whether others were
-/// fenced too; if not, only peers that use [`full`] are in order with us.
+/// Expensive half of the fence: a full fence here and in every registered process. Returns `false`
+/// if other processes were not fenced; then only peers that use [`full`] are ordered.
 #[cfg(not(loom))]
 #[must_use]
 pub fn heavy() -> bool {
@@ -55,7 +55,7 @@ pub fn heavy() -> bool {
     register() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
-/// As [`register`], for the fences of [`heavy_own`].
+/// Same as [`register`], for the fences of [`heavy_own`].
 #[cfg(not(loom))]
 #[must_use]
 pub fn register_own() -> bool {
@@ -68,41 +68,41 @@ pub fn register_own() -> bool {
     })
 }
 
-/// As [`heavy`], for the threads of this process alone, which use [`light`] if [`register_own`]
-/// agreed, and [`full`] if not.
+/// Same as [`heavy`], for the threads of this process only. These use [`light`] if [`register_own`]
+/// returned `true`, and [`full`] otherwise.
 #[cfg(not(loom))]
 pub fn heavy_own() {
     use rustix::thread::{MembarrierCommand, membarrier};
     full();
     if register_own() {
-        // It succeeded when it was tried.
+        // It cannot fail, because it succeeded during registration.
         effort::calls(Call::Membarrier);
         let _ = membarrier(MembarrierCommand::PrivateExpedited);
     }
 }
 
-/// A full fence of this thread alone.
+/// Issues a full fence in this thread only.
 #[inline]
 pub fn full() {
     fence(Ordering::SeqCst);
 }
 
-// Loom knows no membarrier; there the asymmetric pair is a symmetric one.
+// Loom has no membarrier; there the asymmetric pair is a symmetric one.
 
-/// See the real one.
+/// Replaces [`register`] under loom.
 #[cfg(loom)]
 #[must_use]
 pub fn register() -> bool {
     true
 }
 
-/// See the real one.
+/// Replaces [`light`] under loom.
 #[cfg(loom)]
 pub fn light() {
     full();
 }
 
-/// See the real one.
+/// Replaces [`heavy`] under loom.
 #[cfg(loom)]
 #[must_use]
 pub fn heavy() -> bool {
@@ -110,14 +110,14 @@ pub fn heavy() -> bool {
     true
 }
 
-/// See the real one.
+/// Replaces [`register_own`] under loom.
 #[cfg(loom)]
 #[must_use]
 pub fn register_own() -> bool {
     true
 }
 
-/// See the real one.
+/// Replaces [`heavy_own`] under loom.
 #[cfg(loom)]
 pub fn heavy_own() {
     full();

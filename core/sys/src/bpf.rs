@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that the kernel runs on frames as they come in (XDP), and the map by which such a program
-//! hands them to sockets.
+//! Programs that the kernel runs on received frames (XDP), and the map by which such a program
+//! redirects them to sockets.
 //!
-//! The four commands of bpf(2) that this takes are made directly. The crates for it (aya, libbpf-rs)
-//! load object files, which take clang or a nightly compiler to build; a program of twenty
-//! instructions needs neither.
+//! The four commands of bpf(2) are called directly. The crates for it (aya, libbpf-rs) load object
+//! files, which need clang or a nightly compiler; a program of twenty instructions needs neither.
 //!
-//! The one invariant: pointers in an attribute come from slices that outlive the call, and the kernel
-//! keeps none of them.
+//! Invariant: pointers in an attribute come from slices that outlive the call, and the kernel keeps
+//! none of them.
 #![allow(unsafe_code, reason = "bpf(2) takes pointers")]
 
 use std::io;
@@ -17,20 +16,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What is done.
+    /// Operation.
     pub code: u8,
     /// Destination in the lower four bits, source in the upper ones.
     pub registers: u8,
-    /// Of a jump, or of an address.
+    /// Offset of a jump or an address.
     pub offset: i16,
-    /// A constant.
+    /// Constant operand.
     pub immediate: i32,
 }
 
-/// Where in the kernel a program runs.
+/// Attachment point of a program in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpHook {
-    /// On socket buffers, behind the driver: on any interface (`XDP_FLAGS_SKB_MODE`).
+    /// On socket buffers, after the driver; works on any interface (`XDP_FLAGS_SKB_MODE`).
     Generic,
     /// In the driver (`XDP_FLAGS_DRV_MODE`).
     Native,
@@ -48,17 +47,17 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// Only where nothing is yet (`BPF_NOEXIST`).
+/// Fails if the element exists (`BPF_NOEXIST`).
 const NO_EXIST: u64 = 1;
 
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of include/uapi/linux/if_link.h.
 const FLAG_GENERIC: u32 = 1 << 1;
 const FLAG_NATIVE: u32 = 1 << 2;
 
-/// The name of program and map that `bpftool` shows; 15 letters at most.
+/// Name of program and map shown by `bpftool`; at most 15 letters.
 const NAME: [u8; 16] = *b"portolan_xdp\0\0\0\0";
 
-/// The beginnings of `union bpf_attr` for each command; what follows is zero.
+/// Leading fields of `union bpf_attr` for each command; the rest is zero.
 #[repr(C)]
 struct MapCreate {
     map_type: u32,
@@ -104,7 +103,7 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// A map from numbers below `entry_count` to AF_XDP sockets.
+/// Creates a map from numbers below `entry_count` to AF_XDP sockets.
 ///
 /// # Errors
 /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN` (`CAP_SYS_ADMIN` before Linux 5.8).
@@ -122,10 +121,10 @@ pub fn create_socket_map(entry_count: u32) -> io::Result<OwnedFd> {
     open(MAP_CREATE, &attribute)
 }
 
-/// Enters `socket` into a map at a place that must be free; closing the socket empties it.
+/// Inserts `socket` into a free place of a map; closing the socket empties the place.
 ///
 /// # Errors
-/// `EEXIST` when another socket is there.
+/// `EEXIST` if another socket is there.
 pub fn insert_socket(map: BorrowedFd<'_>, at: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = number(socket);
     call(MAP_UPDATE_ELEM, &element(map, &at, Some(&value))).map(drop)
@@ -134,13 +133,13 @@ pub fn insert_socket(map: BorrowedFd<'_>, at: u32, socket: BorrowedFd<'_>) -> io
 /// Empties a place of a map.
 ///
 /// # Errors
-/// `EINVAL` or `ENOENT` where nothing is.
+/// `EINVAL` or `ENOENT` if the place is empty.
 pub fn remove_socket(map: BorrowedFd<'_>, at: u32) -> io::Result<()> {
     call(MAP_DELETE_ELEM, &element(map, &at, None)).map(drop)
 }
 
-/// Loads a program for frames; the kernel refuses what it cannot prove to end and to read nothing
-/// but the frame.
+/// Loads a program for frames. The kernel refuses programs that it cannot prove to terminate and to
+/// access only the frame.
 ///
 /// # Errors
 /// `EPERM` as for the map; `EACCES` or `EINVAL` for a program that is refused.
@@ -162,12 +161,12 @@ pub fn load_xdp(program: &[Instruction]) -> io::Result<OwnedFd> {
     open(PROG_LOAD, &attribute)
 }
 
-/// Has `program` look at what the interface with that number receives, until the descriptor is closed
-/// by whoever has it.
+/// Runs `program` on the frames received by the interface with that number, until all copies of the
+/// returned descriptor are closed.
 ///
 /// # Errors
-/// `EBUSY` when it has such a program already; `EOPNOTSUPP` when its driver cannot do that;
-/// `ERANGE` or `EINVAL` for an MTU that the driver does not take with it.
+/// `EBUSY` if the interface has such a program already; `EOPNOTSUPP` if its driver does not support
+/// it; `ERANGE` or `EINVAL` for an MTU that the driver cannot combine with it.
 pub fn attach_xdp(program: BorrowedFd<'_>, interface: u32, hook: XdpHook) -> io::Result<OwnedFd> {
     let attribute = LinkCreate {
         program: number(program),
@@ -181,7 +180,7 @@ pub fn attach_xdp(program: BorrowedFd<'_>, interface: u32, hook: XdpHook) -> io:
     open(LINK_CREATE, &attribute)
 }
 
-/// The number of a descriptor, for an instruction or an attribute.
+/// Returns the number of a descriptor, for an instruction or an attribute.
 #[must_use]
 pub fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
@@ -200,14 +199,14 @@ fn element(map: BorrowedFd<'_>, at: &u32, value: Option<&u32>) -> MapElement {
 
 fn open<A>(command: libc::c_int, attribute: &A) -> io::Result<OwnedFd> {
     let fd = call(command, attribute)?;
-    // SAFETY: each command that comes here returns a descriptor that nobody else knows; the kernel
+    // SAFETY: each command used here returns a new descriptor with no other owner; the kernel
     // closes those of bpf(2) on exec.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn call<A>(command: libc::c_int, attribute: &A) -> io::Result<libc::c_int> {
-    // SAFETY: `attribute` is one of the structures above, a live beginning of the union that the
-    // command reads, with its length; what it points to is borrowed by the callers of this function
+    // SAFETY: `attribute` is one of the structures above, a live prefix of the union that the
+    // command reads, with its length; its pointers are borrowed by the callers of this function
     // until it returns.
     let returned = unsafe {
         libc::syscall(

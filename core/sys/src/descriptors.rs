@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many descriptors there may be, and a thread with a table of its own.
+//! The limit of descriptors, and threads with a descriptor table of their own.
 #![allow(
     unsafe_code,
     reason = "unshare and close_range are not in the standard library"
@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Descriptors that this process may have.
+/// Returns the most descriptors that this process may have.
 #[must_use]
 pub fn most() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -17,18 +17,18 @@ pub fn most() -> usize {
     })
 }
 
-/// Gives the calling thread a descriptor table of its own with nothing in it but `kept`.
+/// Gives the calling thread a descriptor table of its own that contains only `kept`.
 ///
-/// While threads share a table, the kernel takes a reference to the file at each system call of
-/// each of them (`fdget` in `fs/file.c`): some 50 ns per call on a socket. A thread that needs one
-/// descriptor should not make all the others pay for that.
+/// While threads share a table, the kernel takes a reference to the file in each system call of
+/// each of them (`fdget` in `fs/file.c`). That costs some 50 ns per call on a socket, so a thread
+/// that needs one descriptor should not impose it on all others.
 ///
-/// From now on, descriptors that other threads open do not exist for this one, and closing one
-/// there does not close it here: so all but `kept` are closed here, or the other end of a pipe
-/// would wait for this thread.
+/// From now on, descriptors that other threads open do not exist in this thread, and closing one
+/// there does not close it here. This call therefore closes all descriptors except `kept`;
+/// otherwise the other end of a pipe would wait for this thread.
 ///
 /// # Errors
-/// `ENOMEM`, or `ENOSYS` before Linux 5.9; the thread then goes on with what it had.
+/// `ENOMEM`, or `ENOSYS` before Linux 5.9; the thread then keeps its table.
 pub fn keep_only(kept: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers; only the calling thread's table is copied.
     if unsafe { libc::unshare(libc::CLONE_FILES) } < 0 {
@@ -42,7 +42,7 @@ pub fn keep_only(kept: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
-    // SAFETY: no pointers. The descriptors are closed in this thread's own table, where nobody
+    // SAFETY: no pointers. The descriptors are closed in this thread's own table, where nothing
     // owns them.
     let returned = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if returned < 0 {
@@ -68,7 +68,7 @@ mod tests {
             tell.send(()).unwrap();
             let mut byte = [0];
             (&kept_reader).read_exact(&mut byte).unwrap();
-            // Closing it here would be another thread's descriptor by now.
+            // By now its number may be another thread's descriptor.
             (byte[0], kept_reader)
         });
         told.recv().unwrap();

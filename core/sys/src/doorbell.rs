@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waking the process at the other end of a connected socket, and noticing that it is gone.
+//! Waking the process at the other end of a connected socket, and detecting that it has left.
 
 use crate::effort::{self, Call};
 use crate::lack::Lack;
@@ -8,44 +8,44 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
 use std::os::fd::AsFd;
 
-/// Bells taken off a socket in one call. Each sleep is rung once, so one is the rule; a peer that
-/// floods us is read on with the next call.
+/// Doorbells read in one call. Each sleep is rung once, so one is typical. The rest of a flood is
+/// read by the next call.
 const DRAIN_MAX: usize = 64;
 
-/// What is sent for a bell, for a farewell, and in front of what a process lacks.
+/// Record types: doorbell, farewell, and the prefix of a lack.
 const BELL: u8 = 1;
 const FAREWELL: u8 = 2;
 const LACK: u8 = 3;
 
-/// Bytes of the longest record, and one to notice that it is longer.
+/// Bytes of the longest record, and one to detect a longer one.
 const RECORD_LEN: usize = 1 + Lack::LEN + 1;
 
-/// What a look at the socket found.
+/// Result of draining a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// The other end is there, with so many bells taken off.
+    /// The other end is open; this many doorbells were read.
     Bells(usize),
-    /// The process at the other end says what it lacks; more may be there to read.
+    /// The process at the other end reports a lack; more records may wait.
     Lack(Lack),
-    /// The other end is being closed by a process that lives on.
+    /// The other end is being closed by a live process.
     Farewell,
     /// The other end is closed.
     HungUp,
 }
 
-/// Rings. A full socket buffer is as good as a ring: bells are waiting there. A closed other end is
-/// noticed when it is looked at.
+/// Rings the doorbell. With a full socket buffer, doorbells are waiting already. A closed other end
+/// is detected by the next [`drain`].
 pub fn ring(socket: impl AsFd) {
     send(socket, &[BELL]);
 }
 
-/// Says that this end is closed next, and its process lives on. Without it, or where it finds no
-/// room, the other end takes the process for dead.
+/// Reports that this end is about to be closed by a live process. If this is missing, or finds no
+/// room, the other end assumes that the process died.
 pub fn bid_farewell(socket: impl AsFd) {
     send(socket, &[FAREWELL]);
 }
 
-/// Says what this process lacks. `P8.13`
+/// Reports a lack of this process. `P8.13`
 pub fn tell_lack(socket: impl AsFd, lack: &Lack) {
     let mut record = [LACK; 1 + Lack::LEN];
     record[1..].copy_from_slice(&lack.encode());
@@ -57,7 +57,7 @@ fn send(socket: impl AsFd, record: &[u8]) {
     let _ = net::send(socket, record, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Takes off the bells that have been rung.
+/// Reads the waiting records up to the first that is not a doorbell.
 pub fn drain(socket: impl AsFd) -> Drained {
     let mut record = [0u8; RECORD_LEN];
     for bells in 0..DRAIN_MAX {
@@ -70,7 +70,8 @@ pub fn drain(socket: impl AsFd) -> Drained {
                     return Drained::Lack(lack);
                 }
             }
-            // A reset says that the other end left bells unread, and comes before what it sent.
+            // A reset means that the other end left doorbells unread; it is returned before the
+            // data that the other end sent.
             Ok(_) | Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(Errno::AGAIN) => return Drained::Bells(bells),
             Err(_) => return Drained::HungUp,
@@ -79,7 +80,7 @@ pub fn drain(socket: impl AsFd) -> Drained {
     Drained::Bells(DRAIN_MAX)
 }
 
-/// Whether the other end is closed, whatever waits to be read.
+/// Returns `true` if the other end is closed, even if data is waiting.
 pub fn is_hung_up(socket: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&socket, PollFlags::RDHUP)];
     let now = Timespec {

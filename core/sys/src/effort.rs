@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls and copies of a thread: counts of calls by name, and of copies.
 //!
-//! Each function of this crate that the data path calls counts its system call. Functions that open or
-//! close something do not.
+//! Each function of this crate that the data path calls counts its system call. Functions that open
+//! or close an object do not.
 //!
-//! Counting starts with the first [`Effort`] that the process reads. Before that a count costs one load
-//! and one branch: thread-local memory of a shared library costs a call and some 25 instructions, a
-//! twentieth of a short message.
+//! Counting starts with the first [`Effort`] that the process reads. Before that, a count costs one
+//! load and one branch. Thread-local memory of a shared library costs a call and some 25
+//! instructions, a twentieth of a short message.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is counted; system calls by the names that `strace` gives them.
+/// Counted system calls, by the names that `strace` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[allow(missing_docs, reason = "each is the call of its name")]
@@ -64,7 +64,7 @@ const NAMES: [&str; 20] = [
 
 const _: () = assert!(Call::Write as usize + 1 == NAMES.len());
 
-/// Set when the first [`Effort`] is read. Relaxed: a thread counts from when it sees the flag.
+/// Set when the first [`Effort`] is read. Relaxed: a thread counts once it sees the flag.
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -81,7 +81,7 @@ fn is_counted() -> bool {
     IS_COUNTED.load(Ordering::Relaxed)
 }
 
-/// Counts `call`, which this thread makes.
+/// Counts one `call` of this thread.
 #[inline(always)]
 pub fn calls(call: Call) {
     if is_counted() {
@@ -94,8 +94,8 @@ fn count_call(call: Call) {
     CALLS.with(|counts| add_one(&counts[call as usize]));
 }
 
-/// Counts a copy that this thread makes of the payload of a message, or of a piece of one, within its
-/// own memory or that of a ring.
+/// Counts a copy of a message's payload, or of a part of it, that this thread makes within its own
+/// memory or that of a ring.
 #[inline(always)]
 pub fn copies() {
     if is_counted() {
@@ -108,11 +108,11 @@ fn count_copy() {
     COPIES.with(add_one);
 }
 
-/// Counts of one thread, since the process read its first.
+/// Counts of one thread, since the process first read one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
     calls: [u64; NAMES.len()],
-    /// Copies of payload, or of pieces of it.
+    /// Copies of payload or of parts of it.
     pub copies: u64,
 }
 
@@ -128,7 +128,7 @@ impl Effort {
         }
     }
 
-    /// What was added since `earlier`, a count of the same thread.
+    /// Returns the difference to `earlier`, a count of the same thread.
     #[must_use]
     pub fn since(&self, earlier: &Effort) -> Effort {
         let added = |index: usize| self.calls[index].wrapping_sub(earlier.calls[index]);
@@ -138,13 +138,13 @@ impl Effort {
         }
     }
 
-    /// System calls by name, without those that were not made.
+    /// Returns the system calls by name, without those never made.
     pub fn calls(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let all = NAMES.into_iter().zip(self.calls);
         all.filter(|(_, count)| *count > 0)
     }
 
-    /// How often the thread has slept until something happened, or until a time.
+    /// Returns how often the thread slept for an event or a timeout.
     #[must_use]
     pub fn wake_ups(&self) -> u64 {
         self.calls[Call::Ppoll as usize]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One descriptor that stands for many: it is readable when any of them is, so a sleeper waits for
-//! one, and a look costs the same however many there are.
+//! One descriptor for many: it is readable when any of them is. A sleeper waits for one, and a poll
+//! costs the same for any number of them.
 #![allow(
     unsafe_code,
     reason = "descriptors of others are named by their numbers"
@@ -13,19 +13,19 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Events taken in one look; what is left shows up in the next.
+/// Events read in one poll; the next poll returns the rest.
 const EVENTS_MAX: usize = 64;
 
-/// A set of descriptors, level-triggered, each with a number of the caller's.
+/// A level-triggered set of descriptors, each with a token chosen by the caller.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// A descriptor that has something to say.
+/// A descriptor with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The number it was added with.
+    /// Token of the descriptor.
     pub token: u64,
-    /// The other end is closed (there may still be something to read).
+    /// Set if the other end is closed; data may still be waiting.
     pub hung_up: bool,
 }
 
@@ -33,7 +33,7 @@ impl Epoll {
     /// Creates an empty set.
     ///
     /// # Errors
-    /// For want of descriptors.
+    /// Fails if descriptors are exhausted.
     pub fn new() -> io::Result<Self> {
         Ok(Epoll(epoll::create(CreateFlags::CLOEXEC)?))
     }
@@ -41,7 +41,7 @@ impl Epoll {
     /// Adds `source`; its events carry `token`.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// Returns the error of `epoll_ctl`.
     pub fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         Ok(epoll::add(
@@ -52,29 +52,29 @@ impl Epoll {
         )?)
     }
 
-    /// Adds a descriptor of somebody else's by its number, unless it is in the set.
+    /// Adds a descriptor owned elsewhere by its number, unless it is in the set.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// Returns the error of `epoll_ctl`.
     pub fn add_raw(&self, fd: RawFd, token: u64) -> io::Result<()> {
-        // SAFETY: the kernel only looks the number up during this call, and refuses one that is
-        // not open.
+        // SAFETY: the kernel only looks the number up during this call, and refuses one that is not
+        // open.
         match self.add(unsafe { BorrowedFd::borrow_raw(fd) }, token) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             other => other,
         }
     }
 
-    /// Removes a descriptor that [`Epoll::add_raw`] added.
+    /// Removes a descriptor added by [`Epoll::add_raw`].
     pub fn remove_raw(&self, fd: RawFd) {
         // SAFETY: as in `add_raw`.
         self.remove(unsafe { BorrowedFd::borrow_raw(fd) });
     }
 
-    /// Changes the token of `source`, which was added before.
+    /// Changes the token of `source`, which is in the set.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// Returns the error of `epoll_ctl`.
     pub fn change(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP;
         Ok(epoll::modify(
@@ -85,11 +85,11 @@ impl Epoll {
         )?)
     }
 
-    /// Has `source`, which was added before with `token`, count as ready also when it has room to write,
-    /// or no more.
+    /// Starts or stops reporting `source`, which is in the set with `token`, also when it has room
+    /// to write.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// Returns the error of `epoll_ctl`.
     pub fn watch_room(&self, source: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
         let mut flags = EventFlags::IN | EventFlags::RDHUP;
         flags.set(EventFlags::OUT, wanted);
@@ -101,16 +101,16 @@ impl Epoll {
         )?)
     }
 
-    /// Removes `source`. Closing alone is not enough where a forked child holds a copy.
+    /// Removes `source`. Closing it is not enough if a forked child holds a copy.
     pub fn remove(&self, source: impl AsFd) {
-        // Fails only for a descriptor that is not in the set, which is what was wanted.
+        // Fails only for a descriptor that is not in the set, which is harmless.
         let _ = epoll::delete(&self.0, source);
     }
 
-    /// Appends what is ready now to `ready`, without waiting.
+    /// Appends the current events to `ready` without waiting.
     ///
     /// # Errors
-    /// What `epoll_wait` says, interruptions excepted.
+    /// Returns the error of `epoll_wait`, except interruptions.
     pub fn look(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
         let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a network interface says about itself through the ethtool ioctl. Reads only.
+//! Properties of a network interface, read through the ethtool ioctl.
 //!
-//! Layouts and command numbers are those of include/uapi/linux/ethtool.h; every structure there
-//! begins with its command and is made of 32-bit words, so requests are slices of words.
+//! Layouts and command numbers are those of include/uapi/linux/ethtool.h. Every structure there
+//! begins with its command and consists of 32-bit words, so requests are slices of words.
 
 use std::io;
 use std::net::UdpSocket;
@@ -23,39 +23,39 @@ const STRING_LEN: usize = 32;
 /// Words of struct ethtool_coalesce.
 const COALESCE_WORDS: usize = 23;
 
-/// Words of struct ethtool_drvinfo; the driver's name is in the 32 bytes behind the command.
+/// Words of struct ethtool_drvinfo; the driver's name is in the 32 bytes after the command.
 const DRVINFO_WORDS: usize = 49;
 
-/// More features than this no kernel has (it has about 60): a bound for the reply's memory.
+/// Bound for the reply's memory: more features than any kernel has (about 60).
 const FEATURES_MAX: u32 = 1024;
 
-/// An offload or another feature of an interface, by the name that `ethtool -k` shows.
+/// An offload or another feature of an interface, under the name that `ethtool -k` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
     /// Name.
     pub name: String,
-    /// Can be switched.
+    /// Set if it can be switched.
     pub available: bool,
-    /// Is on.
+    /// Set if it is on.
     pub active: bool,
 }
 
-/// How long an interface waits for more frames before it interrupts.
+/// Delays before an interface raises an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
-    /// Microseconds after a frame arrived.
+    /// Microseconds after a received frame.
     pub rx_us: u32,
-    /// Or this many frames.
+    /// Received frames that end the delay.
     pub rx_frames: u32,
-    /// Microseconds after a frame was sent.
+    /// Microseconds after a sent frame.
     pub tx_us: u32,
-    /// Or this many frames.
+    /// Sent frames that end the delay.
     pub tx_frames: u32,
-    /// The driver changes the receive values by itself.
+    /// Set if the driver adapts the receive values.
     pub adaptive_rx: bool,
 }
 
-/// An interface to ask.
+/// A handle for queries of one interface.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: UdpSocket,
@@ -63,10 +63,10 @@ pub struct Ethtool {
 }
 
 impl Ethtool {
-    /// Prepares to ask the interface `name` of this network namespace.
+    /// Opens the interface `name` of this network namespace for queries.
     ///
     /// # Errors
-    /// `InvalidInput` for a name that no interface can have; whatever refuses a socket.
+    /// `InvalidInput` for an invalid name, or the error of opening a socket.
     pub fn open(name: &str) -> io::Result<Ethtool> {
         let mut chars = [0; libc::IFNAMSIZ];
         // The last byte stays zero.
@@ -76,14 +76,14 @@ impl Ethtool {
         for (to, from) in chars.iter_mut().zip(name.bytes()) {
             *to = libc::c_char::from_ne_bytes([from]);
         }
-        // Any socket reaches the ioctl; this one is never bound to a port that matters.
+        // The ioctl works on any socket; this one's port is not used.
         Ok(Ethtool {
             socket: UdpSocket::bind(("127.0.0.1", 0))?,
             name: chars,
         })
     }
 
-    /// The name of the driver.
+    /// Returns the name of the driver.
     ///
     /// # Errors
     /// The errno of the ioctl; `ENODEV` if there is no such interface.
@@ -94,10 +94,10 @@ impl Ethtool {
         Ok(text(bytes_of(&words[1..1 + STRING_LEN / 4])))
     }
 
-    /// Interrupt coalescing.
+    /// Returns the interrupt coalescing settings.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the driver has none.
+    /// `EOPNOTSUPP` if the driver has none.
     pub fn coalescing(&self) -> io::Result<Coalescing> {
         let mut words = [0; COALESCE_WORDS];
         words[0] = GCOALESCE;
@@ -111,7 +111,7 @@ impl Ethtool {
         })
     }
 
-    /// All features.
+    /// Returns all features.
     ///
     /// # Errors
     /// The errno of the ioctl.
@@ -131,7 +131,7 @@ impl Ethtool {
             available: bit(index, 0),
             active: bit(index, 2),
         };
-        // Bits that a kernel reserves have no name.
+        // Bits reserved by the kernel have no name.
         let named = |feature: &Feature| !feature.name.is_empty();
         Ok(names
             .into_iter()
@@ -142,7 +142,7 @@ impl Ethtool {
     }
 
     fn feature_names(&self) -> io::Result<Vec<String>> {
-        // Command, reserved, 64-bit mask of string sets, then the length of each set asked for.
+        // Command, reserved, 64-bit mask of string sets, then the length of each requested set.
         let mut words = [GSSET_INFO, 0, 0, 0, 0];
         let mask = (1u64 << FEATURES_SET).to_ne_bytes();
         words[2] = u32::from_ne_bytes([mask[0], mask[1], mask[2], mask[3]]);
@@ -175,9 +175,10 @@ impl Ethtool {
                 ifru_data: words.as_mut_ptr().cast(),
             },
         };
-        // SAFETY: `request` and `words` outlive the call. The kernel writes at most the reply of the
-        // command in words[0]; the callers above sized `words` for it: by the fixed structure, or
-        // by the count that this kernel gave for this string set, which is constant while it runs.
+        // SAFETY: `request` and `words` outlive the call. The kernel writes at most the reply of
+        // the command in words[0]; the callers above sized `words` for it: by the fixed structure,
+        // or by the count that this kernel returned for this string set, which is constant while it
+        // runs.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
         if result == -1 {
             Err(io::Error::last_os_error())
@@ -191,7 +192,7 @@ fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The text before the first zero byte.
+/// Returns the text before the first zero byte.
 fn text(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes
         .as_ref()
@@ -214,7 +215,7 @@ mod tests {
                 .find(|feature| feature.name == name)
                 .unwrap()
         };
-        // Set for ever in drivers/net/loopback.c.
+        // Always on (drivers/net/loopback.c).
         assert!(find("tx-checksum-ip-generic").active && find("loopback").active);
         assert!(features.iter().all(|feature| !feature.name.is_empty()));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Libraries of other systems that are looked for at run time, and what can go wrong with them.
+//! Libraries of other systems that are loaded at run time, and their errors.
 //!
-//! It decides nothing about what the functions mean. The invariant: a library that was loaded stays.
+//! This module attaches no meaning to the functions. Invariant: a loaded library is never unloaded.
 
 #![allow(unsafe_code, reason = "loading a library runs its initialisers")]
 
@@ -9,16 +9,16 @@ use libloading::os::unix;
 use std::ffi::{CStr, CString, c_int};
 use thiserror::Error;
 
-/// Why a foreign library did not do what it was asked for.
+/// Reason why a call into a foreign library failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ForeignError {
-    /// None of the names is a library that can be loaded.
+    /// None of the names is a loadable library.
     #[error("none of {names} can be loaded ({why})")]
     NotFound {
-        /// What was tried.
+        /// Names that were tried.
         names: String,
-        /// What the loader said of the last.
+        /// Loader's error for the last name.
         why: String,
     },
     /// The library lacks a function.
@@ -27,14 +27,14 @@ pub enum ForeignError {
     /// A call failed.
     #[error("{call} failed with status {status} {text}")]
     Call {
-        /// Which.
+        /// Name of the function.
         call: &'static str,
-        /// What it returned.
+        /// Status that it returned.
         status: c_int,
-        /// What the library calls that.
+        /// The library's text for the status.
         text: String,
     },
-    /// The library answered what cannot be.
+    /// The library returned an invalid result.
     #[error("unusable answer: {0}")]
     Answer(String),
 }
@@ -42,17 +42,17 @@ pub enum ForeignError {
 /// A library that stays loaded until the process ends.
 pub(crate) struct Library(&'static unix::Library);
 
-/// Who sees the names that a library defines.
+/// Visibility of the names that a library defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
-    /// Its own functions are asked for by name.
+    /// Its functions are only found by explicit lookup.
     Private,
-    /// Libraries that it loads need them, too.
+    /// Libraries loaded by it can use them, too.
     Global,
 }
 
 impl Library {
-    /// Loads the first of `names` that there is.
+    /// Loads the first of `names` that exists.
     pub(crate) fn open(names: &[String], scope: Names) -> Result<Library, ForeignError> {
         let flags = match scope {
             Names::Private => unix::RTLD_NOW | unix::RTLD_LOCAL,
@@ -60,9 +60,10 @@ impl Library {
         };
         let mut why = "nothing to try".to_owned();
         for name in names {
-            // SAFETY: these are libraries made to be loaded; their initialisers are their own.
+            // SAFETY: these are libraries made to be loaded, and run their own initialisers.
             match unsafe { unix::Library::open(Some(name), flags) } {
-                // Once a process: what it starts and registers must outlive every caller.
+                // Leaked once per process, because the library's threads and handlers must outlive
+                // all callers.
                 Ok(library) => return Ok(Library(Box::leak(Box::new(library)))),
                 Err(error) => why = error.to_string(),
             }
@@ -73,12 +74,12 @@ impl Library {
         })
     }
 
-    /// The function called `name`.
+    /// Returns the function called `name`.
     ///
     /// # Safety
     /// `F` must be the type of that function.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> Result<F, ForeignError> {
-        // SAFETY: the caller knows the type; the library is never unloaded, so a copy of the
+        // SAFETY: the caller guarantees the type; the library is never unloaded, so a copy of the
         // pointer stays valid.
         unsafe { self.0.get::<F>(name.to_bytes_with_nul()) }
             .map(|function| *function)
@@ -86,7 +87,7 @@ impl Library {
     }
 }
 
-/// `text` for C.
+/// Converts `text` for C.
 pub(crate) fn c_text(text: &str) -> Result<CString, ForeignError> {
     CString::new(text).map_err(|_| ForeignError::Answer(format!("{text:?} holds a zero byte")))
 }
@@ -117,7 +118,7 @@ mod tests {
         // SAFETY: as above.
         let pid = unsafe { getpid() };
         assert_eq!(u32::try_from(pid), Ok(std::process::id()));
-        // SAFETY: it is not there, so no type is wrong.
+        // SAFETY: it does not exist, so no type is wrong.
         let missing = unsafe { library.function::<unsafe extern "C" fn()>(c"no_such_function") };
         assert!(
             missing

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors across `exec`: giving one to a child, and taking over one that a parent gave.
+//! Descriptors across `exec`: passing one to a child, and claiming one passed by a parent.
 //!
-//! It does not decide what travels over them. The invariant: a descriptor given to a child is
-//! inheritable only in that child, never in the parent, so no other child can inherit it by chance.
+//! This module does not decide which data they carry. Invariant: a descriptor passed to a child is
+//! inheritable only in that child, never in the parent, so no other child inherits it by accident.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,13 +10,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether [`claim_inherited_socket`] has succeeded in this process.
+/// Set after [`claim_inherited_socket`] has succeeded in this process.
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// Cores that a set of the C library has room for (`CPU_SETSIZE` of sched.h).
+/// Cores that fit a set of the C library (`CPU_SETSIZE` of sched.h).
 pub const CORES_MAX: usize = libc::CPU_SETSIZE as usize;
 
-/// Lets the child that `command` starts inherit `fd`, under the number it has here.
+/// Lets the child that `command` starts inherit `fd`, under its number in this process.
 ///
 /// The parent's copy stays open until `command` is dropped.
 #[allow(
@@ -35,8 +35,8 @@ pub fn give_fd(command: &mut Command, fd: OwnedFd) {
     unsafe { command.pre_exec(inheritable) };
 }
 
-/// Lets the child that `command` starts inherit no descriptor but its standard ones, whatever this process has
-/// open for others.
+/// Lets the child that `command` starts inherit only its standard descriptors, whatever else this
+/// process has open.
 #[allow(
     unsafe_code,
     reason = "pre_exec is the only way to act between fork and exec"
@@ -45,12 +45,12 @@ pub fn give_nothing(command: &mut Command) {
     let close = || {
         let (first, last) = (3, libc::c_uint::MAX);
         let flags = libc::CLOSE_RANGE_CLOEXEC;
-        // SAFETY: no pointer is given, and nothing is closed before the exec. A system call, for the C library
-        // may be older than the function.
+        // SAFETY: no pointer is passed, and nothing is closed before the exec. A direct system
+        // call, because the C library may be older than the function.
         match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
             0 => Ok(()),
             _ => match io::Error::last_os_error() {
-                // Before Linux 5.11: what is inherited stays open.
+                // Before Linux 5.11: inherited descriptors stay open.
                 error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) => {
                     Ok(())
                 }
@@ -62,10 +62,11 @@ pub fn give_nothing(command: &mut Command) {
     unsafe { command.pre_exec(close) };
 }
 
-/// Lets the kernel send `signal` to the child that `command` starts when the calling thread ends.
+/// Makes the kernel send `signal` to the child that `command` starts when the calling thread ends.
 ///
-/// The thread matters, not the process: call it, and spawn, from a thread that lives as long as
-/// the process. A program with file capabilities or set-user-id loses the setting at `exec`.
+/// The setting is tied to the thread, not the process: call it, and spawn, from a thread that lives
+/// as long as the process. A program with file capabilities or set-user-id loses the setting at
+/// `exec`.
 #[allow(
     unsafe_code,
     reason = "pre_exec is the only way to act between fork and exec"
@@ -77,7 +78,8 @@ pub fn die_with_parent(command: &mut Command, signal: i32) {
         if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) } == -1 {
             return Err(io::Error::last_os_error());
         }
-        // The parent may have died between fork and prctl; then nobody would send the signal.
+        // The parent may have died between fork and prctl; the signal would then never be sent.
+        //
         // SAFETY: getppid cannot fail and touches no memory.
         let now = unsafe { libc::getppid() };
         if u32::try_from(now) == Ok(parent) {
@@ -90,8 +92,8 @@ pub fn die_with_parent(command: &mut Command, signal: i32) {
     unsafe { command.pre_exec(tie) };
 }
 
-/// Lets the child that `command` starts begin with no signal blocked, whatever this thread blocks: std
-/// passes the mask on.
+/// Starts the child of `command` with no signal blocked. By default std passes this thread's mask
+/// on.
 #[allow(
     unsafe_code,
     reason = "pre_exec is the only way to act between fork and exec"
@@ -99,9 +101,9 @@ pub fn die_with_parent(command: &mut Command, signal: i32) {
 pub fn unblock_signals(command: &mut Command) {
     let unblock = || {
         let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set that it is given.
+        // SAFETY: sigemptyset initialises its argument.
         unsafe { libc::sigemptyset(none.as_mut_ptr()) };
-        // SAFETY: the set is initialised, and no former mask is asked for.
+        // SAFETY: the set is initialised, and the null pointer requests no former mask.
         let changed =
             unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut()) };
         match changed {
@@ -113,9 +115,9 @@ pub fn unblock_signals(command: &mut Command) {
     unsafe { command.pre_exec(unblock) };
 }
 
-/// Has the child that `command` starts, and all that it starts, run on `cores` only.
+/// Restricts the child that `command` starts, and its descendants, to `cores`.
 ///
-/// Spawning fails with `EINVAL` when this process may use none of them.
+/// Spawning fails with `EINVAL` if this process may use none of them.
 #[allow(
     unsafe_code,
     reason = "pre_exec is the only way to act between fork and exec"
@@ -124,7 +126,7 @@ pub fn run_on(command: &mut Command, cores: &[usize]) {
     // SAFETY: a `cpu_set_t` is an array of integers, for which zeros are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for core in cores.iter().filter(|core| **core < CORES_MAX) {
-        // SAFETY: the number is below the bits of the set, as CPU_SET asks.
+        // SAFETY: the number is below the bits of the set, as CPU_SET requires.
         unsafe { libc::CPU_SET(*core, &mut set) };
     }
     let bind = move || {
@@ -138,15 +140,16 @@ pub fn run_on(command: &mut Command, cores: &[usize]) {
     unsafe { command.pre_exec(bind) };
 }
 
-/// Takes over the unix stream socket `number` that the parent left open for this process, and makes
-/// it close on `exec`.
+/// Claims the Unix stream socket `number` that the parent left open for this process, and sets its
+/// close-on-exec flag.
 ///
 /// # Errors
-/// `EBADF` if it is not open, `ENOTSOCK` or `EPROTOTYPE` if it is something else, `EBUSY` if it is
-/// not inheritable (so not what a parent left) or if this process has claimed one already.
+/// `EBADF` if it is not open, `ENOTSOCK` or `EPROTOTYPE` if it is another kind of descriptor.
+/// `EBUSY` if it is not inheritable (so no parent passed it) or if this process has already claimed
+/// one.
 #[allow(unsafe_code, reason = "ownership of a descriptor known by number")]
 pub fn claim_inherited_socket(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: F_GETFD on any number is harmless; -1 is returned for what is not open.
+    // SAFETY: F_GETFD on any number is harmless; it returns -1 for a closed one.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags == -1 {
         return Err(io::Error::last_os_error());
@@ -163,18 +166,18 @@ pub fn claim_inherited_socket(number: RawFd) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the descriptor is open and inheritable, so it is not one that this process opened
-    // through std (those close on exec); the parent made it for us, and CLAIMED lets one caller by.
+    // through std (those close on exec); the parent passed it to us, and CLAIMED admits one caller.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Whether `number` is a unix stream socket that a parent left open for this process.
+/// Returns `true` if `number` is a Unix stream socket that a parent left open for this process.
 #[must_use]
 pub fn is_inherited_socket(number: RawFd) -> bool {
     socket_option(number, libc::SO_TYPE).is_ok_and(|kind| kind == libc::SOCK_STREAM)
         && socket_option(number, libc::SO_DOMAIN).is_ok_and(|domain| domain == libc::AF_UNIX)
 }
 
-/// An integer option of level SOL_SOCKET.
+/// Returns an integer option of level SOL_SOCKET.
 #[allow(unsafe_code, reason = "getsockopt on a descriptor known by number")]
 fn socket_option(number: RawFd, option: i32) -> io::Result<i32> {
     let mut value: i32 = 0;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process has run out of: told from the errno of the call that found none left, with the
-//! limit that holds and what raises it.
+//! An exhausted resource of a process, derived from the errno of the failed call, with the limit in
+//! force and its remedy.
 //!
-//! It is a value, not an error: it travels to peers, which name it as the reason why a process went.
+//! It is a value, not an error: it travels to peers, which report it as the reason for the end of a
+//! process.
 
 use rustix::io::Errno;
 use rustix::process::{self, Resource as Limit};
 use std::fmt;
 use std::io;
 
-/// Something that a process, or the system, has only so much of.
+/// A limited resource of a process or the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Resource {
@@ -19,16 +20,16 @@ pub enum Resource {
     SystemFiles,
     /// Address space or data of the process.
     AddressSpace,
-    /// Memory, of the system or of the process's group.
+    /// Memory of the system or of the process's control group.
     Memory,
-    /// Memory in files that processes share.
+    /// Memory in files shared by processes.
     SharedMemory,
     /// Threads and processes of the user.
     Threads,
 }
 
 impl Resource {
-    /// What has run out, and what bounds it, in a few words.
+    /// Returns the exhausted resource and its limit, in a few words.
     #[must_use]
     pub fn summary(self) -> &'static str {
         match self {
@@ -42,27 +43,28 @@ impl Resource {
     }
 }
 
-/// Something has run out.
+/// A lack of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// What.
+    /// The resource.
     pub resource: Resource,
-    /// The limit of the process, if it is one that was reached: in files, threads or bytes.
+    /// Limit of the process that was reached, if any: in files, threads or bytes.
     pub limit: Option<u64>,
 }
 
-/// Stands for no limit where a lack is written down; no limit is that high.
+/// Encodes the absence of a limit; no real limit is that high.
 const NO_LIMIT: u64 = u64::MAX;
 
 impl Lack {
-    /// Bytes of a lack that is written down.
+    /// Bytes of an encoded lack.
     pub const LEN: usize = 9;
 
-    /// What has run out, if that is what `error` says.
+    /// Returns the lack indicated by `error`, if any.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Lack> {
         let resource = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            // Descriptors that travel between processes count, too (too_many_unix_fds of net/core/scm.c).
+            // Descriptors in flight between processes count, too (too_many_unix_fds of
+            // net/core/scm.c).
             Some(Errno::MFILE | Errno::TOOMANYREFS) => Resource::Descriptors,
             Some(Errno::NFILE) => Resource::SystemFiles,
             Some(Errno::FBIG | Errno::NOSPC) => Resource::SharedMemory,
@@ -73,8 +75,8 @@ impl Lack {
         Some(Lack::new(resource))
     }
 
-    /// The same where a thread could not be started. The C library says "try again" also where its
-    /// stack found no room (`allocate_stack` of glibc's nptl).
+    /// Like [`Lack::of`], for a thread that could not be started. The C library also returns "try
+    /// again" if there was no room for the stack (`allocate_stack` of glibc's nptl).
     #[must_use]
     pub fn of_thread(error: &io::Error) -> Option<Lack> {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -89,7 +91,7 @@ impl Lack {
         }
     }
 
-    /// No memory was left.
+    /// Returns a lack of memory.
     #[must_use]
     pub fn memory() -> Lack {
         let bounded = Lack::new(Resource::AddressSpace);
@@ -116,7 +118,7 @@ impl Lack {
         }
     }
 
-    /// Writes it down for a peer: a byte for what, and the limit, little-endian.
+    /// Encodes the lack for a peer: a byte for the resource, and the limit, little-endian.
     #[must_use]
     pub fn encode(&self) -> [u8; Lack::LEN] {
         let mut bytes = [0; Lack::LEN];
@@ -132,7 +134,7 @@ impl Lack {
         bytes
     }
 
-    /// Reads what [`Lack::encode`] wrote; `None` for anything else.
+    /// Decodes the output of [`Lack::encode`]; `None` for anything else.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Lack> {
         let (&code, limit) = bytes.split_first()?;
@@ -153,7 +155,7 @@ impl Lack {
     }
 }
 
-/// What is missing, the limit, and what raises it.
+/// Prints the exhausted resource, the limit, and the remedy.
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (missing, name, option, unit) = match self.resource {
@@ -183,8 +185,8 @@ impl fmt::Display for Lack {
     }
 }
 
-/// An errno for a person: what the system says, and, where something has run out, the limit and the
-/// remedy. The remedy given holds for everything else.
+/// An errno with an explanation: the system's text and, for an exhausted resource, the limit and
+/// its remedy. The given remedy is used for all other errors.
 pub struct Explained<'a>(pub &'a io::Error, pub Option<&'a str>);
 
 impl fmt::Display for Explained<'_> {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The home of unsafe: shared mappings, rings and the system calls the standard library lacks.
+//! Unsafe building blocks: shared mappings, rings, and the system calls that the standard library
+//! lacks.
 //!
-//! Modules here know nothing of links or of the protocol. What they export is safe to call; each
-//! module that needs `unsafe` opts in by name.
+//! Modules here do not depend on links or the protocol. Their exports are safe to call, and each
+//! module that needs `unsafe` opts in.
 //!
-//! The one invariant: memory that another process may write is never behind a `&` or `&mut` to
-//! plain data. It is reached through atomics or copied through raw pointers.
+//! Invariant: memory that another process may write is never behind a `&` or `&mut` to plain data.
+//! It is accessed through atomics or copied through raw pointers.
 
 pub mod barrier;
 pub mod bpf;

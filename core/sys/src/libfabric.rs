@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking a libfabric, found at run time, which providers it would offer to this process.
+//! Query of a libfabric, found at run time, for the providers that it offers to this process.
 //!
-//! Only names and two properties; nothing is opened. The C declarations are those of `fabric.h`
-//! since libfabric 1.3. Loading a libfabric loads its providers, and runs what they run at loading,
-//! so this is for a process that may fail.
+//! Only names and two properties are read; nothing is opened. The C declarations are those of
+//! `fabric.h` since libfabric 1.3. Loading a libfabric loads its providers and runs their
+//! initialisers, so this belongs in a process that may crash.
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
@@ -11,14 +11,14 @@ use crate::foreign::{ForeignError, Library, Names};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-/// FI_VERSION(1, 14): the oldest that Open MPI 4 and MPICH 4 ask for.
+/// FI_VERSION(1, 14): the oldest that Open MPI 4 and MPICH 4 request.
 const VERSION: u32 = 1 << 16 | 14;
-/// FI_TAGGED and FI_REMOTE_COMM: messages with tags, to other hosts, too.
+/// FI_TAGGED and FI_REMOTE_COMM: tagged messages, also to other hosts.
 const WANTED: u64 = 1 << 3 | 1 << 52;
 /// FI_EP_RDM.
 const RELIABLE_DATAGRAM: c_int = 3;
 
-/// `fi_info`, up to the last field that is read.
+/// Leading part of `fi_info`, up to the last field that is read.
 #[repr(C)]
 struct Info {
     next: *const Info,
@@ -35,13 +35,13 @@ struct Info {
     fabric_attr: *const FabricAttr,
 }
 
-/// `fi_ep_attr`, its first field.
+/// First field of `fi_ep_attr`.
 #[repr(C)]
 struct EndpointAttr {
     kind: c_int,
 }
 
-/// `fi_fabric_attr`, up to the provider's name.
+/// Leading part of `fi_fabric_attr`, up to the provider's name.
 #[repr(C)]
 struct FabricAttr {
     fabric: *const c_void,
@@ -49,7 +49,7 @@ struct FabricAttr {
     provider: *const c_char,
 }
 
-// What a C compiler says of the places of the two on a 64-bit machine.
+// Offsets computed by a C compiler on a 64-bit machine.
 const _: () = assert!(std::mem::offset_of!(Info, ep_attr) == 88);
 const _: () = assert!(std::mem::offset_of!(Info, fabric_attr) == 104);
 
@@ -64,20 +64,20 @@ type GetInfo = unsafe extern "C" fn(
 type FreeInfo = unsafe extern "C" fn(*const Info);
 type GetVersion = unsafe extern "C" fn() -> u32;
 
-/// A libfabric, as this process's environment makes it.
+/// Version and providers of a libfabric in this process's environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Major and minor version.
     pub version: (u32, u32),
-    /// Providers of reliable datagrams with tags, also to other hosts, which is what MPI wants; the
-    /// preferred first, each once.
+    /// Providers of reliable datagrams with tags, also to other hosts, as MPI requires. The
+    /// preferred one is first, and each is listed once.
     pub providers: Vec<String>,
 }
 
-/// Loads the first of `names` that there is, and asks it what it offers.
+/// Loads the first of `names` that exists and returns its offer.
 ///
 /// # Errors
-/// When no library can be loaded, or it fails; to offer nothing is no error.
+/// Fails if no library can be loaded, or the query fails. An empty offer is not an error.
 pub fn offer(names: &[String]) -> Result<Offer, ForeignError> {
     let library = Library::open(names, Names::Private)?;
     // SAFETY: the types are those of `fabric.h`; the library is never unloaded.
@@ -91,7 +91,7 @@ pub fn offer(names: &[String]) -> Result<Offer, ForeignError> {
     // SAFETY: no arguments.
     let version = unsafe { version() };
     let mut first: *const Info = ptr::null();
-    // SAFETY: no node, no service, no hints; `first` takes a pointer.
+    // SAFETY: no node, no service, no hints; `first` receives a pointer.
     let status = unsafe {
         get(
             VERSION,
@@ -105,7 +105,7 @@ pub fn offer(names: &[String]) -> Result<Offer, ForeignError> {
     let mut providers = Vec::new();
     match status {
         0 => {
-            // SAFETY: `first` is the list that the library has just made, freed once.
+            // SAFETY: `first` is the list that the library just returned, freed once.
             unsafe {
                 collect(first, &mut providers);
                 free(first);
@@ -126,10 +126,10 @@ pub fn offer(names: &[String]) -> Result<Offer, ForeignError> {
     })
 }
 
-/// Adds the names of what can carry MPI.
+/// Adds the names of the providers that can carry MPI.
 ///
 /// # Safety
-/// `info` must be a list of libfabric's.
+/// `info` must be a list made by libfabric.
 unsafe fn collect(mut info: *const Info, providers: &mut Vec<String>) {
     while !info.is_null() {
         // SAFETY: the list ends with a null pointer, and attributes are null or complete.

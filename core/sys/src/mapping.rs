@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A shared mapping of a whole memory file.
 //!
-//! It hands out a base pointer and nothing else: what lies behind may change at any moment, so
-//! there is no way from here to a slice.
+//! It exposes only a base pointer. The memory may change at any moment, so it never becomes a
+//! slice.
 #![allow(unsafe_code, reason = "maps and unmaps memory")]
 
 use rustix::mm::{self, MapFlags, ProtFlags};
@@ -24,38 +24,39 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of `fd`, which must have them and keep them (see
-    /// [`crate::memfd::check`]: otherwise an access may raise SIGBUS). The pages are made present
-    /// at once, so that the data path takes no page faults.
+    /// Maps the first `len` bytes of `fd`, which must have and keep that length (see
+    /// [`crate::memfd::check`]); otherwise an access may raise SIGBUS. The pages are populated at
+    /// once, so that the data path takes no page faults.
     ///
     /// # Errors
-    /// What `mmap` says; `len` zero is invalid.
+    /// Returns the error of `mmap`; `len` zero is invalid.
     pub fn map(fd: impl AsFd, len: usize) -> io::Result<Self> {
         Self::map_at(fd, 0, len)
     }
 
-    /// The same for `len` bytes from `off` on, which for a socket's rings is a name, not a place.
+    /// Maps `len` bytes from `off` on. For a socket's rings, `off` selects a ring.
     ///
     /// # Errors
     /// As [`Mapping::map`].
     pub fn map_at(fd: impl AsFd, off: u64, len: usize) -> io::Result<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a null hint lets the kernel choose an unused range, so no existing object of
-        // this process is touched; the range is reached only through this Mapping's pointer.
+        // SAFETY: a null hint lets the kernel choose an unused range, so no existing object of this
+        // process is touched; the range is reached only through this Mapping's pointer.
         let base = unsafe { mm::mmap(ptr::null_mut(), len, prot, flags, fd, off) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Mapping { base, len })
     }
 
-    /// First byte; valid for reads and writes of [`Mapping::len`] bytes while `self` lives.
+    /// Returns the first byte, valid for reads and writes of [`Mapping::len`] bytes while `self`
+    /// lives.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Bytes mapped; never zero.
+    /// Returns the bytes mapped; never zero.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "an empty mapping cannot exist")]
@@ -67,7 +68,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: `map` got exactly this range from mmap, and pointers derived from `base` do not
-        // outlive `self`. The result can only complain about the range, which is ours.
+        // outlive `self`. An error could only concern the range, which is ours.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

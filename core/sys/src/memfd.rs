@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory files: shared memory without a name, gone with the last process that holds it.
+//! Memory files: shared memory without a name, freed with its last process.
 //!
-//! The one invariant: a file that passed [`check`] cannot shrink any more, so that no access to a
-//! mapping of it can fault, whatever the process at the other end does.
+//! Invariant: a file that passed [`check`] can no longer shrink. No access to its mapping can
+//! fault, whatever the process at the other end does.
 
 use rustix::fs::{self, MemfdFlags, SealFlags};
 use rustix::io::Errno;
@@ -10,18 +10,19 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Creates a memory file of `len` zero bytes whose size and seals cannot be changed any more.
+/// Creates a memory file of `len` zero bytes with a fixed size and fixed seals.
 ///
 /// # Errors
-/// What `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)` say; EFBIG beyond the limit of file sizes.
+/// Returns the error of `memfd_create`, `ftruncate` or `fcntl(F_ADD_SEALS)`; EFBIG beyond the limit
+/// of file sizes.
 pub fn create_sealed(label: &str, len: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Kernels before 6.3 do not know NOEXEC_SEAL.
+    // Kernels before 6.3 lack NOEXEC_SEAL.
     let fd = match fs::memfd_create(label, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => fs::memfd_create(label, flags)?,
         other => other?,
     };
-    // The kernel sends SIGXFSZ, which ends the process, to who goes beyond (inode_newsize_ok of
+    // Exceeding the limit raises SIGXFSZ, which would end the process (inode_newsize_ok of
     // fs/attr.c).
     if getrlimit(Resource::Fsize)
         .current
@@ -34,13 +35,13 @@ pub fn create_sealed(label: &str, len: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Why a memory file from another process was refused.
+/// Reason why a memory file from another process was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemfdRefused {
-    /// It is no memory file, or its size may still change.
+    /// Not a memory file, or its size may still change.
     #[error("memory file is not sealed against resizing")]
     NotSealed,
-    /// Its size is not the one announced.
+    /// The size differs from the announced one.
     #[error("memory file has another size than announced")]
     WrongLen,
 }
@@ -48,9 +49,9 @@ pub enum MemfdRefused {
 /// Checks that `fd` is a memory file of exactly `len` bytes that can never be resized.
 ///
 /// # Errors
-/// [`MemfdRefused`]; also when the descriptor cannot be asked.
+/// [`MemfdRefused`], also if the descriptor cannot be queried.
 pub fn check(fd: impl AsFd, len: u64) -> Result<(), MemfdRefused> {
-    // The seals first: a size is worth knowing only when it is final.
+    // Check the seals first, because only a sealed size is final.
     let seals = fs::fcntl_get_seals(fd.as_fd()).map_err(|_| MemfdRefused::NotSealed)?;
     if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
         return Err(MemfdRefused::NotSealed);

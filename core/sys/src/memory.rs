@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory whose length a program, or a peer, has chosen: where there is not so much, that is told,
-//! and nobody is aborted.
+//! Memory whose length is chosen by a program or a peer. A lack of memory is reported as an error
+//! instead of aborting.
 #![allow(
     unsafe_code,
     reason = "zeroed memory that may be refused, and copies by pointers"
@@ -11,29 +11,29 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
 
-/// A vector of `len` zero bytes, whose pages are not touched yet.
+/// Returns a vector of `len` zero bytes, whose pages are not touched yet.
 ///
 /// # Errors
-/// There is not so much memory.
+/// [`Lack`] if there is not enough memory.
 pub fn zeroed(len: usize) -> Result<Vec<u8>, Lack> {
     if len == 0 {
         return Ok(Vec::new());
     }
     let layout = Layout::array::<u8>(len).map_err(|_| Lack::memory())?;
-    // SAFETY: the layout has a length, which is not 0.
+    // SAFETY: the layout has a nonzero length.
     let bytes = unsafe { alloc_zeroed(layout) };
     if bytes.is_null() {
         return Err(Lack::memory());
     }
     // SAFETY: just allocated by the global allocator with the layout of `len` bytes, all of them
-    // initialised; nobody else has it.
+    // initialised, with no other owner.
     Ok(unsafe { Vec::from_raw_parts(bytes, len, len) })
 }
 
-/// The pieces, one behind another.
+/// Returns the concatenated pieces.
 ///
 /// # Errors
-/// There is not so much memory.
+/// [`Lack`] if there is not enough memory.
 pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Lack> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
     let mut whole = Vec::new();
@@ -42,7 +42,7 @@ pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Lack> {
     Ok(whole)
 }
 
-/// Appends `bytes`, however their places lie to each other ([`copy_raw`]).
+/// Appends `bytes`, fast at any relative alignment ([`copy_raw`]).
 #[inline]
 pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     to.reserve(bytes.len());
@@ -51,34 +51,35 @@ pub fn append(to: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Bytes that are copied by one call of the C library: beyond some 2 KiB glibc takes the processor's string
-/// instruction, which on an AMD EPYC is 12 to 20 times slower where the destination begins 1 to 31 bytes after
-/// the source, counted in pages of 4 KiB. Pieces of a kibibyte cost nothing where it does not.
-/// As `portolan_proto::copy` does, which may not use pointers.
+/// Bytes copied by one call of the C library. Beyond some 2 KiB, glibc uses the processor's string
+/// instruction. On an AMD EPYC that is 12 to 20 times slower if the destination begins 1 to 31
+/// bytes after the source, modulo pages of 4 KiB. Pieces of 1 KiB cost nothing otherwise. Matches
+/// `portolan_proto::copy`, which cannot use pointers.
 const COPY_PIECE_LEN: usize = 1024;
 
-/// Copies `len` bytes, however their places lie to each other.
+/// Copies `len` bytes, fast at any relative alignment.
 ///
 /// # Safety
-/// As of [`ptr::copy_nonoverlapping`].
+/// As for [`ptr::copy_nonoverlapping`].
 #[inline]
 pub unsafe fn copy_raw(src: *const u8, dst: *mut u8, len: usize) {
     if len <= COPY_PIECE_LEN {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { ptr::copy_nonoverlapping(src, dst, len) };
     }
     for at in (0..len).step_by(COPY_PIECE_LEN) {
         let piece_len = COPY_PIECE_LEN.min(len - at);
-        // SAFETY: within `len` bytes, which the caller has promised.
+        // SAFETY: within `len` bytes, as the caller guarantees.
         unsafe { ptr::copy_nonoverlapping(src.add(at), dst.add(at), piece_len) };
     }
 }
 
-/// Zero bytes that begin with a page, for calls that copy much between the kernel and a program.
+/// Zeroed bytes that begin at a page, for large copies between the kernel and a program.
 ///
-/// Most x86 processors copy at half their speed where the destination lies up to 31 bytes behind the source,
-/// counted in pages of 4 KiB: each load then seems to want what has just been stored. The kernel's own
-/// buffers for long datagrams begin with a page, and an allocator's often some bytes behind one.
+/// Most x86 processors copy at half speed if the destination lies up to 31 bytes after the source,
+/// modulo pages of 4 KiB: each load then appears to depend on the preceding store. The kernel's
+/// buffers for long datagrams begin at a page, and an allocator's buffers often some bytes after
+/// one.
 pub struct PageBuf {
     bytes: Box<[u8]>,
     off: usize,
@@ -86,7 +87,7 @@ pub struct PageBuf {
 }
 
 impl PageBuf {
-    /// `len` of them.
+    /// Returns a buffer of `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> PageBuf {
         let bytes = vec![0; len + PAGE_LEN - 1].into_boxed_slice();
@@ -95,7 +96,7 @@ impl PageBuf {
     }
 }
 
-/// Bytes within which processors compare addresses of loads and stores, whatever the system's pages.
+/// Granularity in which processors compare the addresses of loads and stores, for any page size.
 const PAGE_LEN: usize = 4096;
 
 impl Deref for PageBuf {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Private memory in whole pages, large ones where the system has them, all of them present.
+//! Private memory in whole pages, large ones if available, populated from the start.
 //!
-//! Large pages save the copies of bulk data most of their misses in the translation buffer; that
-//! pages are present from the start saves them the faults.
+//! Large pages save copies of bulk data most TLB misses; populated pages save page faults.
 #![allow(unsafe_code, reason = "maps, advises and unmaps memory")]
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
@@ -10,29 +9,30 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::{io, slice};
 
-/// Bytes of a large page. x86-64 has this one everywhere, and so has 64-bit Arm with pages of
-/// 4 KiB; where large pages have another length, the system says no and small ones are used.
+/// Bytes of a large page, on x86-64 and on 64-bit Arm with pages of 4 KiB. If large pages have
+/// another length, the system refuses, and small ones are used.
 const LARGE_PAGE_LEN: usize = 2 << 20;
 
-/// Bytes of the smallest page of all systems, for touching each: twice in a larger one is harmless.
+/// Bytes of the smallest page of all systems, used to touch each page. Touching a larger page twice
+/// is harmless.
 const PAGE_LEN: usize = 4096;
 
-/// What backs a [`Pages`].
+/// Kind of pages behind a [`Pages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backing {
-    /// Large pages that the administrator has set aside (`vm.nr_hugepages`).
+    /// Large pages reserved by the administrator (`vm.nr_hugepages`).
     Reserved,
-    /// Small pages, which the system was asked to replace by large ones (`transparent_hugepage`).
+    /// Small pages that the system was advised to replace by large ones (`transparent_hugepage`).
     Advised,
     /// Small pages.
     Small,
 }
 
-/// Zeroed memory of this process alone; unmapped on drop.
+/// Zeroed private memory of this process; unmapped on drop.
 #[derive(Debug)]
 pub struct Pages {
-    /// What was mapped, which may begin before and end after the bytes.
+    /// The mapping, which may begin before and end after the bytes.
     base: NonNull<u8>,
     mapped_len: usize,
     bytes: NonNull<u8>,
@@ -46,10 +46,11 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps `len` bytes, of large pages if there are any and `len` fills one.
+    /// Maps `len` bytes, in large pages if available and `len` fills one.
     ///
     /// # Errors
-    /// What `mmap` says: ENOMEM when the system, or a limit of the process, has no memory left.
+    /// Returns the error of `mmap`: ENOMEM if the system, or a limit of the process, has no memory
+    /// left.
     pub fn new(len: usize) -> io::Result<Self> {
         if len < LARGE_PAGE_LEN {
             return Self::map(len, len.max(1), Backing::Small);
@@ -57,7 +58,7 @@ impl Pages {
         let whole_len = len
             .checked_next_multiple_of(LARGE_PAGE_LEN)
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        // Those set aside are few: none is an ordinary thing.
+        // Reserved pages are few; having none is normal.
         if let Ok(pages) = Self::map(len, whole_len, Backing::Reserved) {
             return Ok(pages);
         }
@@ -94,31 +95,31 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Begins at a large page, and asks for large ones.
+    /// Aligns the start to a large page, and requests large pages.
     fn advise(&mut self) {
         let skipped = self.base.as_ptr().align_offset(LARGE_PAGE_LEN);
         // SAFETY: less than a large page, by which the mapping is longer than the bytes.
         self.bytes = unsafe { self.base.add(skipped) };
         let len = self.len.next_multiple_of(LARGE_PAGE_LEN);
         let start = self.bytes.as_ptr().cast();
-        // SAFETY: the range is within our mapping, and the advice does not change what it holds.
+        // SAFETY: the range is within our mapping, and the advice does not change its contents.
         if unsafe { mm::madvise(start, len, Advice::LinuxHugepage) }.is_err() {
             self.backing = Backing::Small;
         }
     }
 
-    /// Makes all pages present. With reserved ones a failure, such as a limit of the process's
-    /// group, must show here: later it would be a SIGBUS.
+    /// Populates all pages. For reserved pages, a failure such as a limit of the process's control
+    /// group must be found here; later it would be a SIGBUS.
     fn populate(&mut self) -> io::Result<()> {
         let start = self.bytes.as_ptr().cast();
         // SAFETY: the range is within our mapping; populating changes no byte.
         match unsafe { mm::madvise(start, self.len, Advice::LinuxPopulateWrite) } {
             Ok(()) => Ok(()),
-            // Before Linux 5.14.
+            // Not supported before Linux 5.14.
             Err(rustix::io::Errno::INVAL) if self.backing != Backing::Reserved => {
                 for byte in self.iter_mut().step_by(PAGE_LEN) {
-                    // SAFETY: `byte` is a live exclusive reference; volatile, so that the store of
-                    // what is there already is not left out.
+                    // SAFETY: `byte` is a live exclusive reference; volatile, so that the compiler
+                    // keeps the store of an unchanged value.
                     unsafe { ptr::write_volatile(byte, 0) };
                 }
                 Ok(())
@@ -127,7 +128,7 @@ impl Pages {
         }
     }
 
-    /// What backs these pages.
+    /// Returns the kind of these pages.
     #[must_use]
     pub fn backing(&self) -> Backing {
         self.backing
@@ -154,8 +155,8 @@ impl DerefMut for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` got exactly this range from mmap, and references to it have ended. The
-        // result can only complain about the range, which is ours.
+        // SAFETY: `map` got exactly this range from mmap, and references to it have ended. An error
+        // could only concern the range, which is ours.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.mapped_len) };
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of PMI-1 from a library found at run time: Slurm's `libpmi`, which talks to a plain
-//! `srun`.
+//! The functions of PMI-1 from a library found at run time: Slurm's `libpmi`, which connects to a
+//! plain `srun`.
 //!
-//! Only what joining a job needs. The C declarations are those of `pmi.h` of MPICH, which Slurm
-//! keeps.
+//! It covers only what joining a job needs. The C declarations are those of `pmi.h` of MPICH, which
+//! Slurm keeps.
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
@@ -43,12 +43,12 @@ impl std::fmt::Debug for PmiLibrary {
 }
 
 impl PmiLibrary {
-    /// Loads the first of `names` that there is, and connects to the launcher.
+    /// Loads the first of `names` that exists, and connects to the launcher.
     ///
     /// # Errors
-    /// When no library can be loaded, or the launcher does not answer.
+    /// Fails if no library can be loaded, or the launcher does not answer.
     pub fn init(names: &[String]) -> Result<PmiLibrary, ForeignError> {
-        // What it loads, such as the plugin that authenticates, needs its names.
+        // Its plugins, such as the one for authentication, need its names.
         let library = Library::open(names, Names::Global)?;
         // SAFETY: the types are those of `pmi.h`.
         let (init, rank, size) = unsafe {
@@ -87,34 +87,34 @@ impl PmiLibrary {
         }
     }
 
-    /// Name of the job's key-value space.
+    /// Returns the name of the job's key-value space.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// This process, from 0.
+    /// Returns the rank of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Bytes of the longest value, with its final zero.
+    /// Returns the bytes of the longest value, including the terminating zero.
     #[must_use]
     pub fn value_len_max(&self) -> usize {
         self.value_len_max
     }
 
-    /// Says `value` under `key` to all processes, from the next [`PmiLibrary::barrier`] on.
+    /// Publishes `value` under `key` for all processes, from the next [`PmiLibrary::barrier`] on.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn put(&mut self, key: &str, value: &str) -> Result<(), ForeignError> {
         let (name, key, value) = (c_text(&self.name)?, c_text(key)?, c_text(value)?);
         // SAFETY: three live C strings, which the library copies.
@@ -122,10 +122,10 @@ impl PmiLibrary {
         check("PMI_KVS_Put", status)
     }
 
-    /// Waits until all processes have come here, and exchanges what they have put.
+    /// Waits until all processes have called this, and exchanges the values that they have put.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn barrier(&mut self) -> Result<(), ForeignError> {
         let name = c_text(&self.name)?;
         // SAFETY: a live C string; the barrier takes nothing.
@@ -134,33 +134,33 @@ impl PmiLibrary {
         check("PMI_Barrier", unsafe { (self.barrier)() })
     }
 
-    /// What a process has put under `key`.
+    /// Returns the value that a process has put under `key`.
     ///
     /// # Errors
-    /// What the library says, for instance that there is nothing.
+    /// Returns the error of the library, for example that there is no value.
     pub fn get(&self, key: &str) -> Result<String, ForeignError> {
         let (name, key) = (c_text(&self.name)?, c_text(key)?);
         let len = u32::try_from(self.value_len_max).unwrap_or(u32::MAX);
-        // SAFETY: two live C strings, and a buffer of the length that is told.
+        // SAFETY: two live C strings, and a buffer of the length that is passed.
         text("PMI_KVS_Get", len, |at, len| unsafe {
             (self.get)(name.as_ptr(), key.as_ptr(), at, len)
         })
     }
 
-    /// Leaves the launcher.
+    /// Disconnects from the launcher.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn finalize(&mut self) -> Result<(), ForeignError> {
         // SAFETY: no arguments.
         check("PMI_Finalize", unsafe { (self.finalize)() })
     }
 
-    /// Asks the launcher to end the job with exit status `status`, because of `reason`; the library
-    /// may end this process.
+    /// Requests the launcher to end the job with exit status `status`, because of `reason`. The
+    /// library may end this process.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn abort(&mut self, status: i32, reason: &str) -> Result<(), ForeignError> {
         let reason = c_text(&reason.replace('\0', " "))?;
         // SAFETY: a live C string.
@@ -181,7 +181,7 @@ fn check(call: &'static str, status: c_int) -> Result<(), ForeignError> {
     }
 }
 
-/// Calls a function that fills in a number.
+/// Calls a function that writes a number.
 fn number(name: &'static CStr, function: OneInt) -> Result<u32, ForeignError> {
     let mut value: c_int = 0;
     let call = name.to_str().unwrap_or_default();
@@ -190,13 +190,13 @@ fn number(name: &'static CStr, function: OneInt) -> Result<u32, ForeignError> {
     u32::try_from(value).map_err(|_| ForeignError::Answer(format!("{call} says {value}")))
 }
 
-/// Calls a function that fills in a text of at most `len` bytes.
+/// Calls a function that writes a text of at most `len` bytes.
 fn text(
     call: &'static str,
     len: u32,
     fill: impl FnOnce(*mut c_char, c_int) -> c_int,
 ) -> Result<String, ForeignError> {
-    // One byte more, so that there is a zero whatever the library does with the last.
+    // One byte more, so that the text is terminated even if the library fills all bytes.
     let mut bytes = vec![0_u8; len as usize + 1];
     let told = c_int::try_from(len).unwrap_or(c_int::MAX);
     check(call, fill(bytes.as_mut_ptr().cast(), told))?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The client side of PMIx, from a `libpmix` that is found at run time.
+//! The client side of PMIx, from a `libpmix` found at run time.
 //!
-//! Only what joining a job needs: who am I, put, fence, get, abort. The C declarations are those of
-//! PMIx 3 to 5 (`pmix_common.h`), whose layout the PMIx standard keeps. The invariant: the library
-//! is never unloaded, since it starts a thread of its own.
+//! It covers only what joining a job needs: rank, put, fence, get, abort. The C declarations are
+//! those of PMIx 3 to 5 (`pmix_common.h`), whose layout the PMIx standard keeps. Invariant: the
+//! library is never unloaded, because it starts a thread of its own.
 
 #![allow(unsafe_code, reason = "calls into a C library")]
 
@@ -12,13 +12,13 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::time::Duration;
 
-/// PMIX_MAX_NSLEN and the final zero.
+/// PMIX_MAX_NSLEN and the terminating zero.
 const NAMESPACE_LEN: usize = 256;
-/// PMIX_MAX_KEYLEN and the final zero.
+/// PMIX_MAX_KEYLEN and the terminating zero.
 const KEY_LEN: usize = 512;
-/// PMIX_RANK_WILDCARD: what belongs to the job, not to a rank.
+/// PMIX_RANK_WILDCARD: values of the job, not of a rank.
 const RANK_WILDCARD: u32 = u32::MAX - 1;
-/// PMIX_GLOBAL: for processes of this host and of others.
+/// PMIX_GLOBAL: for processes of all hosts.
 const SCOPE_GLOBAL: u8 = 3;
 /// PMIX_BOOL, PMIX_STRING, PMIX_INT, PMIX_UINT32.
 const KIND_BOOL: u16 = 1;
@@ -38,8 +38,7 @@ struct Proc {
     rank: u32,
 }
 
-/// The union of `pmix_value_t`, as far as it is used here; as long as its longest member,
-/// `pmix_envar_t`.
+/// The used members of the union of `pmix_value_t`; as long as its longest member, `pmix_envar_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 union Data {
@@ -65,7 +64,7 @@ struct Info {
     value: Value,
 }
 
-// What a C compiler says of the three on a 64-bit machine.
+// Sizes computed by a C compiler on a 64-bit machine.
 const _: () = assert!(size_of::<Proc>() == 260);
 const _: () = assert!(size_of::<Value>() == 32);
 const _: () = assert!(size_of::<Info>() == 552);
@@ -102,11 +101,10 @@ impl std::fmt::Debug for Pmix {
 }
 
 impl Pmix {
-    /// Loads the first of `names` that there is, and connects to the server that the environment
-    /// names.
+    /// Loads the first of `names` that exists, and connects to the server named in the environment.
     ///
     /// # Errors
-    /// When no library can be loaded, or the server does not answer.
+    /// Fails if no library can be loaded, or the server does not answer.
     pub fn init(names: &[String]) -> Result<Pmix, ForeignError> {
         let library = Library::open(names, Names::Private)?;
         // SAFETY: the types are those of `pmix.h`; the library is never unloaded.
@@ -126,13 +124,13 @@ impl Pmix {
             };
             (library.function::<Init>(c"PMIx_Init")?, pmix)
         };
-        // SAFETY: `me` is a live `pmix_proc_t`; no infos are given.
+        // SAFETY: `me` is a live `pmix_proc_t`; no infos are passed.
         let status = unsafe { init(&raw mut pmix.me, ptr::null_mut(), 0) };
         pmix.check("PMIx_Init", status)?;
         Ok(pmix)
     }
 
-    /// The job's name, given by the launcher.
+    /// Returns the job's name, assigned by the launcher.
     #[must_use]
     pub fn namespace(&self) -> String {
         let bytes = self.me.namespace.iter().map(|byte| byte.cast_unsigned());
@@ -140,19 +138,19 @@ impl Pmix {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// This process, from 0.
+    /// Returns the rank of this process, from 0.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.me.rank
     }
 
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     ///
     /// # Errors
-    /// When the server does not say.
+    /// Fails if the server does not provide it.
     pub fn size(&self) -> Result<u32, ForeignError> {
         let value = self.value_of(RANK_WILDCARD, JOB_SIZE)?;
-        // SAFETY: the server's value lives until it is freed below; the kind tells the member.
+        // SAFETY: the server's value lives until it is freed below; `kind` selects the member.
         let size = unsafe {
             match (*value).kind {
                 KIND_UINT32 => Some((*value).data.uint32),
@@ -165,10 +163,10 @@ impl Pmix {
         size.ok_or_else(|| ForeignError::Answer("PMIX_JOB_SIZE is no number".to_owned()))
     }
 
-    /// Says `text` under `key` to all processes, from the next [`Pmix::fence`] on.
+    /// Publishes `text` under `key` for all processes, from the next [`Pmix::fence`] on.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn put(&mut self, key: &str, text: &str) -> Result<(), ForeignError> {
         let (key, text) = (c_text(key)?, c_text(text)?);
         let mut value = Value {
@@ -182,11 +180,11 @@ impl Pmix {
         self.check("PMIx_Put", status)
     }
 
-    /// Waits until all processes of the job have come here, `limit` at most, and exchanges what
-    /// they have put.
+    /// Waits, `limit` at most, until all processes of the job have called this, and exchanges the
+    /// values that they have put.
     ///
     /// # Errors
-    /// What the library says, for instance that a process is gone.
+    /// Returns the error of the library, for example that a process has exited.
     pub fn fence(&mut self, limit: Duration) -> Result<(), ForeignError> {
         // SAFETY: no arguments.
         let status = unsafe { (self.commit)() };
@@ -200,19 +198,19 @@ impl Pmix {
             info(COLLECT_DATA, KIND_BOOL, Data { flag: true }),
             info(TIMEOUT, KIND_INT, Data { integer: seconds }),
         ];
-        // SAFETY: one process and two infos are live, as the counts say.
+        // SAFETY: one process and two infos are live, as the counts state.
         let status = unsafe { (self.fence)(&raw const everybody, 1, infos.as_ptr(), infos.len()) };
         self.check("PMIx_Fence", status)
     }
 
-    /// What process `rank` has put under `key`.
+    /// Returns the value that process `rank` has put under `key`.
     ///
     /// # Errors
-    /// What the library says, for instance that there is nothing.
+    /// Returns the error of the library, for example that there is no value.
     pub fn get(&self, rank: u32, key: &str) -> Result<String, ForeignError> {
         let value = self.value_of(rank, &c_text(key)?)?;
-        // SAFETY: the value lives until it is freed; a string of it is a C string that malloc made,
-        // as PMIX_VALUE_RELEASE frees it.
+        // SAFETY: the value lives until it is freed; its string is a C string from malloc, freed in
+        // the same way as by PMIX_VALUE_RELEASE.
         unsafe {
             let mut text = None;
             if (*value).kind == KIND_STRING && !(*value).data.string.is_null() {
@@ -225,20 +223,20 @@ impl Pmix {
         }
     }
 
-    /// Leaves the server. What others have put can be asked for no longer.
+    /// Disconnects from the server. Values can no longer be read.
     pub fn finalize(self) {
-        // SAFETY: no infos are given.
+        // SAFETY: no infos are passed.
         let status = unsafe { (self.finalize)(ptr::null(), 0) };
         if let Err(error) = self.check("PMIx_Finalize", status) {
-            // Nobody can do anything about it, and the process is leaving.
+            // The error is useless, because the process is leaving the job.
             drop(error);
         }
     }
 
-    /// Asks the launcher to end the job with exit status `status`, because of `reason`.
+    /// Requests the launcher to end the job with exit status `status`, because of `reason`.
     ///
     /// # Errors
-    /// What the library says.
+    /// Returns the error of the library.
     pub fn abort(&mut self, status: i32, reason: &str) -> Result<(), ForeignError> {
         let reason = c_text(&reason.replace('\0', " "))?;
         // SAFETY: the text is live; no processes means all of the job.
@@ -246,11 +244,11 @@ impl Pmix {
         self.check("PMIx_Abort", result)
     }
 
-    /// The value must be freed by the caller.
+    /// Returns a value that the caller must free.
     fn value_of(&self, rank: u32, key: &CStr) -> Result<*mut Value, ForeignError> {
         let whose = Proc { rank, ..self.me };
         let mut value = ptr::null_mut();
-        // SAFETY: process and key are live, `value` takes a pointer, no infos are given.
+        // SAFETY: process and key are live, `value` receives a pointer, no infos are passed.
         let status = unsafe {
             (self.get)(
                 &raw const whose,
@@ -290,8 +288,9 @@ fn info(key: &CStr, kind: u16, data: Data) -> Info {
         *place = byte.cast_signed();
     }
     let mut whole = Data { words: [0; 3] };
-    // The rest of the union stays zero: the library may copy all of it.
-    // SAFETY: each member is written by itself, and any bits are a valid word.
+    // The rest of the union stays zero, because the library may copy all of it.
+    //
+    // SAFETY: each member is written separately, and any bits are a valid word.
     unsafe {
         match kind {
             KIND_BOOL => whole.flag = data.flag,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes and threads: ending one by force, waiting for another's end, a thread that keeps time, and threads
-//! that keep out of the program's way.
+//! Processes and threads: killing a process and waiting for its end, a thread with precise timers,
+//! and threads that do not disturb the program.
 #![allow(
     unsafe_code,
     reason = "the standard library neither masks signals nor schedules threads"
@@ -17,36 +17,35 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Bytes of the stack of a library's thread: engines call no deeper than this, and buffers are on the
-/// heap.
+/// Stack bytes of a library thread. The engine's call depth fits, and its buffers are on the heap.
 const STACK_LEN: usize = 256 * 1024;
 
-/// Kills this process as `kill -9` does: no destructor, no handler, no farewell.
+/// Kills this process like `kill -9`: no destructor, no handler, no farewell.
 pub fn kill_self() -> ! {
     let _ = kill_process(getpid(), Signal::KILL);
-    // A signal to oneself is delivered before the call returns; without it, the next worst.
+    // A signal to the own process is delivered before the call returns; abort if it was not.
     std::process::abort();
 }
 
-/// Another process, which its number stands for until this is dropped, even when it has ended.
+/// A handle that identifies another process until it is dropped, even after the process has exited.
 #[derive(Debug)]
 pub struct ProcessHandle(OwnedFd);
 
 impl ProcessHandle {
-    /// The process with that number.
+    /// Opens the process with that pid.
     ///
     /// # Errors
-    /// `ESRCH` when there is none.
+    /// `ESRCH` if there is none.
     pub fn open(number: u32) -> io::Result<ProcessHandle> {
         let number = i32::try_from(number).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(ProcessHandle(pidfd_open(number, PidfdFlags::empty())?))
     }
 
-    /// Ends it as `kill -9` does, and returns when it has ended.
+    /// Kills the process like `kill -9`, and returns after it has exited.
     ///
     /// # Errors
-    /// `EPERM` for one of another user; `TimedOut` when it has not ended after `time`.
+    /// `EPERM` for a process of another user; `TimedOut` if it has not exited after `time`.
     pub fn kill(&self, time: Duration) -> io::Result<()> {
         match pidfd_send_signal(&self.0, Signal::KILL) {
             Err(rustix::io::Errno::SRCH) => return Ok(()),
@@ -64,42 +63,42 @@ impl ProcessHandle {
     }
 }
 
-/// Has the kernel wake this thread when its time has come: no timer of it waits for others, and it goes
-/// before all ordinary threads. Tells whether it was granted the second, which needs `CAP_SYS_NICE`; the
-/// first always is.
+/// Makes the kernel wake this thread on time: its timers are not coalesced, and it runs before all
+/// ordinary threads. Returns `false` if the priority was not granted, which needs `CAP_SYS_NICE`;
+/// the timers always are.
 #[must_use]
 pub fn keep_time() -> bool {
     // SAFETY: PR_SET_TIMERSLACK takes nanoseconds and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-    // The lowest of the real-time priorities: it is in nobody's way who has one.
+    // The lowest real-time priority, so that no other real-time thread is delayed.
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is a live local; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) == 0 }
 }
 
-/// Starts a thread that takes no signal of the program's: its handlers run on the threads that it
-/// knows. `name` has at most 15 bytes. Returns when the thread has begun, as [`spawn_begun`] does.
+/// Starts a thread with all signals blocked, so that the program's handlers run on its own threads.
+/// `name` has at most 15 bytes. Returns after the thread has started, as [`spawn_begun`] does.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the system call.
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    // A thread begins with the mask of the one that starts it.
+    // A thread inherits the signal mask of its creator.
     let mask = block_signals()?;
     let builder = thread::Builder::new().name(name.to_owned());
     let started = spawn_begun(builder.stack_size(STACK_LEN), body);
-    // SAFETY: `mask` is what the same call returned before.
+    // SAFETY: `mask` was returned by the same call before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
     started
 }
 
-/// Starts a thread, and returns when it has begun: the standard library ends the process when a thread
-/// finds no memory for its beginning, so the program must not use up any before.
+/// Starts a thread, and returns after it has started. The standard library aborts the process if a
+/// new thread finds no memory, so the program must not use up memory before that.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the system call.
 pub fn spawn_begun<T: Send + 'static>(
     builder: thread::Builder,
     body: impl FnOnce() -> T + Send + 'static,
@@ -109,14 +108,15 @@ pub fn spawn_begun<T: Send + 'static>(
         drop(begins);
         body()
     });
-    // Ends when the other end is dropped: by the thread, or with the closure where there is none.
+    // Returns when the sender is dropped: by the thread, or with the closure if no thread was
+    // started.
     let _ = has_begun.recv();
     started
 }
 
-/// Blocks all signals of this thread; returns which were.
+/// Blocks all signals of this thread. Returns the previous mask.
 fn block_signals() -> io::Result<libc::sigset_t> {
-    // SAFETY: a set is plain numbers, and both calls only fill what they are given.
+    // SAFETY: a set is plain integers, and both calls only fill their arguments.
     let (result, before) = unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();

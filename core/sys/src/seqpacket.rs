@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unix sockets that keep record boundaries, mostly with names that vanish with the process (the
-//! abstract namespace), and descriptors passed over them. Everything here is non-blocking.
+//! Unix sockets that keep record boundaries and pass descriptors. Most use the abstract namespace,
+//! whose names are freed with the process. All operations are non-blocking.
 #![allow(
     unsafe_code,
     reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here; a descriptor known by number"
@@ -17,23 +17,23 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Connections that may wait to be accepted. The kernel cuts it down to `net.core.somaxconn`, whose
-/// default is the same; more processes than that do not share a host.
+/// Connections that may wait to be accepted. The kernel limits this to `net.core.somaxconn`, which
+/// has the same default; fewer processes than that share a host.
 const BACKLOG: i32 = 4096;
 
-/// Groups of a process that are asked for; the kernel allows 65,536, and systems give out some ten.
+/// Groups of a process that are read. The kernel allows 65,536; systems assign about ten.
 const GROUPS_MAX: usize = 1024;
 
-/// Who is at the other end of a socket, as the kernel saw it when the connection was made.
+/// Credentials of the process at the other end, taken by the kernel when the connection was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCred {
-    /// Process id, or `None` for a process of a pid namespace that is not visible from here.
+    /// Process id, or `None` for a process in a pid namespace that is not visible from here.
     pub pid: Option<u32>,
     /// Effective user.
     pub uid: u32,
 }
 
-/// Effective user of this process, which peers see in [`PeerCred::uid`].
+/// Returns the effective user of this process, which peers see in [`PeerCred::uid`].
 #[must_use]
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -47,7 +47,7 @@ impl SeqpacketListener {
     /// Binds the abstract name `name` (at most 107 bytes) and listens.
     ///
     /// # Errors
-    /// `AddrInUse` when the name is taken in this network namespace.
+    /// `AddrInUse` if the name is taken in this network namespace.
     pub fn bind(name: &[u8]) -> io::Result<Self> {
         let socket = new_socket()?;
         net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
@@ -55,11 +55,11 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// The same under a name as people write it: a path, which must not exist, or `@NAME` in the
+    /// Binds a name in text form and listens: a path, which must not exist, or `@NAME` in the
     /// abstract namespace.
     ///
     /// # Errors
-    /// `AddrInUse` when the name is taken.
+    /// `AddrInUse` if the name is taken.
     pub fn bind_named(name: &str) -> io::Result<Self> {
         let socket = new_socket()?;
         net::bind(&socket, &named(name)?)?;
@@ -67,10 +67,11 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// One that another process has passed on; whoever of them is first accepts.
+    /// Wraps a listening socket received from another process. Either process may accept its
+    /// connections.
     ///
     /// # Errors
-    /// `EPROTOTYPE` when it is something else.
+    /// `EPROTOTYPE` if it is another kind of descriptor.
     pub fn from_fd(socket: OwnedFd) -> io::Result<Self> {
         let kind = net::sockopt::socket_type(&socket)?;
         if kind != SocketType::SEQPACKET || !net::sockopt::socket_acceptconn(&socket)? {
@@ -79,10 +80,11 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// The listening socket that systemd left for this process, if it did (sd_listen_fds(3)): one.
+    /// Returns the listening socket that systemd passed to this process, if exactly one
+    /// (sd_listen_fds(3)).
     ///
     /// # Errors
-    /// `EPROTOTYPE` when it is something else, and `EBUSY` when it was taken before.
+    /// `EPROTOTYPE` if it is another kind of descriptor, and `EBUSY` if it was taken before.
     pub fn activated() -> io::Result<Option<Self>> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -93,7 +95,7 @@ impl SeqpacketListener {
             return Err(Errno::BUSY.into());
         }
         // SAFETY: the first descriptor that is passed is number 3, left open by the parent for this
-        // very process, and TAKEN lets one caller by.
+        // process, and TAKEN admits one caller.
         let socket = unsafe { OwnedFd::from_raw_fd(3) };
         let listener = Self::from_fd(socket)?;
         rustix::io::fcntl_setfd(&listener.0, rustix::io::FdFlags::CLOEXEC)?;
@@ -101,10 +103,10 @@ impl SeqpacketListener {
         Ok(Some(listener))
     }
 
-    /// The next connection that waits, if any.
+    /// Accepts the next waiting connection, if any.
     ///
     /// # Errors
-    /// Mostly for want of descriptors.
+    /// Fails mostly for lack of descriptors.
     pub fn accept(&self) -> io::Result<Option<Seqpacket>> {
         effort::calls(Call::Accept4);
         match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -115,19 +117,19 @@ impl SeqpacketListener {
     }
 }
 
-/// A descriptor that is kept for the moment when there is no other left.
+/// A reserved descriptor, for use when no other is left.
 #[derive(Debug)]
 pub struct Spare(Option<OwnedFd>);
 
 impl Spare {
-    /// Takes one, if there is one.
+    /// Reserves a descriptor, if one is free.
     #[must_use]
     pub fn take(listener: &SeqpacketListener) -> Spare {
         Spare(listener.0.try_clone().ok())
     }
 
-    /// Lends its number to the next connection that waits, which is closed again when `work` is done
-    /// with it; `None` if there is no spare one, or nobody waits.
+    /// Frees the reserved descriptor, accepts the next waiting connection with it, and closes that
+    /// after `work`. Returns `None` if there is no reserve, or no connection waits.
     pub fn lend<T>(
         &mut self,
         listener: &SeqpacketListener,
@@ -151,45 +153,47 @@ impl AsFd for SeqpacketListener {
 #[derive(Debug)]
 pub struct Seqpacket(OwnedFd);
 
-/// A record that arrived.
+/// A received record.
 #[derive(Debug)]
 pub struct Record {
-    /// Bytes of it in the caller's buffer.
+    /// Bytes of the record in the caller's buffer.
     pub len: usize,
-    /// It was longer than the buffer.
+    /// Set if the record was longer than the buffer.
     pub truncated: bool,
-    /// Descriptor that came with it; when there were several, the last.
+    /// Descriptor that was passed with it; the last if there were several.
     pub fd: Option<OwnedFd>,
-    /// A descriptor came along for which this process had no number left, or room.
+    /// Set if a passed descriptor was lost because this process had no number or room for it.
     pub fd_lost: bool,
 }
 
 impl Seqpacket {
-    /// Connects to the listener of that abstract name. The connection is usable at once; the
-    /// listener accepts when it likes.
+    /// Connects to the listener of that abstract name. The connection is usable before the listener
+    /// accepts it.
     ///
     /// # Errors
-    /// `WouldBlock` while the listener's backlog is full, `ConnectionRefused` when nobody listens.
+    /// `WouldBlock` while the listener's backlog is full, `ConnectionRefused` if no process
+    /// listens.
     pub fn connect(name: &[u8]) -> io::Result<Self> {
         let socket = new_socket()?;
         net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
         Ok(Seqpacket(socket))
     }
 
-    /// Connects to the listener of a name as people write it, see [`SeqpacketListener::bind_named`].
+    /// Connects to a listener by a name in text form, see [`SeqpacketListener::bind_named`].
     ///
     /// # Errors
-    /// `NotFound` where there is no such path, and as [`Seqpacket::connect`].
+    /// `NotFound` if there is no such path, and as [`Seqpacket::connect`].
     pub fn connect_named(name: &str) -> io::Result<Self> {
         let socket = new_socket()?;
         net::connect(&socket, &named(name)?)?;
         Ok(Seqpacket(socket))
     }
 
-    /// The groups of the process that made the other end, when it did: the effective one first.
+    /// Returns the groups that the other process had when the connection was made, the effective
+    /// one first.
     ///
     /// # Errors
-    /// `ERANGE` for a process of more than 1024 groups, and what `getsockopt` says.
+    /// `ERANGE` for a process of more than 1024 groups, or the error of `getsockopt`.
     pub fn peer_groups(&self) -> io::Result<Vec<u32>> {
         // SO_PEERGROUPS of asm-generic/socket.h, which the libc crate lacks.
         const SO_PEERGROUPS: libc::c_int = 59;
@@ -207,10 +211,10 @@ impl Seqpacket {
         Ok(all)
     }
 
-    /// Who made the other end: the process that listened, or the one that connected.
+    /// Returns the credentials of the process that created the other end: it listened or connected.
     ///
     /// # Errors
-    /// What `getsockopt` says.
+    /// Returns the error of `getsockopt`.
     pub fn peer_cred(&self) -> io::Result<PeerCred> {
         let cred = self.ucred()?;
         let pid = u32::try_from(cred.pid).ok().filter(|&pid| pid != 0);
@@ -249,10 +253,10 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// Sends one record, with a descriptor.
+    /// Sends one record with a descriptor.
     ///
     /// # Errors
-    /// `WouldBlock`, or ETOOMANYREFS while this user has too many descriptors under way.
+    /// `WouldBlock`, or ETOOMANYREFS while this user has too many descriptors in flight.
     pub fn send_with_fd(&self, record: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -267,13 +271,13 @@ impl Seqpacket {
         Ok(())
     }
 
-    /// Receives one record, with the descriptor that came along. `None` when none waits; a record
-    /// of no bytes means that the other end is closed.
+    /// Receives one record, with the descriptor passed along. Returns `None` if none waits; an
+    /// empty record means that the other end is closed.
     ///
     /// # Errors
-    /// What `recvmsg` says, for example `ConnectionReset`.
+    /// Returns the error of `recvmsg`, for example `ConnectionReset`.
     pub fn receive_with_fd(&self, buffer: &mut [u8]) -> io::Result<Option<Record>> {
-        // Room for a few more than wanted, so that extra ones are closed and not left to guessing.
+        // Room for more descriptors than expected, so that the extra ones are received and closed.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -310,7 +314,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// The address of a name as people write it.
+/// Converts a name in text form to an address.
 fn named(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(match name.strip_prefix('@') {
         Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading another process's memory without its help, and writing there, where the kernel allows it.
+//! Reading and writing another process's memory without its help, if the kernel allows it.
 #![allow(unsafe_code, reason = "process_vm_readv and process_vm_writev")]
 
 use crate::effort::{self, Call};
@@ -8,14 +8,15 @@ use std::io;
 /// Copies `dst.len()` bytes from address `remote_addr` of process `pid`.
 ///
 /// # Errors
-/// EPERM where the kernel forbids it, ENOSYS where it cannot, ESRCH when the process is gone,
-/// EFAULT when its memory is not readable there: after any of them part of `dst` may be written.
+/// EPERM if the kernel forbids it, ENOSYS if it does not support it, ESRCH if the process has
+/// exited, EFAULT if its memory is not readable at that address. After any of them, part of `dst`
+/// may be written.
 pub fn read_process(pid: u32, remote_addr: u64, dst: &mut [u8]) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     let mut done = 0;
     while done < dst.len() {
-        // At most 2 GB are copied by one call; and a copy may stop early at a page that is gone,
-        // which the next call then reports.
+        // One call copies at most 2 GB. A copy may also stop early at an unmapped page, which the
+        // next call then reports.
         let count = read_some(pid, remote_addr.wrapping_add(done as u64), &mut dst[done..])?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -25,7 +26,7 @@ pub fn read_process(pid: u32, remote_addr: u64, dst: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// Copies `src` to address `remote_addr` of process `pid`, which has asked for it.
+/// Copies `src` to address `remote_addr` of process `pid`, which has requested it.
 ///
 /// # Errors
 /// As [`read_process`]; part of `src` may be written.
@@ -53,9 +54,9 @@ fn write_some(pid: libc::pid_t, remote_addr: u64, src: &[u8]) -> io::Result<usiz
         iov_len: src.len(),
     };
     effort::calls(Call::ProcessVmWritev);
-    // SAFETY: `local` describes `src`, borrowed for the call, which only reads it; `remote` is an
-    // address of another process, which has named it as free to be written (`RingReceiver::offer`)
-    // and waits until that has ended. The kernel checks that it is mapped there.
+    // SAFETY: `local` describes `src`, borrowed for the call, which only reads it. `remote` is an
+    // address of another process, which offered that memory for writing (`RingReceiver::offer`) and
+    // waits until the write has ended. The kernel checks that it is mapped there.
     let count =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
@@ -74,22 +75,23 @@ fn read_some(pid: libc::pid_t, remote_addr: u64, dst: &mut [u8]) -> io::Result<u
     effort::calls(Call::ProcessVmReadv);
     // SAFETY: `local` describes `dst`, borrowed mutably for the call; `remote` is an address of
     // another process, which the kernel checks there. If `pid` is this process, the caller named
-    // memory of its own by number and gets a copy as from any other.
+    // its own memory by number and gets a copy as from any other process.
     let count =
         unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets other processes of this user read this one's memory, if Yama's `ptrace_scope` is 1
-/// (descendants only unless declared; see `Documentation/admin-guide/LSM/Yama.rst`).
+/// Lets other processes of this user read this one's memory, if Yama's `ptrace_scope` is 1 (which
+/// permits only ancestors by default; see `Documentation/admin-guide/LSM/Yama.rst`).
 ///
-/// The declaration is for any process of the user, because the peers' ids are not known yet; it
-/// gives them what they have anyway where Yama is absent or 0. At 2 and 3 nothing helps.
+/// The declaration covers any process of the user, because the peers' pids are not known yet.
+/// Without Yama, or with scope 0, they have this right anyway. With scopes 2 and 3 no declaration
+/// helps.
 pub fn permit_readers() {
     use rustix::process::{PTracer, set_ptracer};
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     if scope.is_ok_and(|scope| scope.trim() == "1") {
-        // Without it a reader gets EPERM and asks for frames instead.
+        // If this fails, a reader gets EPERM and requests frames instead.
         let _ = set_ptracer(PTracer::Any);
     }
 }
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn absent_process_is_an_error() {
-        // Beyond the kernel's largest pid (2^22).
+        // Above the kernel's largest pid (2^22).
         let err = read_process(1 << 30, 8, &mut [0; 16]).unwrap_err();
         assert_eq!(err.raw_os_error(), Some(libc::ESRCH));
     }

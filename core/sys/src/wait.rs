@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on descriptors that belong to others, and stepping aside.
+//! Sleeping on descriptors owned elsewhere, and yielding the core.
 #![allow(unsafe_code, reason = "ppoll on descriptor numbers")]
 
 use crate::effort::{self, Call};
@@ -8,11 +8,11 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
 
-/// Sleeps until one of `fds` is readable (or hung up, or invalid) or `timeout` has passed; without
-/// a timeout, until the former. Returns whether one is readable; `false` also after a signal.
+/// Sleeps until one of `fds` is readable (or hung up, or invalid) or `timeout` has passed; forever
+/// without a timeout. Returns `true` if one is readable, and `false` also after a signal.
 ///
 /// # Errors
-/// What `ppoll` says, interruptions excepted.
+/// Returns the error of `ppoll`, except interruptions.
 pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<bool> {
     let entry = |&fd| libc::pollfd {
         fd,
@@ -22,14 +22,14 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
     let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
     let count = libc::nfds_t::try_from(entries.len()).map_err(io::Error::other)?;
     let timeout = timeout.map(|timeout| libc::timespec {
-        // Longer than any machine is up; the kernel refuses only negative values.
+        // Longer than any machine runs; the kernel refuses only negative values.
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     effort::calls(Call::Ppoll);
     // SAFETY: `entries` has `count` elements and `timeout` is null or points to a local; both live
-    // through the call. Descriptors are only looked at; a stale number is reported as invalid.
+    // through the call. Descriptors are only polled; a stale number is reported as invalid.
     let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, timeout, ptr::null()) };
     if ready >= 0 {
         return Ok(ready > 0);
@@ -40,7 +40,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
     }
 }
 
-/// Lets others have the core, if any want it.
+/// Yields the core to other processes that need it.
 pub fn yield_now() {
     effort::calls(Call::SchedYield);
     std::thread::yield_now();
