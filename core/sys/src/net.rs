@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Socket calls that the standard library lacks.
 //!
-//! Thin, safe names for the system calls of the links: datagrams with segmentation offload, the
-//! socket's error queue, raw Ethernet sockets, network namespaces, and the list of interfaces.
-//! There is no policy here: which buffer size to wish for or what to do about a full queue is the
-//! links' business.
+//! Thin, safe wrappers of the system calls that links need: datagrams with segmentation offload,
+//! the socket's error queue, raw Ethernet sockets, network namespaces, and the list of interfaces.
+//! They contain no policy: the links choose buffer sizes and react to full queues.
 //!
-//! The one invariant: every pointer given to the kernel comes from a slice or a local that outlives
-//! the call it is given to, and the kernel keeps none of them (of what is lent by `stream`, it keeps the
-//! pages). Memory that the kernel shares is mapped by it
-//! (`packet_ring`, `xdp`).
+//! Invariant: every pointer passed to the kernel comes from a slice or a local that outlives the
+//! call, and the kernel keeps none of them. (Of memory passed by reference in `stream`, it keeps
+//! the pages.) Memory shared with the kernel is mapped by it (`packet_ring`, `xdp`).
 
 mod addr;
 mod beside;
@@ -58,12 +56,12 @@ pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUs
 
 use std::io;
 
-/// Turns the kernel's "negative means errno" into a result.
+/// Converts a negative return value with an errno into a result.
 fn checked_len(returned: isize) -> io::Result<usize> {
     usize::try_from(returned).map_err(|_| io::Error::last_os_error())
 }
 
-/// The same for calls that return zero or an error.
+/// Same as [`checked_len`], for calls that return zero or an error.
 fn checked(returned: libc::c_int) -> io::Result<()> {
     if returned < 0 {
         Err(io::Error::last_os_error())
@@ -72,7 +70,7 @@ fn checked(returned: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// `size_of` as the kernel's type for lengths of addresses and options.
+/// Returns `size_of` in the kernel's type for lengths of addresses and options.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "socket structures are a few hundred bytes"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts of system calls agree with those of somebody who looks from outside: `strace`.
+//! Checks that the counts of system calls agree with those of `strace`.
 
 use portolan_sys::effort::Effort;
 use portolan_sys::net::{self, Sender, SockAddr};
@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::Duration;
 
-/// What stands in front of a count on the child's output.
+/// Prefix of a count in the child's output.
 const COUNTED: &str = "counted ";
 
-/// Calls that neither the test harness nor the opening of sockets makes.
+/// Calls made neither by the test harness nor by opening sockets.
 const TRACED: [&str; 8] = [
     "sendto",
     "sendmsg",
@@ -24,7 +24,7 @@ const TRACED: [&str; 8] = [
     "sched_yield",
 ];
 
-/// Makes system calls by the doors that count them, and tells the counts.
+/// Makes system calls through the counting functions, and prints the counts.
 #[test]
 #[ignore = "the child of calls_are_counted_as_strace_counts_them"]
 fn make_calls() {

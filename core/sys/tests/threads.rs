@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads where a limit leaves no memory: in a process of their own, since limits are of a process.
+//! Starting threads when a limit leaves no memory. Runs in a child process, because limits apply to
+//! a process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,12 +9,12 @@ use std::process::Command;
 use portolan_sys::process::spawn_quiet;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Set in the process that is limited.
+/// Set in the limited child process.
 const LIMITED: &str = "PORTOLAN_TEST_LIMITED";
-/// So many, since one may win the race against the limit by chance.
+/// Number of threads; a single one may win the race against the limit by chance.
 const THREADS: usize = 50;
 
-/// Bytes of address space that this process has mapped.
+/// Returns the bytes of address space that this process has mapped.
 fn mapped() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));

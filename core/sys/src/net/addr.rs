@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Internet socket addresses in the kernel's form, converted once and used for every send.
+//! Internet socket addresses in the kernel's form, converted once and reused for every send.
 #![allow(
     unsafe_code,
     reason = "a sockaddr is a C union, told apart by its first field"
@@ -24,7 +24,7 @@ union Raw {
 }
 
 impl SockAddr {
-    /// Room for the kernel to write an address into.
+    /// Returns room for the kernel to write an address into.
     pub(super) fn empty() -> Self {
         SockAddr {
             raw: Raw {
@@ -46,17 +46,17 @@ impl SockAddr {
         self.len
     }
 
-    /// Whether it is as long as one of IPv6.
+    /// Returns `true` for the length of an IPv6 address.
     pub(super) fn is_ipv6(&self) -> bool {
         self.len == socklen_of::<libc::sockaddr_in6>()
     }
 
-    /// The address, if it is an internet one.
+    /// Returns the address, if it is an internet address.
     #[must_use]
     pub fn to_std(&self) -> Option<SocketAddr> {
         // SAFETY: every constructor initialises all bytes of the union, the kernel overwrites whole
-        // prefixes of them, and each of these fields is valid for any bytes. The family lies at
-        // the same place in both structures.
+        // prefixes of them, and each of these fields is valid for any bytes. The family is at the
+        // same offset in both structures.
         let (family, v4, v6) = unsafe { (self.raw.v4.sin_family, self.raw.v4, self.raw.v6) };
         match i32::from(family) {
             libc::AF_INET => {

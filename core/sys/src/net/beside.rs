@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A second UDP socket with the address of a first, connected to one peer.
 //!
-//! What the peer sends to that address then comes by the second socket, since the kernel prefers the
-//! one that knows both addresses (`compute_score` of net/ipv4/udp.c), and neither host looks up routes
-//! for it any more. All else comes by the first.
+//! Datagrams of that peer then arrive at the second socket, because the kernel prefers the socket
+//! with both addresses (`compute_score` of net/ipv4/udp.c). Neither host looks up routes for them
+//! any more. All other datagrams arrive at the first socket.
 #![allow(unsafe_code, reason = "socket, bind and connect take pointers")]
 
 use super::options::set;
@@ -14,11 +14,11 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 
 /// Opens a non-blocking socket with the address of `first`, connected to `peer`. `prepare` sets its
-/// options, before anything can arrive. For some microseconds what others send may come by the new
-/// socket.
+/// options before any data can arrive. For some microseconds, datagrams of other peers may arrive
+/// at the new socket.
 ///
 /// # Errors
-/// The errno of what fails; `first` then is as before.
+/// The errno of the failed call; `first` is then unchanged.
 pub fn connect_beside(
     first: &UdpSocket,
     peer: &SockAddr,
@@ -33,10 +33,10 @@ pub fn connect_beside(
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(family, kind, 0) };
     checked(fd)?;
-    // SAFETY: `fd` is a descriptor that we have just opened and that nobody else knows.
+    // SAFETY: `fd` is a descriptor that we have just opened and that has no other owner.
     let second = unsafe { UdpSocket::from_raw_fd(fd) };
     if peer.is_ipv6() {
-        // Another socket may have the port for IPv4.
+        // Another socket may own the port for IPv4.
         set(
             second.as_fd(),
             libc::IPPROTO_IPV6,
@@ -46,7 +46,7 @@ pub fn connect_beside(
     }
     prepare(second.as_fd())?;
     share_port(second.as_fd(), true)?;
-    // Only while both are bound: nobody else is to share the port.
+    // Shared only while both are bound, so that no other socket can share the port.
     share_port(first.as_fd(), true)?;
     // SAFETY: `local` is live, of the length given.
     let bound = checked(unsafe { libc::bind(fd, local.as_ptr(), local.len()) });
@@ -57,18 +57,18 @@ pub fn connect_beside(
     Ok(second)
 }
 
-/// Closes a socket that [`connect_beside`] opened. What its peer sends comes by the first again at
-/// once, even if a child of a fork has kept the descriptor.
+/// Closes a socket opened by [`connect_beside`]. Datagrams of its peer arrive at the first socket
+/// again at once, even if a forked child kept the descriptor.
 ///
 /// # Errors
-/// The errno, if that is so only when all descriptors of the socket are closed.
+/// The errno; that then holds only after all descriptors of the socket are closed.
 pub fn close_beside(second: UdpSocket) -> io::Result<()> {
-    // A socket connected to itself is nobody else's; one that is open and unconnected would compete
+    // A socket connected to itself receives from no other; an open, unconnected one would compete
     // with the first.
     second.connect(second.local_addr()?)
 }
 
-/// Whether sockets of this user may have the same address, if they all say so.
+/// Sets if sockets of this user may share the address, provided that all of them set this.
 fn share_port(fd: BorrowedFd<'_>, shares: bool) -> io::Result<()> {
     set(
         fd,
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(sent, words.len());
     }
 
-    /// What comes by `socket`; nothing if that takes longer than any load explains.
+    /// Returns the datagram received by `socket`; empty if it takes longer than any load explains.
     fn heard(socket: &UdpSocket) -> Vec<u8> {
         let mut buf = [0; 64];
         let begin = Instant::now();
@@ -129,7 +129,7 @@ mod tests {
             assert!(is_silent(&second) && is_silent(&first));
             assert_eq!(second.send(b"answer").unwrap(), 6);
             assert_eq!(heard(&peer), b"answer");
-            // As a child of a fork keeps it.
+            // A forked child keeps a descriptor in the same way.
             let _kept = second.try_clone().unwrap();
             close_beside(second).unwrap();
             say(&peer, &first, b"again");
@@ -145,7 +145,7 @@ mod tests {
         let _second = connect_beside(&first, &to, |_| Ok(())).unwrap();
         // SAFETY: no pointers.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        // SAFETY: `fd` is a descriptor that we have just opened and that nobody else knows.
+        // SAFETY: `fd` is a descriptor that we have just opened and that has no other owner.
         let third = unsafe { UdpSocket::from_raw_fd(fd) };
         share_port(third.as_fd(), true).unwrap();
         let local = SockAddr::from(first.local_addr().unwrap());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sending and receiving datagrams, one by one or in runs of equal segments.
 //!
-//! By `syscall(2)`, not by libc's functions of the same names: those are points where a thread may
-//! be cancelled, for which a process with threads pays two atomic operations at each call.
+//! Uses `syscall(2)` instead of libc's functions of the same names. Those are cancellation points,
+//! for which a multithreaded process pays two atomic operations per call.
 #![allow(unsafe_code, reason = "message headers are structures of pointers")]
 #![allow(
     clippy::cast_possible_truncation,
@@ -20,8 +20,8 @@ use std::ptr;
 /// Sends `bytes` as one datagram to `to`.
 ///
 /// # Errors
-/// The errno of `sendto`; a pending error of the socket is reported here too, and the datagram
-/// then was not sent.
+/// The errno of `sendto`. A pending error of the socket is also reported here; the datagram was
+/// then not sent.
 #[inline]
 pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<usize> {
     effort::calls(Call::Sendto);
@@ -60,8 +60,8 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     } as isize)
 }
 
-/// Receives one datagram into `buf`; `None` when none is waiting. The length returned is the
-/// datagram's own: where it exceeds `buf.len()` the rest is lost.
+/// Receives one datagram into `buf`, or returns `None` if none is waiting. Returns the datagram's
+/// full length; the part beyond `buf.len()` is lost.
 ///
 /// # Errors
 /// The errno of `recv`.
@@ -83,25 +83,25 @@ pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
     none_if_empty(returned as isize)
 }
 
-/// What one [`recv_segments`] brought.
+/// Result of one [`recv_segments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes received, all datagrams together.
+    /// Bytes received in all datagrams together.
     pub len: usize,
-    /// Bytes of each datagram but the last, which may be shorter.
+    /// Bytes of each datagram except the last, which may be shorter.
     pub segment_len: usize,
-    /// The last datagram did not fit and lost its end.
+    /// Set if the last datagram did not fit and was truncated.
     pub truncated: bool,
-    /// The network has marked every one of them as having met congestion (RFC 3168). The kernel joins
-    /// none that differ in that; it says so after [`super::report_marks`] only.
+    /// Set if the network marked every datagram for congestion (RFC 3168). The kernel only merges
+    /// datagrams with equal marks. Reported only after [`super::report_marks`].
     pub marked: bool,
 }
 
-/// Receives one datagram, or a run that the kernel has kept together, into `buf`; `None` when
-/// nothing is waiting.
+/// Receives one datagram, or a run merged by the kernel, into `buf`. Returns `None` if nothing is
+/// waiting.
 ///
 /// # Errors
-/// The errno of `recvmsg`; a pending error of the socket is reported here too.
+/// The errno of `recvmsg`. A pending error of the socket is also reported here.
 #[inline]
 pub fn recv_segments(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<Received>> {
     let mut iov = [iovec {
@@ -112,11 +112,11 @@ pub fn recv_segments(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<Re
     unsafe { recv_into(fd, &mut iov) }
 }
 
-/// Receives one datagram or a run into the pieces that `iov` describes, in their order.
+/// Receives one datagram or a run into the pieces that `iov` describes, in order.
 ///
 /// # Safety
-/// Every entry must describe memory that may be written during the call, and that nothing else
-/// refers to meanwhile.
+/// Every entry must describe memory that may be written during the call and has no other reference
+/// meanwhile.
 #[inline]
 pub(super) unsafe fn recv_into(
     fd: BorrowedFd<'_>,
@@ -128,7 +128,7 @@ pub(super) unsafe fn recv_into(
     message.msg_controllen = size_of_val(&control);
     effort::calls(Call::Recvmsg);
     // SAFETY: `message` points at `iov` and `control`, live and exclusively ours, with their
-    // lengths; what the entries point at is as the caller promises.
+    // lengths; the caller guarantees the memory that the entries describe.
     let returned = unsafe {
         libc::syscall(
             libc::SYS_recvmsg,
@@ -152,19 +152,20 @@ pub(super) unsafe fn recv_into(
     }))
 }
 
-/// What the kernel says of `len` bytes that were received: the bytes of each datagram, and whether
-/// they are marked. Apart, because of a lone datagram it says nothing.
+/// Returns the length of each datagram and the congestion mark, from the control messages of `len`
+/// received bytes. Not inlined, because a lone datagram has no control message.
 #[inline(never)]
 fn told(control: &[Control], len: usize) -> (usize, bool) {
     let (mut segment_len, mut marked) = (len, false);
     for control in control {
         match (control.header.cmsg_level, control.header.cmsg_type) {
-            // The lengths of a run's datagrams, an int.
+            // Length of a run's datagrams, an int.
             (libc::SOL_UDP, libc::UDP_GRO) => {
                 segment_len = usize::try_from(control.value).unwrap_or(len);
             }
-            // The byte of the IP header whose last two bits are the mark: in IPv4 a byte, in IPv6 an
-            // int (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c, `ip6_datagram_recv_specific_ctl`).
+            // The byte of the IP header whose last two bits are the mark: in IPv4 a byte, in IPv6
+            // an int (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c,
+            // `ip6_datagram_recv_specific_ctl`).
             (libc::IPPROTO_IP, libc::IP_TOS) => {
                 marked = control.value.to_ne_bytes()[0] & ECN_BITS == ECN_MET;
             }
@@ -177,7 +178,7 @@ fn told(control: &[Control], len: usize) -> (usize, bool) {
     (segment_len, marked)
 }
 
-/// One control message that carries one number, laid out as `cmsg(3)` prescribes.
+/// One control message with one number, laid out as `cmsg(3)` prescribes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Control {
@@ -197,7 +198,7 @@ impl Control {
         padding: 0,
     };
 
-    /// Tells the kernel to cut the datagram every `segment_len` bytes.
+    /// Requests that the kernel cut the datagram every `segment_len` bytes.
     fn segment(segment_len: u16) -> Control {
         let header = libc::cmsghdr {
             cmsg_len: size_of::<libc::cmsghdr>() + size_of::<u16>(),
@@ -214,26 +215,26 @@ impl Control {
     }
 }
 
-// The header's length is already a multiple of its alignment, so the value follows it directly, and
-// the whole is as long as CMSG_SPACE says.
+// The header's length is a multiple of its alignment, so the value follows it directly, and the
+// total matches CMSG_SPACE.
 const _: () = assert!(size_of::<libc::cmsghdr>().is_multiple_of(align_of::<libc::cmsghdr>()));
 const _: () = assert!(size_of::<Control>() == size_of::<libc::cmsghdr>() + 8);
 
-/// Sends gathered datagrams and runs of segments on storage that it keeps between calls.
+/// Sends gathered datagrams and runs of segments, with storage reused between calls.
 pub struct Sender {
     iov: Vec<iovec>,
     messages: Vec<mmsghdr>,
 }
 
-// SAFETY: the vectors are scratch: they are cleared at the start of every call, so that no pointer in
-// them is ever used after the call that put it there.
+// SAFETY: the vectors are scratch: they are cleared at the start of every call, so that no pointer
+// in them is ever used after the call that stored it.
 unsafe impl Send for Sender {}
 
 impl Sender {
     /// Most pieces that one call gathers (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
-    /// Makes room for the largest call.
+    /// Allocates room for the largest call.
     #[must_use]
     pub fn new() -> Self {
         Sender {
@@ -242,12 +243,13 @@ impl Sender {
         }
     }
 
-    /// Sends the gathered `pieces` to `to`, or, without it, to whom `fd` is connected with: as one
-    /// datagram, or, with `segment_len`, cut by the kernel into datagrams of that many bytes.
+    /// Sends the gathered `pieces` to `to`, or without it to the peer of the connected `fd`. They
+    /// leave as one datagram, or, with `segment_len`, are cut by the kernel into datagrams of that
+    /// length.
     ///
     /// # Errors
     /// The errno of `sendmsg`: `EMSGSIZE` and `EINVAL` for a segment or a run that is too long,
-    /// `EIO` where the route cannot segment.
+    /// `EIO` if the route cannot segment.
     pub fn send_gathered<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -264,8 +266,8 @@ impl Sender {
             message.msg_controllen = size_of::<Control>();
         }
         effort::calls(Call::Sendmsg);
-        // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point
-        // at pieces borrowed for 'a, which outlives this call; the kernel only reads them.
+        // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point at
+        // pieces borrowed for 'a, which outlives this call; the kernel only reads them.
         checked_len(unsafe {
             libc::syscall(
                 libc::SYS_sendmsg,
@@ -276,9 +278,10 @@ impl Sender {
         } as isize)
     }
 
-    /// Sends the gathered `pieces`, to the same, in one system call as datagrams of `segment_len` bytes,
-    /// the last perhaps shorter, without help from the kernel's segmentation. No piece may reach
-    /// across the end of a datagram. Returns how many datagrams were sent, at least one.
+    /// Sends the gathered `pieces` in one system call as datagrams of `segment_len` bytes, the last
+    /// perhaps shorter, without the kernel's segmentation. `to` is as for
+    /// [`Sender::send_gathered`]. No piece may extend past the end of a datagram. Returns how many
+    /// datagrams were sent, at least one.
     ///
     /// # Errors
     /// The errno of `sendmmsg` for the first datagram.
@@ -332,7 +335,7 @@ impl Sender {
         });
     }
 
-    /// Done last, when the vector of pieces has stopped moving.
+    /// Sets the pointers. Called last, when the vector of pieces no longer moves.
     fn point_messages_at_pieces(&mut self) {
         let mut next = self.iov.as_mut_ptr();
         for message in &mut self.messages {

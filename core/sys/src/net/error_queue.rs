@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The error queue of a datagram socket: what became of datagrams sent earlier (ip(7),
-//! `IP_RECVERR`).
+//! The error queue of a datagram socket: errors of datagrams sent earlier (ip(7), `IP_RECVERR`).
 #![allow(unsafe_code, reason = "control messages are walked by pointer")]
 
 use super::{SockAddr, checked_len};
@@ -11,41 +10,41 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-/// Who reported an error.
+/// Source of an error report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
-    /// This host's own kernel.
+    /// The kernel of this host.
     Local,
-    /// A router or the destination, by ICMP. Anyone who guesses the ports can forge it.
+    /// A router or the destination, by ICMP. Forgeable by anyone that guesses the ports.
     Icmp,
-    /// Something else, such as a time stamp.
+    /// Another source, such as a time stamp.
     Other,
 }
 
 /// One entry of a socket's error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketError {
-    /// What happened.
+    /// The errno.
     pub errno: i32,
-    /// Who says so.
+    /// Source of the report.
     pub origin: ErrorOrigin,
-    /// With `EMSGSIZE`: the MTU that would have passed.
+    /// With `EMSGSIZE`, the MTU that would have passed.
     pub info: u32,
-    /// Where the datagram was sent.
+    /// Destination of the datagram.
     pub destination: Option<SocketAddr>,
     /// Sender of the ICMP message; this host itself if address resolution got no answer.
     pub offender: Option<IpAddr>,
 }
 
-/// Room for one `sock_extended_err` with the offender's address behind it, and for the control
-/// messages that other options may add before it.
+/// Room for one `sock_extended_err` followed by the offender's address, and for control messages
+/// that other options may add before it.
 const CONTROL_LEN: usize = 256;
 
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
 
-/// Takes one entry from the error queue; `None` when it is empty. The socket's pending error is
-/// cleared on the way.
+/// Reads one entry of the error queue, or returns `None` if it is empty. Also clears the socket's
+/// pending error.
 ///
 /// # Errors
 /// The errno of `recvmsg`.
@@ -53,9 +52,9 @@ pub fn recv_error(fd: BorrowedFd<'_>) -> io::Result<Option<SocketError>> {
     Ok(recv_error_quoting(fd, &mut [])?.map(|(error, _)| error))
 }
 
-/// As [`recv_error`], and copies into `quoted` what the report quotes of the datagram's payload; the
-/// number of bytes that are there. Linux quotes 548 bytes and more (RFC 1812, 4.3.2.3), and every
-/// system at least none (RFC 792 asks for the UDP header alone).
+/// Like [`recv_error`], and copies the quoted part of the datagram's payload into `quoted`. Also
+/// returns the number of quoted bytes. Linux quotes 548 bytes and more (RFC 1812, 4.3.2.3); other
+/// systems may quote none (RFC 792 requires only the UDP header).
 ///
 /// # Errors
 /// The errno of `recvmsg`.
@@ -138,11 +137,11 @@ fn extended_error(message: &msghdr) -> (sock_extended_err, Option<IpAddr>) {
 /// Reads the address behind an extended error (`SO_EE_OFFENDER` of include/uapi/linux/errqueue.h).
 fn offender(header: *const cmsghdr) -> Option<IpAddr> {
     let behind = std::mem::size_of::<sock_extended_err>();
-    // SAFETY: `header` is one of a successful `recvmsg`, as our caller has found it.
+    // SAFETY: `header` is from a successful `recvmsg`, as found by our caller.
     let (len, data) = unsafe { ((*header).cmsg_len, libc::CMSG_DATA(header)) };
     let has = |room: usize| {
         let room = u32::try_from(behind + room).unwrap_or(u32::MAX);
-        // SAFETY: no pointers; the length of a message that holds so much.
+        // SAFETY: no pointers; the length of a message with that much data.
         len >= unsafe { libc::CMSG_LEN(room) } as usize
     };
     if has(std::mem::size_of::<sockaddr_in6>()) {
@@ -205,8 +204,8 @@ mod tests {
 
     #[test]
     fn oversize_names_the_mtu() {
-        // The loopback's MTU of 65536 leaves 65508 bytes, one more than UDP's own limit: only IPv6,
-        // whose header is longer, can exceed it.
+        // The loopback's MTU of 65536 leaves 65508 bytes, one more than UDP's own limit. Only IPv6
+        // can exceed it, because its header is longer.
         let Ok(socket) = UdpSocket::bind("[::1]:0") else {
             println!("SKIPPED oversize_names_the_mtu: no IPv6 on the loopback");
             return;

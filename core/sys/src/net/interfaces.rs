@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network interfaces of the calling thread's network namespace, asked for by rtnetlink(7).
+//! The network interfaces of the calling thread's network namespace, read with rtnetlink(7).
 //!
-//! Not by `/sys/class/net`, which keeps showing the namespace in which it was mounted.
+//! `/sys/class/net` is not used, because it keeps showing the namespace in which it was mounted.
 
 mod netlink;
 
@@ -16,17 +16,17 @@ pub struct Interface {
     pub name: String,
     /// Number, unique within the namespace.
     pub index: u32,
-    /// Hardware address, where it is an Ethernet one.
+    /// Hardware address, if it is an Ethernet address.
     pub mac: Option<MacAddr>,
-    /// Bytes of the largest packet, the Ethernet header not counted.
+    /// Bytes of the largest packet, without the Ethernet header.
     pub mtu: usize,
-    /// Switched on by the administrator.
+    /// Set if the administrator has enabled it.
     pub up: bool,
-    /// A carrier is there: frames can pass.
+    /// Set if a carrier is present, so that frames can pass.
     pub running: bool,
-    /// Leads back to this host.
+    /// Set if it leads back to this host.
     pub loopback: bool,
-    /// What it seems to be.
+    /// Apparent kind.
     pub kind: InterfaceKind,
     /// Internet addresses.
     pub networks: Vec<Network>,
@@ -48,12 +48,12 @@ impl fmt::Display for MacAddr {
 pub struct Network {
     /// The interface's own address.
     pub addr: IpAddr,
-    /// Leading bits that all hosts of the network share.
+    /// Number of leading bits shared by all hosts of the network.
     pub prefix_len: u8,
 }
 
 impl Network {
-    /// Whether `other` is an address of the same network.
+    /// Returns `true` if `other` is an address of the same network.
     #[must_use]
     pub fn contains(&self, other: IpAddr) -> bool {
         match (self.addr, other) {
@@ -70,41 +70,41 @@ impl Network {
     }
 }
 
-/// Tests whether `addr` is an IPv6 address that is valid on one link only, so that it is of no use without
-/// the number of an interface.
+/// Returns `true` for an IPv6 address that is valid on one link only. Such an address needs the
+/// number of an interface.
 #[must_use]
 pub fn is_of_one_link(addr: IpAddr) -> bool {
     matches!(addr, IpAddr::V6(addr) if addr.is_unicast_link_local())
 }
 
-/// What an interface seems to be: a hint for choosing among several.
+/// Apparent kind of an interface: a hint for choosing among several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceKind {
-    /// Leads back to this host.
+    /// The loopback interface.
     Loopback,
-    /// Hardware, or what a virtual machine presents as hardware: the kernel names no kind.
+    /// Hardware, or a virtual machine's equivalent: the kernel names no kind.
     Device,
     /// One end of a pair between namespaces.
     Veth,
-    /// A bridge that somebody set up by hand.
+    /// A bridge set up manually.
     Bridge,
     /// A bridge for containers (docker, podman, cni, lxc), known by its name.
     ContainerBridge,
     /// libvirt's bridge for virtual machines, known by its name.
     VirtualMachineBridge,
-    /// Several interfaces as one.
+    /// Several interfaces combined into one.
     Bond,
     /// A VLAN on another interface.
     Vlan,
-    /// A tunnel or a tap: WireGuard, tun, vxlan, GRE and the like.
+    /// A tunnel or a tap, such as WireGuard, tun, vxlan, or GRE.
     Tunnel,
-    /// A kind that this list does not have.
+    /// Any other kind.
     Other,
 }
 
 impl InterfaceKind {
-    /// By what the kernel calls the kind of link (`ip -d link` shows it), and by the name where
-    /// only the name tells what a bridge is for.
+    /// Derives the kind from the kernel's link kind (shown by `ip -d link`), and for bridges also
+    /// from the name, which is the only sign of their purpose.
     fn of(name: &str, loopback: bool, kernel_kind: Option<&str>) -> Self {
         if loopback {
             return InterfaceKind::Loopback;
@@ -146,10 +146,10 @@ impl fmt::Display for InterfaceKind {
     }
 }
 
-/// All interfaces of the calling thread's network namespace, by index.
+/// Returns all interfaces of the calling thread's network namespace, by index.
 ///
 /// # Errors
-/// The errno of the netlink socket's calls, or `InvalidData` for an answer that makes no sense.
+/// The errno of the netlink socket's calls, or `InvalidData` for an invalid reply.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found = netlink::links()?;
     for (index, network) in netlink::addresses()? {

@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A byte stream over a connected TCP socket whose writer lends the pages of what it sends, and whose reader
-//! receives to the final place: one copy in all.
+//! A byte stream over a connected TCP socket. Its writer passes pages by reference, and its reader
+//! receives directly to the destination: one copy in all.
 //!
-//! It knows no frames; whoever has frames puts them into the stream. Rules for whoever lends:
+//! The stream does not know about frames; the caller puts frames into it. Rules for passing memory
+//! by reference:
 //!
-//! - **L1** What is lent is read when the receiving program takes it, not when it is given here. Whoever changes
-//!   it before it has come back may change what arrives; freed memory is changed when the allocator gives it out
-//!   again. Nothing else can go wrong: the kernel only reads, and holds pages, not addresses, so memory may be
-//!   unmapped at any time.
-//! - **L2** It has come back when the peer's *program* has said, in whatever way, that it has the bytes. What
-//!   the kernel still keeps then is for sending again what the peer's TCP has, and drops.
-//! - **L3** Without such a word: when the peer's TCP has acknowledged it ([`LendingWriter::acknowledged`]), *if
-//!   the two are on different machines*, where a NIC has read the pages. On one machine (loopback, veth, a
-//!   bridge between namespaces or virtual machines that share memory) the receiving socket holds these very
-//!   pages until its program reads (64 KiB over loopback that changed after the acknowledgement all arrived changed):
-//!   there only L2 counts.
-//! - **L4** When a connection has failed, it never comes back by word or acknowledgement. It may be changed, and
-//!   bytes that the peer has not yet read may then arrive changed, even behind the failure: a peer that has met
-//!   an error believes nothing that it had not read before.
-//! - **L5** Short writes, and all where the system lends nothing, are copied: they are free when the call
-//!   returns. Nobody is told, so that nobody relies on it.
+//! - **L1** The memory is read when the receiving program reads the data, not when it is passed
+//!   here. If it changes before it is returned, the arriving data may change; freed memory changes
+//!   when the allocator reuses it. Nothing else can go wrong: the kernel only reads, and holds
+//!   pages, not addresses, so memory may be unmapped at any time.
+//! - **L2** The memory is returned when the peer's *program* has reported, in any way, that it has
+//!   the bytes. The kernel may still hold it, but only to retransmit data that the peer's TCP
+//!   already has and discards.
+//! - **L3** Without such a report, the memory is returned when the peer's TCP has acknowledged the
+//!   data ([`LendingWriter::acknowledged`]), *if the two processes are on different machines*,
+//!   where a NIC has read the pages. On one machine (loopback, veth, a bridge between namespaces or
+//!   virtual machines that share memory) the receiving socket holds these very pages until its
+//!   program reads them. In a test over loopback, 64 KiB that were changed after the
+//!   acknowledgement arrived changed. There, only L2 applies.
+//! - **L4** After a connection has failed, the memory is never returned by a report or an
+//!   acknowledgement. It may be changed, and bytes that the peer has not read yet may then arrive
+//!   changed, even after the failure. A peer that got an error must therefore discard everything
+//!   that it had not read before.
+//! - **L5** Short writes are copied, and so are all writes if the system does not support passing
+//!   pages. That memory is free when the call returns. This is not reported, so that no caller
+//!   relies on it.
 //!
-//! The one invariant: between two calls nothing of the caller's is kept but pages in the pipe and in the socket.
+//! Invariant: between two calls no memory of the caller is kept, except pages in the pipe and in
+//! the socket.
 
 use super::stream::{Pipe, send_stream, send_stream_gathered, unacknowledged_len};
 use super::{wait_readable, wait_writable};
@@ -31,34 +37,36 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Longest write that is copied. Up to this length the two system calls that pass pages by reference cost
-/// the sender as much processor time as the copy, see docs/design/streams.md.
+/// Longest write that is copied. Up to this length, the two system calls that pass pages by
+/// reference cost the sender as much processor time as the copy; see docs/design/streams.md.
 const COPIED_LEN_MAX: usize = 16 * 1024;
 
-/// How long the blocking forms sleep before they look again, should a wake-up be missing.
+/// Interval at which the blocking functions poll again, in case a wake-up was missed.
 const NAP: Duration = Duration::from_secs(1);
 
-/// The writing end; see the module documentation. Who has it writes to the socket by it alone.
+/// Writing end; see the module documentation. All writes to the socket must go through it.
 #[derive(Debug)]
 pub struct LendingWriter {
-    /// Made when pages are first lent; `None` too where they cannot be.
+    /// Created when pages are first passed; `None` also if the system does not support that.
     pipe: Option<Pipe>,
     pipe_len: usize,
     cannot_lend: bool,
-    /// What was taken and has not left: copied bytes, then what the pipe holds, then copied bytes.
+    /// Accepted bytes that have not left: copied bytes, then the contents of the pipe, then copied
+    /// bytes.
     unsent: Vec<u8>,
     in_pipe: usize,
     unsent_end: Vec<u8>,
-    /// Bytes that have left for the socket.
+    /// Bytes passed to the socket.
     sent_len: u64,
 }
 
 impl LendingWriter {
-    /// A writer that lends about `at_once_len` bytes at a time; more wait until these have left for the socket.
+    /// Creates a writer that passes about `at_once_len` bytes by reference at a time. More must
+    /// wait until these have left for the socket.
     #[must_use]
     pub fn new(at_once_len: usize) -> LendingWriter {
         LendingWriter {
-            // What is lent may begin and end within a page.
+            // The memory may begin and end within a page.
             pipe_len: at_once_len.saturating_mul(2),
             pipe: None,
             cannot_lend: false,
@@ -69,20 +77,21 @@ impl LendingWriter {
         }
     }
 
-    /// Whether something that was taken has not left for the socket.
+    /// Returns `true` if accepted data has not left for the socket.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() || self.in_pipe > 0 || !self.unsent_end.is_empty()
     }
 
-    /// Bytes that have been taken, from the beginning: a position in the stream, to compare with
+    /// Returns the bytes accepted since the beginning: a position in the stream, comparable with
     /// [`LendingWriter::acknowledged`].
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.sent_len + (self.unsent.len() + self.in_pipe + self.unsent_end.len()) as u64
     }
 
-    /// Bytes, from the beginning, that the peer's TCP has acknowledged; what may be changed then, says L3.
+    /// Returns the bytes acknowledged by the peer's TCP since the beginning. L3 defines which
+    /// memory may then be changed.
     ///
     /// # Errors
     /// The errno of `ioctl`.
@@ -91,11 +100,12 @@ impl LendingWriter {
         Ok(self.sent_len.saturating_sub(under_way))
     }
 
-    /// Takes some of `bytes`, by lending them where that pays; returns how many. The socket is non-blocking.
+    /// Accepts some of `bytes`, by reference if that is cheaper, and returns how many. The socket
+    /// is non-blocking.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing can be taken now: call again when the socket is writable. Otherwise the
-    /// connection has failed.
+    /// `WouldBlock` if no byte can be accepted now: retry when the socket is writable. Any other
+    /// error means that the connection has failed.
     pub fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
         if self.has_unsent() && !self.push(socket)? {
             return Err(ErrorKind::WouldBlock.into());
@@ -118,10 +128,11 @@ impl LendingWriter {
         Ok(taken)
     }
 
-    /// Writes all of `bytes`, and returns when they have left for the socket, which may be a blocking one or not.
+    /// Writes all of `bytes`, and returns when they have left for the socket, which may be blocking
+    /// or non-blocking.
     ///
     /// # Errors
-    /// The connection has failed.
+    /// Fails if the connection has failed.
     pub fn write_all(&mut self, socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.write(socket, bytes) {
@@ -132,10 +143,10 @@ impl LendingWriter {
         self.flush(socket)
     }
 
-    /// Returns when all that was taken has left for the socket.
+    /// Waits until all accepted data has left for the socket.
     ///
     /// # Errors
-    /// The connection has failed.
+    /// Fails if the connection has failed.
     pub fn flush(&mut self, socket: &TcpStream) -> io::Result<()> {
         while !self.push(socket)? {
             wait_writable(socket.as_fd(), NAP)?;
@@ -143,11 +154,12 @@ impl LendingWriter {
         Ok(())
     }
 
-    /// Takes a whole frame when nothing is unsent: `front`, which is copied, and `payload`, which is lent; what
-    /// cannot be lent now is copied. `false`, with nothing taken, where lending does not pay or cannot be.
+    /// Accepts a whole frame while nothing is unsent: copies `front`, and passes `payload` by
+    /// reference; the part of it that does not fit now is copied. Returns `false`, with nothing
+    /// accepted, if passing by reference is not cheaper or not supported.
     ///
     /// # Errors
-    /// The connection has failed.
+    /// Fails if the connection has failed.
     pub fn lend(&mut self, socket: &TcpStream, front: &[u8], payload: &[u8]) -> io::Result<bool> {
         debug_assert!(!self.has_unsent(), "a frame behind one that has not left");
         if payload.len() <= COPIED_LEN_MAX {
@@ -169,13 +181,13 @@ impl LendingWriter {
         Ok(true)
     }
 
-    /// Takes a whole frame when nothing is unsent, by copies of all `slices`.
+    /// Accepts a whole frame while nothing is unsent, by copying all `slices`.
     ///
     /// # Errors
-    /// The connection has failed.
+    /// Fails if the connection has failed.
     pub fn copy(&mut self, socket: &TcpStream, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
         debug_assert!(!self.has_unsent(), "a frame behind one that has not left");
-        // Those without bytes are skipped: what is left is what is to be sent.
+        // Skips empty slices, so that the loop ends when all bytes were sent.
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
             match send_stream_gathered(socket.as_fd(), slices) {
@@ -193,10 +205,10 @@ impl LendingWriter {
         Ok(())
     }
 
-    /// Sends what was taken and has not left; `true` if all of it has.
+    /// Continues to send accepted data. Returns `true` once all of it has left.
     ///
     /// # Errors
-    /// The connection has failed.
+    /// Fails if the connection has failed.
     pub fn push(&mut self, socket: &TcpStream) -> io::Result<bool> {
         let fd = socket.as_fd();
         let all = self.push_some(fd, !self.unsent_end.is_empty())?
@@ -204,7 +216,8 @@ impl LendingWriter {
         Ok(all)
     }
 
-    /// The same but for what is behind the pipe, of which there is `more`.
+    /// Like [`LendingWriter::push`], except for the data after the pipe; `more` is set if there is
+    /// some.
     fn push_some(&mut self, fd: BorrowedFd<'_>, more: bool) -> io::Result<bool> {
         if !send_all(
             fd,
@@ -229,7 +242,7 @@ impl LendingWriter {
         Ok(true)
     }
 
-    /// Lends as many of `bytes` as the empty pipe has room for; `None` where none can be.
+    /// Passes as many of `bytes` as fit the empty pipe, or returns `None` if that is not supported.
     fn lend_some(&mut self, bytes: &[u8]) -> Option<usize> {
         if self.pipe.is_none() && !self.cannot_lend {
             self.pipe = Pipe::new(self.pipe_len).ok();
@@ -241,7 +254,7 @@ impl LendingWriter {
                 Some(lent)
             }
             Err(_) => {
-                // It is empty, so this is no want of room: the system does not do it.
+                // The pipe is empty, so this is not a lack of room: the system does not support it.
                 self.cannot_lend = true;
                 self.pipe = None;
                 None
@@ -250,8 +263,8 @@ impl LendingWriter {
     }
 }
 
-/// The reading end: bytes to where they belong, and with the last of them what comes ahead of being asked for,
-/// up to `AHEAD` bytes: a call less for each frame.
+/// Reading end. It receives bytes to their destination and, with the last of them, reads ahead up
+/// to `AHEAD` bytes. This saves one call per frame.
 #[derive(Debug)]
 pub struct DirectReader<const AHEAD: usize> {
     ahead: [u8; AHEAD],
@@ -268,28 +281,30 @@ impl<const AHEAD: usize> Default for DirectReader<AHEAD> {
 }
 
 impl<const AHEAD: usize> DirectReader<AHEAD> {
-    /// What has come ahead.
+    /// Returns the bytes read ahead.
     #[must_use]
     pub fn ahead(&self) -> &[u8] {
         &self.ahead[..self.ahead_len]
     }
 
-    /// The first `len` bytes of what has come ahead are done with.
+    /// Removes the first `len` bytes read ahead.
     ///
     /// # Panics
-    /// When less has come ahead.
+    /// Panics if fewer were read ahead.
     pub fn consume(&mut self, len: usize) {
         self.ahead.copy_within(len..self.ahead_len, 0);
         self.ahead_len -= len;
     }
 
-    /// Receives by one call, until `wanted` bytes have come ahead; `false` when the peer has closed.
+    /// Receives with one call until `wanted` bytes were read ahead. Returns `false` if the peer has
+    /// closed.
     ///
     /// # Errors
-    /// `WouldBlock` when a non-blocking socket has nothing. Otherwise the connection has failed.
+    /// `WouldBlock` if a non-blocking socket has no data. Any other error means that the connection
+    /// has failed.
     ///
     /// # Panics
-    /// When `wanted` is more than `AHEAD`, or less than has come.
+    /// Panics if `wanted` is more than `AHEAD`, or less than the bytes already read ahead.
     pub fn fill(&mut self, socket: &TcpStream, wanted: usize) -> io::Result<bool> {
         if wanted == self.ahead_len {
             return Ok(true);
@@ -301,14 +316,15 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
         Ok(len > 0)
     }
 
-    /// Receives some bytes into `into`, and if that is filled, up to `ahead` of those behind them; returns how
-    /// many of `into` there are, 0 when the peer has closed. What had come ahead comes first, without a call.
+    /// Receives some bytes into `into` and, if that is filled, up to `ahead` of the bytes behind
+    /// them. Returns how many bytes of `into` were filled, 0 if the peer has closed. Bytes read
+    /// ahead are returned first, without a call.
     ///
     /// # Errors
-    /// As [`DirectReader::fill`].
+    /// As for [`DirectReader::fill`].
     ///
     /// # Panics
-    /// When `ahead` is more than `AHEAD`.
+    /// Panics if `ahead` is more than `AHEAD`.
     pub fn read(&mut self, socket: &TcpStream, into: &mut [u8], ahead: usize) -> io::Result<usize> {
         if self.ahead_len > 0 || into.is_empty() {
             let len = self.ahead_len.min(into.len());
@@ -327,10 +343,11 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
         Ok(got.min(into_len))
     }
 
-    /// Fills `into`; sleeps where a non-blocking socket has nothing.
+    /// Fills `into`; sleeps while a non-blocking socket has no data.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the peer closes before that. Otherwise the connection has failed.
+    /// `UnexpectedEof` if the peer closes before that. Any other error means that the connection
+    /// has failed.
     pub fn read_exact(&mut self, socket: &TcpStream, mut into: &mut [u8]) -> io::Result<()> {
         while !into.is_empty() {
             match self.read(socket, into, 0) {
@@ -347,7 +364,7 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
     }
 }
 
-/// Waits where `error` says that the socket is not ready.
+/// Waits if `error` means that the socket is not ready.
 fn wait_after(error: io::Error, wait: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock => wait(),
@@ -356,7 +373,7 @@ fn wait_after(error: io::Error, wait: impl FnOnce() -> io::Result<()>) -> io::Re
     }
 }
 
-/// Sends `bytes` and takes off what has left; `true` if all of it has.
+/// Sends `bytes` and removes those that left. Returns `true` if all of them did.
 fn send_all(
     fd: BorrowedFd<'_>,
     bytes: &mut Vec<u8>,

@@ -8,11 +8,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Moves the calling thread, and no other, into the network namespace at `path` (for instance
-/// `/run/netns/NAME`). Sockets stay where they were opened; `/sys/class/net` stays as it was.
+/// Moves only the calling thread into the network namespace at `path` (for instance
+/// `/run/netns/NAME`). Existing sockets stay in their namespace, and `/sys/class/net` does not
+/// change.
 ///
 /// # Errors
-/// `ENOENT` when there is no such namespace, `EPERM` without `CAP_SYS_ADMIN`.
+/// `ENOENT` if there is no such namespace, `EPERM` without `CAP_SYS_ADMIN`.
 pub fn enter_netns(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     // SAFETY: no pointers; `file` keeps the descriptor open for the call.

@@ -13,8 +13,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Wishes for `len` bytes of receive buffer; the kernel silently grants at most
-/// `net.core.rmem_max` and books twice what it grants.
+/// Requests `len` bytes of receive buffer. The kernel silently grants at most `net.core.rmem_max`
+/// and charges up to twice the granted length.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -27,7 +27,8 @@ pub fn wish_receive_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     )
 }
 
-/// Wishes for `len` bytes of send buffer; bounded by `net.core.wmem_max`, else as for receiving.
+/// Requests `len` bytes of send buffer; bounded by `net.core.wmem_max`, otherwise like the receive
+/// buffer.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -40,8 +41,8 @@ pub fn wish_send_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     )
 }
 
-/// Bytes of kernel memory that waiting datagrams may hold: the doubled figure, which pays for
-/// the buffers' own overhead too (socket(7), `SO_RCVBUF`).
+/// Returns the kernel memory that waiting datagrams may occupy, in bytes: the doubled value, which
+/// includes the overhead of the buffers (socket(7), `SO_RCVBUF`).
 ///
 /// # Errors
 /// The errno of `getsockopt`.
@@ -50,7 +51,7 @@ pub fn receive_buffer_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(usize::try_from(len).unwrap_or(0))
 }
 
-/// Bytes of kernel memory that datagrams on their way out may hold, doubled likewise.
+/// Returns the kernel memory that outgoing datagrams may occupy, in bytes, also doubled.
 ///
 /// # Errors
 /// The errno of `getsockopt`.
@@ -59,8 +60,8 @@ pub fn send_buffer_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(usize::try_from(len).unwrap_or(0))
 }
 
-/// Never fragments, and never refuses a datagram because of what an ICMP message claimed about
-/// the path (RFC 8899, section 3, calls for such a mode; ip(7), `IP_PMTUDISC_PROBE`).
+/// Disables fragmentation, and makes the kernel ignore path MTUs from ICMP messages (RFC 8899,
+/// section 3, calls for such a mode; ip(7), `IP_PMTUDISC_PROBE`).
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -82,11 +83,11 @@ pub fn probe_path_mtu(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Opens a blocking datagram socket bound to `at`. An IPv6 socket receives IPv4 as well if `takes_v4`,
+/// Opens a blocking datagram socket bound to `at`. An IPv6 socket also receives IPv4 if `takes_v4`,
 /// whatever `net.ipv6.bindv6only` is; IPv4 addresses then appear as `::ffff:a.b.c.d`.
 ///
 /// # Errors
-/// The errno of what fails.
+/// The errno of the failed call.
 pub fn bind_datagram(at: SocketAddr, takes_v4: bool) -> io::Result<UdpSocket> {
     let family = match at {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -100,7 +101,7 @@ pub fn bind_datagram(at: SocketAddr, takes_v4: bool) -> io::Result<UdpSocket> {
     Ok(UdpSocket::from(socket))
 }
 
-/// Asks for ICMP errors and refused sends in the socket's error queue.
+/// Enables reports of ICMP errors and refused sends in the socket's error queue.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -112,17 +113,17 @@ pub fn enable_error_queue(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// The bits of an IP header's byte for explicit congestion notification (RFC 3168, section 5).
+/// Bits for explicit congestion notification in an IP header (RFC 3168, section 5).
 pub(super) const ECN_BITS: u8 = 3;
 
-/// Of these: whoever sends this heeds marks, ECT(0).
+/// ECT(0): the sender reacts to marks.
 pub const ECN_CAPABLE: u8 = 2;
 
-/// Of these: the mark itself, CE.
+/// CE: the mark.
 pub const ECN_MET: u8 = 3;
 
-/// Sends everything with these bits for explicit congestion notification, and best effort for the
-/// rest of that byte.
+/// Sets the congestion notification bits of all outgoing packets; the rest of that byte is best
+/// effort.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -135,7 +136,7 @@ pub fn set_ecn(fd: BorrowedFd<'_>, ipv6: bool, bits: u8) -> io::Result<()> {
     }
 }
 
-/// Asks to be told of marks with all that is received. It costs the kernel some 40 ns a call.
+/// Enables reports of marks with all received data. Costs the kernel some 40 ns per call.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -147,7 +148,7 @@ pub fn report_marks(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     }
 }
 
-/// Lets the kernel hand over runs of equal datagrams in one buffer (udp(7), `UDP_GRO`).
+/// Lets the kernel deliver runs of equal datagrams in one buffer (udp(7), `UDP_GRO`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0.
@@ -155,14 +156,15 @@ pub fn enable_receive_offload(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_UDP, libc::UDP_GRO, 1 as c_int)
 }
 
-/// Whether the kernel cuts one send into many datagrams (udp(7), `UDP_SEGMENT`, Linux 4.18).
+/// Returns `true` if the kernel can cut one send into many datagrams (udp(7), `UDP_SEGMENT`, Linux
+/// 4.18).
 #[must_use]
 pub fn segmentation_supported(fd: BorrowedFd<'_>) -> bool {
     get::<c_int>(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
 }
 
-/// Has the kernel cut what is sent from now on into datagrams of `segment_len` bytes, the last perhaps
-/// shorter (udp(7), `UDP_SEGMENT`); 0: it is sent as it is.
+/// Makes the kernel cut outgoing data into datagrams of `segment_len` bytes, the last perhaps
+/// shorter (udp(7), `UDP_SEGMENT`). 0 disables this.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.18.
@@ -175,7 +177,8 @@ pub fn set_segment_len(fd: BorrowedFd<'_>, segment_len: u16) -> io::Result<()> {
     )
 }
 
-/// Bytes of kernel memory that waiting datagrams hold now, of what [`receive_buffer_len`] allows.
+/// Returns the kernel memory that waiting datagrams occupy now, in bytes, out of
+/// [`receive_buffer_len`].
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
@@ -183,8 +186,8 @@ pub fn receive_booked_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(meminfo(fd)?[libc::SK_MEMINFO_RMEM_ALLOC as usize] as usize)
 }
 
-/// Datagrams that this socket has dropped since it was opened, because its buffer was full or a
-/// checksum was wrong; wraps around.
+/// Returns the datagrams that this socket has dropped since it was opened, because its buffer was
+/// full or a checksum was wrong. The count wraps around.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
@@ -192,12 +195,12 @@ pub fn receive_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(meminfo(fd)?[libc::SK_MEMINFO_DROPS as usize])
 }
 
-/// By the indices SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
+/// Returns the values by the indices SK_MEMINFO_* of include/uapi/linux/sock_diag.h.
 fn meminfo(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     get(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)
 }
 
-/// Option values: plain numbers and C structures of numbers, valid for any bytes.
+/// Types of option values: plain numbers and C structures of numbers, valid for any bytes.
 pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for [u32; 9] {}
@@ -213,7 +216,7 @@ pub(super) fn set<T: Plain>(
     value: T,
 ) -> io::Result<()> {
     effort::calls(Call::Setsockopt);
-    // SAFETY: `value` is a live local of exactly the length that is given with it.
+    // SAFETY: `value` is a live local of exactly the length passed with it.
     checked(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -226,7 +229,7 @@ pub(super) fn set<T: Plain>(
 }
 
 pub(super) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
-    // SAFETY: `Plain` types are valid for any bytes, so for zeroes.
+    // SAFETY: `Plain` types are valid for any bytes, so also for zeroes.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut len = socklen_of::<T>();
     effort::calls(Call::Getsockopt);

@@ -19,7 +19,7 @@ pub type FilterOp = libc::sock_filter;
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW` in the network namespace's owner.
 pub fn packet_socket() -> io::Result<OwnedFd> {
-    // Protocol 0: with any other, frames of all interfaces would come in before the bind.
+    // Protocol 0: with any other, frames of all interfaces would arrive before the bind.
     // SAFETY: no pointers.
     let fd = unsafe {
         libc::socket(
@@ -29,11 +29,11 @@ pub fn packet_socket() -> io::Result<OwnedFd> {
         )
     };
     checked(fd)?;
-    // SAFETY: `fd` is a descriptor that we have just opened and that nobody else knows.
+    // SAFETY: `fd` is a descriptor that we have just opened and that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Receives from here on only what `program` accepts.
+/// Restricts further frames to those that `program` accepts.
 ///
 /// # Errors
 /// `EINVAL` for a malformed program.
@@ -49,7 +49,7 @@ pub fn attach_filter(fd: BorrowedFd<'_>, program: &[FilterOp]) -> io::Result<()>
     )
 }
 
-/// Refuses from here on to have the filter changed or removed, by whoever has the socket.
+/// Forbids further changes to the filter, for every process that has the socket.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -57,7 +57,7 @@ pub fn lock_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1 as c_int)
 }
 
-/// Marks all that the socket sends, for the rules of the kernel's packet filter.
+/// Marks all packets sent by the socket, for the rules of the kernel's packet filter.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW` or `CAP_NET_ADMIN` in the network namespace's owner.
@@ -65,7 +65,7 @@ pub fn set_mark(fd: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
 }
 
-/// Hands frames to the driver directly, past traffic control.
+/// Passes frames directly to the driver, bypassing traffic control.
 ///
 /// # Errors
 /// The errno of `setsockopt`.
@@ -73,7 +73,7 @@ pub fn bypass_qdisc(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int)
 }
 
-/// Does not receive what this host itself sends.
+/// Excludes frames that this host itself sends.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.20.
@@ -89,7 +89,7 @@ pub fn ignore_outgoing(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// Starts to receive frames of EtherType `protocol` on the interface with number `interface`.
 ///
 /// # Errors
-/// `ENODEV` when there is no such interface, `ENETDOWN` when it is down.
+/// `ENODEV` if there is no such interface, `ENETDOWN` if it is down.
 pub fn bind_packet(fd: BorrowedFd<'_>, interface: u32, protocol: u16) -> io::Result<()> {
     let sll_ifindex = c_int::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
     let addr = libc::sockaddr_ll {
@@ -115,7 +115,7 @@ pub fn bind_packet(fd: BorrowedFd<'_>, interface: u32, protocol: u16) -> io::Res
     })
 }
 
-/// Frames that passed the filter and found the receive buffer full, since the last call.
+/// Returns the frames since the last call that passed the filter but found the receive buffer full.
 ///
 /// # Errors
 /// The errno of `getsockopt`.
@@ -124,8 +124,7 @@ pub fn packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(stats.tp_drops)
 }
 
-/// The error that the socket has kept, which is gone with this: `ENETDOWN` after its interface went
-/// down.
+/// Returns and clears the socket's pending error: `ENETDOWN` after its interface went down.
 #[must_use]
 pub fn pending_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
     match get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receive ring of a raw Ethernet socket: frames that the kernel has put into mapped memory.
+//! Receive ring of a raw Ethernet socket, in mapped memory that the kernel fills with frames.
 //!
-//! The kernel copies each frame into the next slot and then says so in the slot's status word; the
-//! owner reads the frame where it is and gives the slot back by the same word. Neither a look at an
-//! empty ring nor a frame costs a system call (packet(7), `PACKET_RX_RING`;
+//! The kernel copies each frame into the next slot and then sets the slot's status word. The owner
+//! reads the frame in place and returns the slot through the same word. Neither an empty poll nor a
+//! frame costs a system call (packet(7), `PACKET_RX_RING`;
 //! Documentation/networking/packet_mmap.rst).
 //!
-//! Version 2 of the layout, a slot for each frame. In version 3 frames share blocks that the kernel
-//! gives out when they are full or after a millisecond at the earliest: too late for an answer.
+//! Uses version 2 of the layout, with one slot per frame. In version 3, frames share blocks that
+//! the kernel delivers when they are full, or after 1 ms at the earliest: too late for an answer.
 //!
-//! The one invariant: the memory of a slot is read only between the acquire of a status that says
-//! *user* and the release of one that says *kernel*. Who keeps it on the other side is the kernel,
-//! not another process: who else has the mapping does not touch it (a broker that laid the ring keeps it
-//! mapped, so that it stays as it is), and the socket closes on `exec`. (A forked child inherits both;
-//! it is the caller's to let it touch neither.)
+//! Invariant: the memory of a slot is read only between the acquire of a status *user* and the
+//! release of a status *kernel*. The other side is the kernel, not another process. Another process
+//! with the mapping does not access it: a broker that created the ring keeps it mapped only so that
+//! it persists, and the socket closes on `exec`. (A forked child inherits both; the caller must
+//! ensure that it uses neither.)
 //!
-//! SYNC pair *slot*: the kernel's barrier in front of the status *user* (`tpacket_rcv`), our acquire
-//! of it: the frame is readable. Our release of *kernel*, the kernel's barrier behind its read
+//! SYNC pair *slot*: the kernel's barrier before the status *user* (`tpacket_rcv`), our acquire of
+//! it: the frame is readable. Our release of *kernel*, the kernel's barrier after its read
 //! (`__packet_get_status`): the slot is writable again.
 #![allow(unsafe_code, reason = "reads and gives back slots of the mapping")]
 
@@ -28,26 +28,26 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Shortest block. Blocks are what the kernel allocates, in pages that lie side by side if it can, and
-/// powers of two in any case. Longer ones waste less at their ends; of pages of any size (64 KiB at
-/// most) this is a multiple.
+/// Shortest block. Blocks are the kernel's unit of allocation, in contiguous pages if possible, and
+/// powers of two in any case. Longer ones waste less at their ends. This is a multiple of any page
+/// size (at most 64 KiB).
 const BLOCK_LEN_MIN: usize = 64 << 10;
 
-/// Where a frame begins in its slot: behind the slot's header and the sender's address, so that what
-/// follows the Ethernet header is aligned (`tpacket_rcv`, `netoff` and `macoff`).
+/// Offset of a frame in its slot: behind the slot's header and the sender's address, so that the
+/// data after the Ethernet header is aligned (`tpacket_rcv`, `netoff` and `macoff`).
 const FRAME_OFF: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
 
-/// Slots begin at cache lines, so that no two share one.
+/// Alignment of slots: a cache line, so that no two share one.
 const SLOT_ALIGN: usize = 64;
 
 /// A frame in its slot.
 #[derive(Clone, Copy, Debug)]
 pub struct RingFrame<'a> {
-    /// The frame, Ethernet header first; its beginning where it is longer than slots are.
+    /// The frame with its Ethernet header; truncated if it is longer than a slot.
     pub bytes: &'a [u8],
-    /// Bytes of the frame itself.
+    /// Full length of the frame in bytes.
     pub len: usize,
-    /// Frames before this one were dropped since the kernel was last asked for their number.
+    /// Set if frames before this one were dropped since the drop count was last read.
     pub behind_drops: bool,
 }
 
@@ -59,12 +59,12 @@ pub struct PacketRing {
     slots_per_block: usize,
     block_len: usize,
     slot_count: usize,
-    /// Where the next frame will be: byte in the mapping, and slots left in its block.
+    /// Position of the next frame: offset in the mapping, and slots left in its block.
     next_off: usize,
     left_in_block: usize,
 }
 
-/// How a ring is cut.
+/// Division of a ring into blocks and slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLayout {
     slot_len: usize,
@@ -73,12 +73,12 @@ pub struct RingLayout {
 }
 
 impl RingLayout {
-    /// About `ring_len` bytes, at least one block, for frames of up to `frame_len` bytes with their
-    /// Ethernet header.
+    /// Returns the layout of about `ring_len` bytes, at least one block, for frames of up to
+    /// `frame_len` bytes including the Ethernet header.
     #[must_use]
     pub fn new(frame_len: usize, ring_len: usize) -> RingLayout {
         let slot_len = (FRAME_OFF + frame_len).next_multiple_of(SLOT_ALIGN);
-        // Two slots and their rest: at worst a third is wasted.
+        // Two slots and the remainder: at worst a third is wasted.
         let block_len = (2 * slot_len).next_power_of_two().max(BLOCK_LEN_MIN);
         RingLayout {
             slot_len,
@@ -87,8 +87,8 @@ impl RingLayout {
         }
     }
 
-    /// As another process says that it has cut a ring: bytes of a slot and of a block, and blocks.
-    /// `None` if no ring is cut like that.
+    /// Returns the layout of a ring created by another process: bytes of a slot and of a block, and
+    /// number of blocks. Returns `None` if these are invalid.
     #[must_use]
     pub fn from_parts([slot_len, block_len, block_count]: [u32; 3]) -> Option<RingLayout> {
         let [slot_len, block_len, block_count] =
@@ -106,7 +106,8 @@ impl RingLayout {
         })
     }
 
-    /// Bytes of a slot and of a block, and blocks; `None` for a ring beyond what the kernel counts.
+    /// Returns the bytes of a slot and of a block, and the number of blocks; `None` for a ring
+    /// longer than the kernel can count.
     #[must_use]
     pub fn parts(&self) -> Option<[u32; 3]> {
         let part = |len: usize| u32::try_from(len).ok();
@@ -117,7 +118,7 @@ impl RingLayout {
         ])
     }
 
-    /// Bytes of all of it.
+    /// Returns the total length in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "an empty ring cannot exist")]
     pub fn len(&self) -> usize {
@@ -132,7 +133,7 @@ impl RingLayout {
         self.slots_per_block() * self.block_count
     }
 
-    /// In the kernel's form.
+    /// Converts to the kernel's form.
     fn request(&self) -> io::Result<libc::tpacket_req> {
         let field = |len: usize| u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
         Ok(libc::tpacket_req {
@@ -145,20 +146,21 @@ impl RingLayout {
 }
 
 impl PacketRing {
-    /// Has the raw Ethernet socket `fd` receive by a ring of about `ring_len` bytes, at least one
-    /// block, for frames of up to `frame_len` bytes with their Ethernet header. The kernel gives
-    /// the memory at once, and waits some milliseconds until nobody uses the socket without it.
+    /// Makes the raw Ethernet socket `fd` receive through a ring of about `ring_len` bytes, at
+    /// least one block, for frames of up to `frame_len` bytes including the Ethernet header. The
+    /// kernel allocates the memory at once, and waits some milliseconds until the socket is not in
+    /// use without the ring.
     ///
     /// # Errors
-    /// `ENOMEM` when there is no memory for it, or no addresses; the socket then may or may not have
-    /// a ring, and is of no use but to be closed.
+    /// `ENOMEM` if memory or address space is exhausted. The socket may then have a ring or not,
+    /// and must be closed.
     pub fn attach(fd: BorrowedFd<'_>, frame_len: usize, ring_len: usize) -> io::Result<PacketRing> {
         let layout = RingLayout::new(frame_len, ring_len);
         Self::lay(fd, &layout)?;
         Self::map(fd, &layout)
     }
 
-    /// Gives the raw Ethernet socket `fd` a ring, without mapping it.
+    /// Gives the raw Ethernet socket `fd` a ring without mapping it.
     ///
     /// # Errors
     /// As [`PacketRing::attach`].
@@ -173,13 +175,13 @@ impl PacketRing {
         )
     }
 
-    /// Maps the ring of `fd` that was laid with that layout, perhaps by another process; only one of
-    /// them may read it.
+    /// Maps the ring of `fd`, created with that layout, perhaps by another process. Only one
+    /// process may read it.
     ///
     /// # Errors
-    /// `EINVAL` when the ring has another length.
+    /// `EINVAL` if the ring has another length.
     pub fn map(fd: BorrowedFd<'_>, layout: &RingLayout) -> io::Result<PacketRing> {
-        // The mapping holds the socket, and the socket its ring.
+        // The mapping keeps the socket alive, and the socket its ring.
         let memory = Mapping::map(fd, layout.len())?;
         Ok(PacketRing {
             memory,
@@ -192,13 +194,13 @@ impl PacketRing {
         })
     }
 
-    /// Frames that wait at most.
+    /// Returns the most frames that can wait.
     #[must_use]
     pub fn slot_count(&self) -> usize {
         self.slot_count
     }
 
-    /// Whether a frame waits.
+    /// Returns `true` if a frame is waiting.
     #[inline]
     #[must_use]
     pub fn has_frame(&self) -> bool {
@@ -206,7 +208,7 @@ impl PacketRing {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Hands the next frame to `look`, if one waits, and gives its slot back.
+    /// Passes the next frame to `look`, if one is waiting, and returns its slot to the kernel.
     #[inline]
     pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
         // SYNC: slot
@@ -230,18 +232,17 @@ impl PacketRing {
 
     #[inline]
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: the word begins a slot, which is aligned to a cache line and lives as long as the
-        // mapping, which `self` owns; the kernel and we access it as one word only.
+        // SAFETY: the word is at the start of a slot, which is aligned to a cache line and lives as
+        // long as the mapping, which `self` owns; the kernel and we access it only as one word.
         unsafe { AtomicU32::from_ptr(&raw mut (*self.slot().as_ptr()).tp_status) }
     }
 
-    /// The frame of a slot that is ours, by its `status`.
+    /// Returns the frame of a slot that is ours, with its `status`.
     #[inline]
     fn frame(&self, status: u32) -> RingFrame<'_> {
         let slot = self.slot().as_ptr();
-        // SAFETY: the status that was acquired says that the slot is ours: the kernel wrote the
-        // header before, and writes nothing until `take` gives the slot back. The same for all
-        // three.
+        // SAFETY: the acquired status makes the slot ours: the kernel wrote the header before, and
+        // writes nothing until `take` returns the slot. The same holds for all three.
         let (off, kept, len) = unsafe {
             (
                 (&raw const (*slot).tp_mac).read(),
@@ -249,11 +250,11 @@ impl PacketRing {
                 (&raw const (*slot).tp_len).read(),
             )
         };
-        // The kernel cuts what is longer than the slot (`tpacket_rcv`).
+        // The kernel truncates frames longer than the slot (`tpacket_rcv`).
         let off = usize::from(off).min(self.slot_len);
         let kept = (kept as usize).min(self.slot_len - off);
         // SAFETY: within the slot by the lines above; ours, and written, as the header is. The
-        // reference ends before the slot is given back: `take` lends it to `look` only.
+        // reference ends before the slot is returned: `take` passes it only to `look`.
         let bytes = unsafe { std::slice::from_raw_parts(slot.cast::<u8>().add(off), kept) };
         RingFrame {
             bytes,
@@ -268,7 +269,7 @@ impl PacketRing {
         self.left_in_block -= 1;
         if self.left_in_block == 0 {
             self.left_in_block = self.slots_per_block;
-            // What is left of the block is shorter than a slot.
+            // The rest of the block is shorter than a slot.
             self.next_off = self.next_off.next_multiple_of(self.block_len);
             if self.next_off == self.memory.len() {
                 self.next_off = 0;

@@ -8,16 +8,16 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-/// What a descriptor has ready.
+/// Events of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// Something can be read.
+    /// Set if data can be read.
     pub readable: bool,
-    /// An error is pending, or the other end hung up.
+    /// Set if an error is pending, or the other end hung up.
     pub error: bool,
 }
 
-/// What `fd` has ready now.
+/// Returns the current events of `fd`.
 #[must_use]
 pub fn readiness(fd: BorrowedFd<'_>) -> Readiness {
     let mut set = [pollfd {
@@ -25,7 +25,7 @@ pub fn readiness(fd: BorrowedFd<'_>) -> Readiness {
         events: libc::POLLIN,
         revents: 0,
     }];
-    // A failed call leaves `revents` zero: nothing ready, which the caller will ask again.
+    // A failed call leaves `revents` zero: nothing is ready, and the caller polls again.
     let _ = poll(&mut set, 0);
     let revents = set[0].revents;
     Readiness {
@@ -34,10 +34,11 @@ pub fn readiness(fd: BorrowedFd<'_>) -> Readiness {
     }
 }
 
-/// Sleeps until one of `fds` is readable or has an error, at most `timeout`; tells whether one is.
+/// Sleeps until one of `fds` is readable or has an error, at most `timeout`. Returns `true` if one
+/// is.
 ///
 /// # Errors
-/// The errno of `poll`, but a signal is not an error: it ends the wait with `false`.
+/// The errno of `poll`. A signal is not an error: it ends the wait with `false`.
 pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
     let mut set: Vec<pollfd> = fds
         .iter()
@@ -58,7 +59,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<bool> {
 /// Sleeps until `fd` has room to write or has an error, at most `timeout`; a signal ends the wait.
 ///
 /// # Errors
-/// The errno of `poll`, interruptions excepted.
+/// The errno of `poll`, except interruptions.
 pub fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
     let mut set = [pollfd {
         fd: fd.as_raw_fd(),
@@ -72,11 +73,11 @@ pub fn wait_writable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
     }
 }
 
-/// Sleeps until `fd` is readable or has an error, at most `timeout` to the nanosecond; without one, for as
-/// long as it takes, or until a signal comes.
+/// Sleeps until `fd` is readable or has an error, at most `timeout` with nanosecond resolution.
+/// Without a timeout, sleeps until then or until a signal.
 ///
 /// # Errors
-/// The errno of `ppoll`, interruptions excepted.
+/// The errno of `ppoll`, except interruptions.
 pub fn sleep_until_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec};
     let timeout = timeout.map(|timeout| Timespec {

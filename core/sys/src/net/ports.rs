@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The range of ports that a process may bind, for hosts with a firewall that lets only some ports pass.
+//! The range of ports that a process may bind, for hosts with a firewall that passes only some
+//! ports.
 //!
-//! The kernel has a range for each socket (`IP_LOCAL_PORT_RANGE`) only since Linux 6.3, so ports are tried
-//! one by one here. The one invariant: nothing outside the range is ever bound.
+//! The kernel has a range per socket (`IP_LOCAL_PORT_RANGE`) only since Linux 6.3, so ports are
+//! tried one by one here. Invariant: no port outside the range is ever bound.
 
 use std::fmt;
 use std::io;
@@ -14,11 +15,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
-    /// Zero, as `first`, if the system chooses.
+    /// Zero, like `first`, if the system chooses.
     last: u16,
 }
 
-/// A text is no range of ports.
+/// Error for a text that is not a range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPortRange;
 
@@ -30,7 +31,7 @@ impl fmt::Display for BadPortRange {
 
 impl std::error::Error for BadPortRange {}
 
-/// Every port of a range is taken. It is the inner error of an `io::Error` of kind `AddrInUse`.
+/// Error for a range with all ports taken; the inner error of an `io::Error` of kind `AddrInUse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortsUsedUp(
     /// The range.
@@ -50,11 +51,11 @@ impl fmt::Display for PortsUsedUp {
 
 impl std::error::Error for PortsUsedUp {}
 
-/// Calls that have begun at a port: each begins at another, so that few try a port that is taken.
+/// Number of searches so far. Each starts at another port, so that few try a taken one.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 
 impl PortRange {
-    /// Tests whether the system chooses.
+    /// Returns `true` if the system chooses.
     #[must_use]
     pub fn is_any(self) -> bool {
         self.last == 0
@@ -72,7 +73,7 @@ impl PortRange {
         self.ports().map_or(0, |ports| ports.len())
     }
 
-    /// Returns the port that all processes with this range find for `number`.
+    /// Returns the port that all processes with this range derive from `number`.
     #[must_use]
     pub fn nth(self, number: u16) -> Option<u16> {
         let count = u32::try_from(self.count()).unwrap_or(u32::MAX);
@@ -80,17 +81,17 @@ impl PortRange {
         u16::try_from(u32::from(self.first) + step).ok()
     }
 
-    /// Calls `open` with ports of the range until it returns something else than an error of kind
+    /// Calls `open` with ports of the range until it returns anything but an error of kind
     /// `AddrInUse`. If the system chooses, calls it once with port 0.
     ///
     /// # Errors
-    /// That of `open`; [`PortsUsedUp`] in an error of kind `AddrInUse` if all ports are taken.
+    /// The error of `open`; [`PortsUsedUp`] in an error of kind `AddrInUse` if all ports are taken.
     pub fn open<T>(self, mut open: impl FnMut(u16) -> io::Result<T>) -> io::Result<T> {
         if self.is_any() {
             return open(0);
         }
-        // Processes of a host begin at different ports, as their numbers differ. The factor, 2^32
-        // divided by the golden ratio, spreads neighbours.
+        // Processes of a host start at different ports because their pids differ. The factor, 2^32
+        // divided by the golden ratio, spreads adjacent pids.
         let spread = std::process::id().wrapping_mul(0x9e37_79b9);
         let start = spread.wrapping_add(STARTS.fetch_add(1, Ordering::Relaxed));
         let count = u32::try_from(self.count()).unwrap_or(u32::MAX);

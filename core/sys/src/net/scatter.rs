@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving a run of datagrams into many pieces of memory by one call.
+//! Receiving a run of datagrams into many pieces of memory with one call.
 #![allow(unsafe_code, reason = "the kernel takes the pieces as pointers")]
 
 use super::Received;
@@ -8,20 +8,20 @@ use libc::iovec;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Receives into scattered pieces, on storage that it keeps between calls.
+/// Receives into scattered pieces, with storage reused between calls.
 pub struct Scatter {
     iov: Vec<iovec>,
 }
 
 // SAFETY: the vector is scratch: it is cleared at the start of every call, so that no pointer in it
-// is ever used after the call that put it there.
+// is ever used after the call that stored it.
 unsafe impl Send for Scatter {}
 
 impl Scatter {
     /// Most pieces of one call (`UIO_MAXIOV` of include/uapi/linux/uio.h).
     pub const PIECES_MAX: usize = 1024;
 
-    /// Makes room for calls of `pieces_max` pieces; longer ones allocate.
+    /// Allocates room for calls of `pieces_max` pieces; longer ones allocate.
     #[must_use]
     pub fn new(pieces_max: usize) -> Self {
         Scatter {
@@ -29,12 +29,12 @@ impl Scatter {
         }
     }
 
-    /// Receives one datagram, or a run that the kernel has kept together, into `pieces`, one behind
-    /// another; `None` when nothing is waiting. Which bytes of them are written the length tells,
-    /// and nothing else: of a run neither headers nor ends fall where pieces begin.
+    /// Receives one datagram, or a run merged by the kernel, into consecutive `pieces`. Returns
+    /// `None` if nothing is waiting. Only the returned length defines which bytes were written:
+    /// headers and ends of datagrams need not coincide with pieces.
     ///
     /// # Errors
-    /// As [`super::recv_segments`]; `EMSGSIZE` for more than [`Scatter::PIECES_MAX`] pieces.
+    /// As for [`super::recv_segments`]; `EMSGSIZE` for more than [`Scatter::PIECES_MAX`] pieces.
     pub fn receive<'a>(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -45,8 +45,8 @@ impl Scatter {
             iov_base: piece.as_mut_ptr().cast(),
             iov_len: piece.len(),
         }));
-        // SAFETY: every entry describes a piece that was borrowed exclusively for 'a, which outlives
-        // this call, and the pieces are distinct because their borrows are.
+        // SAFETY: every entry describes a piece that was borrowed exclusively for 'a, which
+        // outlives this call, and the pieces are distinct because their borrows are.
         unsafe { recv_into(fd, &mut self.iov) }
     }
 }

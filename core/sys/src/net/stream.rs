@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP connections that pages are lent to: what the standard library lacks of connecting, sending
-//! and looking at them.
+//! TCP connections with pages passed by reference: the functions for connecting, sending and status
+//! that the standard library lacks.
 //!
-//! [`Pipe::lend`] takes references to pages of this process (`vmsplice`), and [`Pipe::pass_on`] hands
-//! them on to a socket (`splice`): nothing is copied, so what the peer receives is what the pages hold
-//! when the bytes are taken from them. Whoever lends must leave them as they are until the peer has
-//! said that it has the bytes.
+//! [`Pipe::lend`] takes references to pages of this process (`vmsplice`), and [`Pipe::pass_on`]
+//! passes them to a socket (`splice`). Nothing is copied: the peer receives the contents that the
+//! pages have when the bytes are read from them. The caller must leave them unchanged until the
+//! peer has reported that it has the bytes.
 #![allow(
     unsafe_code,
     reason = "vmsplice and splice are not in the standard library"
@@ -23,34 +23,34 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
-/// Connections that may wait to be accepted; more are refused, and tried again later.
+/// Connections that may wait to be accepted. More are refused, and retried later.
 const BACKLOG: i32 = 64;
 
 /// Listens at `at`, non-blocking. The unspecified IPv6 address accepts IPv4 as well.
 ///
 /// # Errors
-/// What `bind` says: the port is taken.
+/// Returns the error of `bind`: the port is taken.
 pub fn listen_stream(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = new_socket(at.ip())?;
     if at.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&socket, !at.ip().is_unspecified())?;
     }
-    // Without SO_REUSEADDR: the port is this process's alone.
+    // Without SO_REUSEADDR, so that no other process shares the port.
     rustix::net::bind(&socket, &at)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
 }
 
-/// Begins to connect to `to` from a port of `ports`, and from the address `from` if that has the family of
-/// `to`. The socket becomes writable when the attempt has succeeded or failed.
+/// Starts to connect to `to` from a port of `ports`, and from the address `from` if its family is
+/// that of `to`. The socket becomes writable when the attempt has succeeded or failed.
 ///
 /// # Errors
-/// That of `connect`, if it fails at once; those of [`PortRange::open`].
+/// The error of `connect`, if it fails at once; the errors of [`PortRange::open`].
 pub fn begin_connect(from: IpAddr, to: SocketAddr, ports: PortRange) -> io::Result<TcpStream> {
     ports.open(|port| {
         let socket = new_socket(to.ip())?;
         if port != 0 {
-            // Connections to different places may share a port; a listener's port is refused.
+            // Connections to different destinations may share a port; a listener's port is refused.
             rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
         }
         let is_of_family = from.is_ipv4() == to.is_ipv4();
@@ -60,17 +60,17 @@ pub fn begin_connect(from: IpAddr, to: SocketAddr, ports: PortRange) -> io::Resu
         }
         match rustix::net::connect(&socket, &to) {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpStream::from(socket)),
-            // The port has a connection to the same place already.
+            // The port already has a connection to this destination.
             Err(Errno::ADDRNOTAVAIL) if port != 0 => Err(io::ErrorKind::AddrInUse.into()),
             Err(errno) => Err(errno.into()),
         }
     })
 }
 
-/// Connects to `to` from a port of `ports`, and waits for it `timeout` at most. The socket blocks.
+/// Connects to `to` from a port of `ports`, and waits at most `timeout`. The socket is blocking.
 ///
 /// # Errors
-/// The errno of the attempt, or `TimedOut`; those of [`PortRange::open`].
+/// The errno of the attempt, or `TimedOut`; the errors of [`PortRange::open`].
 pub fn connect_within(
     to: SocketAddr,
     ports: PortRange,
@@ -88,7 +88,7 @@ pub fn connect_within(
     Ok(stream)
 }
 
-/// The unspecified address of the family of `to`.
+/// Returns the unspecified address of the family of `to`.
 fn any_address(to: SocketAddr) -> IpAddr {
     match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -111,24 +111,23 @@ fn new_socket(ip: IpAddr) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Sends each part when it is complete, and takes `congestion` for the connection if the system has
-/// it and lets this process choose it.
+/// Disables Nagle's algorithm, and selects the congestion control `congestion` if the system has it
+/// and permits the choice.
 pub fn prepare_stream(fd: BorrowedFd<'_>, congestion: &str) {
-    // Neither is needed: without the first a part may leave later, without the second by what the
-    // system prefers.
+    // Both may fail: without the first, data may leave later; without the second, the system's
+    // default applies.
     let _ = set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int);
     let _ = rustix::net::sockopt::set_tcp_congestion(fd, congestion);
 }
 
-/// Closes `stream` at once: the peer is told so by a reset, and what it has not acknowledged is dropped;
-/// also while a forked child holds a copy of the descriptor.
+/// Closes `stream` at once. The peer gets a reset, and unacknowledged data is dropped, even while a
+/// forked child holds a copy of the descriptor.
 pub fn abort_stream(stream: TcpStream) {
-    // If it fails, the system says farewell in the usual way.
+    // If it fails, the system closes the connection normally.
     let _ = rustix::net::connect_unspec(&stream);
 }
 
-/// Times in a row that the connection's retransmission timer has expired: what was sent gets through
-/// no more.
+/// Returns how often in a row the connection's retransmission timer has expired.
 ///
 /// # Errors
 /// The errno of `getsockopt`.
@@ -137,7 +136,8 @@ pub fn stream_timeouts(fd: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(info.tcpi_retransmits)
 }
 
-/// Bytes that were given to the socket and that the peer's TCP has not acknowledged (tcp(7), `SIOCOUTQ`).
+/// Returns the bytes passed to the socket that the peer's TCP has not acknowledged (tcp(7),
+/// `SIOCOUTQ`).
 ///
 /// # Errors
 /// The errno of `ioctl`.
@@ -149,7 +149,7 @@ pub(super) fn unacknowledged_len(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(len).unwrap_or(0))
 }
 
-/// Sends some of `slices` on a connected socket, by one call.
+/// Sends some of `slices` on a connected socket with one call.
 ///
 /// # Errors
 /// The errno of `sendmsg`.
@@ -164,7 +164,7 @@ pub(super) fn send_stream_gathered(
     Ok(rustix::net::sendmsg(fd, slices, &mut control, flags)?)
 }
 
-/// Sends some of `bytes` on a connected socket; `more` says that what completes them follows at once.
+/// Sends some of `bytes` on a connected socket; `more` is set if their completion follows at once.
 ///
 /// # Errors
 /// The errno of `send`.
@@ -182,7 +182,7 @@ pub(super) fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::R
     })
 }
 
-/// A pipe: holds references to pages on their way from user memory to a socket.
+/// A pipe that holds references to pages on their way from user memory to a socket.
 #[derive(Debug)]
 pub struct Pipe {
     read: OwnedFd,
@@ -190,36 +190,36 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe that holds `len` bytes of whole pages, or what the system lets it.
+    /// Creates a pipe that holds `len` bytes of whole pages, or as many as the system permits.
     ///
     /// # Errors
-    /// For want of descriptors.
+    /// Fails if descriptors are exhausted.
     pub fn new(len: usize) -> io::Result<Pipe> {
         let mut ends = [-1; 2];
         // SAFETY: the kernel writes two descriptors.
         checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) })?;
-        // SAFETY: both were just made for this process, and nobody else has them.
+        // SAFETY: both were just made for this process, and have no other owner.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        // Less room is less at a time: users have a limit for all their pipes together.
+        // Users have a limit for all their pipes together. A smaller pipe passes less at a time.
         let len = libc::c_int::try_from(len).unwrap_or(libc::c_int::MAX);
-        // SAFETY: no pointer is given.
+        // SAFETY: no pointer is passed.
         unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, len) };
         Ok(Pipe { read, write })
     }
 
-    /// Lends the pages of `bytes`, as far as the pipe has room for them; returns how many of the first
-    /// bytes that are. They must stay as they are until whoever they are sent to has them.
+    /// Passes the pages of `bytes` by reference, as far as the pipe has room, and returns the
+    /// number of bytes. They must stay unchanged until their receiver has them.
     ///
     /// # Errors
-    /// The errno of `vmsplice`: `EAGAIN` for no room.
+    /// The errno of `vmsplice`: `EAGAIN` if there is no room.
     pub fn lend(&self, bytes: &[u8]) -> io::Result<usize> {
         let iov = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
         effort::calls(effort::Call::Vmsplice);
-        // SAFETY: `iov` describes `bytes`, which the kernel only reads; it holds on to the pages and
-        // not to the addresses, so that nothing is accessed that was unmapped or freed since.
+        // SAFETY: `iov` describes `bytes`, which the kernel only reads; it holds on to the pages
+        // and not to the addresses, so that nothing is accessed that was unmapped or freed since.
         checked_len(unsafe {
             libc::vmsplice(
                 self.write.as_raw_fd(),
@@ -230,16 +230,16 @@ impl Pipe {
         })
     }
 
-    /// Hands up to `len` bytes of what the pipe holds to `socket`; `more` says that what completes them
-    /// follows at once.
+    /// Passes up to `len` bytes of the pipe's contents to `socket`; `more` is set if their
+    /// completion follows at once.
     ///
     /// # Errors
-    /// The errno of `splice`: `EAGAIN` when the socket has no room.
+    /// The errno of `splice`: `EAGAIN` if the socket has no room.
     pub fn pass_on(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::SPLICE_F_MORE } else { 0 };
         effort::calls(effort::Call::Splice);
         without_sigpipe(|| {
-            // SAFETY: no pointer but null is given.
+            // SAFETY: only null pointers are passed.
             checked_len(unsafe {
                 libc::splice(
                     self.read.as_raw_fd(),
@@ -254,12 +254,13 @@ impl Pipe {
     }
 }
 
-/// Calls `splice` where it raises no `SIGPIPE`: it has no flag for that, and programs in C would end by it.
+/// Calls `splice` without raising `SIGPIPE`. It has no flag for that, and the signal would end
+/// programs in C.
 fn without_sigpipe(splice: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
     let mut set = MaybeUninit::zeroed();
     let mut before = MaybeUninit::zeroed();
-    // SAFETY: the set is made empty, then has one signal that there is; `before` is written, and valid
-    // as zeros if it is not.
+    // SAFETY: the set is emptied, then gets one valid signal; `before` is written, and valid as
+    // zeros if it is not.
     let (set, before): (libc::sigset_t, libc::sigset_t) = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
@@ -275,18 +276,18 @@ fn without_sigpipe(splice: impl FnOnce() -> io::Result<usize>) -> io::Result<usi
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the set and the time are live; nothing is asked of the signal that is taken.
+        // SAFETY: the set and the time are live; no information about the signal is requested.
         unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const no_time) };
     }
-    // SAFETY: `before` is what the thread had.
+    // SAFETY: `before` is the thread's previous mask.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
     result
 }
 
-/// Whether a connection that was begun stands; `false` while it is not decided.
+/// Returns `true` once a connection has been established; `false` while the attempt is in progress.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason why the attempt failed.
 pub fn stream_stands(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
@@ -385,14 +386,14 @@ pub(super) mod tests {
         let (near, far) = pair();
         abort_stream(far);
         let pipe = Pipe::new(4096).unwrap();
-        // SAFETY: the disposition that programs begin with.
+        // SAFETY: the default disposition at program start.
         let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         for _ in 0..3 {
-            // The first is told of the reset, the others that nothing can be sent any more.
+            // The first call reports the reset, later ones that the socket is closed for sending.
             let _ = pipe.lend(b"gone");
             pipe.pass_on(near.as_fd(), 4, false).unwrap_err();
         }
-        // SAFETY: the disposition that it had.
+        // SAFETY: the previous disposition.
         unsafe { libc::signal(libc::SIGPIPE, before) };
     }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The end of a wire, for a program that is the wire: every frame that comes out of an interface, as the
-//! kernel handed it over, to be put into another.
+//! One end of a wire, for a program that acts as the wire: it receives every frame that leaves an
+//! interface, in the kernel's form, to be sent into another interface.
 //!
-//! A frame may be a burst of segments, or lack its checksum, where the interface has these offloads: what
-//! is to be done with it stands in front of it (`PACKET_VNET_HDR` of packet(7)), and whoever puts the frame
-//! into another interface says so to that one. A VLAN's tag, which the kernel keeps beside the frame, is put
-//! back into it.
+//! If the interface has these offloads, a frame may be a burst of segments or lack its checksum. A
+//! header before the frame describes this (`PACKET_VNET_HDR` of packet(7)); it is passed on to the
+//! other interface. A VLAN tag, which the kernel keeps separately, is put back into the frame.
 //!
-//! The one invariant: the bytes that [`WireEnd::receive`] names are what [`WireEnd::send`] takes, unchanged.
+//! Invariant: [`WireEnd::send`] gets the bytes of [`WireEnd::receive`] unchanged.
 #![allow(unsafe_code, reason = "recvmsg and send take pointers")]
 
 use super::options::set;
@@ -19,35 +18,35 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{mem, ptr};
 
-/// Bytes in front of a frame: `struct virtio_net_hdr` of include/uapi/linux/virtio_net.h.
+/// Bytes before a frame: `struct virtio_net_hdr` of include/uapi/linux/virtio_net.h.
 const OFFLOAD_LEN: usize = 10;
 
-/// Bytes of the two addresses that a frame begins with.
+/// Bytes of the two addresses at the start of a frame.
 const ADDRESSES_LEN: usize = 12;
 
-/// Bytes of a VLAN's tag, behind the addresses (IEEE 802.1Q, clause 9).
+/// Bytes of a VLAN tag, after the addresses (IEEE 802.1Q, clause 9).
 const TAG_LEN: usize = 4;
 
-/// EtherType of a tag where the kernel names none (`ETH_P_8021Q`).
+/// EtherType of a tag if the kernel names none (`ETH_P_8021Q`).
 const TAG_TYPE: u16 = 0x8100;
 
-/// Room for a time stamp and `struct tpacket_auxdata`, with their headers, twice over.
+/// Twice the room for a time stamp and `struct tpacket_auxdata`, with their headers.
 const CONTROL_LEN: usize = 128;
 
-/// Bytes that [`WireEnd::receive`] needs: for the longest frame of any interface and all that is added to it
-/// (64 KiB of an MTU or of a burst, and its headers).
+/// Buffer length for [`WireEnd::receive`]: the longest frame of any interface and all additions (64
+/// KiB of an MTU or of a burst, and its headers).
 pub const WIRE_FRAME_ROOM: usize = 66 << 10;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub struct WireEnd(OwnedFd);
 
-/// A frame that has come.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Where it is, in what [`WireEnd::receive`] was given.
+    /// Range in the buffer of [`WireEnd::receive`].
     pub bytes: Range<usize>,
-    /// How long ago the kernel had it.
+    /// Time since the kernel received it.
     pub age: Duration,
 }
 
@@ -55,11 +54,11 @@ pub struct Arrived {
 struct Control([u8; CONTROL_LEN]);
 
 impl WireEnd {
-    /// Takes all that comes out of the interface with number `interface`; the kernel keeps `held_len` bytes
-    /// that have not been fetched, and as many that have not left.
+    /// Captures all frames that leave the interface with number `interface`. The kernel keeps up to
+    /// `held_len` bytes of unread frames, and as many of frames to send.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW` and `CAP_NET_ADMIN`, `ENODEV` when there is no such interface.
+    /// `EPERM` without `CAP_NET_RAW` and `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
     pub fn open(interface: u32, held_len: usize) -> io::Result<WireEnd> {
         let socket = packet_socket()?;
         let fd = socket.as_fd();
@@ -73,17 +72,18 @@ impl WireEnd {
         ] {
             set(fd, level, name, value)?;
         }
-        // What is put into the interface does not come out of it.
+        // Excludes frames that are sent into the interface here.
         ignore_outgoing(fd)?;
         bind_packet(fd, interface, ETHERTYPE_ALL)?;
         Ok(WireEnd(socket))
     }
 
-    /// Takes the next frame, into `room` of [`WIRE_FRAME_ROOM`] bytes; `None` when there is none.
+    /// Receives the next frame into `room` of [`WIRE_FRAME_ROOM`] bytes, or returns `None` if there
+    /// is none.
     ///
     /// # Errors
-    /// `EINVAL` for a frame that the kernel cannot describe (a burst in a tunnel) or that is longer than
-    /// `room`, which is lost; `ENETDOWN` when the interface has gone.
+    /// `EINVAL` for a frame that the kernel cannot describe (a burst in a tunnel) or that is longer
+    /// than `room`; that frame is lost. `ENETDOWN` if the interface was removed.
     pub fn receive(&self, room: &mut [u8]) -> io::Result<Option<Arrived>> {
         let mut control = Control([0; CONTROL_LEN]);
         let mut pieces = [io::IoSliceMut::new(&mut room[TAG_LEN..])];
@@ -114,11 +114,11 @@ impl WireEnd {
         Ok(Some(Arrived { bytes, age }))
     }
 
-    /// Puts a frame that some end has received into this one.
+    /// Sends a frame received by another end.
     ///
     /// # Errors
-    /// `ENOBUFS` and `EAGAIN` when the interface's queue is full, `EMSGSIZE` when its MTU is shorter,
-    /// `ENETDOWN` or `ENXIO` when it has gone.
+    /// `ENOBUFS` and `EAGAIN` if the interface's queue is full, `EMSGSIZE` if its MTU is shorter,
+    /// `ENETDOWN` or `ENXIO` if it was removed.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: `frame` is live with the length given; the kernel copies it.
         let returned = unsafe {
@@ -132,7 +132,7 @@ impl WireEnd {
         checked_len(returned).map(drop)
     }
 
-    /// Frames that came and found what the kernel keeps full, since the last call.
+    /// Returns the frames since the last call that found the kernel's buffer full.
     #[must_use]
     pub fn drops(&self) -> u32 {
         packet_drops(self.as_fd()).unwrap_or(0)
@@ -145,7 +145,7 @@ impl AsFd for WireEnd {
     }
 }
 
-/// Whom a frame of [`WireEnd::receive`] is for, and who has sent it.
+/// Returns the destination and source addresses of a frame of [`WireEnd::receive`].
 #[must_use]
 pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
     let (to, rest) = frame.get(OFFLOAD_LEN..)?.split_first_chunk()?;
@@ -155,13 +155,13 @@ pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
 #[allow(clippy::cast_possible_truncation, reason = "3")]
 const ETHERTYPE_ALL: u16 = libc::ETH_P_ALL as u16;
 
-/// Moves what is in front of a tag's place to the beginning of `room`, and writes the tag.
+/// Moves the bytes before the tag's place to the beginning of `room`, and writes the tag.
 fn insert(room: &mut [u8], tag: [u8; TAG_LEN]) {
     const FRONT_LEN: usize = OFFLOAD_LEN + ADDRESSES_LEN;
     room.copy_within(TAG_LEN..TAG_LEN + FRONT_LEN, 0);
     room[FRONT_LEN..FRONT_LEN + TAG_LEN].copy_from_slice(&tag);
-    // `hdr_len` and `csum_start` count from the frame's beginning, in the host's byte order; zero where they
-    // mean nothing.
+    // `hdr_len` and `csum_start` count from the frame's beginning, in host byte order; zero if
+    // unused.
     for at in [2, 6] {
         let value = u16::from_ne_bytes([room[at], room[at + 1]]);
         if value > 0 {
@@ -171,7 +171,7 @@ fn insert(room: &mut [u8], tag: [u8; TAG_LEN]) {
     }
 }
 
-/// A VLAN's tag, as it stands in a frame, and how old the frame is.
+/// Returns the VLAN tag in wire format, and the frame's age.
 fn beside(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
     let (mut tag, mut age) = (None, Duration::ZERO);
     // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
@@ -181,8 +181,8 @@ fn beside(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: the kernel puts a `timespec` behind a header of this kind; the read does not rely on
-                // its alignment.
+                // SAFETY: the kernel puts a `timespec` behind a header of this kind; the read does
+                // not rely on its alignment.
                 let stamp = unsafe {
                     ptr::read_unaligned(libc::CMSG_DATA(header).cast::<libc::timespec>())
                 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! AF_XDP sockets (Documentation/networking/af_xdp.rst): frames in an area of memory that the kernel
-//! and processes share, handed to and fro by rings of descriptors.
+//! AF_XDP sockets (Documentation/networking/af_xdp.rst): frames in a memory area shared by the
+//! kernel and processes, exchanged through rings of descriptors.
 //!
-//! The one invariant: the area is read and written by copies and atomics only. Besides the kernel
-//! other processes may have it.
+//! Invariant: the area is read and written only by copies and atomics, because other processes
+//! besides the kernel may access it.
 //!
-//! SYNC pair *xdp entry*: release of a ring's producer index, acquire of it: the entries before it are
-//! readable. SYNC pair *xdp room*: release of the consumer index, acquire of it: the entries before it
-//! may be written again. The kernel is the other side of both (net/xdp/xsk_queue.h).
+//! SYNC pair *xdp entry*: release of a ring's producer index, acquire of it: the entries before it
+//! are readable. SYNC pair *xdp room*: release of the consumer index, acquire of it: the entries
+//! before it may be written again. The kernel is the other side of both (net/xdp/xsk_queue.h).
 #![allow(unsafe_code, reason = "reads and writes mapped memory")]
 
 mod area;
@@ -27,24 +27,24 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// An AF_XDP socket, which is of one queue of one interface once it is bound.
+/// An AF_XDP socket, bound to one queue of one interface.
 #[derive(Debug)]
 pub struct XdpSocket(OwnedFd);
 
-/// How a socket that owns an area takes part.
+/// Mode of a socket that owns an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpSocketUse {
     /// The kernel copies frames to and from the area.
     Copy,
-    /// The driver reads and writes the area where it can; else as [`XdpSocketUse::Copy`].
+    /// The driver accesses the area directly if it can; otherwise as [`XdpSocketUse::Copy`].
     Direct,
 }
 
 impl XdpSocket {
-    /// Opens one.
+    /// Opens a socket.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` where the kernel has no such sockets.
+    /// `EPERM` without `CAP_NET_RAW`, `EAFNOSUPPORT` if the kernel has no such sockets.
     pub fn open() -> io::Result<XdpSocket> {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         Ok(XdpSocket(socket_with(
@@ -55,14 +55,14 @@ impl XdpSocket {
         )?))
     }
 
-    /// A socket that another process has passed on.
+    /// Wraps a socket passed on by another process.
     #[must_use]
     pub fn from_fd(fd: OwnedFd) -> XdpSocket {
         XdpSocket(fd)
     }
 
-    /// Registers all chunks of `area` and makes rings of that many entries (powers of two) for chunks
-    /// to receive into and for those that have been sent.
+    /// Registers all chunks of `area`, and creates the fill and completion rings with these numbers
+    /// of entries (powers of two).
     ///
     /// # Errors
     /// `ENOBUFS` beyond the limit of locked memory (`ulimit -l`) without `CAP_IPC_LOCK`.
@@ -82,7 +82,7 @@ impl XdpSocket {
         Ok(())
     }
 
-    /// Makes a ring of `len` frames to send.
+    /// Creates a ring of `len` frames to send.
     ///
     /// # Errors
     /// The errno of `setsockopt`.
@@ -90,7 +90,7 @@ impl XdpSocket {
         Ok(sockopt::set_xdp_tx_ring_size(&self.0, len)?)
     }
 
-    /// Makes a ring of `len` received frames.
+    /// Creates a ring of `len` received frames.
     ///
     /// # Errors
     /// The errno of `setsockopt`.
@@ -101,8 +101,8 @@ impl XdpSocket {
     /// Binds a socket that owns an area to a queue of an interface.
     ///
     /// # Errors
-    /// `EBUSY` when another one has the queue, or had it some milliseconds ago; `EINVAL` when there is
-    /// no such queue.
+    /// `EBUSY` if another socket has the queue, or had it some milliseconds ago; `EINVAL` if there
+    /// is no such queue.
     pub fn bind_owner(&self, interface: u32, queue: u32, how: XdpSocketUse) -> io::Result<()> {
         let wakeup = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         let flags = match how {
@@ -112,7 +112,7 @@ impl XdpSocket {
         Ok(bind(&self.0, &SocketAddrXdp::new(flags, interface, queue))?)
     }
 
-    /// Binds a socket to the same queue and area as `owner`, whose rings for chunks it shares.
+    /// Binds a socket to the queue and area of `owner`, and shares its chunk rings.
     ///
     /// # Errors
     /// The errno of `bind`.
@@ -125,7 +125,7 @@ impl XdpSocket {
         Ok(bind(&self.0, &beside)?)
     }
 
-    /// The ring of received frames, of as many entries as were made.
+    /// Maps the ring of received frames, with the number of entries that it was created with.
     ///
     /// # Errors
     /// The errno of `mmap`.
@@ -133,7 +133,7 @@ impl XdpSocket {
         ConsumerRing::map(self.as_fd(), Which::Rx, len)
     }
 
-    /// The ring of frames to send.
+    /// Maps the ring of frames to send.
     ///
     /// # Errors
     /// The errno of `mmap`.
@@ -141,7 +141,7 @@ impl XdpSocket {
         ProducerRing::map(self.as_fd(), Which::Tx, len)
     }
 
-    /// The ring of chunks to receive into, by their place in the area; of an owner.
+    /// Maps the fill ring of an owner: chunks to receive into, by their offset in the area.
     ///
     /// # Errors
     /// The errno of `mmap`.
@@ -149,7 +149,8 @@ impl XdpSocket {
         ProducerRing::map(self.as_fd(), Which::Fill, len)
     }
 
-    /// The ring of chunks whose frames have left, by their place in the area; of an owner.
+    /// Maps the completion ring of an owner: chunks with frames that have left, by their offset in
+    /// the area.
     ///
     /// # Errors
     /// The errno of `mmap`.
@@ -157,7 +158,7 @@ impl XdpSocket {
         ConsumerRing::map(self.as_fd(), Which::Completion, len)
     }
 
-    /// Whether the driver reads and writes the area itself.
+    /// Returns `true` if the driver accesses the area directly.
     ///
     /// # Errors
     /// The errno of `getsockopt`.
@@ -166,8 +167,8 @@ impl XdpSocket {
         Ok(options.contains(rustix::net::xdp::XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Frames for this socket that were dropped since it was opened: its ring was full, or there was
-    /// no chunk for them.
+    /// Returns the frames for this socket dropped since it was opened, because its ring was full or
+    /// no chunk was free.
     ///
     /// # Errors
     /// The errno of `getsockopt`.

@@ -109,7 +109,7 @@ fn marks_are_told_of_runs_and_of_lone_datagrams() {
             let got = recv_segments(rx, &mut buf).unwrap().unwrap();
             (got.len, got.segment_len, got.marked)
         };
-        // Nobody has asked.
+        // Reports are not enabled yet.
         assert_eq!(receive(ECN_MET, None), (250, 250, false), "{ip}");
         report_marks(rx, ipv6).unwrap();
         for (bits, marked) in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two questions that [`super::interfaces`] asks the kernel.
+//! The two netlink queries of [`super::interfaces`].
 
 use super::{Interface, InterfaceKind, MacAddr, Network};
 use netlink_packet_core::{
@@ -11,7 +11,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::io;
 
-/// All interfaces, without their addresses.
+/// Returns all interfaces, without their addresses.
 pub(super) fn links() -> io::Result<Vec<Interface>> {
     let mut found = Vec::new();
     dump(
@@ -25,7 +25,7 @@ pub(super) fn links() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// All addresses, with the index of the interface that has each.
+/// Returns all addresses, each with the index of its interface.
 pub(super) fn addresses() -> io::Result<Vec<(u32, Network)>> {
     let mut found = Vec::new();
     dump(
@@ -59,7 +59,7 @@ fn interface_of(link: &LinkMessage) -> Interface {
         mac,
         mtu,
         up: flags.contains(LinkFlags::Up),
-        // Not IFF_RUNNING, which the kernel sets up to a second later.
+        // IFF_RUNNING is not used, because the kernel sets it up to 1 s later.
         running: flags.contains(LinkFlags::LowerUp),
         loopback,
         kind,
@@ -74,7 +74,8 @@ fn kernel_kind_of(infos: &[LinkInfo]) -> Option<String> {
     })
 }
 
-/// `Local` is the interface's own address; on a point-to-point link `Address` is the far end's.
+/// Returns the address and prefix. `Local` is the interface's own address; on a point-to-point
+/// link, `Address` is the remote end's.
 fn network_of(message: &AddressMessage) -> Option<Network> {
     let local = message
         .attributes
@@ -97,7 +98,7 @@ fn network_of(message: &AddressMessage) -> Option<Network> {
     })
 }
 
-/// Asks one question and hands each part of the answer to `take`.
+/// Sends one query and passes each part of the reply to `take`.
 fn dump(
     question: RouteNetlinkMessage,
     take: &mut dyn FnMut(RouteNetlinkMessage),
@@ -120,7 +121,7 @@ fn dump(
     }
 }
 
-/// Takes the messages of one datagram; true after the last one of the answer.
+/// Processes the messages of one datagram. Returns `true` after the last one of the reply.
 fn take_messages(mut bytes: &[u8], take: &mut dyn FnMut(RouteNetlinkMessage)) -> io::Result<bool> {
     while !bytes.is_empty() {
         let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)

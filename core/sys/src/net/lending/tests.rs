@@ -3,7 +3,7 @@
 use super::super::stream::tests::pair;
 use super::*;
 
-/// Bytes that repeat with no period of pages or segments.
+/// Returns bytes whose period is not that of pages or segments.
 fn bytes(len: usize, seed: usize) -> Vec<u8> {
     (0..len)
         .map(|at| ((at + seed) % 251).to_le_bytes()[0])
@@ -41,7 +41,7 @@ fn a_stream_of_all_lengths_arrives_as_it_was_written() {
     }
 }
 
-/// L2: bytes are changed as soon as the peer's program says that it has them.
+/// L2: the bytes are changed as soon as the peer's program reports that it has them.
 #[test]
 fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were() {
     const LEN: usize = 200_000;
@@ -67,7 +67,7 @@ fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were
     });
 }
 
-/// L1: memory may go at once; the pages stay until they are read.
+/// L1: the memory may be unmapped at once; the pages stay until they are read.
 #[test]
 fn memory_that_is_unmapped_arrives_even_so() {
     let (near, far) = blocking_pair();
@@ -162,7 +162,7 @@ fn a_frame_goes_with_its_front_and_the_next_front_comes_with_its_end() {
         assert!(reader.fill(&far, 5).unwrap());
     }
     assert_eq!(reader.ahead(), b"next!");
-    // What has come ahead is the first that is read.
+    // Bytes read ahead are returned first.
     let mut rest = [0xa5; 9];
     reader.read_exact(&far, &mut rest).unwrap();
     assert_eq!(rest, *b"next!rest");

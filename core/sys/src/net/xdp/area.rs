@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The area of chunks that frames are in, with words in front of them for what processes that share it
-//! must know of one another. See the parent's documentation.
+//! The area of chunks that hold frames, preceded by words with the shared state of its processes.
+//! See the parent's documentation.
 #![allow(unsafe_code, reason = "copies to and from the mapping")]
 
 use crate::effort::{self, Call};
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Of pages of any size a multiple: where chunks begin must be at a page.
+/// A multiple of any page size, because chunks must begin at a page.
 const WORDS_LEN_UNIT: usize = 64 << 10;
 
 /// See the module documentation.
@@ -24,7 +24,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// Bytes of a memory file for that many words and chunks.
+    /// Returns the bytes of a memory file for that many words and chunks.
     #[must_use]
     pub fn file_len(word_count: usize, chunk_len: usize, chunk_count: usize) -> usize {
         words_len(word_count) + chunk_len * chunk_count
@@ -34,7 +34,7 @@ impl Area {
     /// ([`crate::memfd::check`]). Chunks have 2048 or 4096 bytes.
     ///
     /// # Errors
-    /// What `mmap` says.
+    /// Returns the error of `mmap`.
     pub fn map(
         file: BorrowedFd<'_>,
         word_count: usize,
@@ -48,9 +48,9 @@ impl Area {
         })
     }
 
-    /// Address and bytes of the chunks.
+    /// Returns the address and length of the chunks.
     pub(super) fn chunks(&self) -> (u64, u64) {
-        // SAFETY: the words are in front of the chunks in the mapping.
+        // SAFETY: the words precede the chunks in the mapping.
         let first = unsafe { self.memory.base().add(self.words_len) };
         let addr = first.as_ptr().expose_provenance() as u64;
         (addr, (self.memory.len() - self.words_len) as u64)
@@ -60,32 +60,32 @@ impl Area {
         u32::try_from(self.chunk_len).unwrap_or(0)
     }
 
-    /// The word with that number.
+    /// Returns the word with that number.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// Panics if the number is out of range.
     #[inline]
     #[must_use]
     pub fn word(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.words_len / 4);
         // SAFETY: in the mapping, by the assertion, and aligned, since mappings are; all processes
-        // access it as one word only.
+        // access it only as one word.
         unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().cast::<u32>().add(index)) }
     }
 
-    /// Copies `bytes` to a place among the chunks.
+    /// Copies `bytes` to an offset among the chunks.
     ///
     /// # Panics
-    /// When they do not fit.
+    /// Panics if they do not fit.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) {
         let to = self.place(at, bytes.len());
-        // SAFETY: `place` has checked that it lies in the mapping; `bytes` does not, being borrowed.
-        // If somebody else writes there, what he gets is a spoilt frame.
+        // SAFETY: `place` has checked that it lies in the mapping; `bytes` does not, being
+        // borrowed. If another process writes there, only the frame is corrupted.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    /// Copies bytes from a place among the chunks; `false` if they are not all there.
+    /// Copies bytes from an offset among the chunks. Returns `false` if the range is out of bounds.
     #[inline]
     #[must_use]
     pub fn read(&self, at: usize, bytes: &mut [u8]) -> bool {
@@ -94,7 +94,7 @@ impl Area {
             return false;
         }
         let from = self.place(at, bytes.len());
-        // SAFETY: as in `write`, the other way; any bytes are bytes.
+        // SAFETY: as in `write`, in the other direction; any bytes are valid.
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
         true
     }
@@ -112,26 +112,26 @@ fn words_len(word_count: usize) -> usize {
     (word_count * 4).next_multiple_of(WORDS_LEN_UNIT)
 }
 
-/// A lock between processes that share a memory file. The kernel unlocks it when its holder dies.
+/// A lock between processes that share a memory file. The kernel releases it when its holder dies.
 #[derive(Debug)]
 pub struct AreaLock(OwnedFd);
 
 impl AreaLock {
-    /// A lock of this holder's own, on a file that is passed around: opened anew, since those who
-    /// share an open file share its lock (flock(2)).
+    /// Creates a separate lock handle on a shared file. It opens the file again, because all users
+    /// of one open file share its lock (flock(2)).
     ///
     /// # Errors
-    /// `ENOENT` where `/proc` is not mounted.
+    /// `ENOENT` if `/proc` is not mounted.
     pub fn new(file: BorrowedFd<'_>) -> io::Result<AreaLock> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         Ok(AreaLock(open(path, flags, Mode::empty())?))
     }
 
-    /// Does `work` while no other holder does.
+    /// Runs `work` with the lock held.
     ///
     /// # Errors
-    /// `ENOLCK` without memory for it.
+    /// `ENOLCK` if the kernel has no memory for the lock.
     pub fn with<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
         self.call(FlockOperation::LockExclusive)?;
         let result = work();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rings of an AF_XDP socket, mapped. See the parent's documentation.
+//! The mapped rings of an AF_XDP socket. See the parent's documentation.
 //!
-//! Indices are read from the ring each time, not kept: the rings of an area are shared by processes
-//! that take turns.
+//! Indices are read from the ring each time, not cached, because processes take turns on the rings
+//! of an area.
 #![allow(unsafe_code, reason = "reads and writes entries of the mapping")]
 
 use crate::mapping::Mapping;
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One of the four.
+/// Kind of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Which {
     Rx,
@@ -24,7 +24,7 @@ pub(super) enum Which {
     Completion,
 }
 
-/// Entries are numbers: a chunk's place, or place, length and options of a frame.
+/// Types of ring entries: the offset of a chunk, or offset, length and options of a frame.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for libc::xdp_desc {}
@@ -36,7 +36,7 @@ struct Ring<T> {
     consumer_off: usize,
     flags_off: usize,
     entries_off: usize,
-    /// A power of two.
+    /// Number of entries, a power of two.
     len: u32,
     _entries: PhantomData<T>,
 }
@@ -74,8 +74,8 @@ impl<T: Entry> Ring<T> {
 
     #[inline]
     fn word(&self, off: usize) -> &AtomicU32 {
-        // SAFETY: `map` has checked that the word lies in the mapping, aligned; the mapping lives as
-        // long as `self`, and the kernel and all processes access it as one word only.
+        // SAFETY: `map` has checked that the word lies in the mapping, aligned; the mapping lives
+        // as long as `self`, and the kernel and all processes access it only as one word.
         unsafe { AtomicU32::from_ptr(self.memory.base().as_ptr().add(off).cast()) }
     }
 
@@ -104,7 +104,7 @@ impl<T: Entry> Ring<T> {
     }
 }
 
-/// The end of a ring that the kernel fills.
+/// Consuming end of a ring that the kernel fills.
 #[derive(Debug)]
 pub struct ConsumerRing<T>(Ring<T>);
 
@@ -114,7 +114,7 @@ impl<T: Entry> ConsumerRing<T> {
         Ring::map(socket, which, len).map(ConsumerRing)
     }
 
-    /// Whether an entry waits.
+    /// Returns `true` if an entry is waiting.
     #[inline]
     #[must_use]
     pub fn has_entry(&self) -> bool {
@@ -132,8 +132,8 @@ impl<T: Entry> ConsumerRing<T> {
         if ring.producer().load(Ordering::Acquire) == consumer {
             return None;
         }
-        // SAFETY: written before the index that was acquired, and not written again before the
-        // release below; any bytes are an entry.
+        // SAFETY: written before the acquired index, and not written again before the release
+        // below; any bytes are a valid entry.
         let entry = unsafe { ring.entry(consumer).read() };
         // SYNC: xdp room
         ring.consumer()
@@ -142,7 +142,7 @@ impl<T: Entry> ConsumerRing<T> {
     }
 }
 
-/// The end of a ring that the kernel empties.
+/// Producing end of a ring that the kernel drains.
 #[derive(Debug)]
 pub struct ProducerRing<T>(Ring<T>);
 
@@ -152,7 +152,7 @@ impl<T: Entry> ProducerRing<T> {
         Ring::map(socket, which, len).map(ProducerRing)
     }
 
-    /// Puts an entry at the end; `false` if the ring is full.
+    /// Appends an entry. Returns `false` if the ring is full.
     #[inline]
     pub fn push(&mut self, entry: T) -> bool {
         let ring = &self.0;
@@ -162,8 +162,8 @@ impl<T: Entry> ProducerRing<T> {
         if producer.wrapping_sub(consumer) >= ring.len {
             return false;
         }
-        // SAFETY: the kernel is through with the entry, by the index that was acquired, and does not
-        // read it before the release below.
+        // SAFETY: the kernel has finished with the entry, by the acquired index, and does not read
+        // it before the release below.
         unsafe { ring.entry(producer).write(entry) };
         // SYNC: xdp entry
         ring.producer()
@@ -171,7 +171,7 @@ impl<T: Entry> ProducerRing<T> {
         true
     }
 
-    /// Whether the kernel has taken all entries.
+    /// Returns `true` if the kernel has taken all entries.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -180,7 +180,7 @@ impl<T: Entry> ProducerRing<T> {
         self.0.consumer().load(Ordering::Acquire) == producer
     }
 
-    /// Whether the kernel wants a system call to go on (`XDP_RING_NEED_WAKEUP`).
+    /// Returns `true` if the kernel needs a system call to continue (`XDP_RING_NEED_WAKEUP`).
     #[inline]
     #[must_use]
     pub fn needs_wakeup(&self) -> bool {
