@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may use a value: its owner, or a helper while the owner is away.
+//! The right to use a value, held by its owner, or by a helper while the owner is away.
 //!
-//! Each side writes a word of its own and then reads the other's (Dekker), so the owner, which comes
-//! and goes with each call, needs plain stores and loads; the helper, which looks seldom,
-//! pays for the fences of both ([`barrier`]). Each absence of the owner has a number, by which the
-//! helper sees whether the owner has been back since.
+//! Each side writes a word of its own and then reads the other side's word (Dekker). The owner,
+//! which enters and leaves with each call, needs only plain stores and loads. The helper, which
+//! polls rarely, pays for the fences of both ([`barrier`]). Each absence of the owner has a number,
+//! from which the helper detects that the owner has returned since.
 
 use crate::barrier;
 
@@ -13,51 +13,51 @@ use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-/// In the owner's word: it is away.
+/// Bit of the owner's word: the owner is away.
 const AWAY: u32 = 1;
-/// In the owner's word: what it has left is urgent.
+/// Bit of the owner's word: it left urgent work.
 const URGENT: u32 = 2;
-/// The other bits number its absences, in steps of this.
+/// Step of the absence number in the remaining bits.
 const NUMBER: u32 = 4;
 
-/// An absence of the owner.
+/// Identifies an absence of the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Absence(u32);
 
 impl Absence {
-    /// What the owner has left is urgent.
+    /// Returns `true` if the owner left urgent work.
     pub(super) fn is_urgent(self) -> bool {
         self.0 & URGENT != 0
     }
 }
 
-/// How the helper sleeps, and so what it has to be called for.
+/// State of the helper's sleep, which determines for what it must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Asleep {
-    /// It looks soon by itself.
+    /// Polls soon by itself.
     Not,
-    /// It looks by itself for what is not urgent.
+    /// Polls by itself for work that is not urgent.
     Lightly,
-    /// It looks when it is called.
+    /// Polls only when woken.
     Deeply,
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Baton {
-    /// Written by the owner alone.
+    /// Written only by the owner.
     owner: AtomicU32,
-    /// Written by the helper alone: it has the value, or is about to look whether it may.
+    /// Written only by the helper: it holds the baton, or is checking if it may.
     is_claimed: AtomicBool,
-    /// An [`Asleep`]: written by the helper, and by the owner when it calls.
+    /// An [`Asleep`]; written by the helper, and by the owner when it wakes the helper.
     asleep: AtomicU8,
-    /// The helper's fences reach the owner's thread.
+    /// Set if the helper's fences reach the owner's thread.
     has_light_fence: bool,
 }
 
 impl Baton {
-    /// One that the owner holds.
+    /// Creates a baton held by the owner.
     pub(super) fn new() -> Baton {
         Baton {
             owner: AtomicU32::new(0),
@@ -67,7 +67,7 @@ impl Baton {
         }
     }
 
-    /// The owner's half of the fence between its store and its load.
+    /// Issues the owner's half of the fence between its store and its load.
     #[inline]
     fn fence(&self) {
         if self.has_light_fence {
@@ -77,8 +77,8 @@ impl Baton {
         }
     }
 
-    /// Puts it down, with what it has left; the owner's alone, while it holds it. Returns whether the
-    /// helper is to be called.
+    /// Releases the baton. For the owner only, while it holds the baton. Returns `true` if the
+    /// helper must be woken.
     #[inline]
     pub(super) fn put_down(&self, is_urgent: bool) -> bool {
         let number = self.owner.load(Ordering::Relaxed) & !(AWAY | URGENT);
@@ -99,8 +99,8 @@ impl Baton {
         is_called
     }
 
-    /// Asks for it; the owner's alone, after [`Baton::put_down`]. It has it once
-    /// [`Baton::is_back`] says so.
+    /// Requests the baton. For the owner only, after [`Baton::put_down`]. The owner holds it once
+    /// [`Baton::is_back`] returns `true`.
     #[inline]
     pub(super) fn take_back(&self) {
         let number = self.owner.load(Ordering::Relaxed) & !(AWAY | URGENT);
@@ -108,20 +108,20 @@ impl Baton {
         self.fence();
     }
 
-    /// Whether the owner, which has asked for it, has it.
+    /// Returns `true` if the owner, after a request, holds the baton.
     #[inline]
     pub(super) fn is_back(&self) -> bool {
         // SYNC: baton-helper-owner, acquired.
         !self.is_claimed.load(Ordering::Acquire)
     }
 
-    /// The present absence of the owner; `None` while it is there.
+    /// Returns the current absence of the owner, or `None` while it is present.
     pub(super) fn absence(&self) -> Option<Absence> {
         let now = self.owner.load(Ordering::Relaxed);
         (now & AWAY != 0).then_some(Absence(now))
     }
 
-    /// Picks it up, if the owner has not been back. The helper's alone.
+    /// Acquires the baton, unless the owner has returned. For the helper only.
     pub(super) fn pick_up(&self, absence: Absence) -> bool {
         self.is_claimed.store(true, Ordering::Relaxed);
         barrier::heavy_own();
@@ -133,25 +133,25 @@ impl Baton {
         false
     }
 
-    /// Whether the owner has asked for it since `absence` began.
+    /// Returns `true` if the owner has requested the baton since `absence` began.
     pub(super) fn is_wanted(&self, absence: Absence) -> bool {
         Absence(self.owner.load(Ordering::Relaxed)) != absence
     }
 
-    /// Gives it back. The helper's alone, after [`Baton::pick_up`].
+    /// Releases the baton. For the helper only, after [`Baton::pick_up`].
     pub(super) fn give_back(&self) {
         // SYNC: baton-helper-owner, released.
         self.is_claimed.store(false, Ordering::Release);
     }
 
-    /// Says that the helper is about to sleep. It must look at [`Baton::absence`] once more: whoever
-    /// left before this call does not call.
+    /// Announces that the helper is about to sleep. It must check [`Baton::absence`] once more,
+    /// because an owner that left before this call does not wake it.
     pub(super) fn fall_asleep(&self, asleep: Asleep) {
         self.asleep.store(asleep as u8, Ordering::Relaxed);
         barrier::heavy_own();
     }
 
-    /// Says that the helper need not be called; returns whether it was.
+    /// Announces that the helper is awake. Returns `true` if it was woken.
     pub(super) fn wake(&self) -> bool {
         self.asleep.swap(Asleep::Not as u8, Ordering::Relaxed) == Asleep::Not as u8
     }

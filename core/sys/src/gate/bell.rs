@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waking a thread that sleeps on a descriptor of somebody else's.
+//! Waking a thread that sleeps on a foreign descriptor.
 
 use crate::effort::{self, Call};
 use crate::wait::wait_readable;
@@ -15,8 +15,10 @@ use std::time::Duration;
 pub(super) struct Bell(OwnedFd);
 
 impl Bell {
+    /// Creates a bell.
+    ///
     /// # Errors
-    /// For want of descriptors.
+    /// Fails if descriptors are exhausted.
     pub(super) fn new() -> io::Result<Bell> {
         Ok(Bell(eventfd(
             0,
@@ -24,21 +26,21 @@ impl Bell {
         )?))
     }
 
-    /// Wakes who sleeps, or who sleeps next.
+    /// Wakes the sleeper, or the next one.
     pub(super) fn ring(&self) {
         effort::calls(Call::Write);
-        // Refused only when it was rung 2^64 - 2 times and nobody has woken.
+        // Fails only after 2^64 - 2 rings without a wake-up.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Sleeps until `fd` is readable, the bell is rung, or `most` has passed.
     pub(super) fn sleep(&self, fd: RawFd, most: Duration) {
         if wait_readable(&[fd, self.0.as_raw_fd()], Some(most)).is_err() {
-            // For want of memory: looking now and then is as good.
+            // Fails for lack of memory: polling at intervals is sufficient.
             thread::sleep(most.min(super::ABSENCE_GUARDED));
         }
         effort::calls(Call::Read);
-        // Nothing to read, where it was not rung.
+        // Fails if the bell was not rung.
         let _ = read(&self.0, &mut [0; 8]);
     }
 }

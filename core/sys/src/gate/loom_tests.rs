@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The baton under loom: every interleaving of an owner that comes and goes with a helper.
+//! The baton under loom: every interleaving of an owner that enters and leaves with a helper.
 
 use super::baton::{Asleep, Baton};
 use loom::cell::UnsafeCell;
@@ -8,15 +8,15 @@ use loom::thread;
 
 struct Shared {
     baton: Baton,
-    /// loom panics when both use it without an order between.
+    /// Loom panics on unordered accesses by both threads.
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: this is what the model is to show.
+// SAFETY: the model checks exactly this.
 unsafe impl Sync for Shared {}
 
 fn add(shared: &Shared) {
-    // SAFETY: whoever calls has the baton.
+    // SAFETY: the caller holds the baton.
     shared.value.with_mut(|value| unsafe { *value += 1 });
 }
 
@@ -65,7 +65,7 @@ fn a_helper_that_sleeps_is_called() {
             let of_helper = Arc::clone(&baton);
             let helper = thread::spawn(move || {
                 of_helper.fall_asleep(asleep);
-                // loom finds it when this is for ever.
+                // Loom reports a deadlock if this never ends.
                 while of_helper.absence().is_none() {
                     thread::park();
                 }

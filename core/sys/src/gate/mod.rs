@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A value that one thread uses, and that a thread of its own carries on when the first has left
-//! something in it and stays away.
+//! A value that is used by one thread and serviced by a helper thread while the first one is away.
 //!
-//! A program that has called a library and then computes would otherwise leave undone what the
-//! library had put off until the next call. Each use of the value is a guard; the end of the last
-//! one leaves the value to the helper if there is something to carry on. That costs the owner some
-//! stores to cache lines of its own, and nothing when it leaves nothing.
+//! A program that called a library and now computes would otherwise delay the library's pending
+//! work until its next call. Each use of the value is a guard. The end of the last guard leaves the
+//! value to the helper if work is pending. That costs the owner some stores to its own cache lines,
+//! and nothing without pending work.
 //!
-//! A value may also want its helper while nothing is left, for what comes from outside: the helper
-//! then sleeps on a descriptor of the value's until the owner is back.
+//! A value may also need its helper without pending work, for external events. The helper then
+//! sleeps on a descriptor of the value until the owner returns.
 //!
-//! The one invariant: the helper touches the value only while the owner uses nothing of it.
+//! Invariant: the helper accesses the value only while the owner does not use it.
 #![allow(
     unsafe_code,
     reason = "a value that is handed between two threads by an atomic word"
@@ -35,88 +34,89 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long the owner stays away before its helper carries on what is urgent: hundreds of calls of a
-/// busy program, which then carries on by itself, and far less than a person or a timeout notices. A
-/// poll takes the core from a pinned program for some 10 µs: 1 % of it.
+/// Absence of the owner after which its helper starts urgent work. It is hundreds of calls of a
+/// busy program, which does the work itself, and far less than a person or a timeout notices. A
+/// poll takes the core from a pinned program for some 10 µs, or 1 %.
 pub const ABSENCE: Duration = Duration::from_millis(1);
 
-/// The same for what is not urgent, and between looks at an owner that leaves nothing else: half of what
-/// kernel TCP lets an acknowledgement wait at least (`TCP_DELACK_MIN`, 40 ms), and 50 polls a second,
-/// 0.05 % of a core. What it costs: a frame that was lost is sent again so much later by a program that
-/// computes, and its peers ask again for what it has not acknowledged.
+/// Absence after which the helper starts other work, and interval between its polls. It is half of
+/// the minimum delay of an acknowledgement in kernel TCP (`TCP_DELACK_MIN`, 40 ms), and gives 50
+/// polls per second, 0.05 % of a core. The cost: a computing program retransmits lost frames later
+/// by this time, and its peers retransmit frames that it has not acknowledged.
 const ABSENCE_PATIENT: Duration = Duration::from_millis(20);
 
-/// The same for a value that is guarded: what comes from outside waits so long at first when the owner
-/// begins to compute. Looks of some 10 µs, each this far from the next, take half a percent of a core
-/// from an owner that calls without end.
+/// The same delay for a guarded value: the first wait for external events when the owner begins to
+/// compute. Polls of some 10 µs at this interval take half a percent of a core from an owner that
+/// calls continuously.
 const ABSENCE_GUARDED: Duration = Duration::from_millis(2);
 
-/// Longest pause between tries to move what is stuck, since its peer computes: 25 tries a second are
-/// not seen in `top`.
+/// Longest pause between attempts at stuck work, whose peer computes: 25 attempts per second do not
+/// show up in `top`.
 const PAUSE_MAX: Duration = Duration::from_millis(40);
 
-/// Polls that find nothing urgent before the helper has to be called for that: a call costs the owner
-/// a system call, once in so many polls. So many more, each after a longer sleep, that find nothing at
-/// all, and it has to be called for anything.
+/// Polls without urgent work after which the helper must be woken for it. A wake-up costs the owner
+/// one system call per this many polls. After as many further polls without any work, each after a
+/// longer sleep, the helper must be woken for any work.
 const POLLS_MAX: u32 = 10;
 
-/// What the owner leaves to be done.
+/// Work that the owner leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing.
+    /// No work.
     Nothing,
-    /// Something that may wait for some tens of milliseconds.
+    /// Work that may wait for some tens of milliseconds.
     Patient,
-    /// Something that others wait for.
+    /// Work that other processes wait for.
     Urgent,
 }
 
-/// How far the helper got.
+/// Result of a helper's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// Nothing is left.
+    /// No work is left.
     Done,
-    /// Something moved, and something is left.
+    /// The helper made progress, and work is left.
     Moved,
-    /// Something is left that cannot go on now.
+    /// Work is left that cannot proceed at present.
     Stuck,
 }
 
-/// How the helper waits for what comes from outside.
+/// Wait mode of the helper for external events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// It does not: only what the owner has left is carried on.
+    /// It does not wait: only pending work is serviced.
     Never,
-    /// Something has come already.
+    /// An event has already occurred.
     Awake,
-    /// Until the descriptor is readable, or so much time has passed.
+    /// It sleeps until the descriptor is readable, or the time has passed.
     Asleep(RawFd, Duration),
 }
 
-/// What a helper can do for its owner.
+/// Operations of a value that has a helper.
 pub trait Carry: Send + 'static {
-    /// Whether the helper may be there for what comes from outside, too, while the owner is away: asked
-    /// once. It is there whenever [`Carry::left`] is not [`Left::Nothing`].
+    /// Returns `true` if the helper also handles external events while the owner is away. Called
+    /// once. Pending work in [`Carry::left`] is always serviced.
     fn is_guarded(&self) -> bool {
         false
     }
 
-    /// The helper, which has carried on, is about to leave the value: how it is to wait. The descriptor
-    /// must stay open until [`Carry::end_guard`].
+    /// Called when the helper is about to release the value after servicing it. Returns how to
+    /// wait. The descriptor must stay open until [`Carry::end_guard`].
     fn begin_guard(&mut self) -> Guard {
         Guard::Never
     }
 
-    /// After [`Guard::Asleep`]: the owner, or the helper, is back.
+    /// Called after [`Guard::Asleep`], when the owner or the helper uses the value again.
     fn end_guard(&mut self) {}
 
-    /// What waits to be done although the owner may not come back.
+    /// Returns the pending work, in case the owner stays away.
     fn left(&self) -> Left;
 
-    /// Goes on with what was left; returns soon once `is_wanted` says so.
+    /// Performs pending work; returns soon after `is_wanted` returns `true`.
     fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried;
 
-    /// The system has no thread for the helper: what is left waits for the owner. Told once.
+    /// Called once if the system refuses a thread for the helper. Pending work then waits for the
+    /// owner.
     fn on_no_helper(&mut self, error: &io::Error);
 }
 
@@ -124,37 +124,38 @@ struct Shared<T> {
     baton: Baton,
     is_closed: AtomicBool,
     value: UnsafeCell<T>,
-    /// Of a value that is guarded: wakes the helper that sleeps on the value's descriptor.
+    /// For a guarded value, wakes the helper that sleeps on the value's descriptor.
     bell: Option<Bell>,
-    /// The helper sleeps so, or is about to; used like `value`.
+    /// Set if the helper sleeps there, or is about to. Accessed under the same rules as `value`.
     is_on_guard: UnsafeCell<bool>,
 }
 
-// SAFETY: `value` and `is_on_guard` are used by the thread that has the baton alone: by the owner through
-// its guards, or by the helper between `pick_up` and `give_back`; the baton's orderings make what one did
-// visible to the other. `T: Send` because both threads use it.
+// SAFETY: `value` and `is_on_guard` are used only by the thread that holds the baton: by the owner
+// through its guards, or by the helper between `pick_up` and `give_back`; the baton's orderings
+// make the writes of one visible to the other. `T: Send` because both threads use it.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 /// See the module documentation.
 pub struct Gate<T: Carry> {
     shared: Arc<Shared<T>>,
-    /// The owner has the baton.
+    /// Set while the owner holds the baton.
     has_baton: Cell<bool>,
-    /// Readers' guards that are alive.
+    /// Number of live read guards.
     looks: Cell<u32>,
-    /// By [`Gate::hold`]: nothing is left to the helper before the next [`Gate::enter`].
+    /// Set by [`Gate::hold`]: the helper gets no work before the next [`Gate::enter`].
     is_held: Cell<bool>,
     helper: OnceCell<Option<JoinHandle<()>>>,
     name: &'static str,
-    /// The process that the helper lives in: a child that it forks has none.
+    /// Process that the helper belongs to; a forked child has no helper.
     process: Owner,
 }
 
 impl<T: Carry> Gate<T> {
-    /// A gate around `value`, whose helper, once it is needed, is called `name` (at most 15 bytes).
+    /// Creates a gate around `value`. Its helper is started on first need and is called `name` (at
+    /// most 15 bytes).
     ///
     /// # Errors
-    /// For want of descriptors, if the value is guarded.
+    /// Fails if the value is guarded and descriptors are exhausted.
     pub fn new(value: T, name: &'static str) -> io::Result<Gate<T>> {
         let bell = value.is_guarded().then(Bell::new).transpose()?;
         Ok(Gate {
@@ -174,24 +175,24 @@ impl<T: Carry> Gate<T> {
         })
     }
 
-    /// Whether this process is a child that was forked since: its copy has no helper.
+    /// Returns `true` if this process is a child forked since; its copy has no helper.
     #[inline]
     #[must_use]
     pub fn is_forked(&self) -> bool {
         self.process.is_another()
     }
 
-    /// Takes the value back, for as long as the guard lives.
+    /// Takes the value back for the lifetime of the guard.
     #[inline]
     pub fn enter(&mut self) -> Entered<'_, T> {
-        // Guards that were leaked, and references from `hold`, cannot be in use any more.
+        // Leaked guards, and references from `hold`, cannot be in use any more.
         self.looks.set(0);
         self.is_held.set(false);
         self.begin();
         Entered(self)
     }
 
-    /// As [`Gate::enter`], to read.
+    /// Like [`Gate::enter`], for reading.
     #[inline]
     pub fn look(&self) -> Look<'_, T> {
         self.looks.set(self.looks.get() + 1);
@@ -199,17 +200,18 @@ impl<T: Carry> Gate<T> {
         Look(self)
     }
 
-    /// Takes the value back until the next [`Gate::enter`] has ended: for what is handed out of it and
-    /// must not change meanwhile.
+    /// Takes the value back until the next [`Gate::enter`] has ended, for references that are
+    /// returned from it and must stay valid.
     #[inline]
     pub fn hold(&self) -> &T {
         self.begin();
         self.is_held.set(true);
-        // SAFETY: the owner has the baton until the next `enter`, before which the reference ends.
+        // SAFETY: the owner holds the baton until the next `enter`, before which the reference
+        // ends.
         unsafe { &*self.shared.value.get() }
     }
 
-    /// As [`Gate::hold`], to change what is handed out.
+    /// Like [`Gate::hold`], with mutable access.
     #[inline]
     pub fn hold_mut(&mut self) -> &mut T {
         self.begin();
@@ -232,7 +234,7 @@ impl<T: Carry> Gate<T> {
             self.await_helper();
         }
         self.has_baton.set(true);
-        // SAFETY: the owner has the baton.
+        // SAFETY: the owner holds the baton.
         if unsafe { *self.shared.is_on_guard.get() } {
             self.end_guard();
         }
@@ -241,10 +243,10 @@ impl<T: Carry> Gate<T> {
     #[cold]
     fn end_guard(&self) {
         if self.process.is_another() {
-            // The descriptor is the parent's helper's as well.
+            // The descriptor is also used by the parent's helper.
             return;
         }
-        // SAFETY: the owner has the baton, and no guard yet.
+        // SAFETY: the owner holds the baton, and has no guard yet.
         unsafe { self.shared.end_guard() };
         if let Some(bell) = &self.shared.bell {
             bell.ring();
@@ -254,10 +256,10 @@ impl<T: Carry> Gate<T> {
     #[cold]
     fn await_helper(&self) {
         let mut tries = 0_u32;
-        // A helper that had the value when this process was forked never gives it back.
+        // A helper that held the value when this process was forked never releases it.
         while !self.shared.baton.is_back() && !self.process.is_another() {
             tries += 1;
-            // A turn of the helper's takes microseconds, but it may have lost its core.
+            // A turn of the helper takes microseconds, but it may have lost its core.
             if tries < 64 {
                 std::hint::spin_loop();
             } else {
@@ -266,13 +268,13 @@ impl<T: Carry> Gate<T> {
         }
     }
 
-    /// Ends the last use: leaves the value to the helper if there is something to carry on.
+    /// Ends the last use: leaves the value to the helper if work is pending.
     #[inline]
     fn end(&self) {
         if self.is_held.get() {
             return;
         }
-        // SAFETY: the owner has the baton, and nothing of the value is used any more.
+        // SAFETY: the owner holds the baton, and no part of the value is in use any more.
         match unsafe { &*self.shared.value.get() }.left() {
             Left::Nothing => {}
             Left::Patient => self.leave(false),
@@ -301,14 +303,14 @@ impl<T: Carry> Gate<T> {
     fn start_helper(&self) -> Option<&JoinHandle<()>> {
         let helper = spawn(&self.shared, self.name);
         if let Err(error) = &helper {
-            // SAFETY: the owner has the baton, and has no guard.
+            // SAFETY: the owner holds the baton, and has no guard.
             unsafe { &mut *self.shared.value.get() }.on_no_helper(error);
         }
         self.helper.get_or_init(|| helper.ok()).as_ref()
     }
 }
 
-/// The value, while its owner uses it.
+/// Guard with which the owner uses the value.
 pub struct Entered<'a, T: Carry>(&'a Gate<T>);
 
 impl<T: Carry> Deref for Entered<'_, T> {
@@ -316,8 +318,8 @@ impl<T: Carry> Deref for Entered<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the owner has the baton while a guard lives, and this one came from `&mut Gate`, so
-        // it is the only one.
+        // SAFETY: the owner holds the baton while a guard lives, and this one came from `&mut
+        // Gate`, so it is the only one.
         unsafe { &*self.0.shared.value.get() }
     }
 }
@@ -337,7 +339,7 @@ impl<T: Carry> Drop for Entered<'_, T> {
     }
 }
 
-/// The value, while its owner reads it.
+/// Guard with which the owner reads the value.
 pub struct Look<'a, T: Carry>(&'a Gate<T>);
 
 impl<T: Carry> Deref for Look<'_, T> {
@@ -345,8 +347,8 @@ impl<T: Carry> Deref for Look<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the owner has the baton while a guard lives; others that live now are of this kind,
-        // since `Gate::enter` takes `&mut self`.
+        // SAFETY: the owner holds the baton while a guard lives; other live guards are read guards,
+        // because `Gate::enter` takes `&mut self`.
         unsafe { &*self.0.shared.value.get() }
     }
 }
@@ -371,22 +373,23 @@ impl<T: Carry> Drop for Gate<T> {
             return;
         };
         if self.process.is_another() {
-            // There is nobody to wait for.
+            // The helper thread does not exist in this process.
             std::mem::forget(helper);
             return;
         }
         self.shared.is_closed.store(true, Ordering::SeqCst);
         helper.thread().unpark();
-        // It holds the value until it has ended; a panic of its was told when it happened.
+        // The helper may hold the value until it has ended. A panic in it was reported when it
+        // happened.
         let _ = helper.join();
     }
 }
 
 impl<T: Carry> Shared<T> {
-    /// Ends what [`Carry::begin_guard`] began, if it did.
+    /// Ends a guard started by [`Carry::begin_guard`], if any.
     ///
     /// # Safety
-    /// The calling thread has the baton, and uses nothing of the value.
+    /// The calling thread holds the baton, and uses no part of the value.
     unsafe fn end_guard(&self) {
         // SAFETY: as above.
         let (is_on_guard, value) =
@@ -396,13 +399,12 @@ impl<T: Carry> Shared<T> {
         }
     }
 
-    /// Carries on what the owner has left, and, if the value is guarded, what comes from outside until the
-    /// owner is back.
+    /// Services pending work and, for a guarded value, external events until the owner returns.
     fn carry_on(&self, absence: Absence) -> Carried {
         while self.baton.pick_up(absence) {
             let (carried, guard) = {
                 let _back = GiveBack(self);
-                // SAFETY: this thread has the baton until `_back` is dropped.
+                // SAFETY: this thread holds the baton until `_back` is dropped.
                 unsafe { self.end_guard() };
                 // SAFETY: as above.
                 let value = unsafe { &mut *self.value.get() };
@@ -415,7 +417,8 @@ impl<T: Carry> Shared<T> {
             };
             match guard {
                 None | Some((_, Guard::Never)) => return carried,
-                // What has come cannot be taken now, and may not ring when it can.
+                // The pending event cannot be handled now, and may not wake this thread when it
+                // can.
                 Some((_, Guard::Awake)) if carried == Carried::Stuck => {
                     thread::park_timeout(ABSENCE);
                 }
@@ -432,7 +435,7 @@ fn spawn<T: Carry>(shared: &Arc<Shared<T>>, name: &str) -> io::Result<JoinHandle
     crate::process::spawn_quiet(name, move || help(&shared))
 }
 
-/// The helper's thread: carries on what the owner has left, once it stays away.
+/// Body of the helper's thread: services pending work while the owner stays away.
 fn help<T: Carry>(shared: &Shared<T>) {
     let patience = match &shared.bell {
         Some(_) => ABSENCE_GUARDED,
@@ -440,7 +443,7 @@ fn help<T: Carry>(shared: &Shared<T>) {
     };
     let mut pause = ABSENCE;
     let mut polls = 0;
-    // The last absence in which everything was done.
+    // Last absence in which all work was done.
     let mut done = None;
     while !shared.is_closed.load(Ordering::SeqCst) {
         let absence = shared.baton.absence().filter(|now| Some(*now) != done);
@@ -448,7 +451,7 @@ fn help<T: Carry>(shared: &Shared<T>) {
             polls = 0;
             doze(shared, pause, absence);
         } else {
-            // What was left is looked after for as long as it is there.
+            // Pending work is polled for as long as it exists.
             polls = 1 + match absence {
                 Some(_) => polls.min(POLLS_MAX),
                 None => polls,
@@ -477,7 +480,7 @@ fn help<T: Carry>(shared: &Shared<T>) {
     }
 }
 
-/// Also when the value panics: the owner must not wait for ever.
+/// Releases the baton also when the value panics, because the owner must not wait forever.
 struct GiveBack<'a, T>(&'a Shared<T>);
 
 impl<T> Drop for GiveBack<'_, T> {
@@ -486,8 +489,8 @@ impl<T> Drop for GiveBack<'_, T> {
     }
 }
 
-/// Sleeps for `time`: unless that is a moment, the owner calls for what is urgent and not `seen`. Returns
-/// whether it has called.
+/// Sleeps for `time`. Unless that is short, the owner wakes it for urgent work not in `seen`.
+/// Returns `true` if it was woken.
 fn doze<T>(shared: &Shared<T>, time: Duration, seen: Option<Absence>) -> bool {
     if time <= ABSENCE {
         thread::park_timeout(time);
@@ -496,8 +499,8 @@ fn doze<T>(shared: &Shared<T>, time: Duration, seen: Option<Absence>) -> bool {
     sleep(shared, Asleep::Lightly, Some(time), seen)
 }
 
-/// Sleeps until the owner calls, or for `most`; not at all if it has left something before that it would
-/// have called for, and that was not `seen`. Returns whether it has called.
+/// Sleeps until the owner wakes it, or for `most`. Returns at once if the owner has already left
+/// such work in an absence other than `seen`. Returns `true` if it was woken.
 fn sleep<T>(
     shared: &Shared<T>,
     asleep: Asleep,

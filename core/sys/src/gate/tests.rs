@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Counts down what is left, and tells of each step.
+/// Counts down pending work, and sends a message for each step.
 struct Work {
     left: u32,
     is_patient: bool,
@@ -62,7 +62,7 @@ fn what_is_left_is_carried_on_by_another_thread() {
         }
         assert_eq!(gate.look().left, 0);
         if round % 7 == 0 {
-            // Long enough for the helper to sleep until it is called.
+            // Long enough for the helper to fall asleep until it is woken.
             thread::sleep((ABSENCE + ABSENCE_PATIENT) * (POLLS_MAX + 5));
         }
     }
@@ -76,7 +76,7 @@ fn what_can_wait_is_carried_on_later_and_not_forgotten() {
         gate.enter().left = 1;
         assert_eq!(seen.recv().unwrap().0, 0, "round {round}");
         if round % 10 == 0 {
-            // Until the helper sleeps lightly, and until it has to be called.
+            // Until the helper sleeps lightly, and then until it must be woken.
             thread::sleep(ABSENCE * (POLLS_MAX + 5));
             gate.enter().left = 1;
             assert_eq!(seen.recv().unwrap().0, 0, "round {round}");
@@ -144,7 +144,7 @@ fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
             entered.left += 100;
             entered.left
         };
-        // Now and then the helper gets its chance, however busy the machine is.
+        // From time to time the helper gets its turn, however busy the machine is.
         let awaited = usize::from(round % 50 == 0 && seen.recv().is_ok());
         let after = gate.enter();
         let steps = awaited + seen.try_iter().count();
@@ -185,12 +185,12 @@ fn no_thread_is_started_for_one_that_leaves_nothing() {
     assert!(gate.helper.get().is_none());
 }
 
-/// Takes bytes out of a pipe, whoever has it.
+/// Reads bytes from a pipe, on the thread that holds the value.
 struct Guarded {
     pipe: std::io::PipeReader,
     is_armed: bool,
     taken: Sender<(usize, thread::ThreadId)>,
-    /// Hears when the helper is about to sleep.
+    /// Receives a message when the helper is about to sleep.
     armed: Sender<()>,
 }
 
@@ -234,7 +234,8 @@ impl Carry for Guarded {
     }
 }
 
-/// A gate, the pipe's other end, what is taken, and when the helper is about to sleep on the pipe.
+/// A gate, the pipe's writing end, the bytes read, and a message whenever the helper is about to
+/// sleep.
 type GuardedGate = (
     Gate<Guarded>,
     std::io::PipeWriter,
@@ -289,6 +290,6 @@ fn a_helper_on_guard_ends_with_its_gate() {
     sleeps.recv().unwrap();
     drop(gate);
     drop(seen);
-    // Nobody reads any more.
+    // The reading end was closed.
     assert!(outside.write_all(b"word").is_err());
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where things lie in a ring's memory, and the word in front of each entry.
+//! Layout of a ring's memory, and the word that precedes each entry.
 #![cfg_attr(
     loom,
     allow(dead_code, reason = "loom's model has fields instead of offsets")
 )]
 
-/// "PTLRING" and the version of this layout, as the first 8 bytes (native byte order: one host).
+/// "PTLRING" and the version of this layout, as the first 8 bytes in native byte order, because
+/// both ends are on one host.
 pub(super) const MAGIC: u64 = 0x5054_4c52_494e_4702;
 
 /// Offset of [`MAGIC`].
@@ -13,60 +14,60 @@ pub(super) const MAGIC_OFF: usize = 0;
 /// Offset of the ring's length.
 pub(super) const RING_LEN_OFF: usize = 8;
 
-// Fields are 128 bytes apart, not 64: the adjacent-line prefetcher of x86 fetches lines in pairs
-// and would carry a neighbour's line along with the one that is polled.
+// Fields are 128 bytes apart, not 64: the adjacent-line prefetcher of x86 fetches lines in pairs,
+// and would transfer a neighbour's line together with the polled one.
 
-/// Offset of the head: bytes consumed so far. Written by the receiver, a few times per lap.
+/// Offset of the head: the number of bytes consumed. Written by the receiver a few times per lap.
 pub(super) const HEAD_OFF: usize = 128;
-/// Offset of the receiver's state. It changes only around a sleep, so it stays in the sender's
-/// cache in shared state and reading it after each frame costs no transfer; on the head's line it
-/// would be invalidated with each head.
+/// Offset of the receiver's state. It changes only around a sleep. It therefore stays in the
+/// sender's cache in shared state, and reading it after each frame costs no transfer. On the head's
+/// line it would be invalidated with each head.
 pub(super) const RECEIVER_STATE_OFF: usize = 256;
-/// Offset of the flag of a sender that sleeps until there is room.
+/// Offset of the flag of a sender that sleeps for lack of room.
 pub(super) const SENDER_WAITING_OFF: usize = 384;
 
-/// Offset of what is left to claim of a message that the receiver copies, with the offer's terms behind
-/// it: four words that the receiver writes.
+/// Offset of the unclaimed part of a message that the receiver copies. The terms of the offer
+/// follow: four words written by the receiver.
 pub(super) const OFFER_OFF: usize = 512;
-/// Offset of what the sender has copied of it.
+/// Offset of the sender's count of copied units.
 pub(super) const OFFER_DONE_OFF: usize = 640;
 
 /// Offset of the data: one page for the header keeps the data page-aligned.
 pub(super) const DATA_OFF: usize = 4096;
 
-/// Receiver state: it fences for its senders when it goes to sleep.
+/// Receiver state: it issues fences for its senders when it goes to sleep.
 pub(super) const STATE_FENCES: u64 = 1 << 0;
 /// Receiver state: it sleeps, or is about to; ring the bell.
 pub(super) const STATE_SLEEPING: u64 = 1 << 1;
 
-/// Bytes of the word in front of an entry, and alignment of entries.
+/// Bytes of the word that precedes an entry, and alignment of entries.
 pub(super) const WORD: usize = 8;
 
-/// Bit that makes a word differ from "nothing here yet".
+/// Bit of a committed word, which distinguishes it from an empty one.
 const COMMITTED: u64 = 1 << 63;
 /// Bit of an entry that only fills the ring up to its end.
 const PADDING: u64 = 1 << 62;
 
-/// A ring that holds less than this could not carry a page in a quarter of itself.
+/// Shortest ring; a quarter of it still holds a page with its word.
 pub const RING_LEN_MIN: usize = 16 * 1024;
-/// Far beyond any cache; a bound for what a peer can make us map.
+/// Longest ring, far beyond any cache. Bounds the memory that a peer can make this process map.
 pub const RING_LEN_MAX: usize = 64 * 1024 * 1024;
 
-/// What an entry's word says. `P8.7`
+/// Decoded word of an entry. `P8.7`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    /// Nothing committed here yet.
+    /// Nothing is committed here yet.
     Empty,
-    /// A frame of so many bytes follows.
+    /// A frame of this many bytes follows.
     Frame(usize),
     /// The rest of this lap is unused.
     Padding,
-    /// No sender writes this.
+    /// A word that no correct sender writes.
     Invalid,
 }
 
 impl Word {
-    /// The 8 bytes that stand for this word.
+    /// Encodes the word as 8 bytes.
     #[inline]
     pub(super) fn encode(self) -> u64 {
         match self {
@@ -76,7 +77,7 @@ impl Word {
         }
     }
 
-    /// Reads 8 bytes; a length above `frame_len_max` is invalid.
+    /// Decodes 8 bytes. A length above `frame_len_max` is invalid.
     #[inline]
     pub(super) fn decode(raw: u64, frame_len_max: usize) -> Self {
         if raw == 0 {
@@ -93,32 +94,32 @@ impl Word {
     }
 }
 
-/// Bytes that a frame occupies in the ring.
+/// Returns the bytes that a frame occupies in the ring.
 #[inline]
 pub(super) fn entry_len(frame_len: usize) -> usize {
     WORD + frame_len.next_multiple_of(WORD)
 }
 
-/// Longest frame of a ring. A quarter, so that a frame, the padding in front of it and what the
-/// receiver has consumed but not yet given back always fit together.
+/// Returns the longest frame of a ring: a quarter. A frame, the padding before it and the consumed
+/// space that was not returned yet then always fit together.
 #[must_use]
 pub fn frame_len_max(ring_len: usize) -> usize {
     ring_len / 4 - WORD
 }
 
-/// Bytes of the memory file behind a ring.
+/// Returns the bytes of the memory file behind a ring.
 #[must_use]
 pub fn file_len(ring_len: usize) -> usize {
     DATA_OFF + ring_len
 }
 
-/// Whether a ring may have this length.
+/// Returns `true` if a ring may have this length.
 #[must_use]
 pub fn is_valid_ring_len(ring_len: usize) -> bool {
     ring_len.is_power_of_two() && (RING_LEN_MIN..=RING_LEN_MAX).contains(&ring_len)
 }
 
-/// An index as an offset.
+/// Converts an index to an offset.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,

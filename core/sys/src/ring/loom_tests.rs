@@ -11,7 +11,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-/// Eight words: an entry of one word, three of them fill the ring but for the zero behind.
+/// Eight words. An entry has one word; three entries fill the ring except the zero word behind
+/// them.
 const RING_LEN: usize = 64;
 
 fn pair() -> (RingSender, RingReceiver) {
@@ -31,7 +32,7 @@ fn pop(receiver: &mut RingReceiver) -> Option<u64> {
 fn frames_arrive_whole_and_in_order_across_a_lap() {
     loom::model(|| {
         let (mut sender, mut receiver) = pair();
-        // Half a lap beforehand, so that the threads meet at the wrap.
+        // Half a lap in advance, so that the threads reach the wrap.
         for number in 1..3 {
             let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
             assert_eq!(pop(&mut receiver), Some(number));
@@ -70,8 +71,8 @@ fn space_is_reused_only_after_it_was_read() {
             let _ = sender.push(&u64::to_ne_bytes(number), &[]).unwrap();
         }
         let _ = sender.push(&[], &[]).unwrap();
-        // The next goes where the first lies. One push only: the fence at the end of a push would
-        // order a second one behind what the receiver did before it, whatever the head says.
+        // The next entry overwrites the first. One push only: the fence at the end of a push would
+        // order a second one after the receiver's reads, whatever the head is.
         let number = u64::to_ne_bytes(4);
         let producer = thread::spawn(move || sender.push(&number, &[]).is_ok());
         for number in 1..4 {
@@ -88,8 +89,8 @@ fn space_is_reused_only_after_it_was_read() {
 fn padding_and_frame_behind_it_appear_together() {
     loom::model(|| {
         let (mut sender, mut receiver) = pair();
-        // An empty frame shifts what follows by one word, so the fourth entry does not fit in front
-        // of the ring's end.
+        // An empty frame shifts the next entries by one word, so the fourth entry does not fit
+        // before the ring's end.
         let _ = sender.push(&[], &[]).unwrap();
         assert!(receiver.peek().unwrap().unwrap().is_empty());
         let _ = receiver.consume(0);

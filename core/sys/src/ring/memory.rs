@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ring's memory as both ends see it: atomics, and copies by raw pointer.
+//! The ring's memory as seen by both ends: atomics, and copies by raw pointer.
 //!
-//! Each offset is masked or checked here, against private numbers, so that nothing the other
-//! process writes can lead outside the mapping.
+//! Each offset is masked or checked here against private numbers, so no value written by the other
+//! process can lead outside the mapping.
 #![allow(
     unsafe_code,
     reason = "reaches into memory shared with another process"
@@ -33,13 +33,13 @@ impl RingMemory {
         Ok(RingMemory { mapping, ring_len })
     }
 
-    /// Bytes of data; a power of two.
+    /// Returns the bytes of data; a power of two.
     #[inline]
     pub(super) fn ring_len(&self) -> usize {
         self.ring_len
     }
 
-    /// Writes what [`RingMemory::is_initialized`] looks for.
+    /// Writes the fields that [`RingMemory::is_initialized`] checks.
     pub(super) fn initialize(&self) {
         self.field(layout::RING_LEN_OFF)
             .store(self.ring_len as u64, Ordering::Relaxed);
@@ -47,47 +47,47 @@ impl RingMemory {
             .store(layout::MAGIC, Ordering::Release);
     }
 
-    /// Whether the creator speaks this layout and means the same length.
+    /// Returns `true` if the creator used this layout and the same length.
     pub(super) fn is_initialized(&self) -> bool {
         self.field(layout::MAGIC_OFF).load(Ordering::Acquire) == layout::MAGIC
             && self.field(layout::RING_LEN_OFF).load(Ordering::Relaxed) == self.ring_len as u64
     }
 
-    /// Bytes consumed, written by the receiver.
+    /// Returns the bytes consumed, written by the receiver.
     #[inline]
     pub(super) fn head(&self) -> &AtomicU64 {
         self.field(layout::HEAD_OFF)
     }
 
-    /// `STATE_*` bits of the receiver.
+    /// Returns the `STATE_*` bits of the receiver.
     #[inline]
     pub(super) fn receiver_state(&self) -> &AtomicU64 {
         self.field(layout::RECEIVER_STATE_OFF)
     }
 
-    /// Nonzero while the sender sleeps for want of room.
+    /// Returns the flag that is nonzero while the sender sleeps for lack of room.
     #[inline]
     pub(super) fn sender_waiting(&self) -> &AtomicU64 {
         self.field(layout::SENDER_WAITING_OFF)
     }
 
-    /// What is left to claim of the receiver's offer.
+    /// Returns the unclaimed part of the receiver's offer.
     #[inline]
     pub(super) fn offer(&self) -> &AtomicU64 {
         self.field(layout::OFFER_OFF)
     }
 
-    /// The terms of the offer, written by the receiver.
+    /// Returns the terms of the offer, written by the receiver.
     pub(super) fn offer_fields(&self) -> [&AtomicU64; 4] {
         std::array::from_fn(|index| self.field(layout::OFFER_OFF + (index + 1) * layout::WORD))
     }
 
-    /// What the sender has copied of the offer, written by the sender.
+    /// Returns the sender's count of copied units of the offer.
     pub(super) fn offer_done(&self) -> &AtomicU64 {
         self.field(layout::OFFER_DONE_OFF)
     }
 
-    /// The word at stream position `index`.
+    /// Returns the word at stream position `index`.
     #[inline]
     pub(super) fn word(&self, index: u64) -> &AtomicU64 {
         // Masked to a multiple of 8 below the power of two that `map` checked.
@@ -99,9 +99,9 @@ impl RingMemory {
     pub(super) fn copy_in(&self, index: u64, src: &[u8]) {
         let off = self.data_off(index, src.len());
         // SAFETY: `data_off` checked that off + len is within the mapping, which `src` cannot
-        // overlap because no reference into a mapping exists. An honest receiver does not read
-        // these bytes before the word in front of them is committed (SYNC: entry) and has given
-        // them back (SYNC: space); a dishonest one only spoils what it reads itself.
+        // overlap because no reference into a mapping exists. A correct receiver reads these bytes
+        // only after the preceding word is committed (SYNC: entry), and has returned them before
+        // this write (SYNC: space). A malicious one only corrupts its own input.
         unsafe {
             let dst = self.mapping.base().as_ptr().add(off);
             copy(src.as_ptr(), dst, src.len());
@@ -112,25 +112,24 @@ impl RingMemory {
     #[inline]
     pub(super) fn copy_out(&self, index: u64, dst: &mut [u8]) {
         let off = self.data_off(index, dst.len());
-        // SAFETY: as in `copy_in`, off + len is within the mapping and `dst` is elsewhere. An
-        // honest sender does not write these bytes before they are given back. A dishonest one
-        // races with this copy: `dst` then holds arbitrary bytes, which is what the caller has to
-        // expect of a peer anyway; every byte pattern is a valid u8, and what was read twice is in
-        // `dst` once.
+        // SAFETY: as in `copy_in`, off + len is within the mapping and `dst` is elsewhere. A
+        // correct sender does not write these bytes before they are returned. A malicious one races
+        // with this copy: `dst` then holds arbitrary bytes, which the caller must expect of a peer
+        // anyway. Every byte pattern is a valid u8, and `dst` is a single private copy.
         unsafe {
             let src = self.mapping.base().as_ptr().add(off);
             copy(src, dst.as_mut_ptr(), dst.len());
         }
     }
 
-    /// Asks for the cache line at stream position `index`, to be read soon. A hint.
+    /// Prefetches the cache line at stream position `index`. A hint.
     #[inline]
     pub(super) fn expect_read(&self, index: u64) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let line: *const AtomicU64 = self.word(index);
-            // SAFETY: a prefetch reads and writes nothing, whatever the address.
+            // SAFETY: a prefetch reads and writes nothing, at any address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -144,30 +143,30 @@ impl RingMemory {
         DATA_OFF + at
     }
 
-    /// `off` is a multiple of 8 with 8 bytes behind it; all callers are in this file.
+    /// Returns a field. `off` is a multiple of 8 followed by 8 bytes; all callers are in this file.
     #[inline]
     fn field(&self, off: usize) -> &AtomicU64 {
         debug_assert!(off.is_multiple_of(8) && off + 8 <= self.mapping.len());
         // SAFETY: in bounds and aligned: the header's offsets are constants below DATA_OFF, those
         // of words are masked, and mmap returns page-aligned memory that lives as long as `self`.
-        // The header is only ever reached as atomics. A word may share bytes with an earlier
-        // frame's plain copy, which the SYNC pairs order before or after it in honest processes.
+        // The header is only accessed as atomics. A word may share bytes with an earlier frame's
+        // plain copy, which the SYNC pairs order before or after it in correct processes.
         unsafe { AtomicU64::from_ptr(self.mapping.base().as_ptr().add(off).cast()) }
     }
 }
 
-/// [`ptr::copy_nonoverlapping`], by a few moves and without a call where the bytes are few, and as
-/// [`memory::copy_raw`] does where they are many.
+/// Same as [`ptr::copy_nonoverlapping`]: short lengths take a few moves without a call, long
+/// lengths use [`memory::copy_raw`].
 ///
 /// # Safety
-/// As of [`ptr::copy_nonoverlapping`].
+/// As for [`ptr::copy_nonoverlapping`].
 #[inline(always)]
 unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
-    // Two moves of a width that overlap in the middle take any length from one width to two.
+    // Two moves of a width, overlapping in the middle, cover any length from one width to two.
     macro_rules! by {
         ($width:ty) => {{
             let last = len - size_of::<$width>();
-            // SAFETY: both moves are within `len` bytes, which the caller has promised.
+            // SAFETY: both moves are within `len` bytes, as the caller guarantees.
             unsafe {
                 let (begin, end) = (
                     src.cast::<$width>().read_unaligned(),
@@ -181,7 +180,7 @@ unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     match len {
         8..=16 => by!(u64),
         17..=32 => by!(u128),
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         _ => unsafe { memory::copy_raw(src, dst, len) },
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ring's memory for loom's model checker: the same methods over loom's atomics. Frames are
-//! stored word by word with relaxed order, so that a missing acquire or release shows as stale data;
-//! and each word has a cell that loom watches for access by both ends without an order between.
+//! stored word by word with relaxed order, so that a missing acquire or release shows as stale
+//! data. Each word has a cell in which loom detects unordered accesses by both ends.
 #![allow(unsafe_code, reason = "shares cells that loom watches")]
 
 use super::layout;
@@ -22,18 +22,19 @@ struct Model {
     offer_fields: [AtomicU64; 4],
     offer_done: AtomicU64,
     words: Vec<AtomicU64>,
-    /// Touched with the word of the same index by copies, which are not atomic in reality.
+    /// Accessed together with the word of the same index by copies, which are not atomic in
+    /// reality.
     watched: Vec<UnsafeCell<()>>,
 }
 
-// SAFETY: all but the cells is atomic, and the cells hold nothing; loom panics when two threads
-// touch one at a time, which is what they are for.
+// SAFETY: everything except the cells is atomic, and the cells hold nothing; loom panics when two
+// threads access one concurrently, which is their purpose.
 unsafe impl Sync for Model {}
-// SAFETY: nothing in it belongs to a thread.
+// SAFETY: no part of it belongs to a thread.
 unsafe impl Send for Model {}
 
 impl RingMemory {
-    /// A ring of `ring_len` zero bytes.
+    /// Returns a ring of `ring_len` zero bytes.
     pub(super) fn model(ring_len: usize) -> Self {
         RingMemory(Arc::new(Model {
             head: AtomicU64::new(0),

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A ring of frames between two processes: one writes, one reads, nobody locks.
+//! A lock-free ring of frames between two processes: one writes, one reads.
 //!
-//! The sender makes a sealed memory file ([`create`]) and passes the descriptor on; the receiver
-//! maps it ([`open`]). Each then holds one role handle, [`RingSender`] or [`RingReceiver`], whose
-//! methods take `&mut self`.
+//! The sender creates a sealed memory file ([`create`]) and passes the descriptor on; the receiver
+//! maps it ([`open`]). Each then holds one role handle, [`RingSender`] or [`RingReceiver`], with
+//! methods that take `&mut self`.
 //!
-//! An entry is an 8-byte word and the frame, padded to 8 bytes. The word is zero until the entry
-//! is committed, and the receiver polls exactly that word, which lies on the line of the frame's
-//! first bytes: a small message costs one or two line transfers, and no shared tail index.
+//! An entry is an 8-byte word and the frame, padded to 8 bytes. The word is zero until the entry is
+//! committed. The receiver polls exactly that word, which is on the line of the frame's first
+//! bytes. A small message therefore costs one or two line transfers, and there is no shared tail
+//! index.
 //!
-//! Stream positions count bytes since the beginning; position modulo the ring's length is the
-//! place. `head ≤ tail`, and `tail + 8 - head ≤ ring_len`: the sender zeroes the word behind an
-//! entry before it commits the entry, so the receiver never finds an old lap's bytes where it looks
-//! for the next word, and never has to write to the data.
+//! Stream positions count bytes since the beginning; a position modulo the ring's length is an
+//! offset in the ring. `head ≤ tail`, and `tail + 8 - head ≤ ring_len`: the sender zeroes the word
+//! behind an entry before it commits the entry. The receiver therefore never finds bytes of an old
+//! lap where it expects the next word, and never writes to the data.
 //!
-//! What may go wrong with the other process is checked against private copies: the only things
-//! ever read from it are the words, the head and two flags. A value that no honest peer can write
-//! breaks the ring ([`RingBroken`]), which the owner reports and unmaps.
+//! Faults of the other process are checked against private copies. Only the words, the head and two
+//! flags are ever read from it. A value that no correct peer can write breaks the ring
+//! ([`RingBroken`]); the owner then reports and unmaps it.
 //!
 //! SYNC pairs, named at both ends:
 //! - *entry*: the sender's release of a word, the receiver's acquire of it: the frame is readable.
 //! - *space*: the receiver's release of the head, the sender's acquire: the bytes are writable.
-//! - *sleep*: commit, fence, read the receiver's state | set SLEEPING, fence, look for a word.
-//! - *offer* and *share*: see `offer`, which has messages that do not go through the ring.
+//! - *sleep*: commit, fence, read the receiver's state | set SLEEPING, fence, poll for a word.
+//! - *offer* and *share*: see `offer`, for messages that bypass the ring.
 //! - *waiting*: publish the head, fence, read the flag | set the flag, fence, read the head.
 
 mod layout;
@@ -52,28 +53,28 @@ use std::io;
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What the other process wrote cannot be; the ring must not be used any more.
+/// The other process wrote an invalid value; the ring must not be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shared ring is corrupt: {0}")]
 pub struct RingBroken(pub &'static str);
 
-/// Whether the process at the other end has to be woken.
+/// Result that states if the process at the other end must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a bell that is not rung leaves the other process asleep"]
 pub enum Bell {
-    /// It is awake or will look by itself.
+    /// It is awake or will poll by itself.
     Silent,
     /// It sleeps: ring.
     Ring,
 }
 
-/// Creates a ring of `ring_len` bytes and its sending end; the descriptor is for the receiver.
+/// Creates a ring of `ring_len` bytes and its sending end. The descriptor is for the receiver.
 ///
 /// # Errors
-/// What the system says about the memory file or its mapping.
+/// Returns the error of the system for the memory file or its mapping.
 ///
 /// # Panics
-/// When [`is_valid_ring_len`] says no.
+/// Panics if [`is_valid_ring_len`] returns `false`.
 #[cfg(not(loom))]
 pub fn create(ring_len: usize) -> io::Result<(RingSender, OwnedFd)> {
     assert!(is_valid_ring_len(ring_len), "ring length {ring_len}");
@@ -86,8 +87,8 @@ pub fn create(ring_len: usize) -> io::Result<(RingSender, OwnedFd)> {
 /// Maps the receiving end of a ring that another process created.
 ///
 /// # Errors
-/// When the length cannot be, the file is not sealed, has another size or another layout, or
-/// cannot be mapped.
+/// Fails if the length is invalid, or if the file is not sealed, has another size or another
+/// layout, or cannot be mapped.
 #[cfg(not(loom))]
 pub fn open(fd: impl AsFd, ring_len: usize) -> io::Result<RingReceiver> {
     let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);

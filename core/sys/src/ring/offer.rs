@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sharing out the copy of a long message between the two processes of a ring.
+//! Sharing the copy of a long message between the two processes of a ring.
 //!
-//! Such a message does not go through the ring: its receiver reads it where it lies. While it does, it
-//! offers the message to the sender. Both claim units of it by one word, the receiver from the front
-//! and the sender from the back, and each copies what it has claimed. What the sender never claims the
-//! receiver copies, so nobody waits for a process that is not there.
+//! Such a message does not go through the ring: its receiver reads it from the sender's memory.
+//! Meanwhile the receiver offers the message to the sender. Both claim units of it through one
+//! word, the receiver from the front and the sender from the back, and each copies its claims. The
+//! receiver copies all units that the sender never claims, so it does not wait for an absent
+//! process.
 //!
-//! The one invariant: an offer is made anew only when the last one has no unit left to claim and the
-//! sender has finished all that it had claimed. So nothing is written late.
+//! Invariant: a new offer is made only when the previous one has no unclaimed unit and the sender
+//! has finished all its claims. No write is therefore late.
 //!
 //! SYNC pairs, named at both ends:
 //! - *offer*: the receiver's release of the claim word, the sender's acquire: the fields are readable.
-//! - *share*: the sender's release of its count, the receiver's acquire: the sender's bytes are there.
+//! - *share*: the sender's release of its count, the receiver's acquire: the sender's bytes are
+//!   visible.
 
 use super::{RingBroken, RingReceiver, RingSender};
 #[cfg(loom)]
@@ -21,28 +23,28 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Units that a message is divided into at most: their numbers have 16 bits.
+/// Most units of a message; their numbers have 16 bits.
 const UNITS_MAX: u64 = u16::MAX as u64;
 
-/// The fewest bytes of a unit. A call that copies costs about a microsecond beside its copy, and 64 KiB
-/// take some six.
+/// Fewest bytes of a unit. A copying call has an overhead of about 1 µs; 64 KiB take some 6 µs.
 const UNIT_LEN: u64 = 64 * 1024;
 
-/// A message of fewer bytes is not worth an offer: either side would have less than a unit.
+/// Shortest message that is offered: with fewer bytes, one side would have less than a unit.
 pub const OFFER_LEN_MIN: usize = 2 * 64 * 1024;
 
-/// Most units that the sender claims at once, so that the receiver waits shortly for the last of them.
+/// Most units that the sender claims at once, so that the receiver waits only briefly for the last
+/// claim.
 const SENDER_UNITS_MAX: u32 = 4;
 
 /// Bit of the sender's count: it could not write, and will not try again.
 const FAILED: u64 = 1 << 31;
 
-/// A message whose receiver lets its sender copy a part of it, as it is in shared memory.
+/// Terms of an offer in shared memory: the receiver of the message lets its sender copy a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// Where it lies in the sender's memory.
+    /// Address in the sender's memory.
     pub(super) source: u64,
-    /// Where it belongs in the receiver's.
+    /// Destination in the receiver's memory.
     target: u64,
     len: u64,
     unit_len: u64,
@@ -63,7 +65,7 @@ impl Terms {
         u32::try_from(self.len.div_ceil(self.unit_len)).unwrap_or(0)
     }
 
-    /// The bytes of these units, within the message.
+    /// Returns the range of bytes that these units cover.
     fn bytes(&self, units: &Range<u32>) -> Range<usize> {
         let at = |unit: u32| (u64::from(unit) * self.unit_len).min(self.len);
         let place = |unit| usize::try_from(at(unit)).unwrap_or(usize::MAX);
@@ -88,10 +90,10 @@ impl Terms {
     }
 }
 
-/// What is left to claim of an offer.
+/// Unclaimed part of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
-    /// Number of the offer; 0 is none.
+    /// Number of the offer; 0 for none.
     number: u32,
     units: [u16; 2],
 }
@@ -114,30 +116,30 @@ impl Open {
     }
 }
 
-/// An offer as the receiver of the message keeps it, where the sender cannot change it.
+/// Private copy of an offer at the message's receiver, which the sender cannot change.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
     number: u32,
     terms: Option<Terms>,
-    /// Units that nobody has claimed, as last seen.
+    /// Unclaimed units, as last read.
     left: Range<u32>,
 }
 
-/// How far the sender is with what it has claimed.
+/// Progress of the sender with its claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helped {
-    /// It copies.
+    /// The sender is still copying.
     Busy,
-    /// All bytes from this one on are there.
+    /// All bytes from this offset on have been written.
     From(usize),
-    /// The bytes from this one on are not, and the sender will write no more.
+    /// The bytes from this offset on are missing, and the sender will write no more.
     NotFrom(usize),
 }
 
 impl RingReceiver {
-    /// Offers the sender of `len` bytes at its address `source` to copy a part of them to `target`, an
-    /// address of this process that must stay writable until [`RingReceiver::helped`] has said that
-    /// the sender is not busy.
+    /// Offers the sender a part in copying `len` bytes from its address `source` to `target`, an
+    /// address of this process. `target` must stay writable until [`RingReceiver::helped`] no
+    /// longer returns [`Helped::Busy`].
     pub fn offer(&mut self, source: u64, target: u64, len: usize) {
         let terms = Terms::of(source, target, len as u64);
         let number = self.offered.number.wrapping_add(1).max(1);
@@ -153,11 +155,11 @@ impl RingReceiver {
         };
     }
 
-    /// Claims the next bytes of what was offered, from the front: half of what is left. `None` when
-    /// nothing is.
+    /// Claims the next bytes of the offer from the front: half of the rest. Returns `None` if none
+    /// are left.
     ///
     /// # Errors
-    /// [`RingBroken`] when the sender wrote what cannot be.
+    /// [`RingBroken`] if the sender wrote an invalid value.
     pub fn claim_front(&mut self) -> Result<Option<Range<usize>>, RingBroken> {
         let Some(terms) = self.offered.terms else {
             return Ok(None);
@@ -166,7 +168,7 @@ impl RingReceiver {
             let word = self.memory.offer().load(Ordering::Acquire);
             let open = Open::decode(word);
             let (left, known) = (open.units(), &mut self.offered.left);
-            // Only the end moves, and only to the front.
+            // Only the end moves, and only towards the front.
             let is_possible = open.number == self.offered.number
                 && left.start == known.start
                 && (left.start..=known.end).contains(&left.end);
@@ -186,16 +188,17 @@ impl RingReceiver {
         }
     }
 
-    /// Takes back what nobody has claimed of the offer.
+    /// Withdraws the unclaimed part of the offer.
     pub fn withdraw_offer(&mut self) {
         let word = self.memory.offer().swap(0, Ordering::AcqRel);
         let (known, end) = (&mut self.offered.left, Open::decode(word).units().end);
-        // What cannot be counts as claimed: then the sender says that it has finished it, or ends.
+        // An invalid value counts as claimed: the sender then either reports it as finished, or
+        // exits.
         known.end = end.clamp(known.start, known.end);
         known.start = known.end;
     }
 
-    /// How far the sender is with its share, once nothing is left to claim.
+    /// Returns the progress of the sender with its share, once nothing is left to claim.
     #[must_use]
     pub fn helped(&self) -> Helped {
         let Some(terms) = self.offered.terms else {
@@ -217,7 +220,7 @@ impl RingReceiver {
     }
 }
 
-/// What the sender has done of offers.
+/// Progress of the sender with offers.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     number: u32,
@@ -225,21 +228,21 @@ pub(super) struct Claims {
     has_failed: bool,
 }
 
-/// A share of the sender's: to be copied now, and told of by [`RingSender::finish`].
+/// A share of the sender, to be copied now and completed by [`RingSender::finish`].
 #[derive(Debug)]
 #[must_use = "the receiver waits for it"]
 pub struct Claim {
     number: u32,
     unit_count: u32,
-    /// Which bytes of the message.
+    /// Range within the message.
     pub bytes: Range<usize>,
-    /// Where the first of them belongs in the receiver's memory.
+    /// Destination of the first byte in the receiver's memory.
     pub target: u64,
 }
 
 impl RingSender {
-    /// Where the message that is offered lies in this process's memory, if there is something left to
-    /// claim. One load of a line that changes only with offers.
+    /// Returns the address of the offered message in this process, if a part is unclaimed. Costs
+    /// one load of a line that changes only with offers.
     #[inline]
     #[must_use]
     pub fn offered(&self) -> Option<u64> {
@@ -251,7 +254,7 @@ impl RingSender {
         Some(self.memory.offer_fields()[0].load(Ordering::Relaxed))
     }
 
-    /// Claims bytes of the message of `len` bytes at `source`, from the back, if that is offered.
+    /// Claims bytes from the back of the message of `len` bytes at `source`, if it is offered.
     pub fn claim_back(&mut self, source: u64, len: usize) -> Option<Claim> {
         if self.claims.has_failed {
             return None;
@@ -261,7 +264,7 @@ impl RingSender {
         let (open, terms) = (Open::decode(word), Terms::load(self.memory.offer_fields()));
         let left = open.units();
         let count = share(&left)?.min(SENDER_UNITS_MAX);
-        // The receiver's word for the length counts no further than the message goes.
+        // The receiver's length is limited to that of the message.
         let is_possible = open.number != 0
             && terms.source == source
             && terms.len <= len as u64
@@ -282,8 +285,8 @@ impl RingSender {
         })
     }
 
-    /// Tells the receiver that the bytes of `claim` are there, or that this process cannot write them
-    /// and claims no more.
+    /// Reports to the receiver that the bytes of `claim` were written, or that this process cannot
+    /// write them and claims no more.
     pub fn finish(&mut self, claim: &Claim, ok: bool) {
         let claims = &mut self.claims;
         if claims.number != claim.number {
@@ -298,8 +301,8 @@ impl RingSender {
     }
 }
 
-/// Half of what is left, one unit at least: who comes first takes a large share, and at the end they are
-/// small, so that both finish together.
+/// Returns half of the rest, at least one unit. The first side takes a large share, and the last
+/// shares are small, so both finish together.
 fn share(left: &Range<u32>) -> Option<u32> {
     let count = left.end.checked_sub(left.start)?;
     (count > 0).then_some((count / 2).max(1))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reading end of a ring.
+//! Reading end of a ring.
 
 use super::layout::{self, WORD, Word};
 use super::memory::RingMemory;
@@ -8,31 +8,30 @@ use super::{Bell, RingBroken};
 use crate::barrier;
 use std::sync::atomic::Ordering;
 
-/// Space is given back in this many portions per lap: few enough that the line of the head is
-/// rarely touched, and small enough that a full ring drains in steps while the sender refills it.
+/// Portions per lap in which space is returned: few enough that the head's line is rarely accessed,
+/// and small enough that a full ring drains in steps while the sender refills it.
 const PORTIONS: usize = 8;
 
 /// Bytes of a cache line.
 const LINE_LEN: u64 = 64;
 
-/// Reads frames from a ring. One per ring, in the process it was passed to.
+/// Reads frames from a ring. One per ring, in the process that received its descriptor.
 #[derive(Debug)]
 pub struct RingReceiver {
     pub(super) memory: RingMemory,
     pub(super) offered: Offered,
-    /// Stream position of the next word to look at.
+    /// Stream position of the next word to read.
     head: u64,
-    /// The head as the sender may know it.
+    /// The head as last published to the sender.
     published: u64,
     frame_len_max: usize,
-    /// Publish when so many bytes were consumed.
+    /// Bytes after which consumed space is published.
     portion: u64,
     /// State of this end while awake.
     awake: u64,
 }
 
-/// A committed frame, still in the ring: its bytes may change at any moment, so it can only be
-/// copied out.
+/// A committed frame in the ring. Its bytes may change at any moment, so it can only be copied out.
 #[derive(Debug)]
 pub struct Entry<'a> {
     memory: &'a RingMemory,
@@ -41,14 +40,14 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Bytes of the frame. Checked: such a frame fits the ring.
+    /// Returns the bytes of the frame. Checked: such a frame fits the ring.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the frame has no bytes.
+    /// Returns `true` if the frame is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -57,7 +56,7 @@ impl Entry<'_> {
     /// Copies `dst.len()` bytes, starting at `off` of the frame.
     ///
     /// # Panics
-    /// When that goes beyond the frame.
+    /// Panics if the range exceeds the frame.
     #[inline]
     pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
         assert!(
@@ -89,32 +88,33 @@ impl RingReceiver {
         }
     }
 
-    /// Whether there is something to read (or something wrong). One load.
+    /// Returns `true` if an entry or an invalid word can be read. One load.
     #[inline]
     #[must_use]
     pub fn has_entry(&self) -> bool {
         self.memory.word(self.head).load(Ordering::Relaxed) != 0
     }
 
-    /// The frame in front, if one is committed. It stays there until [`RingReceiver::consume`].
+    /// Returns the next committed frame, if any. It stays in the ring until
+    /// [`RingReceiver::consume`].
     ///
     /// # Errors
-    /// [`RingBroken`] when the sender wrote what cannot be.
+    /// [`RingBroken`] if the sender wrote an invalid value.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Entry<'_>>, RingBroken> {
         // SYNC: entry (acquire; the frame behind the word was written before).
         let raw = self.memory.word(self.head).load(Ordering::Acquire);
         let len = match Word::decode(raw, self.frame_len_max) {
             Word::Empty => {
-                // A message of 64 bytes lies in two lines, and the second would be fetched only
-                // when the word in the first has been seen: half again the time of one line. Asked
-                // for at each look, both come together.
+                // A message of 64 bytes occupies two lines. Without the prefetch, the second would
+                // be fetched only after the word in the first was read, which takes half again the
+                // time of one line. With a prefetch in each poll, both arrive together.
                 self.memory.expect_read(self.head + LINE_LEN);
                 return Ok(None);
             }
             Word::Frame(len) => len,
             Word::Padding => self.skip_padding()?,
-            // P8.7: a word that cannot be breaks the ring.
+            // P8.7: an invalid word breaks the ring.
             Word::Invalid => return Err(RingBroken("an entry's word is invalid")),
         };
         if layout::entry_len(len) > self.to_end() {
@@ -127,7 +127,7 @@ impl RingReceiver {
         }))
     }
 
-    /// Gives up the frame in front, of `len` bytes as [`RingReceiver::peek`] said.
+    /// Consumes the next frame, of `len` bytes as [`RingReceiver::peek`] returned.
     #[inline]
     pub fn consume(&mut self, len: usize) -> Bell {
         debug_assert!(
@@ -141,7 +141,7 @@ impl RingReceiver {
         Bell::Silent
     }
 
-    /// Gives all consumed space back now, instead of in portions.
+    /// Returns all consumed space now, instead of in portions.
     pub fn publish(&mut self) -> Bell {
         if self.published == self.head {
             return Bell::Silent;
@@ -159,24 +159,24 @@ impl RingReceiver {
         Bell::Silent
     }
 
-    /// Asks the sender to ring. [`barrier::heavy`] and another look with
-    /// [`RingReceiver::has_entry`] must follow before sleeping.
+    /// Requests a doorbell from the sender. Before sleeping, the caller must issue
+    /// [`barrier::heavy`] and poll again with [`RingReceiver::has_entry`].
     pub fn arm(&mut self) {
-        // SYNC: sleep (store the flag; the caller fences and looks for a word).
+        // SYNC: sleep (store the flag; the caller fences and polls for a word).
         let sleeping = self.awake | layout::STATE_SLEEPING;
         self.memory
             .receiver_state()
             .store(sleeping, Ordering::Relaxed);
     }
 
-    /// Undoes [`RingReceiver::arm`].
+    /// Reverts [`RingReceiver::arm`].
     pub fn disarm(&mut self) {
         self.memory
             .receiver_state()
             .store(self.awake, Ordering::Relaxed);
     }
 
-    /// Goes to the beginning of the next lap, where the frame behind the padding lies.
+    /// Moves to the beginning of the next lap, where the frame behind the padding is.
     #[cold]
     fn skip_padding(&mut self) -> Result<usize, RingBroken> {
         if self.to_end() == self.memory.ring_len() {
@@ -187,7 +187,7 @@ impl RingReceiver {
         let raw = self.memory.word(self.head).load(Ordering::Acquire);
         match Word::decode(raw, self.frame_len_max) {
             Word::Frame(len) => Ok(len),
-            // An honest sender commits the frame before the padding in front of it.
+            // A correct sender commits the frame before the padding in front of it.
             _ => Err(RingBroken("no frame behind padding")),
         }
     }

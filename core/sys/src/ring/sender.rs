@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The writing end of a ring.
+//! Writing end of a ring.
 
 use super::layout::{self, WORD, Word};
 use super::memory::RingMemory;
@@ -9,16 +9,16 @@ use crate::barrier;
 use std::io::IoSlice;
 use std::sync::atomic::Ordering;
 
-/// Why a frame was not written.
+/// Reason why a frame was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// No room until the receiver has consumed more.
     #[error("ring is full")]
     Full,
-    /// No ring of this length will ever carry it.
+    /// The frame is too long for this ring.
     #[error("frame longer than {0} bytes")]
     TooLong(usize),
-    /// The receiver's index cannot be.
+    /// The receiver's index is invalid.
     #[error(transparent)]
     Broken(#[from] RingBroken),
 }
@@ -28,12 +28,12 @@ pub enum PushError {
 pub struct RingSender {
     pub(super) memory: RingMemory,
     pub(super) claims: Claims,
-    /// Stream position of the next entry. Nobody else knows it.
+    /// Stream position of the next entry; private to this process.
     tail: u64,
-    /// The head as last read; reread only when the ring seems full.
+    /// The head as last read. It is reread only when the ring seems full.
     head: u64,
     frame_len_max: usize,
-    /// This process takes part in the receiver's heavy fences.
+    /// Set if this process takes part in the receiver's heavy fences.
     registered: bool,
 }
 
@@ -50,7 +50,7 @@ impl RingSender {
         }
     }
 
-    /// Longest frame in bytes.
+    /// Returns the longest frame in bytes.
     #[must_use]
     pub fn frame_len_max(&self) -> usize {
         self.frame_len_max
@@ -82,29 +82,29 @@ impl RingSender {
         Ok(self.bell())
     }
 
-    /// Whether a frame of `len` bytes would fit now.
+    /// Returns `true` if a frame of `len` bytes fits now.
     ///
     /// # Errors
-    /// [`RingBroken`] when the receiver's index cannot be.
+    /// [`RingBroken`] if the receiver's index is invalid.
     pub fn has_room(&mut self, len: usize) -> Result<bool, RingBroken> {
         let entry = layout::entry_len(len.min(self.frame_len_max));
         self.refresh_head()?;
         Ok(self.fits(self.padding_before(entry) + entry))
     }
 
-    /// Asks the receiver to ring when it gives space back. A [`barrier::full`] and another look
-    /// with [`RingSender::has_room`] must follow before sleeping.
+    /// Requests a doorbell from the receiver when it returns space. Before sleeping, the caller
+    /// must issue [`barrier::full`] and check again with [`RingSender::has_room`].
     pub fn arm(&mut self) {
         // SYNC: waiting (store the flag; the caller fences and rereads the head).
         self.memory.sender_waiting().store(1, Ordering::Relaxed);
     }
 
-    /// Undoes [`RingSender::arm`].
+    /// Reverts [`RingSender::arm`].
     pub fn disarm(&mut self) {
         self.memory.sender_waiting().store(0, Ordering::Relaxed);
     }
 
-    /// Bytes up to the ring's end if `entry` does not fit in front of it, else none.
+    /// Returns the bytes up to the ring's end if `entry` does not fit before it, else 0.
     #[inline]
     fn padding_before(&self, entry: usize) -> usize {
         let ring_len = self.memory.ring_len();
@@ -112,7 +112,7 @@ impl RingSender {
         if entry > to_end { to_end } else { 0 }
     }
 
-    /// Room for `len` bytes and the zero word behind them.
+    /// Returns `true` if there is room for `len` bytes and the zero word behind them.
     #[inline]
     fn fits(&self, len: usize) -> bool {
         let used = layout::to_usize(self.tail - self.head);
@@ -123,7 +123,7 @@ impl RingSender {
     fn refresh_head(&mut self) -> Result<(), RingBroken> {
         // SYNC: space (acquire; the receiver has finished reading all bytes below).
         let head = self.memory.head().load(Ordering::Acquire);
-        // P8.7: a head that cannot be breaks the ring.
+        // P8.7: an invalid head breaks the ring.
         if head < self.head || head > self.tail {
             return Err(RingBroken("the receiver's index is out of bounds"));
         }
@@ -141,11 +141,11 @@ impl RingSender {
         }
     }
 
-    /// Makes the frame at `at` visible, and with it the padding in front of it, if any.
+    /// Makes the frame at `at` visible, together with the padding before it, if any.
     #[inline]
     fn commit(&mut self, at: u64, entry: usize, len: usize) {
         let next = at + entry as u64;
-        // P8.7: first the zero behind, which is where the receiver looks next.
+        // P8.7: first zero the word behind the entry, which the receiver polls next.
         self.memory
             .word(next)
             .store(Word::Empty.encode(), Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl RingSender {
             .word(at)
             .store(Word::Frame(len).encode(), Ordering::Release);
         if at != self.tail {
-            // The receiver still waits at the padding, so the frame is not seen before this.
+            // The receiver still waits at the padding, so the frame is not visible before this.
             // SYNC: entry (release).
             self.memory
                 .word(self.tail)
@@ -163,11 +163,12 @@ impl RingSender {
         self.tail = next;
     }
 
-    /// Whether the receiver sleeps. One load of a line that changes only when it does.
+    /// Returns if the receiver must be woken. One load of a line that changes only around its
+    /// sleep.
     #[inline]
     fn bell(&self) -> Bell {
-        // SYNC: sleep (the commit above, fence, then this load). When the receiver fences for us
-        // and we are registered, only the compiler must be kept from swapping the two.
+        // SYNC: sleep (the commit above, fence, then this load). If the receiver fences for us and
+        // we are registered, only the compiler must be kept from swapping the two.
         barrier::light();
         let state = self.memory.receiver_state().load(Ordering::Relaxed);
         if self.registered && state == layout::STATE_FENCES {
@@ -176,15 +177,15 @@ impl RingSender {
         self.bell_fenced()
     }
 
-    /// The receiver sleeps, or has not said yet that it fences for us, or never will.
+    /// Handles a receiver that sleeps, or that does not fence for us, at least not yet.
     fn bell_fenced(&self) -> Bell {
         barrier::full();
         let state = self.memory.receiver_state();
         if state.load(Ordering::Relaxed) & layout::STATE_SLEEPING == 0 {
             return Bell::Silent;
         }
-        // Taking the flag makes this the only bell of this sleep: frames that follow while the
-        // receiver is still waking cost no system call.
+        // Clearing the flag makes this the only bell of this sleep. Further frames cost no system
+        // call while the receiver is still waking.
         if state.fetch_and(!layout::STATE_SLEEPING, Ordering::Relaxed) & layout::STATE_SLEEPING == 0
         {
             return Bell::Silent;

@@ -17,7 +17,7 @@ fn pair() -> (RingSender, RingReceiver) {
     (sender, open(fd, RING_LEN).unwrap())
 }
 
-/// The sender's memory mapped once more, to do what a hostile sender can.
+/// Maps the sender's memory once more, for the actions of a hostile sender.
 fn hostile() -> (RingMemory, RingReceiver) {
     let (_sender, fd) = create(RING_LEN).unwrap();
     (
@@ -26,7 +26,7 @@ fn hostile() -> (RingMemory, RingReceiver) {
     )
 }
 
-/// Small xorshift: tests need no better randomness, and it prints as one number.
+/// A small xorshift generator: tests need no better randomness, and its state prints as one number.
 struct Rng(u64);
 
 impl Rng {
@@ -188,7 +188,7 @@ fn sender_that_waits_for_room_is_rung_once() {
 
 #[test]
 fn neither_end_sleeps_through_a_wake_up() {
-    // A frame bounces between two threads that sleep after each look. A lost wake-up ends it.
+    // A frame bounces between two threads that sleep after each poll. A lost wake-up would stop it.
     const ROUNDS: usize = 50_000;
     let ((mut to_a, from_b), (mut to_b, from_a)) = (pair(), pair());
     let (bell_a, bell_b) = (Parking::default(), Parking::default());
@@ -214,7 +214,7 @@ fn neither_end_sleeps_through_a_wake_up() {
     });
 }
 
-/// A bell that waits a long time, then fails the test instead of hanging it.
+/// A bell that waits 20 s, then fails the test instead of hanging it.
 #[derive(Default)]
 struct Parking(std::sync::Mutex<bool>, std::sync::Condvar);
 
@@ -290,8 +290,8 @@ fn receiver_lies_are_detected() {
 
 #[test]
 fn random_bytes_never_lead_outside() {
-    // A thread scribbles over the whole ring while the receiver reads it; each time it breaks, it
-    // is mapped anew. Reaching outside the mapping would kill the test.
+    // A thread overwrites the whole ring while the receiver reads it. Whenever the ring breaks, it
+    // is mapped again. An access outside the mapping would kill the test.
     let (sender, fd) = create(RING_LEN).unwrap();
     let memory = RingMemory::map(&fd, RING_LEN).unwrap();
     let stop = AtomicBool::new(false);
@@ -360,7 +360,7 @@ fn file_of_another_layout_is_refused() {
 
 // Offers.
 
-/// A ring, with a message of so many bytes offered by its receiver.
+/// Returns a ring with a message of `len` bytes offered by its receiver.
 fn offered(len: usize) -> (RingSender, RingReceiver) {
     let (sender, fd) = create(RING_LEN).unwrap();
     let mut receiver = open(&fd, RING_LEN).unwrap();
@@ -377,7 +377,7 @@ fn each_byte_of_an_offer_is_claimed_once_whoever_is_faster() {
             let (mut sender, mut receiver) = offered(len);
             let (mut front, mut back) = (0, len);
             loop {
-                // The bits of `turns` say who claims next, again and again.
+                // The bits of `turns` choose the next claimant, repeatedly.
                 let mut is_over = true;
                 for bit in 0..4 {
                     if turns >> bit & 1 == 1 {
@@ -418,7 +418,7 @@ fn a_share_that_is_begun_is_waited_for_and_one_that_is_not_is_taken_back() {
     assert_eq!(receiver.claim_front().ok(), None, "it is over");
     sender.finish(&claim, true);
     assert_eq!(receiver.helped(), Helped::From(claim.bytes.start));
-    // A count of an earlier offer says nothing of the next.
+    // A count of an earlier offer does not apply to the next.
     receiver.offer(4096, 0, 1 << 20);
     let late = sender.claim_back(4096, 1 << 20).unwrap();
     while receiver.claim_front().unwrap().is_some() {}
@@ -472,7 +472,7 @@ fn claims_that_cannot_be_break_the_ring_and_reach_no_byte_outside() {
             Helped::Busy => {}
         }
     }
-    // What its receiver may write there, the sender takes for no more than its message has.
+    // Whatever the receiver writes there, the sender stays within its message.
     let (mut sender, receiver) = offered(1 << 20);
     let mut rng = Rng(9);
     for _ in 0..100_000 {
