@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source's side of multicast: what is in the next datagram.
+//! Source side of multicast: chooses the contents of the next datagram.
 //!
-//! Whether a piece is lost is told without clocks: a host says which datagrams have come, by the number
-//! of the last, and which pieces it lacks. A piece that was last sent by a datagram before that one is
-//! lost; one that was sent after it is under way. Time is only for the last datagrams of a silence, which
-//! nobody misses: the source says then what it has sent.
+//! Losses are detected without clocks. A host reports the number of its last datagram and the
+//! pieces that it lacks. A piece last sent in a datagram before that number is lost; a piece sent
+//! after it is in flight. Time matters only for the last datagrams before a silence, whose loss no
+//! host can notice: the source then reports what it has sent.
 
 use super::datagram::{Header, PIECES_MAX};
 use super::{Front, Report, Terms, piece_count};
@@ -12,45 +12,45 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Add;
 use std::time::Duration;
 
-/// Silence after which hosts are told what was sent: a sleep and a wake of a host that is not busy, some
-/// times over. Too short costs messages, too long idle wire.
+/// Silence after which the source reports what was sent: several times the sleep and wake-up of an
+/// idle host. A shorter time costs messages, a longer one leaves the wire idle.
 const PATIENCE: Duration = Duration::from_millis(3);
 
-/// Most that it grows to, by doubling, while a host does not answer.
+/// Upper bound of that time, which doubles while a host does not answer.
 const PATIENCE_MAX: Duration = Duration::from_millis(400);
 
-/// Pieces that are looked through for those to be laid over another: the blocks under way have some
-/// hundreds of lost ones at worst.
+/// Lost pieces considered for combination with another one. The blocks in flight have some hundreds
+/// of lost pieces at worst.
 const LOOKED_THROUGH: usize = 64;
 
-/// Lost pieces wait until that many blocks have begun after theirs, while there is something new to send: by
-/// then all hosts have said what they lack, and one datagram repairs more. It is a part of the blocks that
-/// hosts hold anyway.
+/// Blocks that must have begun after a block before its lost pieces are repaired, while there is
+/// new data to send. All hosts have then reported their losses, and one datagram repairs more of
+/// them. The lag is part of the blocks that hosts hold anyway.
 const REPAIR_LAG: u64 = 3;
 
-/// A point in time, by whatever clock the caller has.
+/// A point in time of any clock chosen by the caller.
 pub trait Moment: Copy + Ord + Add<Duration, Output = Self> {}
 
 impl<T: Copy + Ord + Add<Duration, Output = T>> Moment for T {}
 
-/// What the source has sent, for hosts that may have missed the last of it.
+/// Progress of the source, for hosts that may have missed the last datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Number of the last datagram.
     pub serial: u64,
-    /// One past the last piece that was ever sent.
+    /// One past the last piece ever sent.
     pub front: Front,
 }
 
-/// How far one host is.
+/// Progress of one host.
 #[derive(Debug)]
 struct Member {
     seen: u64,
-    /// The first block that is not whole there.
+    /// The first block that is not complete there.
     next: u64,
 }
 
-/// A block that was sent, or begun.
+/// A block that was sent completely or in part.
 #[derive(Debug)]
 struct Block {
     len: usize,
@@ -58,7 +58,7 @@ struct Block {
     serials: Vec<u64>,
 }
 
-/// The state of the source.
+/// State of the source.
 #[derive(Debug)]
 pub struct Caster<T> {
     piece_len: usize,
@@ -67,19 +67,19 @@ pub struct Caster<T> {
     serial: u64,
     /// The next piece that was never sent.
     front: Front,
-    /// Blocks from this number on.
+    /// Number of the first block in `blocks`.
     first: u64,
     blocks: VecDeque<Block>,
     members: BTreeMap<u32, Member>,
-    /// Lost pieces, and who lacks them, until they are sent again.
+    /// Lost pieces, with the hosts that lack them, until they are sent again.
     wanted: BTreeMap<(u64, u16), Vec<u32>>,
-    /// When it last sent, or told that it had.
+    /// Time of the last datagram or progress report.
     moved: T,
     patience: Duration,
 }
 
 impl<T: Moment> Caster<T> {
-    /// A source of these hosts.
+    /// Creates a source for these hosts.
     pub fn new(members: impl Iterator<Item = u32>, terms: Terms, now: T) -> Caster<T> {
         let member = Member {
             seen: terms.serial,
@@ -100,8 +100,8 @@ impl<T: Moment> Caster<T> {
         }
     }
 
-    /// The header of the next datagram, if one may be sent now; `len_of` tells how long the message of a
-    /// block is, if it is there to be sent.
+    /// Returns the header of the next datagram, if one may be sent now. `len_of` returns the length
+    /// of a block's message, if the block is available.
     pub fn next(&mut self, now: T, len_of: impl FnOnce(u64) -> Option<usize>) -> Option<Header> {
         let seen = self.members.values().map(|member| member.seen).min()?;
         if self.serial - seen.min(self.serial) >= self.window {
@@ -130,12 +130,13 @@ impl<T: Moment> Caster<T> {
         Some(header)
     }
 
-    /// What it gave was sent just now.
+    /// Records that the datagram of [`Caster::next`] was sent just now.
     pub fn on_sent(&mut self, now: T) {
         (self.moved, self.patience) = (now, PATIENCE);
     }
 
-    /// The first lost piece, and others of its block which nobody lacks who lacks one of these.
+    /// Returns the first lost piece and further lost pieces of its block, such that each host lacks
+    /// at most one of them.
     fn repair(&mut self) -> Option<(u64, Vec<u16>)> {
         let ((block, piece), mut ranks) = self.wanted.pop_first()?;
         let mut pieces = vec![piece];
@@ -176,7 +177,7 @@ impl<T: Moment> Caster<T> {
         Some((block, vec![pieces]))
     }
 
-    /// A host has told how far it is.
+    /// Handles a host's progress report.
     pub fn on_report(&mut self, rank: u32, report: &Report) {
         let Some(member) = self.members.get_mut(&rank) else {
             return;
@@ -203,7 +204,7 @@ impl<T: Moment> Caster<T> {
         }
     }
 
-    /// A host is gone.
+    /// Removes a failed host.
     pub fn on_gone(&mut self, rank: u32) {
         self.members.remove(&rank);
         self.wanted.retain(|_, ranks| {
@@ -212,9 +213,9 @@ impl<T: Moment> Caster<T> {
         });
     }
 
-    /// Nobody lacks anything of the blocks below.
+    /// Removes the blocks below `below`, which are complete at all hosts.
     pub fn forget(&mut self, below: u64) {
-        // A host may say anything; what was not sent has not arrived.
+        // A host may report anything, but blocks that were not sent cannot have arrived.
         let below = below.min(self.front.block);
         while self.first < below && self.blocks.pop_front().is_some() {
             self.first += 1;
@@ -222,14 +223,14 @@ impl<T: Moment> Caster<T> {
         self.wanted = self.wanted.split_off(&(self.first, 0));
     }
 
-    /// When to call [`Caster::on_time`]; `None` while everything has come everywhere.
+    /// Returns the time to call [`Caster::on_time`], or `None` while every host has everything.
     #[must_use]
     pub fn timeout(&self) -> Option<T> {
         let is_behind = self.members.values().any(|member| self.is_behind(member));
         is_behind.then(|| self.moved + self.patience)
     }
 
-    /// Whom to tell what, after a silence.
+    /// Returns the hosts to notify after a silence, and the report for each.
     pub fn on_time(&mut self, now: T) -> Vec<(u32, Sent)> {
         if self.timeout().is_none_or(|timeout| now < timeout) {
             return Vec::new();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Datagrams: a header, the bytes of a piece or of several laid over one another, encrypted, and a seal of
-//! both (AES-256-GCM).
+//! Datagrams: a header, the encrypted bytes of one piece or of several combined ones, and an
+//! authentication tag of both (AES-256-GCM).
 //!
-//! Token 8 bytes, serial 8, block 4, length of the block 3, number of pieces 1, pieces 8 times
-//! 2, all little-endian. Pieces that are laid over one another, by exclusive or, are filled up with zeros:
-//! whoever lacks one of them gets it from the others. So one datagram repairs what several hosts lost.
+//! Token 8 bytes, serial 8, block 4, length of the block 3, number of pieces 1, pieces 8 times 2,
+//! all little-endian. Several pieces are padded with zeros and combined by exclusive or. A host
+//! that lacks one of them recovers it from the others. One datagram thus repairs losses of several
+//! hosts.
 
 use super::{Keys, piece_range};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -12,37 +13,37 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 /// Bytes of the header.
 const HEADER_LEN: usize = 40;
 
-/// Bytes of a datagram that are none of a piece.
+/// Bytes of a datagram beyond a piece.
 pub const OVERHEAD_LEN: usize = HEADER_LEN + TAG_LEN;
 
-/// Pieces that one datagram repairs at most: with random losses, at more hosts than that two of them
-/// lack the same soon.
+/// Most pieces that one datagram repairs. With random losses at more hosts than that, two of them
+/// soon lack the same piece.
 pub(super) const PIECES_MAX: usize = 8;
 
-/// Bytes of a seal (AES-GCM's tag, RFC 5116).
+/// Bytes of the AES-GCM tag (RFC 5116).
 const TAG_LEN: usize = 16;
 
-/// A header. Without pieces it is for trial.
+/// Header of a datagram. A header without pieces belongs to a trial datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Number of the datagram, from 1; none is sent twice.
+    /// Number of the datagram, from 1; never reused.
     pub serial: u64,
     /// Number of the block.
     pub block: u64,
     /// Bytes of the block.
     pub len: usize,
-    /// Lowest first.
+    /// Numbers of the pieces, in ascending order.
     pub pieces: Vec<u16>,
 }
 
-/// Writes and reads the datagrams of one source.
+/// Encodes and decodes the datagrams of one source.
 pub struct Codec {
     token: u64,
     seal: LessSafeKey,
 }
 
 impl Codec {
-    /// `None` for a key of another length, which the type does not let be.
+    /// Creates a codec. Returns `None` for a key of the wrong length, which the type excludes.
     #[must_use]
     pub fn new(keys: &Keys) -> Option<Codec> {
         let key = UnboundKey::new(&AES_256_GCM, &keys.seal).ok()?;
@@ -52,7 +53,7 @@ impl Codec {
         })
     }
 
-    /// Appends a datagram with pieces of `message`; one for trial is filled up to `piece_len`.
+    /// Appends a datagram with pieces of `message`. A trial datagram is padded to `piece_len`.
     pub fn write(&self, out: &mut Vec<u8>, header: &Header, message: &[u8], piece_len: usize) {
         let begin = out.len();
         out.extend_from_slice(&self.token.to_le_bytes());
@@ -81,7 +82,7 @@ impl Codec {
         }
         let (head, body) = out[begin..].split_at_mut(HEADER_LEN);
         let nonce = nonce(header.serial);
-        // It fails for bodies of gigabytes only; without its seal nobody takes it.
+        // Fails only for bodies of gigabytes; hosts drop a datagram without a tag.
         if let Ok(tag) = self
             .seal
             .seal_in_place_separate_tag(nonce, Aad::from(head), body)
@@ -90,13 +91,15 @@ impl Codec {
         }
     }
 
-    /// Whether a datagram may be of this source, by what it begins with: its seal will tell.
+    /// Returns `true` if a datagram may be from this source, judging by its first bytes. Only its
+    /// tag proves it.
     #[must_use]
     pub fn knows(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(&self.token.to_le_bytes())
     }
 
-    /// The header and the body of a datagram; `None` for what this source has not sent.
+    /// Decodes a datagram's header and body. Returns `None` for a datagram that is not from this
+    /// source.
     pub fn read<'a>(&self, bytes: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
         let (head, body) = bytes.split_at_mut_checked(HEADER_LEN)?;
         if !self.knows(head) {
@@ -128,14 +131,15 @@ impl Codec {
     }
 }
 
-/// Numbers of datagrams only grow, and the key is one source's: none is used twice.
+/// Returns the nonce of a datagram. Serials only grow and the key belongs to one source, so none is
+/// used twice.
 fn nonce(serial: u64) -> Nonce {
     let mut bytes = [0; NONCE_LEN];
     bytes[..8].copy_from_slice(&serial.to_le_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// `under` exclusive or `over`, as far as that goes.
+/// Combines `over` into `under` by exclusive or, up to the shorter length.
 pub(super) fn lay_over(under: &mut [u8], over: &[u8]) {
     for (under, over) in under.iter_mut().zip(over) {
         *under ^= over;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks to many hosts of one Ethernet at once, by UDP multicast, with repair of what hosts lack.
+//! Transmission of blocks to many hosts of one Ethernet at once, by UDP multicast with repair of
+//! losses.
 //!
-//! A source sends each block in pieces, a datagram each, to a group that the hosts have joined. How source and
-//! hosts tell one another who has which pieces, and who is gone, is their caller's business: `portolan cast`
-//! copies files so, and the library broadcasts messages. UDP and not raw Ethernet: it needs no privilege, the
-//! kernel cuts and joins runs of datagrams, and what bridges and switches do with it is known.
+//! A source sends each block in pieces, one per datagram, to a group that the hosts have joined.
+//! The caller carries the reports between source and hosts, and detects failed hosts. `portolan
+//! cast` copies files this way, and the library broadcasts messages. It uses UDP instead of raw
+//! Ethernet, because UDP needs no privilege, the kernel segments and merges runs of datagrams, and
+//! bridges and switches handle it predictably.
 //!
-//! [`Caster`] and [`Listener`] have no descriptors and no clock. A host grants by its reports: the source is
-//! never further ahead of the slowest than that one's socket can buffer, nor than the blocks that it may hold.
+//! [`Caster`] and [`Listener`] have no descriptors and no clock. A host's reports act as grants.
+//! The source is never further ahead of the slowest host than its socket can buffer, or than the
+//! blocks that it may hold.
 //!
-//! Every host of an Ethernet can hear what is sent to a group, whatever its switches keep from it otherwise.
-//! So datagrams are always sealed.
+//! Every host of an Ethernet can receive datagrams of a group, even behind switches. Datagrams are
+//! therefore always encrypted and authenticated.
 //!
-//! The one invariant: no byte of a datagram is believed for itself. It counts only with its seal, for a
-//! block that is due.
+//! Invariant: a datagram is accepted only with a valid authentication tag, for a block that is due.
 
 mod caster;
 mod datagram;
@@ -31,63 +33,64 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Bytes of a piece at least: fewer make more pieces of a block of a mebibyte than have numbers.
+/// Fewest bytes of a piece. With fewer, a block of 1 MiB would have more pieces than there are
+/// numbers.
 pub const PIECE_LEN_MIN: usize = 64;
 
-/// Ports of groups begin here, below those that systems give away by themselves (from 32,768 on Linux).
+/// First port of groups, below the ports that systems assign themselves (from 32,768 on Linux).
 const PORT_FIRST: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// What the kernel books for a datagram in a socket's buffer where its driver receives into pages: a page,
-/// and a record.
+/// Bytes that the kernel charges for a datagram in a socket's buffer if its driver receives into
+/// pages: a page and a record.
 const BOOKED_LEN: u64 = 4096 + 512;
 
-/// What source and hosts have agreed on.
+/// Parameters agreed on by source and hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// Bytes of a block in one datagram.
     pub piece_len: usize,
-    /// Datagrams that may be under way to the slowest host.
+    /// Most datagrams in flight to the slowest host.
     pub window: u64,
-    /// Number of the last datagram before.
+    /// Number of the last datagram before the start.
     pub serial: u64,
 }
 
-/// How far a host is.
+/// Progress of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Datagrams up to this one have come, or never will.
+    /// Datagrams up to this number have arrived or are lost.
     pub seen: u64,
-    /// The first block that is not whole.
+    /// The first incomplete block.
     pub next: u64,
-    /// Of what was sent, what has not come.
+    /// Sent pieces that have not arrived.
     pub lacks: Vec<Lack>,
 }
 
-/// Pieces of a block, as ranges of first and one past the last.
+/// Missing pieces of a block, as half-open ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
     /// Number of the block.
     pub block: u64,
-    /// Its ranges.
+    /// Ranges, each with its first piece and one past its last.
     pub ranges: Vec<(u16, u16)>,
 }
 
-/// One past the last piece that was ever sent.
+/// One past the last piece ever sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Front {
-    /// The block that pieces are sent of.
+    /// Current block.
     pub block: u64,
-    /// How many of it.
+    /// Number of its pieces sent so far.
     pub pieces: u16,
 }
 
-/// What only source and hosts know.
+/// Secrets shared by source and hosts.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
-    /// Each datagram begins with it: what is not theirs is dropped without more ado.
+    /// First bytes of each datagram; all other datagrams are dropped early.
     token: u64,
-    /// What seals the datagrams.
+    /// Key that encrypts and authenticates the datagrams.
     seal: [u8; 32],
 }
 
@@ -98,13 +101,13 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Bytes of which they are made.
+    /// Bytes from which the keys are made.
     pub const LEN: usize = 40;
 
-    /// New ones.
+    /// Draws new random keys.
     ///
     /// # Errors
-    /// When the system has no random numbers to give.
+    /// Fails if the system has no random numbers.
     pub fn draw() -> io::Result<Keys> {
         let mut bytes = [0; Keys::LEN];
         let mut filled = 0;
@@ -115,7 +118,7 @@ impl Keys {
         Ok(Keys::from_bytes(&bytes))
     }
 
-    /// Those that are made of `bytes`, which nobody else may know or use for anything else.
+    /// Makes keys from `bytes`, which must be secret and have no other use.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Keys::LEN]) -> Keys {
         let (token, seal) = bytes.split_at(8);
@@ -126,8 +129,8 @@ impl Keys {
     }
 }
 
-/// Returns the group of a job's number `number`: an address of the range for one site (RFC 2365), and a
-/// port of `ports`.
+/// Returns the group of a job with index `number`: a site-local address (RFC 2365) and a port of
+/// `ports`.
 #[must_use]
 pub fn group_of(job_id: [u8; 16], number: u16, ports: PortRange) -> SocketAddrV4 {
     let group = Ipv4Addr::new(239, 255, job_id[0], job_id[1]);
@@ -136,20 +139,21 @@ pub fn group_of(job_id: [u8; 16], number: u16, ports: PortRange) -> SocketAddrV4
     SocketAddrV4::new(group, port)
 }
 
-/// Datagrams with pieces of `piece_len` bytes that a socket with a buffer of `buffer_len` bytes surely holds.
+/// Returns how many datagrams with pieces of `piece_len` bytes a socket buffer of `buffer_len`
+/// bytes can certainly hold.
 #[must_use]
 pub fn window_of(buffer_len: u64, piece_len: usize) -> u64 {
     let booked = BOOKED_LEN.max(2 * piece_len as u64);
     (buffer_len / booked).max(1)
 }
 
-/// How many pieces a block of `len` bytes has.
+/// Returns the number of pieces of a block of `len` bytes.
 fn piece_count(len: usize, piece_len: usize) -> u16 {
-    // The least piece and the longest block make some thousands.
+    // The shortest piece and the longest block give some thousands.
     u16::try_from(len.div_ceil(piece_len)).unwrap_or(u16::MAX)
 }
 
-/// Where piece `index` of a block of `len` bytes lies; empty beyond its end.
+/// Returns the range of piece `index` in a block of `len` bytes; empty beyond its end.
 fn piece_range(index: u16, len: usize, piece_len: usize) -> std::ops::Range<usize> {
     let begin = (usize::from(index) * piece_len).min(len);
     begin..(begin + piece_len).min(len)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host's side of multicast: blocks from pieces, and which of them it lacks.
+//! Host side of multicast: assembles blocks from pieces, and reports missing pieces.
 
 use super::caster::Sent;
 use super::datagram::{Header, lay_over};
@@ -7,13 +7,13 @@ use super::{Front, Lack, Report, Terms, piece_count, piece_range};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Reports in the time of a window: the source hears of what has come before it must stop.
+/// Reports per window, so that the source gets the next report before it must stop.
 const REPORTS_IN_WINDOW: u64 = 4;
 
-/// Ranges of pieces in one report: more are told in the next.
+/// Most ranges of pieces in one report; the next report has the rest.
 const RANGES_MAX: usize = 512;
 
-/// A block of which pieces have come.
+/// A partly received block.
 #[derive(Debug)]
 struct Partial {
     bytes: Vec<u8>,
@@ -21,13 +21,13 @@ struct Partial {
     missing: usize,
 }
 
-/// The state of a host.
+/// State of a host.
 #[derive(Debug)]
 pub struct Listener {
-    /// Bytes that a block may have.
+    /// Valid lengths of a block in bytes.
     lens: RangeInclusive<usize>,
     piece_len: usize,
-    /// Datagrams after which it reports.
+    /// Datagrams between reports.
     report_interval: u64,
     seen: u64,
     reported: u64,
@@ -39,7 +39,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A host that takes blocks of these lengths in bytes.
+    /// Creates a host that accepts blocks of these lengths in bytes.
     #[must_use]
     pub fn new(terms: Terms, lens: RangeInclusive<usize>) -> Listener {
         Listener {
@@ -55,7 +55,7 @@ impl Listener {
         }
     }
 
-    /// A datagram has come; `limit` is one past the last block for which there is room.
+    /// Handles a datagram. `limit` is one past the last block for which there is room.
     pub fn on_datagram(
         &mut self,
         header: &Header,
@@ -70,7 +70,8 @@ impl Listener {
         let Some(last) = header.pieces.iter().max().filter(|_| is_sound) else {
             return;
         };
-        // Of what there is no room for, nothing is remembered: it would be granted for nothing.
+        // A datagram without room for its block is not recorded, because recording it would grant
+        // further datagrams.
         if block >= limit {
             return;
         }
@@ -92,19 +93,19 @@ impl Listener {
         partial.take(header, body, self.piece_len);
     }
 
-    /// The source says what it has sent: what of it has not come is lost.
+    /// Handles the source's report of what it has sent. Whatever has not arrived is lost.
     pub fn on_sent(&mut self, sent: Sent) {
         self.seen = self.seen.max(sent.serial);
         self.front = self.front.max(sent.front);
         self.is_asked = true;
     }
 
-    /// The source's window is narrower than this host was told at first: another holds fewer datagrams. `P17.4`
+    /// Narrows the source's window, because another host can buffer fewer datagrams. `P17.4`
     pub fn on_window(&mut self, window: u64) {
         self.report_interval = self.report_interval.min(report_interval(window));
     }
 
-    /// The next whole block's number and bytes, in their order.
+    /// Returns the number and bytes of the next complete block, in order.
     pub fn take_block(&mut self) -> Option<(u64, Vec<u8>)> {
         let first = self.blocks.first_entry()?;
         if *first.key() != self.next || first.get().missing > 0 {
@@ -114,7 +115,7 @@ impl Listener {
         Some((self.next - 1, first.remove().bytes))
     }
 
-    /// What to tell the source, if it is time.
+    /// Returns a report for the source, if one is due.
     pub fn take_report(&mut self) -> Option<Report> {
         if !self.is_asked && self.seen - self.reported < self.report_interval {
             return None;
@@ -137,7 +138,7 @@ impl Listener {
                 false => u16::MAX,
             };
             let ranges = match self.blocks.get(&block) {
-                // How many pieces it has, the source knows.
+                // The source has the number of pieces.
                 None => vec![(0, sent)],
                 Some(partial) => partial.lacks(sent),
             };
@@ -158,13 +159,13 @@ impl Listener {
     }
 }
 
-/// Datagrams of a window between two reports.
+/// Returns the number of datagrams between two reports.
 fn report_interval(window: u64) -> u64 {
     (window / REPORTS_IN_WINDOW).max(1)
 }
 
 impl Partial {
-    /// Takes what the datagram brings: its piece, or the one of several that is not here.
+    /// Stores the piece of a datagram, or the only missing one of several combined pieces.
     fn take(&mut self, header: &Header, body: &[u8], piece_len: usize) {
         let len = self.bytes.len();
         if len != header.len {
@@ -201,7 +202,7 @@ impl Partial {
         self.missing -= 1;
     }
 
-    /// Ranges of pieces below `sent` that have not come.
+    /// Returns the ranges of missing pieces below `sent`.
     fn lacks(&self, sent: u16) -> Vec<(u16, u16)> {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         if self.missing == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The socket of multicast: sends runs of datagrams to the group, or receives what comes to it.
+//! Socket of multicast: sends runs of datagrams to the group, or receives from it.
 
 use super::datagram::{Codec, Header, OVERHEAD_LEN};
 use portolan_sys::net::{self, PortRange, Sender, SockAddr};
@@ -9,28 +9,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes of the socket's buffer for receiving, as far as the system allows: 30 ms of a gigabit Ethernet, in which a
-/// host that has other things to do comes back. More only delays what is told of losses.
+/// Requested receive buffer in bytes: 30 ms of a gigabit Ethernet, within which a busy host returns
+/// to receiving. A larger one would only delay the reports of losses.
 const BUFFER_LEN: usize = 4 << 20;
 
-/// Bytes of the socket's buffer for sending: some runs, so that the wire is never idle. What a queue of the
-/// system does not hold is lost without a word, and ordinary ones hold a thousand packets.
+/// Requested send buffer in bytes: some runs, so that the wire is never idle. A queue of the system
+/// drops the excess silently, and ordinary queues hold a thousand packets.
 const SEND_BUFFER_LEN: usize = 512 << 10;
 
-/// Bytes of a run: what one UDP packet has at most before the kernel cuts it (65,507), and room for that.
+/// Most bytes of a run: those of one UDP packet before the kernel cuts it (65,507), with a margin.
 const RUN_LEN_MAX: usize = 65_000;
 
-/// Datagrams that the kernel cuts a run into at most (`UDP_MAX_SEGMENTS` of include/linux/udp.h before
+/// Most datagrams that the kernel cuts a run into (`UDP_MAX_SEGMENTS` of include/linux/udp.h before
 /// Linux 6.9).
 const RUN_COUNT_MAX: usize = 64;
 
-/// Packets longer than of a jumbo frame are lost by more when one is.
+/// Longest packet used, that of a jumbo frame. A longer packet loses more at once.
 const MTU_MAX: usize = 9000;
 
 /// Bytes of the headers of IPv4 and UDP (RFC 791, RFC 768).
 const IP_UDP_LEN: usize = 28;
 
-/// Datagrams of one length, but for the last, which may be shorter.
+/// Datagrams of one length, except the last, which may be shorter.
 #[derive(Debug, Default)]
 pub struct Run {
     bytes: Vec<u8>,
@@ -40,13 +40,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether nothing is in it.
+    /// Returns `true` if the run is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether another datagram of the same length fits.
+    /// Returns `true` if another datagram of the same length fits.
     #[must_use]
     pub fn has_room(&self, count_max: usize) -> bool {
         let count = self.bytes.len() / self.datagram_len.max(1);
@@ -65,7 +65,8 @@ impl Run {
         self.is_full |= len < OVERHEAD_LEN + piece_len;
     }
 
-    /// Hands over its datagrams, as a socket would, for those who bring a wire of their own; it is empty then.
+    /// Passes its datagrams to `sink` like a socket, for callers with a transport of their own. The
+    /// run is then empty.
     pub fn drain(&mut self, sink: impl FnMut(&mut [u8])) {
         let (sent, len) = (self.sent, self.datagram_len.max(1));
         self.bytes[sent..].chunks_mut(len).for_each(sink);
@@ -78,25 +79,25 @@ impl Run {
     }
 }
 
-/// See the module documentation.
+/// A socket of a source or a host. See the module documentation.
 pub struct Socket {
     socket: UdpSocket,
     sender: Sender,
     to: SockAddr,
-    /// The kernel cuts runs into datagrams.
+    /// Set if the kernel cuts runs into datagrams.
     is_cutting: bool,
     memory: Vec<u8>,
 }
 
 impl Socket {
-    /// Opens the socket of the source, at the interface with the address `own` and a port of `ports`.
+    /// Opens the socket of a source, at the interface with the address `own` and a port of `ports`.
     ///
     /// # Errors
-    /// The errno of what the system refuses; those of [`PortRange::open`].
+    /// The errno of the failed call; the errors of [`PortRange::open`].
     pub fn casting(own: Ipv4Addr, group: SocketAddrV4, ports: PortRange) -> io::Result<Socket> {
         let socket = ports.open(|port| Socket::bind(SocketAddrV4::new(own, port), false))?;
         sockopt::set_ip_multicast_if(&socket, &own)?;
-        // Not beyond the Ethernet; but to processes on this host.
+        // Datagrams stay on the Ethernet, but reach processes of this host.
         sockopt::set_ip_multicast_ttl(&socket, 1)?;
         sockopt::set_ip_multicast_loop(&socket, true)?;
         net::probe_path_mtu(socket.as_fd(), false)?;
@@ -104,18 +105,18 @@ impl Socket {
         Ok(Socket::of(socket, group))
     }
 
-    /// Of a host, that has joined the group at the interface with this address.
+    /// Opens the socket of a host and joins the group at the interface with this address.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the failed call.
     pub fn listening(own: Ipv4Addr, group: SocketAddrV4) -> io::Result<Socket> {
         let socket = Socket::bind(group, true)?;
         sockopt::set_ip_add_membership(&socket, group.ip(), &own)?;
-        // Who may, is given more than the system's limit.
+        // Privileged processes may exceed the system's limit.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_LEN).is_err() {
             let _ = net::wish_receive_buffer(socket.as_fd(), BUFFER_LEN);
         }
-        // Without it datagrams come one by one.
+        // If this fails, datagrams arrive one by one.
         let _ = net::enable_receive_offload(socket.as_fd());
         Ok(Socket::of(socket, group))
     }
@@ -123,7 +124,7 @@ impl Socket {
     fn bind(at: SocketAddrV4, is_shared: bool) -> io::Result<UdpSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
-        // Several hosts may be one machine.
+        // Several hosts may share a machine.
         sockopt::set_socket_reuseaddr(&socket, is_shared)?;
         rustix::net::bind(&socket, &at)?;
         Ok(UdpSocket::from(socket))
@@ -139,22 +140,22 @@ impl Socket {
         }
     }
 
-    /// Its descriptor, to wait for.
+    /// Returns its descriptor, to wait for.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Bytes that wait for this process at most, with what the kernel books for them.
+    /// Returns the size of the receive buffer in bytes, including the kernel's overhead.
     #[must_use]
     pub fn buffer_len(&self) -> u64 {
         net::receive_buffer_len(self.fd()).map_or(0, |len| len as u64)
     }
 
-    /// Sends the run. `false` if there is no room now for all of it.
+    /// Sends the run. Returns `false` if there is no room for all of it at present.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the failed call.
     pub fn send(&mut self, run: &mut Run) -> io::Result<bool> {
         while run.sent < run.bytes.len() {
             let (fd, to) = (self.socket.as_fd(), Some(&self.to));
@@ -176,7 +177,7 @@ impl Socket {
                 Err(errno) => match Errno::from_io_error(&errno) {
                     Some(Errno::AGAIN | Errno::NOBUFS) => return Ok(false),
                     Some(Errno::INTR) => {}
-                    // A route that cannot cut.
+                    // The route does not support segmentation.
                     Some(Errno::IO | Errno::INVAL) if self.is_cutting => self.is_cutting = false,
                     _ => return Err(errno),
                 },
@@ -186,11 +187,11 @@ impl Socket {
         Ok(true)
     }
 
-    /// Hands over the datagrams of one run that has come, as far as they are of this source. `false` when
-    /// none is there.
+    /// Receives one run and passes those of its datagrams that are from this source to `sink`.
+    /// Returns `false` if none is waiting.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the failed call.
     pub fn receive(
         &mut self,
         codec: &Codec,
@@ -203,10 +204,10 @@ impl Socket {
         })
     }
 
-    /// The same of whatever source.
+    /// Like [`Socket::receive`], for datagrams of any source.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the error of the failed call.
     pub fn receive_any(&mut self, mut sink: impl FnMut(&mut [u8])) -> io::Result<bool> {
         let fd = self.socket.as_fd();
         let Some(received) = net::recv_segments(fd, &mut self.memory)? else {
@@ -220,7 +221,7 @@ impl Socket {
     }
 }
 
-/// Bytes of a datagram that fits all packets of `mtu` bytes.
+/// Returns the bytes of a datagram that fits a packet of `mtu` bytes.
 #[must_use]
 pub fn datagram_len(mtu: u32) -> usize {
     usize::try_from(mtu)
@@ -229,10 +230,10 @@ pub fn datagram_len(mtu: u32) -> usize {
         .saturating_sub(IP_UDP_LEN)
 }
 
-/// Bytes of packets of the interface with this address; 0 if there is none.
+/// Returns the MTU of the interface with this address; 0 if there is none.
 ///
 /// # Errors
-/// What the system says.
+/// Returns the error of the failed call.
 pub fn mtu_of(own: Ipv4Addr) -> io::Result<u32> {
     let own = IpAddr::V4(own);
     let interfaces = net::interfaces()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source's side and those of hosts together, over a network that loses, with a clock of its own.
+//! The source and its hosts together, over a lossy network with a simulated clock.
 
 use super::caster::Caster;
 use super::datagram::{Codec, Header};
@@ -13,10 +13,10 @@ use std::time::Instant;
 const PIECE_LEN: usize = 100;
 const WINDOW: u64 = 64;
 
-/// Bytes that a block may have.
+/// Valid lengths of a block in bytes.
 const LENS: std::ops::RangeInclusive<usize> = 72..=(1 << 20) + 72;
 
-/// Blocks that the source keeps, and hosts have room for.
+/// Blocks that the source keeps, and for which hosts have room.
 const BLOCKS_KEPT: u64 = 6;
 
 struct Host {
@@ -85,7 +85,7 @@ impl Net {
         alive.map(|host| host.got.len() as u64).min().unwrap_or(0)
     }
 
-    /// Sends all that may be sent now; `false` for nothing.
+    /// Sends everything that may be sent now. Returns `false` if nothing was sent.
     fn send(&mut self) -> bool {
         let limit = (self.lowest() + BLOCKS_KEPT).min(self.messages.len() as u64);
         let messages = &self.messages;
@@ -107,10 +107,10 @@ impl Net {
         true
     }
 
-    /// Carries reports, and lets time pass where nothing else is done; `false` at the end.
+    /// Delivers reports, and advances time if nothing else happens. Returns `false` at the end.
     fn turn(&mut self) -> bool {
         let mut has_moved = self.send();
-        // Some reports are late.
+        // Some reports are delayed.
         let ranks: Vec<u32> = self.hosts.keys().copied().collect();
         for rank in ranks {
             let is_late = self.random.random_bool(0.3);
@@ -184,10 +184,10 @@ fn all_hosts_get_all_blocks_whatever_is_lost() {
     }
 }
 
-/// With one datagram for each lost piece it would be 1.08 times as many as pieces.
+/// With one datagram per lost piece, the ratio would be 1.08.
 #[test]
 fn one_datagram_repairs_what_several_hosts_lost() {
-    // As many pieces as a block of a mebibyte has.
+    // As many pieces as a block of 1 MiB has.
     let mut net = Net::of_blocks(3, &[0.01; 8], 40, 73_000..73_700);
     net.run();
     let share = net.datagrams as f64 / net.piece_count() as f64;
@@ -203,7 +203,7 @@ fn hosts_that_are_gone_are_not_waited_for() {
         for turn in 0.. {
             if turn == moment {
                 net.hosts.get_mut(&2).unwrap().is_gone = true;
-                // As long as that is not known, it holds the others up at most.
+                // Until its failure is reported, it may only delay the other hosts.
                 for _ in 0..1000 {
                     net.turn();
                 }
@@ -236,8 +236,8 @@ fn datagrams_that_do_not_fit_change_nothing() {
         listener.take_block()
     };
     assert_eq!(take(0, 200, &[0], 100), None);
-    // Another length, a piece beyond the end, bodies too short and too long, blocks beyond the limit, no
-    // piece, no block's length.
+    // Another length, a piece beyond the end, bodies too short and too long, blocks beyond the
+    // limit, no piece, an invalid block length.
     let wrong = [
         (0, 100, &[0][..], 100),
         (0, 200, &[2], 100),
@@ -277,7 +277,7 @@ fn nonsense_of_a_host_is_no_harm() {
     net.run();
 }
 
-/// What a source of another version might send: nothing but the seal is right.
+/// Datagrams that a source of another version might send: only the tag is valid.
 #[test]
 fn any_headers_and_bodies_are_taken_or_dropped() {
     let terms = Terms {
