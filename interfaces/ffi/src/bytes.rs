@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that C programs name by address and length.
+//! Memory that C programs pass as an address and a length.
 
 use std::slice;
 
-/// Why a piece of memory cannot be one.
+/// Reason why a pair of address and length is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It has bytes, and no address.
+    /// The length is not zero, and the address is null.
     Null,
-    /// It is longer than memory can be.
+    /// The length exceeds that of any object.
     TooLong,
 }
 
-/// The `len` bytes at `at`, which may be null when there are none.
+/// Returns the `len` bytes at `at`, which may be null if `len` is 0.
 ///
 /// # Errors
 /// [`Unusable`].
 ///
 /// # Safety
-/// The bytes are there, and stay as they are while the slice is used.
+/// The bytes are valid, and do not change while the slice is in use.
 #[inline]
 pub unsafe fn bytes<'a>(at: *const u8, len: usize) -> Result<&'a [u8], Unusable> {
     check(at, len)?;
     match len {
         0 => Ok(&[]),
-        // SAFETY: not null, not too long; the rest is the caller's promise.
+        // SAFETY: not null, not too long; the caller guarantees the rest.
         _ => Ok(unsafe { slice::from_raw_parts(at, len) }),
     }
 }
 
-/// The same for writing.
+/// Like [`bytes`], for writing.
 ///
 /// # Errors
 /// [`Unusable`].
 ///
 /// # Safety
-/// The bytes are there, and nobody else uses them while the slice is used.
+/// The bytes are valid, and not accessed in any other way while the slice is in use.
 #[inline]
 pub unsafe fn bytes_mut<'a>(at: *mut u8, len: usize) -> Result<&'a mut [u8], Unusable> {
     check(at, len)?;
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let mut own = [1_u8, 2];
-        // SAFETY: refused before they are touched, or there.
+        // SAFETY: refused before any access, or valid.
         unsafe {
             assert_eq!(bytes(ptr::null(), 1), Err(Unusable::Null));
             assert_eq!(bytes(own.as_ptr(), usize::MAX), Err(Unusable::TooLong));

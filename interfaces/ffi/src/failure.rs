@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From errors to numbers and texts, and the fence that no panic passes.
+//! Conversion of errors to codes and texts, and the guard that stops panics.
 
 use portolan::Error;
 use std::any::Any;
@@ -9,20 +9,21 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The numbers of a library's failures.
+/// Error codes of a library.
 pub trait Codes {
-    /// Name of the library, for its bugs.
+    /// Name of the library, for reports of its bugs.
     const LIBRARY: &'static str;
-    /// The library has a bug.
+    /// Code of a bug in the library.
     const INTERNAL: c_int;
-    /// A pointer that is needed is null.
+    /// Code of a required pointer that is null.
     const NULL: c_int;
 
-    /// The number of an error.
+    /// Returns the code of an error.
     fn of(error: &Error) -> c_int;
 }
 
-/// Why a function failed. Boxed text: failures are rare, and results travel in registers.
+/// Reason why a function failed. The text is boxed, because failures are rare and results are
+/// returned in registers.
 pub struct Failure<C> {
     code: c_int,
     text: Box<str>,
@@ -30,7 +31,8 @@ pub struct Failure<C> {
 }
 
 impl<C: Codes> Failure<C> {
-    /// A failure with a number and a sentence that names thing, cause and remedy.
+    /// Creates a failure with a code and a sentence that names the object, the cause and the
+    /// remedy.
     #[cold]
     pub fn new(code: c_int, text: impl Into<String>) -> Self {
         Failure {
@@ -40,31 +42,31 @@ impl<C: Codes> Failure<C> {
         }
     }
 
-    /// `what` is null and must not be.
+    /// Creates a failure for `what`, which must not be null.
     #[cold]
     #[must_use]
     pub fn null(what: &str) -> Self {
         Failure::new(C::NULL, format!("{what} is null"))
     }
 
-    /// The number.
+    /// Returns the code.
     #[must_use]
     pub fn code(&self) -> c_int {
         self.code
     }
 
-    /// The sentence.
+    /// Returns the sentence.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Keeps the sentence for [`last_error`]; the number.
+    /// Stores the sentence for [`last_error`]. Returns the code.
     pub fn record(&self) -> c_int {
         let text: Vec<u8> = self.text.bytes().filter(|&byte| byte != 0).collect();
-        // Without zeros it cannot fail.
+        // Cannot fail, because zero bytes were removed.
         let text = CString::new(text).unwrap_or_default();
-        // A thread that is ending has nowhere to put it, and nobody to read it.
+        // A thread that is ending has no storage for it, and cannot read it either.
         let _ = LAST.try_with(|last| *last.borrow_mut() = text);
         self.code
     }
@@ -97,10 +99,10 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body`; what it returns, or its failure, which a panic is, too.
+/// Runs `body` and returns its result. A panic becomes a failure.
 ///
 /// # Errors
-/// What `body` returns.
+/// Returns the failure of `body`.
 #[inline]
 pub fn fenced<T, C: Codes>(body: impl FnOnce() -> Result<T, Failure<C>>) -> Result<T, Failure<C>> {
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -109,18 +111,18 @@ pub fn fenced<T, C: Codes>(body: impl FnOnce() -> Result<T, Failure<C>>) -> Resu
     }
 }
 
-/// Runs the body of a function: what it returns, or the number of its failure, whose sentence is kept
-/// for [`last_error`].
+/// Runs the body of a function. Returns its result, or the code of its failure after storing the
+/// sentence for [`last_error`].
 #[inline]
 pub fn guard<C: Codes>(body: impl FnOnce() -> Result<c_int, Failure<C>>) -> c_int {
-    // Recorded inside, so that only a number is returned across the fence.
+    // Recorded inside, so that only a number crosses the unwind boundary.
     let record = |failure: Failure<C>| failure.record();
     let run = || body().unwrap_or_else(record);
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| record(Failure::of_panic(&*panic)))
 }
 
-/// Why the last function that failed on this thread did so; empty before the first failure, valid
-/// until the next one, never null.
+/// Returns the sentence of the last failure on this thread. It is empty before the first failure,
+/// valid until the next one, and never null.
 #[must_use]
 pub fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr())
@@ -148,7 +150,7 @@ mod tests {
     }
 
     fn said() -> String {
-        // SAFETY: of this thread, which does not fail meanwhile.
+        // SAFETY: belongs to this thread, on which no failure occurs meanwhile.
         let text = unsafe { CStr::from_ptr(last_error()) };
         text.to_str().unwrap().to_owned()
     }

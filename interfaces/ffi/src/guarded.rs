@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock that a program pays for only if it calls from several threads at once.
+//! A lock that costs something only if the program calls from several threads at once.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -7,20 +7,20 @@ use std::ops::{Deref, DerefMut};
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
-/// A value that one thread at a time may use: by a lock, or by the program's promise.
+/// A value used by one thread at a time, ensured by a lock or by the program's promise.
 pub struct Guarded<T> {
     raw: RawMutex,
-    /// False if the program promised that its calls do not overlap: no lock is taken then.
+    /// `false` if the program promised that its calls do not overlap; no lock is then taken.
     locking: bool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached only through `lock`, which either holds `raw` or relies on the
+// SAFETY: `value` is accessed only through `lock`, which either holds `raw` or relies on the
 // program's promise that no two calls overlap.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// Guards `value`, by a lock if `locking`.
+    /// Guards `value`, with a lock if `locking`.
     pub fn new(value: T, locking: bool) -> Guarded<T> {
         Guarded {
             raw: RawMutex::INIT,
@@ -29,7 +29,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Takes the value. Calls must not be nested: no code of the program may run while it is held.
+    /// Locks the value. Must not be nested: no code of the program may run while it is held.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         if self.locking {
@@ -39,7 +39,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// The value of a [`Guarded`], until this is dropped.
+/// Access to the value of a [`Guarded`], until dropped.
 pub struct Guard<'a, T> {
     of: &'a Guarded<T>,
 }
@@ -65,7 +65,7 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.of.locking {
-            // SAFETY: locked by `lock`, which made this guard.
+            // SAFETY: locked by `lock`, which created this guard.
             unsafe { self.of.raw.unlock() };
         }
     }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the C libraries share: failures as a number and a sentence, the fence that no panic passes,
-//! which thread this is, a lock that costs one thread alone next to nothing, children of the program that must not use what is their parent's, and the end
-//! of a program that just ends.
+//! Code shared by the C libraries:
 //!
-//! Nothing here knows an interface: each library brings its numbers, as [`Codes`].
+//! - failures as a code and a sentence
+//! - the guard that stops panics
+//! - thread identification
+//! - a lock that is nearly free for a single thread
+//! - detection of forked children, which must not use their parent's state
+//! - the exit of programs that do not leave the job explicitly
 //!
-//! The one invariant: whatever a body does, [`guard`] returns a number.
+//! No code here depends on one interface: each library supplies its error codes as [`Codes`].
+//!
+//! Invariant: whatever a body does, [`guard`] returns a number.
 #![allow(
     unsafe_code,
     reason = "calls of the system's library, and memory that C programs name by address"

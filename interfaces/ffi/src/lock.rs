@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock around what a library has, which costs a thread that is alone in it no atomic operation: behind a
-//! store to memory that another processor reads, such as a message in a ring, one waits for that store to
-//! arrive.
+//! A lock around a library's state. While only one thread uses it, it costs no atomic operation.
+//! Such an operation would wait for an earlier store to memory that another processor reads, such
+//! as a message in a ring.
 //!
-//! It belongs to the first thread that takes it, by a flag that this thread alone writes, until another one
-//! comes. That one says so, has the kernel make all threads of the process see it (`membarrier`), and waits
-//! until the first is out; from then on everybody takes an ordinary mutex.
+//! The first thread that takes the lock owns it, through a flag that only this thread writes. When
+//! a second thread takes it, that thread announces itself, issues `membarrier` so that all threads
+//! of the process see this, and waits until the owner has left. From then on, all threads take an
+//! ordinary mutex.
 
 use crate::this_thread;
 use parking_lot::RawMutex;
@@ -16,17 +17,17 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// A value of the process's that one thread at a time may have.
+/// A value of the process, used by one thread at a time.
 pub struct Locked<T: 'static> {
     lock: Lock,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through `Held` alone, of which there is one at a time, by the lock.
+// SAFETY: the value is accessed only through `Held`, of which the lock allows one at a time.
 unsafe impl<T: Send> Sync for Locked<T> {}
 
 impl<T> Locked<T> {
-    /// One that nobody has.
+    /// Creates a value that no thread holds.
     pub const fn new(value: T) -> Self {
         Locked {
             lock: Lock::new(),
@@ -34,9 +35,10 @@ impl<T> Locked<T> {
         }
     }
 
-    /// Waits for the value. `None` when this thread has it already: it was interrupted by a signal, or is in
-    /// a function of the program's that the library called. Once another thread has ever taken it, that is
-    /// not seen any more, and such a call waits for itself: who may be in one takes it by `take_now`.
+    /// Waits for the value. Returns `None` if this thread already holds it: it was interrupted by a
+    /// signal, or runs a function of the program that the library called. After a second thread has
+    /// ever taken the lock, this is no longer detected, and such a call deadlocks. Code that may
+    /// run in such a call must use `take_now`.
     #[inline]
     pub fn take(&'static self) -> Option<Held<T>> {
         let guard = self.lock.take()?;
@@ -46,7 +48,8 @@ impl<T> Locked<T> {
         })
     }
 
-    /// The same, unless others do not let go of it in that time.
+    /// Like [`Locked::take`], but returns `None` if other threads hold the value for longer than
+    /// `patience`.
     pub fn take_within(&'static self, patience: Duration) -> Option<Held<T>> {
         let guard = self.lock.take_within(patience)?;
         Some(Held {
@@ -55,7 +58,7 @@ impl<T> Locked<T> {
         })
     }
 
-    /// Takes the value, unless another thread has it, or this one already.
+    /// Takes the value, unless this or another thread holds it.
     #[inline]
     pub fn take_now(&'static self) -> Option<Held<T>> {
         let guard = self.lock.take_now()?;
@@ -65,13 +68,13 @@ impl<T> Locked<T> {
         })
     }
 
-    /// Whether more than one thread has ever taken it.
+    /// Returns `true` if more than one thread has ever taken it.
     pub fn is_shared(&self) -> bool {
         self.lock.is_shared()
     }
 }
 
-/// The value of a [`Locked`], until it is dropped.
+/// Access to the value of a [`Locked`], until dropped.
 pub struct Held<T: 'static> {
     value: &'static UnsafeCell<T>,
     _guard: Guard,
@@ -82,7 +85,7 @@ impl<T> Deref for Held<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held, and nobody else has a reference.
+        // SAFETY: the lock is held, so there is no other reference.
         unsafe { &*self.value.get() }
     }
 }
@@ -97,22 +100,22 @@ impl<T> DerefMut for Held<T> {
 
 /// See the module documentation.
 struct Lock {
-    /// The thread that it belongs to; 0 before the first.
+    /// The owning thread; 0 before the first.
     owner: AtomicUsize,
-    /// That thread is inside, without the mutex.
+    /// Set while that thread is inside without the mutex.
     is_inside: AtomicBool,
-    /// Another thread has come.
+    /// Set after another thread has come.
     is_wanted: AtomicBool,
-    /// The owner knows that, and takes the mutex. Written with it held.
+    /// Set once all threads take the mutex. Written with the mutex held.
     is_revoked: AtomicBool,
     mutex: RawMutex,
 }
 
-/// The lock is held by this thread.
+/// Proof that this thread holds the lock.
 struct Guard {
     lock: &'static Lock,
     has_mutex: bool,
-    /// Who has taken it gives it back.
+    /// The thread that took the lock must release it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -120,10 +123,10 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         if self.has_mutex {
-            // SAFETY: taken when this was made, by this thread.
+            // SAFETY: locked by this thread when this was created.
             unsafe { self.lock.mutex.unlock() };
         } else {
-            // SYNC: ffi-inside. Whoever sees it sees all that was done inside.
+            // SYNC: ffi-inside. A thread that sees this also sees everything done inside.
             self.lock.is_inside.store(false, Ordering::Release);
         }
     }
@@ -178,14 +181,15 @@ impl Lock {
         }
     }
 
-    /// The lock without the mutex, for its owner, who is not inside; `None` once another thread has come.
+    /// Takes the lock without the mutex, for the owner, which is not inside. Returns `None` after
+    /// another thread has come.
     #[inline]
     fn take_own(&'static self) -> Option<Guard> {
         if self.is_wanted.load(Ordering::Relaxed) {
             return None;
         }
         self.is_inside.store(true, Ordering::Relaxed);
-        // The processor may still look first and store then: `revoke` has it done in order.
+        // The processor may still load before it stores; `revoke` enforces the order.
         compiler_fence(Ordering::SeqCst);
         if self.is_wanted.load(Ordering::Relaxed) {
             self.is_inside.store(false, Ordering::Release);
@@ -225,23 +229,24 @@ impl Lock {
         if self.revoke(end) {
             return Some(self.guard(true));
         }
-        // SAFETY: taken above.
+        // SAFETY: locked above.
         unsafe { self.mutex.unlock() };
         None
     }
 
-    /// Whether the mutex is taken; else this is the first thread, whose the lock is from now on.
+    /// Takes the mutex and returns `true`. Returns `false` without the mutex if this is the first
+    /// thread, which becomes the owner.
     #[cold]
     fn take_mutex(&self) -> bool {
         self.mutex.lock();
         let is_first = self.is_nobodys();
         if is_first && register() {
             self.owner.store(this_thread(), Ordering::Relaxed);
-            // SAFETY: taken above.
+            // SAFETY: locked above.
             unsafe { self.mutex.unlock() };
             return false;
         }
-        // Nobody's, where the kernel cannot help.
+        // The lock has no owner if the kernel does not support the barrier.
         if is_first {
             self.owner.store(usize::MAX, Ordering::Relaxed);
         }
@@ -249,15 +254,17 @@ impl Lock {
         true
     }
 
-    /// Makes the mutex, which is held, what everybody takes: whether the owner was out before `end`. If it
-    /// was not, it will take the mutex the next time, and who comes next waits for it again.
+    /// Makes all threads take the mutex, which the caller holds. Returns `false` if the owner did
+    /// not leave before `end`. The owner then takes the mutex the next time, and the next caller
+    /// waits for it again.
     fn revoke(&self, end: Option<Instant>) -> bool {
         if self.is_shared() {
             return true;
         }
         self.is_wanted.store(true, Ordering::SeqCst);
         fence_all();
-        // From here on the owner either has said that it is inside, or will see that it is wanted.
+        // From here on the owner has either announced that it is inside, or will see that the lock
+        // is wanted.
         // SYNC: ffi-inside.
         while self.is_inside.load(Ordering::Acquire) && !self.is_own() {
             if end.is_some_and(|end| Instant::now() >= end) {
@@ -271,18 +278,18 @@ impl Lock {
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: changes no memory; the kernel refuses what it does not know.
+    // SAFETY: changes no memory; the kernel refuses unknown commands.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Whether the kernel can make all threads of this process see what one has stored.
+/// Returns `true` if the kernel can make stores visible to all threads of this process.
 fn register() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }
 
 fn fence_all() {
     if !membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) {
-        // Nobody goes without the mutex where it was not registered.
+        // If registration failed, no thread omits the mutex.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 }
@@ -292,7 +299,7 @@ mod tests {
     use super::*;
 
     struct Shared(UnsafeCell<u64>);
-    // SAFETY: reached with the lock held only.
+    // SAFETY: accessed only with the lock held.
     unsafe impl Sync for Shared {}
 
     fn new_lock() -> &'static Lock {
@@ -328,7 +335,7 @@ mod tests {
         drop(guard);
     }
 
-    /// Nothing of what several threads count is lost, from the moment that the second comes.
+    /// No count of several threads is lost from the moment that the second starts.
     #[test]
     fn threads_that_come_later_lose_nothing() {
         let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));
@@ -351,7 +358,7 @@ mod tests {
         assert_eq!(total, 1000 + each * (count_of + 1));
     }
 
-    /// Who will not wait is told at once, and the first stays without the mutex as long as it is alone.
+    /// `take_now` refuses at once, and the first thread stays without the mutex while it is alone.
     #[test]
     fn who_will_not_wait_has_it_when_nobody_else_does() {
         static VALUE: Locked<u32> = Locked::new(0);
@@ -362,7 +369,7 @@ mod tests {
         std::thread::scope(|scope| {
             let is_refused = scope.spawn(|| VALUE.take_now().is_none());
             assert!(is_refused.join().unwrap());
-            // It is wanted by now, and this thread inside all the same.
+            // The lock is wanted by now, while this thread is inside.
             assert!(VALUE.take_now().is_none());
             drop(held);
             let other = scope.spawn(|| VALUE.take_now().map(|mut held| *held += 1));
@@ -372,7 +379,7 @@ mod tests {
         assert_eq!(*VALUE.take_now().unwrap(), 2);
     }
 
-    /// As at the end of a process, behind a call that does not come back.
+    /// Like the end of a process during a call that does not return.
     #[test]
     fn who_has_no_more_patience_does_not_get_it_and_all_others_do() {
         let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));

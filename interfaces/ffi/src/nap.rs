@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleep on a node that another event than a message may end.
+//! Sleep on a node that an event other than a message may end.
 
 use portolan::{Error, Node};
 
-/// Does the same as [`Node::arm`], but succeeds after all other processes of the job have ended: an
-/// alarm, a timeout or another thread may still end the sleep.
+/// Like [`Node::arm`], but succeeds after all other processes of the job have ended: an alarm, a
+/// timeout or another thread may still end the sleep.
 ///
 /// # Errors
 /// [`Error::System`].

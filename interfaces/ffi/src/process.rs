@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which thread this is, what happens in children that the program forks, and leaving a job.
+//! Thread identification, handling of forked children, and leaving a job.
 
 use portolan::{Error, Group, Node};
 use std::time::{Duration, Instant};
 
-/// How long a process that leaves waits for the others to come as far. In that time it answers: the
-/// acknowledgement that a lossy network has swallowed is given again, so that a sender who waits for it is
-/// not told that its peer is gone. A second is many retransmissions, and no program is kept for long.
+/// Time that a leaving process waits for the other processes to leave. Meanwhile it repeats
+/// acknowledgements lost on a network, so that a sender that waits for one does not report a failed
+/// peer. 1 s allows many retransmissions and delays no program for long.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The calling thread's number, never 0: what the system's library has at hand, cheaper than a variable
-/// of the thread's, which a shared library has to look up. No two threads that live at the same time
-/// have the same.
+/// Returns the calling thread's number, never 0. It is the pthread handle, which is cheaper than a
+/// thread-local variable of a shared library. No two live threads have the same number.
 #[inline]
 #[must_use]
 pub fn this_thread() -> usize {
-    // SAFETY: has no conditions.
+    // SAFETY: the call has no preconditions.
     let thread = unsafe { libc::pthread_self() };
     usize::try_from(thread).unwrap_or(usize::MAX).max(1)
 }
 
-/// From now on runs `disown` in each child that the program forks. Call it once.
+/// Runs `disown` in each child forked from now on. Call it once.
 pub fn watch_forks(disown: extern "C" fn()) {
-    // SAFETY: the function exists as long as the library that gives it, which is never unloaded while
-    // the program has it.
+    // SAFETY: the function exists as long as the library that contains it, which is never unloaded
+    // while the program uses it.
     let error = unsafe { libc::pthread_atfork(None, None, Some(disown)) };
     if error != 0 {
         let error = std::io::Error::from_raw_os_error(error);
@@ -34,14 +33,14 @@ pub fn watch_forks(disown: extern "C" fn()) {
     }
 }
 
-/// Leaves the job, for interfaces whose programs just end: when all processes have come here or a second
-/// is over, and what was sent has arrived.
+/// Leaves the job, for interfaces with programs that exit without leaving. Returns when all
+/// processes have called this or 1 s has passed, and all sent data has arrived.
 ///
 /// # Errors
 /// As [`Node::close`].
 pub fn leave(mut node: Node) -> Result<(), Error> {
     let begun = Instant::now();
-    // Others that are gone, or in calls of their own, are no concern of one that leaves.
+    // Failed processes, or processes in other calls, do not concern a leaving one.
     if let Ok(mut barrier) = node.begin_barrier(&Group::all(&node)) {
         let _ = node.poll_barrier(&mut barrier, || begun.elapsed() >= LINGER);
     }
