@@ -35,7 +35,7 @@ fn pick<T: Copy>(all: &[T], code: c_int, what: &str) -> Result<T, Failure> {
 /// `what` is null, or points to as many bytes as its first field states. Its arrays have `count`
 /// numbers. `before` is not used otherwise until the operation has ended.
 unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let what = unsafe { memory::take("the operation", what)? };
     let operation = pick(&AtomicOp::ALL, what.operation, "operation")?;
     let datatype = pick(&Datatype::ALL, what.r#type, "type")?;
@@ -52,16 +52,16 @@ unsafe fn work(what: *const portolan_atomic_t) -> Result<Work, Failure> {
         return Err(Failure::null("before"));
     }
     if operation != AtomicOp::Read {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         operands.extend_from_slice(unsafe { memory::bytes("operands", what.operands, len)? });
     }
     if operation.compares() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         operands.extend_from_slice(unsafe { memory::bytes("compare", what.compare, len)? });
     }
     let before = match what.before.is_null() {
         true => None,
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         false => Some(unsafe { memory::receive_buffer(what.before, len)? }),
     };
     Ok(Work {
@@ -83,9 +83,9 @@ pub unsafe extern "C" fn portolan_atomic(
     what: *const portolan_atomic_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (at, work) = unsafe { (target(at)?, work(what)?) };
         let (operation, datatype) = (work.operation, work.datatype);
         let node = entered.node()?;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn portolan_iatomic(
     request: *mut portolan_request_t,
 ) -> c_int {
     let begun = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (at, work) = unsafe { (target(at)?, work(what)?) };
         let (operation, datatype) = (work.operation, work.datatype);
         Ok(ask!(caller.iatomic(
@@ -118,6 +118,6 @@ pub unsafe extern "C" fn portolan_iatomic(
             work.before
         )))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, begun) }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Collective {
 }
 
 impl Collective {
-    /// Makes progress once. Returns whether this process has completed its part.
+    /// Makes progress once. Returns `true` when this process has completed its part.
     fn poll(&mut self, node: &mut Node) -> Result<bool, portolan::Error> {
         match self {
             Collective::Barrier(barrier) => node.poll_barrier(barrier, || true),
@@ -47,11 +47,11 @@ unsafe fn begin(
         let begun = operation(&mut joined.node, group)?;
         joined.collective_count += 1;
         joined.collectives.insert(joined.collective_count, begun);
-        // SAFETY: not null; the rest is the caller's promise.
+        // SAFETY: not null; the caller guarantees the rest.
         unsafe { collective.write(joined.collective_count) };
         Ok(PORTOLAN_OK)
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { together(node, group, work) }
 }
 
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn portolan_ibarrier(
         let barrier = node.begin_barrier(group)?;
         Ok(Collective::Barrier(barrier))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, collective, operation) }
 }
 
@@ -88,13 +88,13 @@ pub unsafe extern "C" fn portolan_ibroadcast(
     collective: *mut portolan_collective_t,
 ) -> c_int {
     let operation = |node: &mut Node, group: &Group| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         Ok(Collective::Broadcast(
             node.begin_broadcast(group, root, buffer)?,
         ))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin(node, group, collective, operation) }
 }
 
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn portolan_test_collective(
     collective: portolan_collective_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
         let Some(mut under_way) = joined.collectives.remove(&collective) else {

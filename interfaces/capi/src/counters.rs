@@ -23,7 +23,7 @@ pub unsafe extern "C" fn portolan_counters(
         if counters.is_null() {
             return Err(Failure::null("counters"));
         }
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, counters) =
             unsafe { (enter(node)?, Out::grown("counters", counters, FIRST_LEN)?) };
         let node = entered.node()?;
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn portolan_counters(
     })
 }
 
-/// Converts every counter of the library, by name. A new counter there does not compile here until
+/// Converts every counter of the library by name. A new counter there is a compile error here until
 /// it is added.
 fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
     let &Counters {
@@ -81,8 +81,8 @@ fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
     }
 }
 
-/// Calls `tell` for each reason for which something was dropped in this process, with the reason's
-/// name, valid during that call, and the number of drops. Returns the number of reasons.
+/// Calls `tell` for each reason for which this process dropped something. The arguments are the
+/// reason's name, valid during that call, and the number of drops. Returns the number of reasons.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_drops(
     node: *mut portolan_node_t,
@@ -90,14 +90,14 @@ pub unsafe extern "C" fn portolan_drops(
     user: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let tell = tell.ok_or_else(|| Failure::null("tell"))?;
         let drops = entered.node()?.drops();
         for (reason, &count) in &drops {
             // Names come from the library and contain no zeros.
             let reason = CString::new(*reason).unwrap_or_default();
-            // SAFETY: the program guarantees that its function may be called so.
+            // SAFETY: the program guarantees that its function may be called in this way.
             unsafe { tell(reason.as_ptr(), count, user) };
         }
         Ok(number(drops.len() as u64))

@@ -11,10 +11,10 @@ use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::AsRawFd;
 
 /// Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
-/// after each turn, so it must depend on what handlers change.
+/// after each turn, so its result must depend on state that handlers change.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
-/// all other processes of the job have ended.
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler can run any more,
+/// because all other processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait_until(
     node: *mut portolan_node_t,
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn portolan_wait_until(
     user: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let done = done.ok_or_else(|| Failure::null("done"))?;
         // SAFETY: the program guarantees that its function may be called so.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn portolan_wait_until(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         Ok(entered.node()?.event_fd()?.as_raw_fd())
     })
@@ -45,12 +45,12 @@ pub unsafe extern "C" fn portolan_event_fd(node: *mut portolan_node_t) -> c_int 
 /// Makes portolan_event_fd() readable as soon as there is work. Returns 1, or 0 if there is work
 /// already: then do not wait, but call portolan_progress() and test the requests.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
-/// the job have ended.
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, because all other
+/// processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_arm(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         Ok(c_int::from(entered.node()?.arm()?))
     })
@@ -60,26 +60,27 @@ pub unsafe extern "C" fn portolan_arm(node: *mut portolan_node_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_disarm(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         entered.node()?.disarm();
         Ok(PORTOLAN_OK)
     })
 }
 
-/// Takes the next event of a peer, without waiting. Returns 1 and fills `*event`, or 0 if there is none.
-/// portolan_event_fd() becomes readable when there may be one, in programs that have called this before.
+/// Takes the next event of a peer without waiting. Returns 1 and fills `*event`, or 0 if there is
+/// none. In programs that have called this before, portolan_event_fd() becomes readable when there
+/// may be an event.
 ///
-/// Each loss is reported once, whether an operation needed the peer or not: the end of every process of
-/// the job that `portolan run` has started, and peers that this process could not reach any more when
-/// it waited for them. A peer that comes back and is lost again is reported again.
+/// Each loss is reported once, even if no operation needed the peer. Losses are the end of a
+/// process of the job that `portolan run` has started, and a peer that this process waited for but
+/// could no longer reach. A peer that returns and is lost again is reported again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_next_peer_event(
     node: *mut portolan_node_t,
     event: *mut portolan_peer_event_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, event) = unsafe { (enter(node)?, Out::new("event", event)?) };
         let Some(next) = entered.node()?.next_peer_event() else {
             return Ok(0);

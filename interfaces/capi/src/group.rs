@@ -28,7 +28,7 @@ static GROUPS: Mutex<Vec<&'static portolan_group_t>> = Mutex::new(Vec::new());
 /// # Safety
 /// `group` is null, or points to a group. Most other pointers to readable memory are detected.
 unsafe fn shell(group: *const portolan_group_t) -> Result<&'static portolan_group_t, Failure> {
-    // SAFETY: the caller's promise; group structures are never freed.
+    // SAFETY: guaranteed by the caller; group structures are never freed.
     let shell = unsafe { group.as_ref() }.ok_or_else(|| Failure::null("group"))?;
     if shell.magic != MAGIC {
         return Err(Failure::new(
@@ -47,7 +47,7 @@ unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, 
     if group.is_null() {
         return Ok(Group::all(node));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     known(unsafe { shell(group)? })
 }
 
@@ -81,11 +81,11 @@ pub unsafe extern "C" fn portolan_group_new(
         if group.is_null() {
             return Err(Failure::null("group"));
         }
-        // SAFETY: not null; the program's promise is that it points to a pointer.
+        // SAFETY: not null; the program guarantees that it points to a pointer.
         unsafe { group.write(ptr::null_mut()) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
-        // SAFETY: the program's promise: `ranks` has `count` elements.
+        // SAFETY: the program guarantees that `ranks` has `count` elements.
         let ranks = unsafe { memory::elements("ranks", ranks, count)? };
         let id = u16::try_from(id).unwrap_or(u16::MAX);
         let made = Group::new(entered.node()?, id, ranks)?;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
         if group.is_null() {
             return Ok(PORTOLAN_OK);
         }
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let shell = unsafe { shell(group)? };
         known(shell)?;
         *shell
@@ -124,14 +124,14 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
 /// Returns this process's index in the group, from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_rank(group: *const portolan_group_t) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.rank()))))
 }
 
 /// Returns the number of members of the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> c_int {
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.size()))))
 }
 
@@ -145,10 +145,10 @@ pub(crate) unsafe fn together(
     work: impl FnOnce(&mut Joined, &Group) -> Result<c_int, Failure>,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let group = unsafe { members(&joined.node, group)? };
         work(joined, &group)
     })
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn portolan_barrier(
         joined.node.barrier_of(group)?;
         Ok(PORTOLAN_OK)
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { together(node, group, work) }
 }
 
@@ -192,12 +192,12 @@ pub unsafe extern "C" fn portolan_broadcast(
     len: usize,
 ) -> c_int {
     let work = |joined: &mut Joined, group: &Group| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
         joined.node.broadcast_of(group, root, bytes)?;
         Ok(PORTOLAN_OK)
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { together(node, group, work) }
 }
 
@@ -215,12 +215,12 @@ pub unsafe extern "C" fn portolan_cast(
     len: usize,
 ) -> c_int {
     let work = |joined: &mut Joined, group: &Group| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let bytes = unsafe { memory::bytes_mut("the buffer", buffer, len)? };
         joined.node.cast_of(group, root, bytes)?;
         Ok(PORTOLAN_OK)
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { together(node, group, work) }
 }
 
@@ -252,10 +252,10 @@ pub unsafe extern "C" fn portolan_allreduce(
             operation: operation_of(operation)?,
             receiver: Receiver::All,
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { reduction.run(&mut joined.node, r#type, values, count) }
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { together(node, group, work) }
 }
 
@@ -279,10 +279,10 @@ pub unsafe extern "C" fn portolan_reduce(
             operation: operation_of(operation)?,
             receiver: Receiver::Root(root),
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { reduction.run(&mut joined.node, r#type, values, count) }
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { together(node, group, work) }
 }
 
@@ -317,7 +317,7 @@ impl Reduction<'_> {
         values: *mut c_void,
         count: usize,
     ) -> Result<c_int, Failure> {
-        // SAFETY: the caller's promise, in each line.
+        // SAFETY: guaranteed by the caller, for each line.
         unsafe {
             match kind {
                 PORTOLAN_INT32 => {

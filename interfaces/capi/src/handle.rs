@@ -188,7 +188,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether a port has a handler, which receives the buffers that are posted there.
+    /// Returns `true` if a port has a handler, which then receives the buffers posted there.
     pub(crate) fn has_handler(&mut self, port: u16) -> Result<bool, Failure> {
         Ok(match self {
             Caller::Program(entered) => entered.node()?.has_handler(port)?,
@@ -211,7 +211,7 @@ pub(crate) unsafe fn handle(
     if !node.is_aligned() {
         return Err(not_a_node());
     }
-    // SAFETY: the caller's promise; handles are never freed.
+    // SAFETY: guaranteed by the caller; handles are never freed.
     let handle = unsafe { &*node };
     if handle.magic != MAGIC {
         return Err(not_a_node());
@@ -238,7 +238,7 @@ fn not_a_node() -> Failure {
 /// As [`handle`].
 #[inline(always)]
 pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { owned(node)? };
     if !handle.busy.load(Ordering::Relaxed) {
         return Ok(Caller::Program(handle.entered()));
@@ -247,9 +247,8 @@ pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, F
     if context.is_null() {
         return Err(in_handler());
     }
-    // SAFETY: set by `with_context`, whose caller does not use it while the handler runs. This
-    // thread owns the node, so the handler runs now, and the reference ends before the handler
-    // does.
+    // SAFETY: set by `with_context`; its caller does not use it while the handler runs. This thread
+    // owns the node, so the handler runs now, and the reference ends before the handler does.
     Ok(Caller::Handler(unsafe { &mut *context }))
 }
 
@@ -259,7 +258,7 @@ pub(crate) unsafe fn enter_any(node: *const portolan_node_t) -> Result<Caller, F
 /// As [`handle`].
 #[inline(always)]
 pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { owned(node)? };
     if handle.busy.load(Ordering::Relaxed) {
         return Err(in_handler());
@@ -273,7 +272,7 @@ pub(crate) unsafe fn enter(node: *const portolan_node_t) -> Result<Entered, Fail
 /// As [`handle`].
 #[inline(always)]
 unsafe fn owned(node: *const portolan_node_t) -> Result<&'static portolan_node_t, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let handle = unsafe { handle(node)? };
     if handle.owner.load(Ordering::Relaxed) == this_thread() {
         return Ok(handle);

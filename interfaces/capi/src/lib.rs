@@ -5,8 +5,8 @@
 //! The protocol is not implemented here. `include/portolan.h` is generated from these files, so
 //! their documentation is written for C programmers.
 //!
-//! The one invariant: no panic and no exception leaves a function of this library, and every
-//! failure has a number that never changes and a text that names the cause.
+//! Invariant: no panic and no exception leaves a function of this library. Every failure has a
+//! number that never changes and a text that names the cause.
 #![allow(
     unsafe_code,
     reason = "pointers of C programs are turned into references here, and nowhere else"

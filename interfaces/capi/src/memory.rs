@@ -33,7 +33,7 @@ pub(crate) unsafe fn bytes<'a>(
     len: usize,
 ) -> Result<&'a [u8], Failure> {
     let at = address(what, at, len)?;
-    // SAFETY: not null, not too long; the rest is the caller's promise.
+    // SAFETY: not null, not too long; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(at, len) })
 }
 
@@ -55,7 +55,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
 #[inline]
 pub(crate) unsafe fn send_buffer(at: *const c_void, len: usize) -> Result<Buffer, Failure> {
     let at = address("the buffer", at, len)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { Buffer::from_raw(at, len) })
 }
 
@@ -64,7 +64,7 @@ pub(crate) unsafe fn send_buffer(at: *const c_void, len: usize) -> Result<Buffer
 #[inline]
 pub(crate) unsafe fn receive_buffer(at: *mut c_void, len: usize) -> Result<Buffer, Failure> {
     let at = address("the buffer", at, len)?.cast_mut();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Ok(unsafe { Buffer::from_raw_mut(at, len) })
 }
 
@@ -92,7 +92,7 @@ pub(crate) unsafe fn elements<'a, T>(
     count: usize,
 ) -> Result<&'a [T], Failure> {
     let at = array(what, at, count)?;
-    // SAFETY: not null, aligned, not too long; the rest is the caller's promise.
+    // SAFETY: not null, aligned, not too long; the caller guarantees the rest.
     Ok(unsafe { std::slice::from_raw_parts(at, count) })
 }
 
@@ -113,7 +113,7 @@ pub(crate) unsafe fn elements_mut<'a, T>(
 /// # Safety
 /// `at` points to a structure that begins with its size.
 unsafe fn size_from<T>(what: &str, at: *const T, least: usize) -> Result<usize, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     if size >= least {
         return Ok(size);
@@ -140,7 +140,7 @@ impl<T: Copy> Out<T> {
     /// As [`Out::grown`].
     #[inline]
     pub(crate) unsafe fn new(what: &str, at: *mut T) -> Result<Out<T>, Failure> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { Out::grown(what, at, size_of::<T>()) }
     }
 
@@ -153,14 +153,14 @@ impl<T: Copy> Out<T> {
     pub(crate) unsafe fn grown(what: &str, at: *mut T, first: usize) -> Result<Out<T>, Failure> {
         let size = match at.is_null() {
             true => 0,
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             false => unsafe { size_from(what, at, first)? },
         };
         Ok(Out { at, size })
     }
 
-    /// Fills the structure from the result of a call: `told` converts a value, `cut` an error. If `cut`
-    /// returns `None`, the structure is left as it was.
+    /// Fills the structure from the result of a call: `told` converts a value, `cut` an error. If
+    /// `cut` returns `None`, the structure is not changed.
     #[inline]
     pub(crate) fn fill_from<R, E>(
         self,
@@ -186,7 +186,7 @@ impl<T: Copy> Out<T> {
         if len == 0 {
             return;
         }
-        // SAFETY: `grown` has checked that neither has fewer bytes than that; they do not overlap.
+        // SAFETY: `grown` has checked that both have at least this many bytes; they do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::from_ref(value).cast::<u8>().add(head),
@@ -206,7 +206,7 @@ pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failur
     if at.is_null() {
         return Err(Failure::null(what));
     }
-    // SAFETY: the caller's promise; it has at least as many bytes.
+    // SAFETY: guaranteed by the caller; `size_from` checked the length.
     unsafe {
         size_from(what, at, size_of::<T>())?;
         Ok(at.read_unaligned())
@@ -216,8 +216,8 @@ pub(crate) unsafe fn take<T: Copy>(what: &str, at: *const T) -> Result<T, Failur
 /// Regions of programs, by address.
 static REGIONS: Mutex<BTreeMap<usize, Region>> = Mutex::new(BTreeMap::new());
 
-/// Allocates `len` zeroed bytes for bulk messages: whole pages, all of them present, large pages if
-/// the system has them.
+/// Allocates `len` zeroed bytes for bulk messages. These are whole, populated pages, and large
+/// pages if the system has them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) -> c_int {
     guard(|| {
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn portolan_alloc(len: usize, memory: *mut *mut c_void) ->
         let at = region.as_mut_ptr();
         let mut regions = REGIONS.lock().unwrap_or_else(|broken| broken.into_inner());
         regions.insert(at.addr(), region);
-        // SAFETY: not null; the program's promise is that it points to a pointer.
+        // SAFETY: not null; the program guarantees that it points to a pointer.
         unsafe { memory.write(at.cast()) };
         Ok(PORTOLAN_OK)
     })

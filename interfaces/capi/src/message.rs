@@ -59,7 +59,7 @@ pub unsafe extern "C" fn portolan_send(
     flags: u32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
         entered.node()?.send(target(rank, port, flags)?, bytes)?;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn portolan_send_gather(
     flags: u32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         if count > PIECES_MAX {
             let text = format!("{count} pieces: a message has at most {PIECES_MAX}");
@@ -91,9 +91,9 @@ pub unsafe extern "C" fn portolan_send_gather(
         }
         let mut all: Vec<&[u8]> = Vec::with_capacity(count);
         for index in 0..count {
-            // SAFETY: the program's promise: `pieces` has `count` elements.
+            // SAFETY: the program guarantees that `pieces` has `count` elements.
             let piece = unsafe { pieces.add(index).read() };
-            // SAFETY: the program's promise.
+            // SAFETY: guaranteed by the program.
             all.push(unsafe { memory::bytes("a piece", piece.bytes, piece.len)? });
         }
         let sum = all
@@ -125,10 +125,10 @@ pub unsafe extern "C" fn portolan_recv(
     received: *mut portolan_received_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let received = unsafe { Out::new("received", received)? };
         let port = port::number(port)?;
         let node = entered.node()?;

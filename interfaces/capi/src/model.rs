@@ -20,10 +20,10 @@ pub unsafe extern "C" fn portolan_model(
     len: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let status = entered.node()?.model();
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { tell_text("text", text, len, &status.to_string())? };
         Ok(match status {
             Status::Absent => PORTOLAN_MODEL_ABSENT,
@@ -34,9 +34,8 @@ pub unsafe extern "C" fn portolan_model(
     })
 }
 
-/// Sends by `*choices` from now on, instead of by those of the stored model: the path of a message,
-/// whether it is announced first, and into which pieces it is cut. The limits of the protocol still
-/// apply.
+/// Uses `*choices` from now on instead of the stored model. They select the path of a message, its
+/// announcement, and the pieces that it is cut into. The limits of the protocol still apply.
 ///
 /// Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
 #[unsafe(no_mangle)]
@@ -45,11 +44,11 @@ pub unsafe extern "C" fn portolan_choose(
     choices: *const portolan_choices_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let choices = unsafe { memory::take("choices", choices)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let lone = unsafe { memory::elements("lone", choices.lone, choices.lone_count)? };
         let set = |len: usize| (len != 0).then_some(len);
         entered.node()?.choose(&Choices {

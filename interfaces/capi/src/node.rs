@@ -19,7 +19,7 @@ pub unsafe extern "C" fn portolan_join(node: *mut *mut portolan_node_t) -> c_int
         if node.is_null() {
             return Err(Failure::null("node"));
         }
-        // SAFETY: not null; the program's promise is that it points to a pointer.
+        // SAFETY: not null; the program guarantees that it points to a pointer.
         unsafe { node.write(ptr::null_mut()) };
         let made = portolan_node_t::make(Node::join()?);
         // SAFETY: as above.
@@ -28,16 +28,16 @@ pub unsafe extern "C" fn portolan_join(node: *mut *mut portolan_node_t) -> c_int
     })
 }
 
-/// Leaves the job after everything that was sent has arrived, however long live receivers take.
-/// Pending sends get one second to complete. Other pending operations are cancelled. The memory of
-/// all operations belongs to the program again.
+/// Leaves the job after all sent messages have arrived, however long live receivers take. Pending
+/// sends get one second to complete. Other pending operations are cancelled. The memory of all
+/// operations belongs to the program again.
 ///
 /// Errors: PORTOLAN_ERR_UNDELIVERED when a process that may be alive may have missed messages;
 /// PORTOLAN_ERR_CLOSED when the node was closed before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         if let Some(joined) = portolan_node_t::take(&mut entered) {
             joined.node.close()?;
@@ -46,14 +46,14 @@ pub unsafe extern "C" fn portolan_close(node: *mut portolan_node_t) -> c_int {
     })
 }
 
-/// Gives the node to the calling thread. The thread that had it must not be in a function of the
+/// Gives the node to the calling thread. Its previous thread must not be in a function of the
 /// library, and must no longer call one with this node.
 ///
 /// Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other thread is in a function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_adopt(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { handle(node)? }.adopt()?;
         Ok(PORTOLAN_OK)
     })
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn portolan_adopt(node: *mut portolan_node_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_rank(node: *const portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let rank = match unsafe { enter_any(node)? } {
             Caller::Program(mut entered) => entered.node()?.rank(),
             Caller::Handler(context) => context.rank(),
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn portolan_rank(node: *const portolan_node_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_size(node: *const portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let size = match unsafe { enter_any(node)? } {
             Caller::Program(mut entered) => entered.node()?.size(),
             Caller::Handler(context) => context.size(),
@@ -98,7 +98,7 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
     if text.is_null() {
         return Err(Failure::null(what));
     }
-    // SAFETY: not null; the zero is the caller's promise.
+    // SAFETY: not null; the caller guarantees the zero.
     Ok(unsafe { CStr::from_ptr(text) }.to_string_lossy())
 }
 
@@ -113,7 +113,7 @@ pub(crate) unsafe fn tell_text(
     len: usize,
     found: &str,
 ) -> Result<c_int, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { memory::bytes_mut(what, place.cast(), len)? };
     if let Some(last) = place.len().checked_sub(1) {
         let fits = found.len().min(last);
@@ -128,10 +128,10 @@ pub(crate) unsafe fn tell_text(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_job_id(node: *mut portolan_node_t, id: *mut u8) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let own = entered.node()?.job_id();
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { memory::bytes_mut("id", id.cast(), own.len())? }.copy_from_slice(&own);
         Ok(PORTOLAN_OK)
     })
@@ -150,13 +150,13 @@ pub unsafe extern "C" fn portolan_option(
     value_len: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, name) = unsafe { (enter(node)?, text("name", name)?) };
         let Some(found) = entered.node()?.option(&name) else {
             let text = format!("this job was started without --option app.{name}=VALUE");
             return Err(Failure::new(PORTOLAN_ERR_NO_OPTION, text));
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         unsafe { tell_text("value", value, value_len, found) }
     })
 }
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn portolan_abort(
     reason: *const c_char,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, reason) = unsafe { (enter(node)?, text("reason", reason)?) };
         entered.node()?.abort(status, &reason);
         Ok(PORTOLAN_OK)
@@ -177,7 +177,8 @@ pub unsafe extern "C" fn portolan_abort(
 }
 
 /// Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
-/// its state, its round trip. The text is valid during that call. Returns the number of paths.
+/// its state and its round-trip time. The text is valid during that call. Returns the number of
+/// paths.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_paths(
     node: *mut portolan_node_t,
@@ -186,7 +187,7 @@ pub unsafe extern "C" fn portolan_paths(
     user: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let tell = tell.ok_or_else(|| Failure::null("tell"))?;
         let node = entered.node()?;
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn portolan_paths(
         for path in &paths {
             // The library writes the text without zeros.
             let path = CString::new(path.to_string()).unwrap_or_default();
-            // SAFETY: the program guarantees that its function may be called so.
+            // SAFETY: the program guarantees that its function may be called in this way.
             unsafe { tell(path.as_ptr(), user) };
         }
         Ok(number(paths.len() as u64))

@@ -41,7 +41,7 @@ fn out_of_range(port: u32) -> Failure {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_open(node: *mut portolan_node_t, port: u32) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         entered.node()?.open(number(port)?, PortConfig::default())?;
         Ok(PORTOLAN_OK)
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn portolan_open_active(
     user: *mut c_void,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let port = number(port)?;
         let function = handler.ok_or_else(|| Failure::null("handler"))?;
@@ -93,8 +93,8 @@ struct Handler {
     node: &'static portolan_node_t,
 }
 
-// SAFETY: `user` belongs to the program; if it gives the node to another thread, it gives `user`
-// too.
+// SAFETY: `user` belongs to the program. A program that moves the node to another thread moves
+// `user` with it.
 unsafe impl Send for Handler {}
 
 impl Handler {
@@ -118,7 +118,7 @@ impl Handler {
             port: u32::from(message.port()),
         };
         let node = ptr::from_ref(self.node).cast_mut();
-        // SAFETY: the program guarantees that its handler may be called so.
+        // SAFETY: the program guarantees that its handler may be called in this way.
         self.node.with_context(context, || unsafe {
             (self.function)(node, &told, self.user)
         });

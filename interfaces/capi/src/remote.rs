@@ -14,12 +14,12 @@ pub(crate) fn key_of(key: RemoteKey) -> u64 {
     u64::from_le_bytes(key.to_bytes())
 }
 
-/// Converts a place that the program names.
+/// Converts a location that the program names.
 ///
 /// # Safety
 /// `place` is null, or points to as many bytes as its first field states.
 pub(crate) unsafe fn target(place: *const portolan_remote_t) -> Result<RemoteTarget, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let place = unsafe { memory::take("the place", place)? };
     if place.flags & !(PORTOLAN_HIGH | PORTOLAN_NOTIFY) != 0 {
         let text = format!(
@@ -68,13 +68,13 @@ pub unsafe extern "C" fn portolan_register(
             read: access & PORTOLAN_READ_ACCESS != 0,
             write: access & PORTOLAN_WRITE_ACCESS != 0,
         };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, buffer) = unsafe { (enter(node)?, memory::receive_buffer(memory, len)?) };
         let joined = entered.joined()?;
         let registered = joined.node.register(buffer, access)?;
         let number = key_of(registered.key());
         joined.registered.insert(number, registered);
-        // SAFETY: not null; the program's promise is that it points to a key.
+        // SAFETY: not null; the program guarantees that it points to a key.
         unsafe { key.write(number) };
         Ok(PORTOLAN_OK)
     })
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn portolan_register(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_deregister(node: *mut portolan_node_t, key: u64) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
         let Some(registered) = joined.registered.remove(&key) else {
@@ -113,10 +113,10 @@ pub unsafe extern "C" fn portolan_put(
     len: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         entered.node()?.put(unsafe { target(to)? }, bytes)?;
         Ok(PORTOLAN_OK)
     })
@@ -133,10 +133,10 @@ pub unsafe extern "C" fn portolan_get(
     len: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         entered.node()?.get(unsafe { target(from)? }, bytes)?;
         Ok(PORTOLAN_OK)
     })
@@ -155,13 +155,13 @@ pub unsafe extern "C" fn portolan_iput(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let target = unsafe { target(to)? };
         Ok(ask!(caller.iput(target, buffer)))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
@@ -177,28 +177,28 @@ pub unsafe extern "C" fn portolan_iget(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let target = unsafe { target(from)? };
         Ok(ask!(caller.iget(target, buffer)))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
 /// Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
 /// there is none. It makes no progress.
 ///
-/// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
-/// processes of the job have ended.
+/// Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive any more, because all
+/// other processes of the job have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_next_notice(
     node: *mut portolan_node_t,
     notice: *mut portolan_notice_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
         let Some(next) = entered.node()?.next_notice()? else {
             return Ok(0);
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn portolan_wait_notice(
     notice: *mut portolan_notice_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
         notice.fill(&told(&entered.node()?.wait_notice()?));
         Ok(PORTOLAN_OK)

@@ -14,7 +14,7 @@ use portolan::{Completion, Error, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// Calls a function that nodes and the contexts of handlers both have.
+/// Calls a function that both nodes and the contexts of handlers have.
 macro_rules! ask {
     ($caller:ident.$call:ident($($argument:expr),*)) => {
         match $caller {
@@ -37,10 +37,10 @@ pub(crate) unsafe fn begin(
     operation: impl FnOnce(Caller) -> Result<Request, Failure>,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let made = operation(unsafe { enter_any(node)? })?;
         if !request.is_null() {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { request.write(made.to_raw()) };
         }
         Ok(PORTOLAN_OK)
@@ -60,7 +60,7 @@ pub(crate) unsafe fn begin_waited(
     if request.is_null() {
         return guard(|| Err(Failure::null("request")));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { begin(node, request, operation) }
 }
 
@@ -80,12 +80,12 @@ pub unsafe extern "C" fn portolan_isend(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
         let target = target(rank, port, flags)?;
         Ok(ask!(caller.isend(target, buffer)))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn portolan_isend_copy(
     flags: u32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (caller, bytes) =
             unsafe { (enter_any(node)?, memory::bytes("the buffer", buffer, len)?) };
         let target = target(rank, port, flags)?;
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn portolan_post_recv(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |mut caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let port = port::number(port)?;
         if matches!(caller, Caller::Handler(_)) && source != PORTOLAN_ANY_SOURCE {
@@ -149,14 +149,14 @@ pub unsafe extern "C" fn portolan_post_recv(
             (caller, _) => Ok(ask!(caller.post_recv(port, buffer))),
         }
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin(node, request, operation) }
 }
 
 /// Waits until an operation has ended, and stores its result in `*completion`, which may be null.
 ///
 /// Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
-/// PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
+/// PORTOLAN_ERR_TRUNCATED, with `*completion` filled except for its buffer;
 /// PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_wait(
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn portolan_wait(
     completion: *mut portolan_completion_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let done = entered.node()?.wait(named(request)?);
@@ -186,9 +186,9 @@ pub unsafe extern "C" fn portolan_wait_all(
     count: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
-        // SAFETY: the program's promise: `requests` has `count` elements.
+        // SAFETY: the program guarantees that `requests` has `count` elements.
         let requests = unsafe { memory::elements_mut("requests", requests.cast(), count)? };
         let mut result = Ok(PORTOLAN_OK);
         for request in requests {
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn portolan_test(
     completion: *mut portolan_completion_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let done = match entered.node()?.test(named(request)?) {
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn portolan_test(
     })
 }
 
-/// The request of that number, unless it is 0, which is none.
+/// Returns the request with that number. Fails for 0, which is no request.
 fn named(request: portolan_request_t) -> Result<Request, Failure> {
     match request {
         0 => Err(no_request()),
@@ -276,15 +276,15 @@ fn told(done: &Completion) -> portolan_completion_t {
     }
 }
 
-/// Receives and sends what is ready, runs handlers, and returns at once with the number of frames
-/// that moved.
+/// Receives and sends frames that are ready, runs handlers, and returns at once with the number of
+/// frames moved.
 ///
 /// Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and this process
 /// has received all their messages: no further message can arrive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         Ok(number(entered.node()?.progress()? as u64))
     })
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn portolan_progress(node: *mut portolan_node_t) -> c_int 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_flush(node: *mut portolan_node_t) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         entered.node()?.flush();
         Ok(PORTOLAN_OK)

@@ -25,7 +25,7 @@ unsafe fn target(rank: u32, tag: u64, imm: *const u64, flags: u32) -> Result<Tag
         target = target.lane(Lane::High);
     }
     if !imm.is_null() {
-        // SAFETY: not null; the rest is the caller's promise.
+        // SAFETY: not null; the caller guarantees the rest.
         target = target.imm(unsafe { imm.read() });
     }
     Ok(target)
@@ -80,8 +80,7 @@ fn told(envelope: &Envelope) -> portolan_envelope_t {
 
 /// Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
 /// `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
-/// Messages to one rank and lane are matched in the order in which they were sent, whether they go
-/// to ports or are tagged.
+/// Messages to one rank and lane are matched in sending order, both tagged ones and those to ports.
 ///
 /// Errors: those of portolan_send().
 #[unsafe(no_mangle)]
@@ -95,10 +94,10 @@ pub unsafe extern "C" fn portolan_send_tagged(
     flags: u32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let target = unsafe { target(rank, tag, imm, flags)? };
         entered.node()?.send_tagged(target, bytes)?;
         Ok(PORTOLAN_OK)
@@ -125,13 +124,13 @@ pub unsafe extern "C" fn portolan_isend_tagged(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let target = unsafe { target(rank, tag, imm, flags)? };
         Ok(ask!(caller.isend_tagged(target, buffer)))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
@@ -149,10 +148,10 @@ pub unsafe extern "C" fn portolan_isend_tagged_copy(
     flags: u32,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (caller, bytes) =
             unsafe { (enter_any(node)?, memory::bytes("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let target = unsafe { target(rank, tag, imm, flags)? };
         match caller {
             Caller::Program(mut entered) => entered.node()?.isend_tagged_copy(target, bytes)?,
@@ -178,12 +177,12 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
     request: *mut portolan_request_t,
 ) -> c_int {
     let operation = |caller: Caller| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let which = which(tag, ignore, source);
         Ok(ask!(caller.post_recv_tagged(which, buffer)))
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
@@ -203,10 +202,10 @@ pub unsafe extern "C" fn portolan_recv_tagged(
     envelope: *mut portolan_envelope_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, bytes) =
             unsafe { (enter(node)?, memory::bytes_mut("the buffer", buffer, len)?) };
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let envelope = unsafe { Out::new("envelope", envelope)? };
         let which = which(tag, ignore, source);
         let done = entered.node()?.recv_tagged(which, bytes);
@@ -219,8 +218,8 @@ pub unsafe extern "C" fn portolan_recv_tagged(
 /// Makes progress once. Returns 1 if an unexpected message matches, and stores its properties in
 /// `*envelope`; the message stays available to receives. Returns 0 if there is none.
 ///
-/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
-/// more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
+/// Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can
+/// arrive any more, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_peek(
     node: *mut portolan_node_t,
@@ -230,7 +229,7 @@ pub unsafe extern "C" fn portolan_peek(
     envelope: *mut portolan_envelope_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, envelope) = unsafe { (enter(node)?, Out::new("envelope", envelope)?) };
         let Some(found) = entered.node()?.peek(which(tag, ignore, source))? else {
             return Ok(0);
@@ -257,7 +256,7 @@ pub unsafe extern "C" fn portolan_claim(
         if claim.is_null() {
             return Err(Failure::null("claim"));
         }
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let (mut entered, envelope) = unsafe { (enter(node)?, Out::new("envelope", envelope)?) };
         let joined = entered.joined()?;
         let Some(claimed) = joined.node.claim(which(tag, ignore, source))? else {
@@ -266,7 +265,7 @@ pub unsafe extern "C" fn portolan_claim(
         let found = *claimed.envelope();
         joined.claim_count += 1;
         joined.claims.insert(joined.claim_count, claimed);
-        // SAFETY: not null; the program's promise is that it points to a claim.
+        // SAFETY: not null; the program guarantees that it points to a claim.
         unsafe { claim.write(joined.claim_count) };
         envelope.fill(&told(&found));
         Ok(1)
@@ -287,7 +286,7 @@ pub unsafe extern "C" fn portolan_recv_claimed(
 ) -> c_int {
     let operation = |caller: Caller| {
         let mut entered = caller.program()?;
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let joined = entered.joined()?;
         let Some(claimed) = joined.claims.remove(&claim) else {
@@ -296,7 +295,7 @@ pub unsafe extern "C" fn portolan_recv_claimed(
         };
         Ok(joined.node.recv_claimed(claimed, buffer)?)
     };
-    // SAFETY: the program's promise.
+    // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
 }
 
@@ -309,7 +308,7 @@ pub unsafe extern "C" fn portolan_cancel(
     request: portolan_request_t,
 ) -> c_int {
     guard(|| {
-        // SAFETY: the program's promise.
+        // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         Ok(c_int::from(
             entered.node()?.cancel(Request::from_raw(request)),

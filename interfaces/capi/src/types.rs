@@ -142,12 +142,12 @@ pub const PORTOLAN_MIN: c_int = 2;
 /// The maximum.
 pub const PORTOLAN_MAX: c_int = 3;
 
-/// The bits that both numbers have. This and the following operations are for atomic operations
-/// only; this and the next two for integers only.
+/// Bits set in both numbers. This and all following operations are for atomic operations only; this
+/// and the next two are for integers only.
 pub const PORTOLAN_BIT_AND: c_int = 4;
-/// The bits that at least one number has.
+/// Bits set in at least one number.
 pub const PORTOLAN_BIT_OR: c_int = 5;
-/// The bits that exactly one number has.
+/// Bits set in exactly one number.
 pub const PORTOLAN_BIT_XOR: c_int = 6;
 /// 1 if both are not 0, else 0.
 pub const PORTOLAN_LOGICAL_AND: c_int = 7;
@@ -256,7 +256,7 @@ pub struct portolan_atomic_t {
     pub count: usize,
     /// One operand for each number; not used by PORTOLAN_READ.
     pub operands: *const c_void,
-    /// Numbers to compare with, for operations that compare; not used by others.
+    /// Numbers to compare with; used only by operations that compare.
     pub compare: *const c_void,
     /// Receives the previous values; null if they are not needed.
     pub before: *mut c_void,
@@ -280,9 +280,9 @@ pub struct portolan_notice_t {
     pub source: u32,
 }
 
-/// Kind of a peer event: the peer has left the job well, or has ended its session with this process.
+/// Kind of a peer event: the peer left the job normally, or ended its session with this process.
 pub const PORTOLAN_PEER_LEFT: u32 = 1;
-/// Kind of a peer event: the peer has failed, or cannot be reached any more.
+/// Kind of a peer event: the peer has failed, or can no longer be reached.
 pub const PORTOLAN_PEER_LOST: u32 = 2;
 
 /// Bytes of the reason in a portolan_peer_event_t, with the terminating zero.
@@ -298,7 +298,7 @@ pub struct portolan_peer_event_t {
     pub rank: u32,
     /// PORTOLAN_PEER_LEFT or PORTOLAN_PEER_LOST.
     pub kind: u32,
-    /// How the event is known, for a person: a UTF-8 string, cut if it is too long.
+    /// Reason as a UTF-8 string, truncated if it is too long.
     pub reason: [c_char; PORTOLAN_PEER_REASON_LEN],
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The examples in C do what they say, and those that exist in Rust, too, print the same.
+//! Checks that the examples in C do what they document, and print the same as those in Rust.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn example(shop: &Workshop, name: &str) -> PathBuf {
     shop.build("cc", &source, &[&flags[..], SANITIZERS, STRICT].concat())
 }
 
-/// The Rust example of that name, if cargo has built it in this run.
+/// Returns the Rust example of that name, if cargo has built it in this run.
 fn in_rust(name: &str) -> Option<PathBuf> {
     let path = library_dir().parent().unwrap().join("examples").join(name);
     if !path.exists() {
@@ -54,7 +54,8 @@ fn a_ping_pong_tells_half_a_round_trip() {
     }
 }
 
-/// A text of so many words that batches fill, with words across the borders of all parts.
+/// Returns a text with enough words to fill batches, and with words across the borders of all
+/// parts.
 fn text() -> String {
     let mut text = String::new();
     for i in 0..20_000_u32 {
@@ -70,7 +71,7 @@ fn text() -> String {
     text
 }
 
-/// What the examples should print of a text.
+/// Returns the output that the examples should print for a text.
 fn counted(text: &str) -> String {
     let mut counts = std::collections::BTreeMap::new();
     for word in text.split(|c: char| !c.is_ascii_alphabetic()) {
@@ -129,7 +130,8 @@ fn a_parameter_server_outlives_its_worker() {
     assert_eq!(out, "100 steps, parameter 328350, 0 lost, 4 survivors\n");
     for path in ["shm", "udp"] {
         let ways = [&continues[..], &["--path", path]].concat();
-        // Worker 2 dies at its first step: on a busy machine the others may leave it no second one.
+        // Worker 2 dies at its first step: on a busy machine, the other workers may leave it no
+        // second one.
         let out = run_job(4, &ways, &program, &["100", "2", "0"]);
         assert_eq!(
             out, "100 steps, parameter 328350, 1 lost, 3 survivors\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The committed header is what the sources say, C and C++ take it, and both languages agree on
-//! the layout of what passes between them.
+//! Checks that the committed header matches the sources, that C and C++ compilers accept it, and
+//! that both languages agree on the layout of shared structures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;
 
-/// The sources that hold what C sees, in the header's order.
+/// The sources of the C interface, in the header's order.
 const SOURCES: &[&str] = &[
     "code",
     "failure",
@@ -35,7 +35,7 @@ const SOURCES: &[&str] = &[
     "model",
 ];
 
-/// Set to write the header instead of comparing it.
+/// Variable that requests writing the header instead of comparing it.
 const UPDATE: &str = "PORTOLAN_UPDATE_HEADER";
 
 fn committed() -> String {
@@ -55,7 +55,7 @@ fn the_header_of_the_open_mpi_component_is_what_its_sources_say() {
     compare_header_of(&root, path, &["types", "calls"], UPDATE);
 }
 
-/// The functions that the header declares.
+/// Returns the functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = committed();
     let words = header.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
@@ -83,7 +83,8 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     ] {
         assert!(committed().contains(none), "{none} is not in the header");
     }
-    // Without arguments: declared as `(void)`, so they are found like all others.
+    // Functions without arguments are declared as `(void)`, so they are found like all other
+    // functions.
     expected.retain(|name| !name.ends_with("_t"));
     assert_eq!(exported, expected);
 }
@@ -120,7 +121,8 @@ fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
     succeed(&mut Command::new(shop.build("cc", &source, &[])));
 }
 
-/// Numbers that programs may have been built with. Lines are added here, and never changed.
+/// Numbers that existing programs may have been built with. Lines may be added here, but never
+/// changed.
 #[test]
 fn numbers_that_were_published_stay() {
     for line in [
@@ -168,7 +170,7 @@ fn numbers_that_were_published_stay() {
     }
 }
 
-/// One line for each structure: its size, its alignment, and where its fields are.
+/// Prints one line for each structure: its size, its alignment, and the offsets of its fields.
 macro_rules! layouts {
     ($($type:ident { $($field:ident),* })*) => {{
         let mut rust = String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is installed is enough to build and run a program outside of the source tree.
+//! Checks that the installed files suffice to build and run a program outside of the source tree.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,7 +59,7 @@ fn pkg_config_is_all_that_a_program_needs() {
     assert_eq!(out, ["ahoy from 0", "ahoy from 1"]);
 }
 
-/// The program that portolan(7) shows, so that it is one that works.
+/// Returns the example program of portolan(7), to test that it works.
 fn example_of_the_manual() -> String {
     let page = std::fs::read_to_string(here().join("man/portolan.7")).unwrap();
     let (_, example) = page.split_once(".SH EXAMPLE\n.nf\n").unwrap();
@@ -89,7 +89,7 @@ fn every_function_has_a_manual_page() {
     names.append(&mut exported("libgm.so"));
     names.append(&mut exported("libvipl.so"));
     assert!(names.len() > 60, "{names:?}");
-    // Variables, which gamma(7) and bip(7) explain.
+    // Variables, which gamma(7) and bip(7) describe.
     let variables = [
         "gamma_active_port",
         "gamma_msglen",

@@ -29,9 +29,9 @@ fn messages_groups_and_event_loops_work_from_c() {
     }
 }
 
-/// Every call that only the dead could have ended ends with an error that names it. That takes
-/// less than a second; the limit leaves room for a machine that does ten things at once, and is
-/// still far below the job's patience with the silent.
+/// Every call that only the killed rank could have completed ends with an error that names it. That
+/// takes less than 1 s. The limit leaves room for a busy machine, and is far below the timeout for
+/// silent peers.
 #[test]
 fn the_others_are_told_who_was_killed() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
@@ -57,15 +57,15 @@ fn the_others_are_told_who_was_killed() {
     }
 }
 
-/// Longest job of a call that returns: a machine that does ten things at once takes seconds.
+/// Longest job of a call that returns; on a busy machine it takes seconds.
 const WAIT_SECONDS: &str = "60";
 
-/// Every call of `waits.c` returns the error of its table when rank 1, the only other process, ends in
-/// order or is killed.
+/// Checks that every call of `waits.c` returns the error of its table when rank 1, the only other
+/// process, exits normally or is killed.
 fn assert_all_waits_end(program: &Path, way: &[&str]) {
     let calls = succeed(Command::new(program).arg("list"));
     assert!(calls.lines().count() > 50, "{calls}");
-    // The survivor of a death is left alone for longer than a wait that does not end would take.
+    // Longer than the job's time limit, so that the launcher does not end the survivor first.
     let options = [way, &["--grace-ms", "100000"]].concat();
     for call in calls.lines() {
         for (how, status) in [("close", 0), ("kill", 137)] {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C tests share: a check that names itself when it fails, and ends the program. */
+/* Checks shared by the C tests. A failed check prints itself and ends the program. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -10,7 +10,7 @@
 
 #define OK(call) CHECK((call) == PORTOLAN_OK)
 
-/* The call fails with that code, and says `words` somewhere in its text. */
+/* Checks that the call fails with that code, and that its text contains `words`. */
 #define FAILS(code, words, call)                                                                   \
     do {                                                                                           \
         int result_ = (call);                                                                      \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Rank 2 of three is killed. What the others wait for with it ends soon, with an error that names it,
- * and they go on speaking with each other. The argument says in which call they wait. */
+/* Rank 2 of three is killed. Pending calls of the other ranks end soon with an error that names it,
+ * and these ranks can still communicate. The argument selects the call in which they wait. */
 
 #include "check.h"
 
@@ -28,7 +28,7 @@ static int wait_for_victim(const char *how, uint64_t key) {
     if (strcmp(how, "tagged") == 0)
         return portolan_recv_tagged(node, TAG, 0, VICTIM, bytes, 8, NULL);
     if (strcmp(how, "get") == 0) {
-        /* While it lives, the victim may serve some although it makes no call. */
+        /* While it is alive, the victim may serve some requests although it makes no call. */
         int code = PORTOLAN_OK;
         while (code == PORTOLAN_OK) code = portolan_get(node, &place, bytes, LARGE);
         return code;
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     OK(portolan_broadcast(node, NULL, VICTIM, &key, sizeof key));
     OK(portolan_barrier(node, NULL));
     if (rank == VICTIM) {
-        /* The others wait by then. */
+        /* The other ranks are waiting by then. */
         nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
         raise(SIGKILL);
     }

@@ -12,7 +12,7 @@ enum { RING = 1, POSTED = 2, IN_PLACE = 3, EVENTS = 4, LONG = 5, LONG_LEN = 3 <<
 static portolan_node_t *node;
 static uint32_t rank, size, next, previous;
 
-/* A length that is none of the powers of two, from nothing to a few frames. */
+/* A length from 0 to a few frames that is not a power of two. */
 static size_t length_of(size_t round) { return round * round * 3 % 4099; }
 
 static void fill(unsigned char *bytes, size_t len, size_t seed) {
@@ -85,8 +85,8 @@ static void ask_first(portolan_node_t *here, size_t eager_len_max) {
     OK(portolan_choose(here, &choices));
 }
 
-/* A message that does not ask has left when it was begun; one that asks waits for a buffer, which
- * its receiver posts only when it has heard that the sender still waits. */
+/* A message without announcement has left when its send was started. An announced message waits for a
+ * buffer, which its receiver posts only after the sender has reported that it is still waiting. */
 static void chosen(void) {
     static unsigned char out[4096], in[4096];
     char model[200] = "?", word = 0;
@@ -147,7 +147,7 @@ static void on_in_place(portolan_node_t *here, const portolan_message_t *message
     CHECK(message->buffer == NULL && message->buffer_len == 0);
     seen->bytes += message->len;
     seen->count++;
-    /* The answer goes back to the sender; it counts at its other port. */
+    /* The answer returns to the sender, which counts it at its other port. */
     if (message->len == 1)
         OK(portolan_isend_copy(here, message->source, IN_PLACE, NULL, 0, PORTOLAN_HIGH));
 }
@@ -197,7 +197,7 @@ static void together(void) {
     CHECK(f64[0] == sum - size * 0.5);
     OK(portolan_allreduce(node, NULL, PORTOLAN_SUM, PORTOLAN_DOUBLE, NULL, 0));
 
-    /* The odd ones and the even ones, from the last to the first. */
+    /* The odd ranks and the even ranks, from the last to the first. */
     uint32_t ranks[64], count = 0;
     for (uint32_t r = size; r-- > 0;)
         if (r % 2 == rank % 2) ranks[count++] = r;
@@ -221,7 +221,7 @@ static void together(void) {
     OK(portolan_barrier(node, NULL));
 }
 
-/* A barrier and a broadcast are under way while messages pass that both depend on. */
+/* A barrier and a broadcast are pending while messages pass on which both depend. */
 static void at_once(void) {
     static unsigned char bytes[LONG_LEN];
     portolan_collective_t barrier, broadcast;
@@ -245,7 +245,7 @@ static void at_once(void) {
     OK(portolan_barrier(node, NULL));
 }
 
-/* Waits for a request as a program's own event loop would. */
+/* Waits for a request like a program's own event loop. */
 static void loop_until(portolan_request_t request) {
     int fd = portolan_event_fd(node);
     CHECK(fd >= 0 && fd == portolan_event_fd(node));
@@ -275,7 +275,7 @@ static void event_loop(void) {
     OK(portolan_barrier(node, NULL));
 }
 
-/* -- messages by tag: out of order, by mask, peeked at, claimed, cancelled -- */
+/* -- tagged messages: out of order, by mask, peeked, claimed, cancelled -- */
 
 static void tagged(void) {
     uint64_t imm = 5;
@@ -372,7 +372,7 @@ static void remote(void) {
     CHECK(notice.word == previous + 1 && notice.source == previous && notice.key == own);
     CHECK(notice.offset == 8 && notice.len == 5 && memcmp((char *)region + 8, "short", 5) == 0);
     CHECK(portolan_next_notice(node, &notice) == 0);
-    /* What was put is looked at before the next put covers it. */
+    /* The put data is checked before the next put overwrites it. */
     OK(portolan_barrier(node, NULL));
     place.flags = 0;
     place.offset = 0;
@@ -403,7 +403,7 @@ static void remote(void) {
     OK(portolan_free(back));
 }
 
-/* -- handlers begin operations by tag and on remote memory; the program waits for them -- */
+/* -- handlers start tagged and remote operations; the program waits for them -- */
 
 static struct {
     portolan_request_t requests[5];

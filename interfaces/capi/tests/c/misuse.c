@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Every mistake that can be found out is named. A job of one. */
+/* Every detectable mistake is reported by name. A job of one. */
 
 #include "check.h"
 
@@ -49,7 +49,7 @@ static void wrong_arguments(portolan_node_t *node) {
     FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_wait(node, 0, NULL));
     FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_test(node, 0, NULL));
     request = 0;
-    /* As many as no array has. */
+    /* More elements than an array can have. */
     FAILS(PORTOLAN_ERR_ARGUMENT, "requests", portolan_wait_all(node, &request, (size_t)1 << 61));
     FAILS(PORTOLAN_ERR_ARGUMENT, "requests", portolan_wait_all(node, &request, SIZE_MAX));
     FAILS(PORTOLAN_ERR_NULL, "requests", portolan_wait_all(node, NULL, 1));
@@ -70,14 +70,14 @@ static void wrong_sizes(portolan_node_t *node) {
     char byte = 0;
     portolan_counters_t counters = {0};
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
-    /* A program that is older than the library: its structure ended before the last counters. */
+    /* A program older than the library: its structure ends before the last counters. */
     counters.size = offsetof(portolan_counters_t, remote_requests) - 1;
     FAILS(PORTOLAN_ERR_STRUCT_SIZE, "size", portolan_counters(node, &counters));
     counters.size++;
     counters.remote_requests = 77;
     OK(portolan_counters(node, &counters));
     CHECK(counters.messages_sent > 0 && counters.remote_requests == 77);
-    /* A program that is newer than the library: what it does not know stays as it was. */
+    /* A program newer than the library: fields unknown to the library do not change. */
     struct {
         portolan_received_t known;
         uint64_t newer;
@@ -87,7 +87,7 @@ static void wrong_sizes(portolan_node_t *node) {
     CHECK(bigger.known.len == 1 && bigger.known.size == sizeof bigger && bigger.newer == 77);
 }
 
-/* A call that is refused for its arguments has taken nothing: what it was about is still there. */
+/* A call refused because of its arguments has no effect: its message or request still exists. */
 static void refused_calls_take_nothing(portolan_node_t *node) {
     char byte = 0;
     uint64_t key;
@@ -286,13 +286,13 @@ static void on_threads(portolan_node_t *node) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, elsewhere, node) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    /* The other thread has ended, and the system may use its number again, but not for this. */
+    /* The other thread has ended. The system may reuse its number, but not for this thread. */
     FAILS(PORTOLAN_ERR_WRONG_THREAD, "another thread", portolan_rank(node));
     OK(portolan_adopt(node));
     CHECK(portolan_rank(node) == 0);
 }
 
-/* The node is the parent's; the child is told so by every call, and the parent goes on. */
+/* The node belongs to the parent. Every call in the child reports this, and the parent continues. */
 static void in_a_child(portolan_node_t *node) {
     pid_t child = fork();
     CHECK(child >= 0);

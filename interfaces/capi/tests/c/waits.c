@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Rank 0 waits in one call after the other way of waiting for something that cannot come any more, since
- * rank 1, the only other process, ends meanwhile. Each call returns, with the error of the table.
+/* Rank 0 waits in a call for an event that can no longer occur, because rank 1, the only other process,
+ * ends meanwhile. Each call returns the error of the table.
  *
- * Arguments: the name of the call, and how rank 1 ends: `close` (in order) or `kill` (by SIGKILL). The
- * name `list` prints the names of all calls. */
+ * Arguments: the name of the call, and the way in which rank 1 ends: `close` (normally) or `kill` (by
+ * SIGKILL). The name `list` prints the names of all calls. */
 
 #include "check.h"
 
@@ -21,7 +21,7 @@ static void nap(int ms) {
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
 }
 
-/* Polls until the call fails; 0 means that there is nothing yet. */
+/* Polls until the call fails; 0 means that there is no result yet. */
 #define POLL(call)                                                                                 \
     for (;;) {                                                                                     \
         int code_ = (call);                                                                        \
@@ -29,7 +29,7 @@ static void nap(int ms) {
         nap(1);                                                                                    \
     }
 
-/* The same without a pause: what is sent again and again fills the credit of the receiver. */
+/* The same without a pause: repeated sends exhaust the receiver's credit. */
 #define REPEAT(call)                                                                               \
     for (;;) {                                                                                     \
         int code_ = (call);                                                                        \
@@ -41,7 +41,7 @@ static int wait_for(int begun, const portolan_request_t *request) {
     return portolan_wait(node, *request, NULL);
 }
 
-/* The same of an operation that may fail at once. */
+/* The same for an operation that may fail at once. */
 static int ended(int begun, const portolan_request_t *request) {
     return begun == PORTOLAN_OK ? portolan_wait(node, *request, NULL) : begun;
 }
@@ -79,7 +79,7 @@ static int isend(void) {
     portolan_request_t request;
     return wait_for(portolan_isend(node, OTHER, PORT, bytes, LARGE, 0, &request), &request);
 }
-/* Does not make progress by itself. */
+/* The call makes no progress by itself. */
 static int isend_copy(void) {
     POLL((portolan_progress(node), portolan_isend_copy(node, OTHER, PORT, bytes, SHORT, 0)))
 }
@@ -169,7 +169,7 @@ static int recv_claimed(void) {
     while (portolan_claim(node, CLAIMED, 0, OTHER, NULL, &claimed) == 0) nap(1);
     CHECK(claimed != 0);
     int code = PORTOLAN_OK;
-    /* Whoever still lives may send it. */
+    /* Sends succeed while the peer is still alive. */
     while (code == PORTOLAN_OK) code = portolan_send(node, OTHER, PORT, bytes, SHORT, 0);
     CHECK(code == PORTOLAN_ERR_PEER_GONE);
     return wait_for(portolan_recv_claimed(node, claimed, bytes, LARGE, &request), &request);
@@ -203,7 +203,7 @@ static int event_loop(void) {
 
 static int barrier(void) { return portolan_barrier(node, NULL); }
 static int broadcast(void) { return portolan_broadcast(node, NULL, OTHER, bytes, SHORT); }
-/* The root does not wait for short ones. */
+/* The root does not wait for short broadcasts. */
 static int broadcast_root(void) { return portolan_broadcast(node, NULL, 0, bytes, LARGE); }
 static int cast(void) { return portolan_cast(node, NULL, OTHER, bytes, LARGE); }
 static int cast_root(void) { return portolan_cast(node, NULL, 0, bytes, LARGE); }
@@ -226,7 +226,7 @@ static int ibroadcast(uint32_t root) {
 static int ibroadcast_leaf(void) { return ibroadcast(OTHER); }
 static int ibroadcast_root(void) { return ibroadcast(0); }
 
-/* A peer that lives may serve some of these although it makes no call. */
+/* A live peer may serve some of these requests although it makes no call. */
 static int put(void) {
     portolan_remote_t to = place();
     REPEAT(portolan_put(node, &to, bytes, LARGE))
@@ -352,7 +352,7 @@ static const struct call *find(const char *name) {
 }
 
 static void end(const char *how) {
-    /* Rank 0 waits by then. */
+    /* Rank 0 is waiting by then. */
     nap(150);
     if (strcmp(how, "kill") == 0) raise(SIGKILL);
     OK(portolan_close(node));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A check that names itself when it fails, and ends the program. LAST_ERROR() is what the library under
- * test says of its last failure. */
+/* A check that prints itself when it fails, and ends the program. LAST_ERROR() is the text of the last
+ * failure of the library under test. */
 #ifndef EXPECT_H
 #define EXPECT_H
 

@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// What a job may take at most, in seconds: one that hangs is ended by its launcher.
+/// Time limit of a job in seconds, after which the launcher ends it.
 const JOB_SECONDS: &str = "100";
 
-/// Warnings are errors in everything that users may compile with theirs.
+/// Flags that make warnings errors in all code that users may compile with theirs.
 pub(crate) const STRICT: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
 
-/// Where this crate is.
+/// Returns the directory of this crate.
 pub(crate) fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo left the libraries: beside the test programs.
+/// Returns the directory in which cargo put the libraries, beside the test programs.
 pub(crate) fn library_dir() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().to_path_buf()
 }
 
-/// The command `portolan` of this build.
+/// Returns the command `portolan` of this build.
 pub(crate) fn launcher() -> PathBuf {
     let path = library_dir().parent().unwrap().join("portolan");
     assert!(
@@ -37,7 +37,8 @@ pub(crate) fn launcher() -> PathBuf {
     path
 }
 
-/// The header that cbindgen makes of `sources`, in that order, of the crate at `root`.
+/// Returns the header that cbindgen generates from `sources`, in that order, of the crate at
+/// `root`.
 fn generated_header(root: &Path, sources: &[&str]) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
@@ -49,13 +50,13 @@ fn generated_header(root: &Path, sources: &[&str]) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Compares the committed header at `path` with what the sources say; writes it instead if the
-/// variable `update` is set.
+/// Compares the committed header at `path` with the sources; writes it instead if the variable
+/// `update` is set.
 pub(crate) fn compare_header(path: &str, sources: &[&str], update: &str) {
     compare_header_of(here(), path, sources, update);
 }
 
-/// The same for the crate at `root`, by a test of this one.
+/// Same as [`compare_header`], for the crate at `root`, called by a test of this crate.
 pub(crate) fn compare_header_of(root: &Path, path: &str, sources: &[&str], update: &str) {
     let path = root.join(path);
     let new = generated_header(root, sources);
@@ -71,7 +72,7 @@ pub(crate) fn compare_header_of(root: &Path, path: &str, sources: &[&str], updat
     );
 }
 
-/// What a library that cargo has built exports.
+/// Returns the symbols exported by a library that cargo has built.
 pub(crate) fn exported(library: &str) -> BTreeSet<String> {
     let mut nm = Command::new("nm");
     nm.args(["--dynamic", "--defined-only"]);
@@ -82,7 +83,7 @@ pub(crate) fn exported(library: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The functions that `header` declares, whose names all begin with `prefix`.
+/// Returns the functions that `header` declares; all their names begin with `prefix`.
 pub(crate) fn declared(header: &str, prefix: &str) -> BTreeSet<String> {
     let lines = header.lines();
     let code = lines.filter(|line| !line.starts_with([' ', '#', '/']));
@@ -94,7 +95,8 @@ pub(crate) fn declared(header: &str, prefix: &str) -> BTreeSet<String> {
     functions.map(str::to_owned).collect()
 }
 
-/// Every function of `names` is called in one of the test programs, given as their texts.
+/// Asserts that every function of `names` is called in one of the test programs, given as their
+/// texts.
 pub(crate) fn assert_all_called(names: &BTreeSet<String>, programs: &[&str]) {
     for name in names {
         let call = format!("{name}(");
@@ -103,7 +105,7 @@ pub(crate) fn assert_all_called(names: &BTreeSet<String>, programs: &[&str]) {
     }
 }
 
-/// `header` defines what was published, each as `NAME NUMBER`.
+/// Asserts that `header` defines the published numbers, each given as `NAME NUMBER`.
 pub(crate) fn assert_defines(header: &str, published: &[&str]) {
     for line in published {
         assert!(header.contains(&format!("#define {line}\n")), "{line}");
@@ -123,33 +125,33 @@ pub(crate) fn check_cpp(shop: &Workshop, source: &str) {
     }
 }
 
-/// Every check that the compiler can build in.
+/// Flags for all sanitizers.
 pub(crate) const SANITIZERS: &[&str] =
     &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// What finds undefined behaviour, and leaves memory alone.
+/// Flags for the detection of undefined behaviour only, without memory checks.
 pub(crate) const UNDEFINED: &[&str] = &["-fsanitize=undefined", "-fno-sanitize-recover=all"];
 
-/// A test program in C with all sanitizers.
+/// Builds a test program in C with all sanitizers.
 pub(crate) fn checked(shop: &Workshop, name: &str) -> PathBuf {
     test_program(shop, name, SANITIZERS)
 }
 
-/// A test program in C.
+/// Builds a test program in C.
 pub(crate) fn test_program(shop: &Workshop, name: &str, flags: &[&str]) -> PathBuf {
     let plain = ["-std=c11", "-g", "-D_GNU_SOURCE", "-pthread"];
     let source = here().join("tests/c").join(name);
     shop.build("cc", &source, &[&plain, STRICT, flags].concat())
 }
 
-/// A directory with what a test compiles, and a library under the name that programs use.
+/// A directory for compiled test programs, with a library under its installed name.
 pub(crate) struct Workshop {
     dir: TempDir,
     name: &'static str,
 }
 
 impl Workshop {
-    /// With lib`name`, which cargo has built as `file`.
+    /// Creates a directory with lib`name`, which cargo has built as `file`.
     pub(crate) fn new(name: &'static str, file: &str) -> Workshop {
         let dir = tempfile::tempdir().unwrap();
         let library = library_dir().join(file);
@@ -164,7 +166,7 @@ impl Workshop {
         self.dir.path()
     }
 
-    /// Compiles `source` with `flags` in front, and links it with the shared library.
+    /// Compiles `source` with `flags` first, and links it with the shared library.
     pub(crate) fn build(&self, compiler: &str, source: &Path, flags: &[&str]) -> PathBuf {
         let program = self.path().join(source.file_stem().unwrap());
         let dir = self.path().to_str().unwrap();
@@ -192,7 +194,8 @@ impl Workshop {
     }
 }
 
-/// Whether this process may make network namespaces; says aloud that tests are skipped if not.
+/// Returns `true` if this process may create network namespaces; otherwise prints that tests are
+/// skipped.
 pub(crate) fn can_make_labs() -> bool {
     let may = Command::new("unshare")
         .args(["--net", "--mount", "true"])
@@ -205,11 +208,11 @@ pub(crate) fn can_make_labs() -> bool {
     can
 }
 
-/// A lab of two hosts, which is removed on drop.
+/// A lab of two hosts, removed on drop.
 pub(crate) struct Lab(String);
 
 impl Lab {
-    /// Makes the lab of `test`.
+    /// Creates the lab of `test`.
     pub(crate) fn up(test: &str) -> Lab {
         let lab = Lab(format!("{test}{}", std::process::id()));
         let make = ["lab", "up", "--hosts", "2", "--name", &lab.0];
@@ -229,8 +232,8 @@ impl Drop for Lab {
     }
 }
 
-/// The ways between processes that a conformance program takes: within this host, and between two hosts
-/// of a lab where one can be made, each once as it is and once with a network that loses frames.
+/// Returns the paths between processes for a conformance program: within this host, and between two
+/// hosts of a lab if one can be created. Some also run with a lossy network.
 pub(crate) fn ways() -> Vec<Vec<&'static str>> {
     const LOSS: &str = "fault=drop=0.01,seed=5";
     let mut ways = vec![
@@ -247,15 +250,15 @@ pub(crate) fn ways() -> Vec<Vec<&'static str>> {
     ways
 }
 
-/// Patience with ranks that a busy machine keeps waiting. Those that are dead are noticed otherwise.
+/// Time limit for ranks that a busy machine delays. Dead ranks are detected by other means.
 const PATIENCE: &str = "peer_timeout=60s";
 
-/// The command that runs `program` as a job of `count` ranks.
+/// Returns the command that runs `program` as a job of `count` ranks.
 pub(crate) fn job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> Command {
     job_within(JOB_SECONDS, count, options, program, args)
 }
 
-/// The same of a job that may take `seconds`.
+/// Same as [`job`], with a time limit of `seconds`.
 pub(crate) fn job_within(
     seconds: &str,
     count: u32,
@@ -271,13 +274,13 @@ pub(crate) fn job_within(
     command
 }
 
-/// Runs `program` as a job of `count` ranks; what it printed.
+/// Runs `program` as a job of `count` ranks and returns its output.
 pub(crate) fn run_job(count: u32, options: &[&str], program: &Path, args: &[&str]) -> String {
     succeed(&mut job(count, options, program, args))
 }
 
-/// Runs `program` as a job of two, each of `ways`: both come to their end, and say so by the names that
-/// they go by.
+/// Runs `program` as a job of two on each of `ways`, and checks that both ranks report their end
+/// under the given names.
 pub(crate) fn assert_both_done(
     program: &Path,
     ways: &[Vec<&str>],
@@ -293,7 +296,7 @@ pub(crate) fn assert_both_done(
     }
 }
 
-/// Runs a command and expects it to succeed; what it printed.
+/// Runs a command, expects it to succeed, and returns its output.
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let Output {
