@@ -20,7 +20,7 @@ pub struct HostId {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "link", rename_all = "lowercase")]
 pub enum LinkAddr {
-    /// Shared memory on one host: the name of an abstract unix socket.
+    /// Shared memory on one host: the name of an abstract Unix socket.
     Shm {
         /// Host of the process; shared memory works only within one host.
         host: HostId,
@@ -28,7 +28,7 @@ pub enum LinkAddr {
         uid: u32,
         /// Process id, for `process_vm_readv`.
         pid: u32,
-        /// Abstract unix socket name, without the leading zero byte.
+        /// Abstract Unix socket name, without the leading zero byte.
         name: String,
     },
     /// UDP.

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum LinkKind {
     /// Shared memory rings between processes of one host.
     Shm,
-    /// UDP datagrams, with segmentation offload where the kernel has it.
+    /// UDP datagrams, with segmentation offload if the kernel supports it.
     Udp,
     /// AF_PACKET sockets on one Ethernet.
     Packet,

@@ -106,7 +106,7 @@ pub enum PullError {
     Failed(PeerId, io::Error),
 }
 
-/// Something that happened outside the data path.
+/// An event outside the data path.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The link for any network: UDP, with segmentation offload where the kernel has it.
+//! The link for any network: UDP, with segmentation offload if the kernel supports it.
 //!
 //! One unconnected, non-blocking socket receives from all peers, and one connected socket serves a
 //! busy peer (`udp/socket.rs`). Peers with addresses of the other family have a second link

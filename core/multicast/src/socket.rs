@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// A socket of a source or a host. See the module documentation.
+/// Multicast socket of a source or a host.
 pub struct Socket {
     socket: UdpSocket,
     sender: Sender,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System calls and copies of a thread: counts of calls by name, and of copies.
+//! Counts of a thread's system calls, by name, and of its copies.
 //!
 //! Each function of this crate that the data path calls counts its system call. Functions that open
 //! or close an object do not.

@@ -98,7 +98,7 @@ impl<T> DerefMut for Held<T> {
     }
 }
 
-/// See the module documentation.
+/// The lock of a [`Locked`]: biased towards its first thread until a second one comes.
 struct Lock {
     /// The owning thread; 0 before the first.
     owner: AtomicUsize,

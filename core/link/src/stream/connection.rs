@@ -72,7 +72,7 @@ pub trait PartReceiver {
     fn landed(&mut self, part: &mut Part, bytes: Landing<'_>) -> bool;
 }
 
-/// A stream connection. See the module documentation.
+/// A verified connection with one peer.
 pub(super) struct Connection {
     peer: PeerId,
     number: u32,

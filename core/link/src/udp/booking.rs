@@ -32,7 +32,7 @@ const RUNS_AFTER_VAIN: u32 = 8;
 /// Scale of prices, in hundredths of the payload.
 const WHOLE: usize = 100;
 
-/// See the module documentation.
+/// Measured capacity of the socket's receive buffer.
 #[derive(Debug)]
 pub(super) struct Booking {
     /// Most bytes that the kernel charges to the socket.

@@ -48,7 +48,7 @@ fn try_port(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
     Ok(first)
 }
 
-/// See the module documentation.
+/// UDP link for peers of the other address family.
 pub(super) struct Second {
     link: Box<Udp>,
     /// Set after a peer was connected on this link, or a frame arrived on it.

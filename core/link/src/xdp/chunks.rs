@@ -125,7 +125,7 @@ impl Layout {
     }
 }
 
-/// Chunks of one process. See the module documentation.
+/// Chunks of one process.
 pub(super) struct Chunks {
     layout: Layout,
     pub(super) area: Area,

@@ -59,7 +59,7 @@ const PARTS: u8 = 5;
 const PRIVILEGE_REMEDY: &str = "run it as root or give the program CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF \
      (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`), or take the packet link";
 
-/// See the module documentation.
+/// Group of the processes on one interface, with its shared descriptors.
 pub(super) struct Group {
     pub(super) mode: XdpMode,
     pub(super) layout: Layout,

@@ -43,7 +43,7 @@ pub(super) enum Asleep {
     Deeply,
 }
 
-/// See the module documentation.
+/// State of the right to use a value.
 #[derive(Debug)]
 pub(super) struct Baton {
     /// Written only by the owner.

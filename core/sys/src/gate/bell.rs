@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::Duration;
 
-/// See the module documentation.
+/// An event descriptor that wakes the sleeper.
 #[derive(Debug)]
 pub(super) struct Bell(OwnedFd);
 

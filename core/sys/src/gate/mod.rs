@@ -135,7 +135,7 @@ struct Shared<T> {
 // make the writes of one visible to the other. `T: Send` because both threads use it.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
-/// See the module documentation.
+/// A value with its helper thread, as seen by the owner.
 pub struct Gate<T: Carry> {
     shared: Arc<Shared<T>>,
     /// Set while the owner holds the baton.

@@ -13,8 +13,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Requests `len` bytes of receive buffer. The kernel silently grants at most `net.core.rmem_max`
-/// and charges up to twice the granted length.
+/// Requests `len` bytes of receive buffer. The kernel silently grants at most `net.core.rmem_max`,
+/// and lets waiting data occupy twice the granted length, including its own overhead.
 ///
 /// # Errors
 /// The errno of `setsockopt`.

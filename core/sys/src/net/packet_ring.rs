@@ -51,7 +51,7 @@ pub struct RingFrame<'a> {
     pub behind_drops: bool,
 }
 
-/// See the module documentation.
+/// Mapped receive ring of a raw Ethernet socket.
 #[derive(Debug)]
 pub struct PacketRing {
     memory: Mapping,

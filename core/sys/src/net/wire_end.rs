@@ -37,7 +37,7 @@ const CONTROL_LEN: usize = 128;
 /// KiB of an MTU or of a burst, and its headers).
 pub const WIRE_FRAME_ROOM: usize = 66 << 10;
 
-/// See the module documentation.
+/// A raw socket that captures the frames leaving an interface, and sends frames into it.
 #[derive(Debug)]
 pub struct WireEnd(OwnedFd);
 

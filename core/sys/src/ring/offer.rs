@@ -259,7 +259,7 @@ impl RingSender {
         if self.claims.has_failed {
             return None;
         }
-        // SYNC: offer (acquire; what is read of the fields is of this offer or of a later one).
+        // SYNC: offer (acquire; the fields belong to this offer or to a later one).
         let word = self.memory.offer().load(Ordering::Acquire);
         let (open, terms) = (Open::decode(word), Terms::load(self.memory.offer_fields()));
         let left = open.units();

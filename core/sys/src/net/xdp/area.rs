@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU32;
 /// A multiple of any page size, because chunks must begin at a page.
 const WORDS_LEN_UNIT: usize = 64 << 10;
 
-/// See the module documentation.
+/// A mapped area of shared words and frame chunks.
 #[derive(Debug)]
 pub struct Area {
     memory: Mapping,
