@@ -262,18 +262,18 @@
 #define PORTOLAN_MAX 3
 
 /**
- * The bits that both numbers have. This and the following operations are for atomic operations
- * only; this and the next two for integers only.
+ * Bits set in both numbers. This and all following operations are for atomic operations only; this
+ * and the next two are for integers only.
  */
 #define PORTOLAN_BIT_AND 4
 
 /**
- * The bits that at least one number has.
+ * Bits set in at least one number.
  */
 #define PORTOLAN_BIT_OR 5
 
 /**
- * The bits that exactly one number has.
+ * Bits set in exactly one number.
  */
 #define PORTOLAN_BIT_XOR 6
 
@@ -403,12 +403,12 @@
 #define PORTOLAN_NOTIFY 4
 
 /**
- * Kind of a peer event: the peer has left the job well, or has ended its session with this process.
+ * Kind of a peer event: the peer left the job normally, or ended its session with this process.
  */
 #define PORTOLAN_PEER_LEFT 1
 
 /**
- * Kind of a peer event: the peer has failed, or cannot be reached any more.
+ * Kind of a peer event: the peer has failed, or can no longer be reached.
  */
 #define PORTOLAN_PEER_LOST 2
 
@@ -619,7 +619,7 @@ typedef struct portolan_peer_event_t {
    */
   uint32_t kind;
   /**
-   * How the event is known, for a person: a UTF-8 string, cut if it is too long.
+   * Reason as a UTF-8 string, truncated if it is too long.
    */
   char reason[PORTOLAN_PEER_REASON_LEN];
 } portolan_peer_event_t;
@@ -714,7 +714,7 @@ typedef struct portolan_atomic_t {
    */
   const void *operands;
   /**
-   * Numbers to compare with, for operations that compare; not used by others.
+   * Numbers to compare with; used only by operations that compare.
    */
   const void *compare;
   /**
@@ -893,9 +893,9 @@ const char *portolan_last_error(void);
 int portolan_join(struct portolan_node_t **node);
 
 /**
- * Leaves the job after everything that was sent has arrived, however long live receivers take.
- * Pending sends get one second to complete. Other pending operations are cancelled. The memory of
- * all operations belongs to the program again.
+ * Leaves the job after all sent messages have arrived, however long live receivers take. Pending
+ * sends get one second to complete. Other pending operations are cancelled. The memory of all
+ * operations belongs to the program again.
  *
  * Errors: PORTOLAN_ERR_UNDELIVERED when a process that may be alive may have missed messages;
  * PORTOLAN_ERR_CLOSED when the node was closed before.
@@ -903,7 +903,7 @@ int portolan_join(struct portolan_node_t **node);
 int portolan_close(struct portolan_node_t *node);
 
 /**
- * Gives the node to the calling thread. The thread that had it must not be in a function of the
+ * Gives the node to the calling thread. Its previous thread must not be in a function of the
  * library, and must no longer call one with this node.
  *
  * Errors: PORTOLAN_ERR_CLOSED; PORTOLAN_ERR_WRONG_THREAD while the other thread is in a function.
@@ -942,7 +942,8 @@ int portolan_abort(struct portolan_node_t *node, int status, const char *reason)
 
 /**
  * Calls `tell` with a description of each path to process `rank` that was tried so far: the link,
- * its state, its round trip. The text is valid during that call. Returns the number of paths.
+ * its state and its round-trip time. The text is valid during that call. Returns the number of
+ * paths.
  */
 int portolan_paths(struct portolan_node_t *node,
                    uint32_t rank,
@@ -1059,7 +1060,7 @@ int portolan_post_recv(struct portolan_node_t *node,
  * Waits until an operation has ended, and stores its result in `*completion`, which may be null.
  *
  * Errors: PORTOLAN_ERR_PEER_GONE, PORTOLAN_ERR_NOBODY_LEFT, PORTOLAN_ERR_REFUSED;
- * PORTOLAN_ERR_TRUNCATED, with `*completion` filled but for its buffer;
+ * PORTOLAN_ERR_TRUNCATED, with `*completion` filled except for its buffer;
  * PORTOLAN_ERR_STALE_REQUEST when it was completed before, or its port has a handler.
  */
 int portolan_wait(struct portolan_node_t *node,
@@ -1085,8 +1086,8 @@ int portolan_test(struct portolan_node_t *node,
                   struct portolan_completion_t *completion);
 
 /**
- * Receives and sends what is ready, runs handlers, and returns at once with the number of frames
- * that moved.
+ * Receives and sends frames that are ready, runs handlers, and returns at once with the number of
+ * frames moved.
  *
  * Errors: PORTOLAN_ERR_NOBODY_LEFT when all other processes of the job have ended and this process
  * has received all their messages: no further message can arrive.
@@ -1101,8 +1102,7 @@ int portolan_flush(struct portolan_node_t *node);
 /**
  * Sends `len` bytes to process `rank`, where `tag` selects the receive, like portolan_send(). If
  * `imm` is not null, the receiver gets that word beside the message. `flags`: 0 or PORTOLAN_HIGH.
- * Messages to one rank and lane are matched in the order in which they were sent, whether they go
- * to ports or are tagged.
+ * Messages to one rank and lane are matched in sending order, both tagged ones and those to ports.
  *
  * Errors: those of portolan_send().
  */
@@ -1176,8 +1176,8 @@ int portolan_recv_tagged(struct portolan_node_t *node,
  * Makes progress once. Returns 1 if an unexpected message matches, and stores its properties in
  * `*envelope`; the message stays available to receives. Returns 0 if there is none.
  *
- * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can come any
- * more, PORTOLAN_ERR_PEER_GONE with a `source`, without PORTOLAN_ERR_NOBODY_LEFT.
+ * Errors: PORTOLAN_ERR_NO_SUCH_RANK, PORTOLAN_ERR_NO_MEMORY; when there is none and none can
+ * arrive any more, PORTOLAN_ERR_PEER_GONE with a `source`, PORTOLAN_ERR_NOBODY_LEFT without.
  */
 int portolan_peek(struct portolan_node_t *node,
                   uint64_t tag,
@@ -1219,14 +1219,12 @@ int portolan_cancel(struct portolan_node_t *node, portolan_request_t request);
 
 /**
  * Makes progress, and sleeps in between, until `done` returns a value other than 0. It is called
- * after each turn, so it must depend on what handlers change.
+ * after each turn, so its result must depend on state that handlers change.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler will run any more, since
- * all other processes of the job have ended.
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when `done` still returns 0 and no handler can run any more,
+ * because all other processes of the job have ended.
  */
-int portolan_wait_until(struct portolan_node_t *node,
-                        int (*done)(void *user),
-                        void *user);
+int portolan_wait_until(struct portolan_node_t *node, int (*done)(void *user), void *user);
 
 /**
  * Returns the descriptor for a program's own event loop, which waits until it is readable. Call
@@ -1238,8 +1236,8 @@ int portolan_event_fd(struct portolan_node_t *node);
  * Makes portolan_event_fd() readable as soon as there is work. Returns 1, or 0 if there is work
  * already: then do not wait, but call portolan_progress() and test the requests.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, since all other processes of
- * the job have ended.
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when the descriptor would stay silent, because all other
+ * processes of the job have ended.
  */
 int portolan_arm(struct portolan_node_t *node);
 
@@ -1249,15 +1247,15 @@ int portolan_arm(struct portolan_node_t *node);
 int portolan_disarm(struct portolan_node_t *node);
 
 /**
- * Takes the next event of a peer, without waiting. Returns 1 and fills `*event`, or 0 if there is none.
- * portolan_event_fd() becomes readable when there may be one, in programs that have called this before.
+ * Takes the next event of a peer without waiting. Returns 1 and fills `*event`, or 0 if there is
+ * none. In programs that have called this before, portolan_event_fd() becomes readable when there
+ * may be an event.
  *
- * Each loss is reported once, whether an operation needed the peer or not: the end of every process of
- * the job that `portolan run` has started, and peers that this process could not reach any more when
- * it waited for them. A peer that comes back and is lost again is reported again.
+ * Each loss is reported once, even if no operation needed the peer. Losses are the end of a
+ * process of the job that `portolan run` has started, and a peer that this process waited for but
+ * could no longer reach. A peer that returns and is lost again is reported again.
  */
-int portolan_next_peer_event(struct portolan_node_t *node,
-                             struct portolan_peer_event_t *event);
+int portolan_next_peer_event(struct portolan_node_t *node, struct portolan_peer_event_t *event);
 
 /**
  * Makes a group of `count` processes with the number `id`, from 1 to 32766. All members, and no
@@ -1393,8 +1391,8 @@ int portolan_ibroadcast(struct portolan_node_t *node,
 int portolan_test_collective(struct portolan_node_t *node, portolan_collective_t collective);
 
 /**
- * Allocates `len` zeroed bytes for bulk messages: whole pages, all of them present, large pages if
- * the system has them.
+ * Allocates `len` zeroed bytes for bulk messages. These are whole, populated pages, and large
+ * pages if the system has them.
  */
 int portolan_alloc(size_t len, void **memory);
 
@@ -1482,8 +1480,8 @@ int portolan_iget(struct portolan_node_t *node,
  * Stores the next received notice of a put with PORTOLAN_NOTIFY in `*notice`. Returns 1, or 0 if
  * there is none. It makes no progress.
  *
- * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can come any more, since all other
- * processes of the job have ended.
+ * Errors: PORTOLAN_ERR_NOBODY_LEFT when there is none and none can arrive any more, because all
+ * other processes of the job have ended.
  */
 int portolan_next_notice(struct portolan_node_t *node, struct portolan_notice_t *notice);
 
@@ -1521,8 +1519,8 @@ int portolan_iatomic(struct portolan_node_t *node,
 int portolan_counters(struct portolan_node_t *node, struct portolan_counters_t *counters);
 
 /**
- * Calls `tell` for each reason for which something was dropped in this process, with the reason's
- * name, valid during that call, and the number of drops. Returns the number of reasons.
+ * Calls `tell` for each reason for which this process dropped something. The arguments are the
+ * reason's name, valid during that call, and the number of drops. Returns the number of reasons.
  */
 int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason,
                                                               uint64_t count,
@@ -1536,9 +1534,8 @@ int portolan_drops(struct portolan_node_t *node, void (*tell)(const char *reason
 int portolan_model(struct portolan_node_t *node, char *text, size_t len);
 
 /**
- * Sends by `*choices` from now on, instead of by those of the stored model: the path of a message,
- * whether it is announced first, and into which pieces it is cut. The limits of the protocol still
- * apply.
+ * Uses `*choices` from now on instead of the stored model. They select the path of a message, its
+ * announcement, and the pieces that it is cut into. The limits of the protocol still apply.
  *
  * Errors: PORTOLAN_ERR_NULL, PORTOLAN_ERR_STRUCT_SIZE.
  */
