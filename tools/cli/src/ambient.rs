@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! CAP_NET_RAW for the programs of a job: as an ambient capability (capabilities(7)), where this
+//! Passes CAP_NET_RAW to the programs of a job as an ambient capability (capabilities(7)), if this
 //! program has it as a file capability. For clusters that trust their users: docs/broker.md.
 
 use caps::{CapSet, Capability, errors::CapsError};
 
-/// Has every program that this thread starts keep CAP_NET_RAW, if this process may use it. Root's
-/// programs have it anyway.
+/// Lets every program that this thread starts keep CAP_NET_RAW, if this process may use it. The
+/// programs of root have it anyway.
 pub(crate) fn keep_net_raw() {
     let may = caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_RAW).unwrap_or(false);
     if !may || nix::unistd::geteuid().is_root() {

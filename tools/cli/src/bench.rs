@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan bench`: the measurements of [`portolan_bench`], with this command's labs and jobs.
+//! `portolan bench`: the measurements of [`portolan_bench`], run in this command's labs and jobs.
 
 mod serve;
 
@@ -14,10 +14,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs `portolan bench`. The exit status is 1 when a row of Portolan itself is missing.
+/// Runs `portolan bench`. Returns exit status 1 if a row of Portolan itself is missing.
 ///
 /// # Errors
-/// The request makes no sense, or the results cannot be written.
+/// The request is invalid, or the results cannot be written.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(Action::Compare { before, after }) = &args.action {
         let changes = portolan_bench::changes(&earlier(before)?, &earlier(after)?);
@@ -48,10 +48,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!outcome.complete)))
 }
 
-/// The JSON of a run of `portolan bench`.
+/// Reads the JSON of an earlier run of `portolan bench`.
 ///
 /// # Errors
-/// A sentence that names the file, and what to do.
+/// A sentence that names the file and the remedy.
 pub(crate) fn earlier(file: &Path) -> Result<Report> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {

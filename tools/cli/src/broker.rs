@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan broker`: lends raw Ethernet sockets to users without privilege.
+//! `portolan broker`: opens raw Ethernet sockets for users without privileges.
 
 use crate::error::UserError;
 use crate::output::outln;
@@ -13,19 +13,19 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Lend raw Ethernet sockets to users without privilege, each held to an endpoint of its own.
+/// Open raw Ethernet sockets for users without privileges, each restricted to its own endpoint.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Make the listening socket; without it systemd has made it (portolan-broker.socket).
+    /// Create the listening socket; by default systemd provides it (portolan-broker.socket).
     #[arg(long)]
     foreground: bool,
-    /// The configuration.
+    /// The configuration file.
     #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
     config: PathBuf,
-    /// End with the standard input, for programs that start it; signals then kill it.
+    /// End when standard input ends; for programs that start the broker. Signals kill it then.
     #[arg(long, hide = true, requires = "foreground")]
     until_input_ends: bool,
-    /// Only check the configuration, and print what it says.
+    /// Check the configuration, print its meaning, and exit.
     #[arg(long, conflicts_with = "foreground")]
     check: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         print(&config)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Before there are other threads, and while signals can be caught.
+    // Done before other threads exist, and while signals can still be caught.
     let stop = if args.until_input_ends {
         std::io::stdin().as_fd().try_clone_to_owned()?
     } else {
@@ -52,7 +52,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Readable when somebody wants this process to end.
+/// Returns a socket that becomes readable when a signal requests the end of this process.
 fn signals() -> std::io::Result<UnixStream> {
     let (stop, stopped) = UnixStream::pair()?;
     pipe::register(SIGTERM, stopped.try_clone()?)?;

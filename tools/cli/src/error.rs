@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors that a person can make.
+//! Errors caused by user mistakes.
 
 use std::fmt;
 
-/// Exit status of a mistake that the person at the keyboard can correct.
+/// Exit status for a mistake that the user can correct.
 pub(crate) const USER_STATUS: u8 = 2;
 
-/// Exit status of anything else that went wrong in `portolan` itself.
+/// Exit status for every other failure of `portolan` itself.
 const OTHER_STATUS: u8 = 1;
 
-/// A mistake that the person at the keyboard can correct: the thing, the cause and the remedy.
+/// A mistake that the user can correct, described by object, cause and remedy.
 #[derive(Debug)]
 pub(crate) struct UserError {
     sentence: String,
 }
 
 impl UserError {
-    /// An error from its sentence.
+    /// Creates an error with the given sentence.
     pub(crate) fn new(sentence: impl Into<String>) -> Self {
         UserError {
             sentence: sentence.into(),
@@ -32,7 +32,7 @@ impl fmt::Display for UserError {
 
 impl std::error::Error for UserError {}
 
-/// Returns early with a [`UserError`], formatted.
+/// Returns early with a formatted [`UserError`].
 macro_rules! user_error {
     ($($arg:tt)*) => {
         return Err(crate::error::UserError::new(format!($($arg)*)).into())
@@ -40,7 +40,7 @@ macro_rules! user_error {
 }
 pub(crate) use user_error;
 
-/// The exit status that tells a script whose fault it was.
+/// Returns the exit status for `error`; scripts can tell user mistakes from other failures.
 pub(crate) fn exit_status(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<UserError>()) {
         USER_STATUS

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan info`: what this build is, and what it can do here.
+//! `portolan info`: the version of this build, and its capabilities on this machine.
 
 use crate::doctor::{self, Finding};
 use crate::output::outln;
@@ -9,7 +9,7 @@ use portolan::settings::{self, Setting};
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What this build of Portolan is, and which links it can use here.
+/// Show the version of this build, and the links that it can use here.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print JSON.
@@ -52,10 +52,10 @@ struct Entry {
     value: String,
 }
 
-/// Version of the JSON form. Since 2, `settings` takes the place of `environment`.
+/// Version of the JSON form. Since version 2, `settings` replaces `environment`.
 const SCHEMA: u32 = 2;
 
-/// Prints it.
+/// Prints the information.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let info = collect();
     if args.json {
@@ -130,7 +130,7 @@ fn collect() -> Info {
     }
 }
 
-/// What a job that is started here would make of the stored model.
+/// Describes how a job started here would use the stored model.
 fn model() -> String {
     let setting = settings::MODEL.from_env();
     portolan::model::load(setting.as_deref()).1.to_string()
@@ -153,7 +153,7 @@ fn limits() -> Vec<Entry> {
     ]
 }
 
-/// What a process that is started here gives to messages that no receive was posted for.
+/// Describes the memory limit for unexpected messages of a process started here.
 fn unexpected_memory() -> String {
     match portolan::unexpected_memory(None) {
         Err(error) => error.to_string(),

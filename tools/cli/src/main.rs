@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `portolan`: labs, starting jobs, benchmarks, and what this machine offers.
+//! The `portolan` command: labs, jobs, benchmarks and diagnostics of this machine.
 //!
-//! One module a subcommand. Errors that a person can make are [`error::UserError`]: one sentence
+//! Each subcommand has one module. User mistakes are reported as [`error::UserError`]: one sentence
 //! with the cause and the remedy, and exit status 2.
 
 mod agent;
@@ -41,42 +41,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Hosts on one machine, made of network namespaces.
+    /// Simulate hosts on this machine with network namespaces.
     Lab(lab::command::Args),
     /// Start a program as the processes of one job.
     Run(run::command::Args),
-    /// Run an MPI program over Portolan, by the launcher of an installed MPI.
+    /// Run an MPI program over Portolan, with the launcher of an installed MPI.
     Mpirun(mpi::Args),
-    /// Count what an MPI program sends, and where its time goes.
+    /// Count the messages of an MPI program, and show where its time goes.
     Profile(profile::Args),
-    /// Predict how long a program that was profiled would take on other networks, and what bounds it.
+    /// Predict how long a profiled program would take on other networks, and what limits it.
     Predict(predict::Args),
-    /// Copy from this host to many, at the speed of one link.
+    /// Copy from this host to many hosts, at the speed of one link.
     Cast(cast::Args),
-    /// What this machine offers, which path a job would use here and why, what to change.
+    /// Show what this machine offers, which path a job would use and why, and what to change.
     Doctor(doctor::Args),
-    /// What this build of Portolan is, and which links it can use here.
+    /// Show the version of this build, and the links that it can use here.
     Info(info::Args),
-    /// Lend raw Ethernet sockets to users without privilege.
+    /// Open raw Ethernet sockets for users without privileges.
     Broker(broker::Args),
-    /// Measure Portolan beside the machine's limit and the kernel's protocols.
+    /// Measure Portolan next to the machine's limits and the kernel's protocols.
     Bench(Box<portolan_bench::BenchArgs>),
     /// Draw the results of `bench`, `tune` and `profile` as SVG.
     Plot(plot::PlotArgs),
-    /// Tell results of `bench` on a page: whether Portolan is faster, and what papers printed then.
+    /// Write a page from results of `bench`: Portolan's speed next to other systems and published
+    /// figures.
     Report(report::ReportArgs),
-    /// Measure this machine's paths, and store the model that jobs here decide by.
+    /// Measure this machine's paths, and store the model that jobs on it use.
     Tune(tune::TuneArgs),
-    /// One end of what `tune` measures; not for people.
+    /// Run one end of a `tune` measurement; for internal use.
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
-    /// One process of `cast`; not for people.
+    /// Run one process of `cast`; for internal use.
     #[command(hide = true)]
     CastWorker(cast::WorkerArgs),
-    /// One end of what `bench` measures; not for people.
+    /// Run one end of a `bench` measurement; for internal use.
     #[command(hide = true)]
     BenchWorker(portolan_bench::WorkerArgs),
-    /// The part of `run` on each host; not for people.
+    /// Run the part of `run` that starts processes on each host; for internal use.
     #[command(hide = true)]
     Agent,
 }
@@ -106,7 +107,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed(&error) => ExitCode::from(output::CLOSED_STATUS),
         Err(error) => {
-            // Where nobody hears of it, the exit status still says it.
+            // If standard error cannot be written, the exit status still reports the failure.
             let _ = writeln!(std::io::stderr(), "portolan: {error:#}");
             ExitCode::from(error::exit_status(&error))
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Standard output of the commands: what cannot be written is an error like any other, and a reader
-//! who has seen enough (`portolan doctor | head`) is none.
+//! Standard output of the commands. A failed write is an error, except that a reader may close the
+//! pipe early (`portolan doctor | head`).
 
 use crate::error::UserError;
 use anyhow::Result;
@@ -10,10 +10,10 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-/// What a shell calls the end of a program whose reader has gone: 128 and the number of SIGPIPE.
+/// Exit status that a shell reports for a program killed by SIGPIPE: 128 plus the signal number.
 pub(crate) const CLOSED_STATUS: u8 = 141;
 
-/// Why standard output takes nothing any more: the thing, the cause and the remedy.
+/// A failed write to standard output, displayed with object, cause and remedy.
 #[derive(Debug)]
 pub(crate) struct Unwritten(pub(crate) io::Error);
 
@@ -29,39 +29,38 @@ impl fmt::Display for Unwritten {
 
 impl std::error::Error for Unwritten {}
 
-/// Writes to standard output, at once.
+/// Writes to standard output and flushes it.
 ///
 /// # Errors
-/// It is closed, or full.
+/// Standard output is closed or full.
 pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_fmt(text).and_then(|()| out.flush());
     written.map_err(|error| Unwritten(error).into())
 }
 
-/// Nobody reads standard output any more.
+/// Returns true if the reader of standard output has closed it.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     let unwritten = error.downcast_ref::<Unwritten>();
     unwritten.is_some_and(|Unwritten(source)| source.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Formats to standard output; the result is that of [`write()`].
+/// Formats to standard output, with the result of [`write()`].
 macro_rules! out {
     ($($arg:tt)*) => { crate::output::write(format_args!($($arg)*)) };
 }
 pub(crate) use out;
 
-/// The same, with the end of a line.
+/// Formats a line to standard output, with the result of [`write()`].
 macro_rules! outln {
     ($($arg:tt)*) => { crate::output::out!("{}\n", format_args!($($arg)*)) };
 }
 pub(crate) use outln;
 
-/// Refuses a file that cannot be written, before minutes are spent on what it is to hold. Leaves it
-/// as it is.
+/// Checks that a file can be written before a long measurement starts. Leaves the file unchanged.
 ///
 /// # Errors
-/// A [`UserError`] that names it.
+/// A [`UserError`] that names the file.
 pub(crate) fn check_file(file: Option<&Path>) -> Result<()> {
     let Some(path) = file.filter(|path| path.as_os_str() != "-") else {
         return Ok(());
@@ -69,17 +68,17 @@ pub(crate) fn check_file(file: Option<&Path>) -> Result<()> {
     let is_new = !path.exists();
     let opened = File::options().create(true).append(true).open(path);
     if opened.is_ok() && is_new {
-        // It stays empty at worst.
+        // In the worst case an empty file remains.
         let _ = fs::remove_file(path);
     }
     opened.map(drop).map_err(|error| unwritable(path, &error))
 }
 
-/// Prints `table`, and writes `report` as JSON to `file`, if there is one. `-` is standard output,
-/// and the table goes to standard error then.
+/// Prints `table`, and writes `report` as JSON to `file` if one is given. If `file` is `-`, the
+/// JSON goes to standard output and the table to standard error.
 ///
 /// # Errors
-/// As [`check_file`], and those of [`write()`].
+/// The errors of [`check_file`] and [`write()`].
 pub(crate) fn publish(table: &str, report: &impl Serialize, file: Option<&Path>) -> Result<()> {
     let Some(path) = file else {
         return out!("{table}");
@@ -95,7 +94,7 @@ pub(crate) fn publish(table: &str, report: &impl Serialize, file: Option<&Path>)
 /// Writes `report` as JSON to `path`; `-` is standard output.
 ///
 /// # Errors
-/// As [`check_file`], and those of [`write()`].
+/// The errors of [`check_file`] and [`write()`].
 pub(crate) fn write_json(report: &impl Serialize, path: &Path) -> Result<()> {
     let mut json = serde_json::to_string_pretty(report)?;
     json.push('\n');

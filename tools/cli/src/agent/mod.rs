@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of `run` on each host: starts the ranks there and stands between them and `run`.
+//! The part of `run` on each host: starts the ranks and connects them with `run`.
 //!
-//! One thread, one loop: nothing in it waits for anything but [`launch_io::wait`].
+//! It has one thread and one loop, which waits only in [`launch_io::wait`].
 //!
-//! The invariant: no rank outlives the agent. It is their parent and their subreaper, the kernel
-//! kills them when it dies, and it kills them when `run`'s end of its input closes.
+//! Invariant: no rank outlives the agent. The agent is the parent and subreaper of the ranks. The
+//! kernel kills them when the agent dies, and the agent kills them when its input closes.
 
 mod rank;
 
@@ -23,11 +23,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long the agent reads on from pipes that are still open although every process that it knows
-/// of has ended: somebody outside holds them.
+/// Time to keep reading from pipes after all known processes have ended. A pipe that is still open
+/// is held by a process outside the job.
 const LAST_OUTPUT_DELAY: Duration = Duration::from_millis(500);
 
-/// What a descriptor in the loop belongs to.
+/// Owner of a descriptor in the loop.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Signals,
@@ -64,14 +64,14 @@ struct Agent {
     orders: LineSource,
     reports: LineSink,
     ranks: Vec<Rank>,
-    /// By a signal, or by the end of the input.
+    /// Set by a signal, or by the end of the input.
     told_to_end: bool,
-    /// Until when to read output of processes that have all ended.
+    /// Deadline for reading the output of processes that have all ended.
     last_output: Option<Instant>,
 }
 
 impl Agent {
-    /// Runs until all ranks have ended and everything has been reported, or until told to end.
+    /// Runs until all ranks have ended and all reports are written, or until the agent must end.
     fn serve(&mut self) -> Result<()> {
         loop {
             if self.is_complete() {
@@ -100,7 +100,7 @@ impl Agent {
         now >= deadline || self.ranks.iter().all(Rank::is_silent)
     }
 
-    /// Writes the last reports and waits until `run` has read them.
+    /// Writes the last reports, and waits until `run` has read them.
     fn finish(&mut self) -> Result<()> {
         while self.reports.pending_len() > 0 && !self.told_to_end {
             for source in self.wait()? {
@@ -116,7 +116,7 @@ impl Agent {
         add(Source::Signals, Some(self.signals.fd()), PollFlags::POLLIN);
         add(Source::Orders, self.orders.fd(), PollFlags::POLLIN);
         add(Source::Reports, self.reports.fd(), PollFlags::POLLOUT);
-        // While `run` does not keep up, the ranks wait in their writes, as for any slow reader.
+        // While `run` is slow, the ranks block in their writes, as they would with any slow reader.
         let has_room = self.reports.pending_len() < SINK_LEN_HIGH;
         for (index, rank) in self.ranks.iter().enumerate() {
             add(Source::Socket(index), rank.socket.fd(), PollFlags::POLLIN);
@@ -198,7 +198,7 @@ impl Agent {
         }
     }
 
-    /// Reports the state of `rank`, unless it has ended: its end is reported as soon as it is known.
+    /// Reports the state of `rank`, unless it has ended; its end is reported separately.
     fn answer(&mut self, asker: u32, rank: u32, asked: u64) -> Result<()> {
         let process = self.ranks.iter().find(|process| process.number() == rank);
         let Some(state) = process.and_then(Rank::state) else {
@@ -212,7 +212,8 @@ impl Agent {
         })
     }
 
-    /// Reports what each process waits for, or asks it.
+    /// Requests each running process to report what it waits for, and reports the state of each
+    /// other process.
     fn explain(&mut self) -> Result<()> {
         for rank in &mut self.ranks {
             let text = match rank.state() {
@@ -282,7 +283,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Kills all ranks, their process groups and whatever else descends from this agent.
+    /// Kills all ranks, their process groups and all other descendants of this agent.
     fn kill_everything(&mut self) {
         for rank in &self.ranks {
             rank.signal(libc::SIGKILL);

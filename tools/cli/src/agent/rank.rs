@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One process of the job, as its agent sees it.
+//! One process of the job, as seen by its agent.
 
 use crate::error::UserError;
 use crate::launch_io::{self, LineSink, LineSource};
@@ -17,11 +17,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Bytes of a line of output that are forwarded before its end has come.
+/// Length in bytes from which an unfinished line of output is forwarded.
 const LINE_LEN_HIGH: usize = 64 << 10;
 
-/// Reads after a process ended: its pipe may hold up to 1 MiB (pipe-max-size in pipe(7)), at 64 KiB
-/// a read; bounded, for somebody else may still write into it.
+/// Largest number of reads after a process ended. A pipe holds up to 1 MiB (pipe-max-size in
+/// pipe(7)), and a read takes 64 KiB. The limit is needed because another process may still write
+/// to the pipe.
 const LAST_READS_MAX: usize = 32;
 
 /// One process of the job.
@@ -31,7 +32,7 @@ pub(super) struct Rank {
     child: Child,
     end: Option<End>,
     joined: bool,
-    /// Its links are open.
+    /// Set when the process has opened its links.
     ready: bool,
     left: bool,
     connection: UnixStream,
@@ -42,14 +43,15 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Starts the process and welcomes it.
+    /// Starts the process and sends it the welcome.
     pub(super) fn spawn(start: &Start, program: &Path, local_rank: usize) -> Result<Rank> {
         let (ours, theirs) = UnixStream::pair().context("making a socket pair")?;
         let mut command = command(start, program, theirs.into());
         let mut child = command
             .spawn()
             .map_err(|error| UserError::new(program::explain(&start.workload.program, &error)))?;
-        // The command holds the process's end of the socket: while it lives there is no hang-up.
+        // The command holds the process's end of the socket; drop it, or no hang-up would be
+        // reported.
         drop(command);
         let out = child.stdout.take().context("standard output of a rank")?;
         let err = child.stderr.take().context("standard error of a rank")?;
@@ -70,12 +72,12 @@ impl Rank {
         Ok(rank)
     }
 
-    /// How the process ended, if it has.
+    /// Returns how the process ended, if it has ended.
     pub(super) fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// Returns its rank in the job.
+    /// Returns the rank of the process in the job.
     pub(super) fn number(&self) -> u32 {
         self.rank
     }
@@ -86,7 +88,7 @@ impl Rank {
             return None;
         }
         match kernel_state(self.child.id())? {
-            // Ended, and not reaped yet.
+            // It has ended, and has not been reaped.
             'Z' | 'X' => None,
             'T' | 't' => Some(ProcessState::Stopped),
             _ if !self.ready => Some(ProcessState::Starting),
@@ -94,7 +96,7 @@ impl Rank {
         }
     }
 
-    /// Whether nothing more can come from the process's outputs.
+    /// Returns true if both outputs of the process are at their end.
     pub(super) fn is_silent(&self) -> bool {
         self.out.is_at_end() && self.err.is_at_end()
     }
@@ -107,19 +109,19 @@ impl Rank {
         self.messages.send(message)
     }
 
-    /// Signals the process and those that it started.
+    /// Signals the process and its process group.
     pub(super) fn signal(&self, signal: i32) {
         let (Ok(pid), Ok(signal)) = (i32::try_from(self.child.id()), Signal::try_from(signal))
         else {
             return;
         };
-        // The group is that of the process: once it has ended, its number may become another's.
+        // The group has the process's number, which may be reused once the process has ended.
         if self.end.is_none() && killpg(Pid::from_raw(pid), signal).is_err() {
             log::debug!("rank {} has ended already", self.rank);
         }
     }
 
-    /// Reads what the process says to the launcher.
+    /// Reads the process's messages to the launcher.
     pub(super) fn handle_socket(&mut self, reports: &mut LineSink) -> Result<()> {
         self.socket.fill();
         while let Some(line) = self.socket.next_line() {
@@ -162,7 +164,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Forwards what the process has written, reading at most `reads` times.
+    /// Forwards the output of the process, with at most `reads` reads.
     pub(super) fn forward(
         &mut self,
         stream: Stream,
@@ -195,7 +197,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Reports the end of the process, after everything that it said before.
+    /// Checks for the end of the process, and reports it after all of its output.
     pub(super) fn check_end(&mut self, reports: &mut LineSink) -> Result<()> {
         if self.end.is_some() {
             return Ok(());
@@ -203,8 +205,8 @@ impl Rank {
         let Some(status) = self.child.try_wait().context("waiting for a rank")? else {
             return Ok(());
         };
-        // What it started in its process group ends with it. The number is not reused this soon:
-        // the kernel hands process numbers out in a cycle.
+        // Kill everything that the process started in its group. Its number cannot be reused this
+        // soon, because the kernel assigns process numbers in a cycle.
         self.signal(libc::SIGKILL);
         let end = End::from(status);
         self.end = Some(end);
@@ -232,8 +234,8 @@ impl Rank {
         Ok(())
     }
 
-    /// The process has left: whoever else of this rank tries to join sees a closed connection
-    /// instead of waiting for a welcome that is spent.
+    /// Handles the departure of the process. If another process joins with this rank, it finds the
+    /// connection closed; otherwise it would wait for a welcome that was already used.
     fn leave(&mut self) {
         self.left = true;
         self.messages.close();
@@ -243,8 +245,8 @@ impl Rank {
     }
 }
 
-/// Returns the state letter of a process from `/proc/PID/stat` (proc(5)). It stands after the name, which may
-/// contain any byte.
+/// Returns the state letter of a process from `/proc/PID/stat` (proc(5)). The letter follows the
+/// process name, which may contain any byte.
 fn kernel_state(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

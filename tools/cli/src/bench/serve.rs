@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan bench --server`: the part that needs agents.
 //!
-//! An agent does what it is told, and starts any program. So a client's order to start is not passed on
-//! but written anew from [`ServedRank`]: of the client's words only the job's numbers, its secret and its
-//! size are left.
+//! An agent obeys every order and starts any program. The server therefore does not forward a
+//! client's start order, but builds a new one from [`ServedRank`]. Only the job's numbers, secret
+//! and size come from the client.
 
 use crate::error::UserError;
 use crate::launch_io::{self, LineSource};
@@ -22,23 +22,23 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The rank of the server's end, of two.
+/// Rank of the server's end of the job, which has two ranks.
 const RANK: u32 = 1;
 const SIZE: u32 = 2;
 
-/// Between two looks whether the agent has ended, which its client notices first.
+/// Interval between checks for the end of the agent; the client usually detects it earlier.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long an agent may take to end its rank once its input is closed.
+/// Time for an agent to end its rank after its input was closed.
 const END_DELAY: Duration = Duration::from_secs(2);
 
-/// Between two looks during that time only.
+/// Interval between checks for the end of the agent during [`END_DELAY`].
 const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Serves clients until a signal ends this process.
 ///
 /// # Errors
-/// It cannot listen.
+/// The server cannot listen.
 pub(super) fn run(args: &BenchArgs) -> Result<()> {
     portolan_bench::serve(args, &Agents)
         .map_err(|error| UserError::new(format!("{error:#}")).into())
@@ -48,7 +48,7 @@ struct Agents;
 
 impl Hosting for Agents {
     fn log(&self, line: &str) {
-        // Whoever does not read it does not need it: the server goes on.
+        // The log is optional: a closed output does not stop the server.
         let _ = outln!("portolan bench: {line}");
     }
 
@@ -56,7 +56,8 @@ impl Hosting for Agents {
         let mut agent = Agent::start(&connection)?;
         let served = agent.serve(rank, &connection);
         agent.end();
-        // The agent's own descriptor of it is closed by now; the client sees the end.
+        // The agent has closed its own descriptor of the connection, so that the client sees the
+        // end.
         let _ = connection.shutdown(Shutdown::Both);
         served
     }
@@ -68,7 +69,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent whose reports go over `connection`.
+    /// Starts an agent that writes its reports to `connection`.
     fn start(connection: &TcpStream) -> Result<Agent> {
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -82,7 +83,7 @@ impl Agent {
         Ok(Agent { child, orders })
     }
 
-    /// Passes orders on until the connection, the agent or the time is at its end.
+    /// Forwards orders until the connection closes, the agent ends or the time limit passes.
     fn serve(&mut self, rank: &ServedRank, connection: &TcpStream) -> Result<()> {
         let mut source = LineSource::new(OwnedFd::from(connection.try_clone()?))?;
         let deadline = Instant::now() + rank.limit;
@@ -101,7 +102,8 @@ impl Agent {
         Ok(())
     }
 
-    /// An order is far shorter than what a pipe holds (pipe(7)).
+    /// Writes an order to the agent. It never blocks: an order is far shorter than a pipe
+    /// (pipe(7)).
     fn order(&mut self, order: &Order) -> Result<()> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
@@ -112,13 +114,13 @@ impl Agent {
         orders.write_all(&line).context("the agent is gone")
     }
 
-    /// Closes the agent's input, which ends it and its rank, and waits until it has ended.
+    /// Closes the agent's input, which ends the agent and its rank, and waits for the end.
     fn end(&mut self) {
         self.orders = None;
         let deadline = Instant::now() + END_DELAY;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                // It has ended if this fails.
+                // This fails only if the agent has ended.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
             }
@@ -127,7 +129,7 @@ impl Agent {
     }
 }
 
-/// The order that the agent gets for the client's `order`.
+/// Returns the order to give to the agent for the client's `order`.
 fn admitted(order: Order, rank: &ServedRank, has_started: bool) -> Result<Order> {
     match order {
         Order::Start(start) if !has_started => {
@@ -149,7 +151,7 @@ fn written_anew(told: &Start, rank: &ServedRank) -> Result<Start> {
         secret: told.secret,
         size: SIZE,
         host_count: SIZE,
-        // For sentences of this host's process only.
+        // Used only in messages of the process on this host.
         host: "the server".into(),
         ranks: vec![RANK],
         rivals: 1,

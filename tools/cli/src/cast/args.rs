@@ -7,88 +7,92 @@ use portolan_cast::Form;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Copy a file, a directory, a disk or standard input from this host to many, at the speed of one link.
+/// Copy a file, a directory, a disk or standard input from this host to many, at the speed of one
+/// link.
 ///
-/// Each host stores what it gets and passes it on at once, in a chain or a tree; or the source sends to
-/// all at once. A copy is written
-/// beside its target and put in its place at the end, when its hashes are right. A host that fails is
-/// told of, and the others go on without it. The exit status is 1 when a host has no copy, 2 when
-/// nothing could be started.
+/// Each host stores the data and forwards it at once, in a chain or a tree; or the source sends to
+/// all hosts at once by multicast. A copy is written next to its target, and replaces the target
+/// after its hashes have been verified. If a host fails, the failure is reported and the cast
+/// continues without it. The exit status is 1 if a host has no copy, and 2 if nothing could be
+/// started.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// File, directory or block device; - is standard input. In a lab, it is read on host h0.
     pub(super) source: PathBuf,
-    /// The copy's whole name on each host, or a block device; %h stands for the host's name, %% for %.
+    /// Full name of the copy on each host, or a block device; %h is replaced by the host's name, %%
+    /// by %.
     /// - is standard output, for one host.
     pub(super) target: Option<PathBuf>,
-    /// Hosts to copy to, through ssh: lines `host`, # starts a comment. Without it, and in an allocation of
-    /// Slurm's, all other nodes of that, through srun.
+    /// Hosts to copy to through ssh: lines `host`, # starts a comment. Without this option, in a
+    /// Slurm allocation: all other nodes of the allocation, through srun.
     #[arg(long, value_name = "FILE", conflicts_with = "lab")]
     pub(super) hosts: Option<PathBuf>,
-    /// Lab to use: from its host h0 to all others.
+    /// Lab to use: copy from its host h0 to all its other hosts.
     #[arg(long, value_name = "NAME")]
     pub(super) lab: Option<String>,
-    /// Only to the first N of these hosts.
+    /// Copy to the first N of these hosts only.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) first: Option<u32>,
-    /// Give the data to a shell command on each host, instead of a target; %h and %% as there.
+    /// Pipe the data to a shell command on each host, instead of a target; %h and %% as for TARGET.
     #[arg(long, value_name = "COMMAND")]
     pub(super) pipe: Option<String>,
-    /// Who sends to whom: chain, or tree:K in which each host sends to K others, or multicast, in which the
-    /// source sends once to all hosts of its Ethernet. Without it, what a model says is faster.
+    /// Order in which hosts send: chain; tree:K, in which each host sends to K others; or
+    /// multicast, in which the source sends once to all hosts of its Ethernet. By default a model
+    /// chooses the fastest.
     #[arg(long, value_name = "SHAPE", value_parser = form)]
     pub(super) shape: Option<Form>,
-    /// Measure disks, links and processors first, print what a model makes of it, choose by it, and say
-    /// at the end how near it was.
+    /// Measure disks, links and processors first, print the model's prediction, choose the shape by
+    /// it, and compare the prediction with the result at the end.
     #[arg(long, conflicts_with_all = ["verify", "resume"])]
     pub(super) explain: bool,
-    /// Send only blocks that hosts do not have, from a cast that was cut off or in an older copy.
+    /// Send only the blocks that a host lacks, after an interrupted cast or to update an older
+    /// copy.
     #[arg(long)]
     pub(super) resume: bool,
-    /// Compress blocks on the way, where that makes the cast faster.
+    /// Compress blocks for sending, where that makes the cast faster.
     #[arg(long, value_name = "HOW", value_enum, conflicts_with = "verify")]
     pub(super) compress: Option<CompressArg>,
-    /// Compare the copies that are on the hosts with the source, and write nothing. The exit status is 1
-    /// when one differs.
+    /// Compare the copies on the hosts with the source, and write nothing. The exit status is 1 if
+    /// a copy differs.
     #[arg(long, conflicts_with_all = ["resume", "replace", "sync", "keep_partial", "limit", "pipe"])]
     pub(super) verify: bool,
-    /// Let the copy replace a directory that is there as the target.
+    /// Allow the copy to replace an existing directory at the target.
     #[arg(long)]
     pub(super) replace: bool,
-    /// Write each copy through to its disk before it counts.
+    /// Flush each copy to its disk before it counts as complete.
     #[arg(long)]
     pub(super) sync: bool,
-    /// After a failure or Ctrl-C, keep what has come for --resume.
+    /// After a failure or Ctrl-C, keep the received data for --resume.
     #[arg(long)]
     pub(super) keep_partial: bool,
-    /// Bytes a second to send at most, such as 500k, 100M or 1.2G.
+    /// Largest rate to send at, in bytes a second, such as 500k, 100M or 1.2G.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(super) limit: Option<f64>,
-    /// Give up a host that stores nothing for so many seconds, although there is something to store.
+    /// Give up a host after it has stored nothing for this many seconds while data is available.
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     pub(super) stall: Duration,
-    /// Say how much there is and who would send to whom, and do nothing.
+    /// Show how much there is to copy and the order in which hosts would send, and do nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Tell what happens as lines of JSON on standard output.
+    /// Report progress as lines of JSON on standard output.
     #[arg(long)]
     pub(super) json: bool,
-    /// Which links the processes may use.
+    /// Links that the processes may use.
     #[arg(long, value_enum, default_value_t = PathArg::Auto)]
     pub(super) path: PathArg,
-    /// A setting for the library in each process.
+    /// Set an option of the library in each process.
     #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
     pub(super) option: Vec<String>,
-    /// The command portolan on the hosts of --hosts, and on Slurm's nodes [default: this program's path, or
-    /// else the first in PATH there].
+    /// Path of portolan on the hosts of --hosts and on Slurm's nodes [default: this program's path,
+    /// or else the first in PATH there].
     #[arg(long, value_name = "PATH")]
     pub(super) remote_program: Option<String>,
 }
 
-/// How blocks are compressed.
+/// Compression of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum CompressArg {
-    /// By zstd, at its fastest level.
+    /// Compress with zstd, at its fastest level.
     Zstd,
 }
 
@@ -105,7 +109,7 @@ fn form(text: &str) -> Result<Form, String> {
     }
 }
 
-/// A number of bytes, with a decimal unit.
+/// Parses a number of bytes a second with a decimal unit.
 fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.trim_end_matches("/s").char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1e3),
@@ -114,7 +118,7 @@ fn rate(text: &str) -> Result<f64, String> {
         _ => (text.trim_end_matches("/s"), 1.0),
     };
     match number.parse::<f64>() {
-        // The largest of these is far beyond any network.
+        // The upper bound is far above any network.
         Ok(number) if (1.0..=1e15).contains(&(number * unit)) => Ok(number * unit),
         _ => Err(format!(
             "{text:?} is no rate in bytes a second: write 500k, 100M or 1.2G"
@@ -122,7 +126,7 @@ fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A stall of less than a tenth of a second is a busy disk; more than a day is a mistake.
+/// Parses a stall time. Less than 0.1 s is only a busy disk; more than a day is a mistake.
 fn seconds(text: &str) -> Result<Duration, String> {
     parse_seconds(text, 0.1..=86_400.0).map(Duration::from_secs_f64)
 }

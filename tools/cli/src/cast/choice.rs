@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape of a cast: what was asked for, or what the model says. With `--explain` the model's rates are
-//! measured, by a short job on the same hosts; else they are assumed, since measuring takes longer than it
-//! would win.
+//! Shape of a cast: the requested one, or the model's choice. With `--explain` a short job on the
+//! same hosts measures the model's rates. Otherwise the rates are assumed, because measuring takes
+//! longer than a better choice would save.
 
 use crate::run::{self, Failure, Observer, Options, Stream};
 use anyhow::Result;
@@ -10,18 +10,20 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Instant;
 
-/// What was chosen.
+/// The chosen shape.
 pub(super) struct Choice {
     pub(super) form: Form,
-    /// What to print before, and the prediction to compare with afterwards, if it was measured.
+    /// Text to print before the cast, and the prediction to compare afterwards, if rates were
+    /// measured.
     pub(super) explained: Option<(String, Prediction)>,
 }
 
-/// Receivers up to which a chain is taken at once: the way down it takes 50 ms at assumed rates, the least
-/// that the model leaves it for.
+/// Largest number of receivers for which a chain is chosen without the model. At the assumed rates
+/// the latency of such a chain is at most 50 ms, the smallest at which the model chooses another
+/// shape.
 const CHAINED: usize = 4;
 
-/// Chooses without measuring.
+/// Chooses a shape with assumed rates.
 pub(super) fn assume(asked: Option<Form>, spec: &Spec) -> Choice {
     let form = match asked {
         Some(form) => form,
@@ -44,7 +46,8 @@ pub(super) fn assume(asked: Option<Form>, spec: &Spec) -> Choice {
     }
 }
 
-/// Measures, and chooses; a signal ends all. Where not all hosts can be measured, the cast will say why.
+/// Measures the rates and chooses a shape; a signal ends everything. If a host cannot be measured,
+/// the rates are assumed, and the cast itself reports the cause.
 pub(super) fn measure(
     asked: Option<Form>,
     spec: &Spec,
@@ -90,12 +93,13 @@ pub(super) fn measure(
     }))
 }
 
-/// Each host lacks other blocks than the others with `--resume`; `--verify` sends hashes alone.
+/// Returns true if multicast is possible. With `--resume` each host lacks different blocks, and
+/// with `--verify` only hashes are sent.
 fn can_multicast(spec: &Spec) -> bool {
     !spec.resume && !spec.verify
 }
 
-/// What can be said of the size; a source that cannot be read is told of by the cast.
+/// Returns the size of the source, if known; the cast itself reports an unreadable source.
 fn size_of(spec: &Spec) -> Option<u64> {
     let size = portolan_cast::measure(&spec.source).ok().flatten()?;
     Some(size.bytes)
@@ -149,11 +153,11 @@ fn tell_model(
     } else {
         "by the model"
     };
-    // Writing to a string does not fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(text, "shape: {shape}, {by}");
 }
 
-/// Columns as wide as their widest word.
+/// Writes a table with columns as wide as their widest cell.
 fn tell_table<const COUNT: usize>(text: &mut String, rows: &[[String; COUNT]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     for row in rows {
@@ -166,7 +170,7 @@ fn tell_table<const COUNT: usize>(text: &mut String, rows: &[[String; COUNT]]) {
     }
 }
 
-/// How near the model was: the prediction beside the bytes and seconds of the slowest host.
+/// Compares the prediction with the bytes and seconds of the slowest host.
 pub(super) fn compare(predicted: &Prediction, bytes: u64, seconds: f64) -> String {
     let rate = bytes as f64 / seconds.max(1e-9) / 1e6;
     let expected = predicted
@@ -180,7 +184,7 @@ pub(super) fn compare(predicted: &Prediction, bytes: u64, seconds: f64) -> Strin
     )
 }
 
-/// Gathers what hosts measure.
+/// Rates that the hosts measured.
 struct Survey {
     rates: Vec<Option<Rates>>,
     failed: Option<String>,
@@ -213,7 +217,7 @@ impl Observer for Survey {
 
     fn on_time(&mut self, _: Instant) {}
 
-    /// One that is stopped is not waited for once another has given it up.
+    /// Ends the job once a host has failed: a stopped host would never end.
     fn is_satisfied(&self) -> bool {
         self.failed.is_some()
     }

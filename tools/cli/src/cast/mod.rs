@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast`: copies from this host to many, by the processes of [`portolan_cast`].
+//! `portolan cast`: copies from this host to many, with the processes of [`portolan_cast`].
 //!
-//! A host that cannot be reached, or whose process fails, is told of, and the others go on.
+//! If a host cannot be reached or its process fails, that is reported and the cast continues.
 
 mod args;
 mod choice;
@@ -27,11 +27,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 use watch::Watch;
 
-/// Silence after which a host is given up, unless the job's settings say otherwise: a process that ends
-/// is told of at once, so this is for hosts that are cut off or stopped, and may be busy.
+/// Default silence after which a host is given up. A process that ends is reported at once, so this
+/// applies to hosts that are disconnected or stopped. They may also just be busy.
 const PEER_TIMEOUT: &str = "5s";
 
-/// After a signal, time for processes to remove what they have not finished.
+/// Time after a signal for processes to remove their unfinished files.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Arguments of [`work`].
@@ -39,12 +39,12 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct WorkerArgs {
     /// A [`Spec`] as JSON.
     spec: String,
-    /// Measure what it would use, and cast nothing.
+    /// Measure the disks, links and processors that the cast would use, and copy nothing.
     #[arg(long)]
     survey: bool,
 }
 
-/// One process of a cast.
+/// Runs one process of a cast.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let spec = serde_json::from_str(&args.spec).context("reading what is to be cast")?;
     Ok(match args.survey {
@@ -53,7 +53,8 @@ pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     })
 }
 
-/// Runs `portolan cast`. The exit status is 1 when a host has no copy, 2 when nothing could be started.
+/// Runs `portolan cast`. Returns exit status 1 if a host has no copy, 2 if nothing could be
+/// started.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.shape == Some(Form::Multicast) && (args.resume || args.verify) {
         user_error!(
@@ -85,7 +86,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         watch.predicted = choice.explained.map(|(_, predicted)| predicted);
         let outcome = match run::execute_observed(&options, Some(&mut watch)) {
             Ok(outcome) => outcome,
-            // One that cannot be reached does not keep the others from their copies.
+            // An unreachable host does not prevent copies on the other hosts.
             Err(error) => {
                 lose(error, &mut places, &mut lost, args)?;
                 continue;
@@ -101,7 +102,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Which shape; a failure ends the cast before it begins.
+/// Chooses the shape; a failure ends the cast before it begins.
 fn choose(args: &Args, places: &[Host], spec: &Spec) -> Result<Result<Choice, Failure>> {
     if !args.explain {
         return Ok(Ok(choice::assume(args.shape, spec)));
@@ -113,7 +114,7 @@ fn choose(args: &Args, places: &[Host], spec: &Spec) -> Result<Result<Choice, Fa
     )
 }
 
-/// Prints what people asked for, where no data and no JSON goes.
+/// Prints requested text to the output that carries neither data nor JSON.
 fn tell(text: &str, spec: &Spec, json: bool) -> Result<()> {
     if json || spec.target == Target::StandardOutput {
         watch::say(text.trim_end());
@@ -122,7 +123,7 @@ fn tell(text: &str, spec: &Spec, json: bool) -> Result<()> {
     outln!("{}", text.trim_end())
 }
 
-/// Goes on without the hosts on which nothing could be started; any other error is one.
+/// Removes the hosts on which nothing could be started; returns any other error.
 fn lose(
     error: anyhow::Error,
     places: &mut Vec<Host>,
@@ -135,7 +136,7 @@ fn lose(
     Ok(())
 }
 
-/// Says what would happen, and does nothing.
+/// Prints what the cast would do, and does nothing.
 fn explain(spec: &Spec) -> Result<ExitCode> {
     let size = portolan_cast::measure(&spec.source);
     let size = match size.map_err(|fault| UserError::new(fault.to_string()))? {
@@ -162,7 +163,8 @@ fn explain(spec: &Spec) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The receivers that are the reason, with a sentence each; any other reason ends the cast.
+/// Returns the receivers that could not be started, with a sentence each; any other error ends the
+/// cast.
 fn unstarted(error: anyhow::Error, places: &[Host]) -> Result<Vec<(String, String)>> {
     let unstarted = error.downcast::<Unstarted>()?;
     let is_receiver = |host| places[1..].iter().any(|place| place.name == host);
@@ -173,7 +175,7 @@ fn unstarted(error: anyhow::Error, places: &[Host]) -> Result<Vec<(String, Strin
     Ok(hosts.map(|(host, why)| (host.to_owned(), why)).collect())
 }
 
-/// Goes on without a host.
+/// Removes a host from the cast.
 fn give_up(
     places: &mut Vec<Host>,
     lost: &mut Vec<(String, String)>,
@@ -181,9 +183,9 @@ fn give_up(
     (why, verify): (String, bool),
 ) -> Result<()> {
     let line = watch::without(&name, &why, verify);
-    // Where nobody hears of it, the exit status still says it.
+    // If standard error cannot be written, the exit status still reports the failure.
     let _ = writeln!(std::io::stderr(), "{line}");
-    // The source may be one of the hosts that are listed.
+    // The source may have the same name as a listed host.
     let source = places.remove(0);
     places.retain(|host| host.name != name);
     places.insert(0, source);
@@ -194,7 +196,7 @@ fn give_up(
     Ok(())
 }
 
-/// The source's host, then the receivers.
+/// Returns the source's host, then the receivers.
 fn places(args: &Args) -> Result<Vec<Host>> {
     let mut places = match (&args.hosts, &args.lab) {
         (Some(file), _) => {
@@ -234,7 +236,7 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
         source,
         target,
         hosts: places.iter().map(|host| host.name.clone()).collect(),
-        // A chain, until something else is chosen.
+        // Used until another shape is chosen.
         form: Form::CHAIN,
         resume: args.resume,
         verify: args.verify,
@@ -286,7 +288,7 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
     Ok(Target::Path(name))
 }
 
-/// The processes start elsewhere.
+/// Returns the absolute path, because the processes start in another directory.
 fn absolute(path: &Path) -> Result<Vec<u8>> {
     match std::path::absolute(path) {
         Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),
@@ -321,7 +323,7 @@ fn options(args: &Args, places: &[Host], spec: &Spec, words: &[&str]) -> Result<
             path: args.path.into(),
             options: settings,
             environment,
-            // Every host has it.
+            // This directory exists on every host.
             directory: "/".into(),
             program: OWN_PROGRAM.into(),
             args: [

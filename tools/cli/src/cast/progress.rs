@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far a cast is, on standard error: one line that changes on a terminal, else a line now and then.
+//! Progress of a cast on standard error: one changing line on a terminal, otherwise a line every 10
+//! s.
 
 use portolan_cast::{Bound, Size};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Between two lines where nobody watches: a log shall not drown.
+/// Interval between progress lines if standard error is no terminal, so that logs stay short.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Return to the beginning of the line, and clear it (ECMA-48, EL).
+/// Carriage return and erase in line (ECMA-48, EL).
 const CLEAR: &str = "\r\x1b[K";
 
-/// Done share below which no time is estimated: the first files say little about the rest.
+/// Share below which no remaining time is estimated: the first files are not representative.
 const ESTIMATE_SHARE_MIN: f64 = 0.01;
 
-/// A host that is not done.
+/// Progress of an unfinished host.
 pub(super) struct Row<'a> {
     pub(super) host: &'a str,
     pub(super) stored: Size,
     pub(super) bound: Option<Bound>,
 }
 
-/// What is shown.
+/// State of the display.
 pub(super) struct Progress {
-    /// Time of the first report of something stored. Starting the hosts is not part of the rate.
+    /// Time of the first report of stored data. Starting the hosts does not count in the rate.
     begin: Option<Instant>,
     last: Instant,
     is_terminal: bool,
@@ -44,17 +45,17 @@ impl Progress {
         }
     }
 
-    /// Sets how much there is in all.
+    /// Sets the total size.
     pub(super) fn set_size(&mut self, size: Size) {
         self.size = Some(size);
     }
 
-    /// Notes that a host has stored something.
+    /// Records the time at which a host first stored something.
     pub(super) fn note_begin(&mut self, now: Instant) {
         self.begin.get_or_insert(now);
     }
 
-    /// Shows how far the hosts are, if it is time.
+    /// Shows the progress of the hosts, if it is due.
     pub(super) fn show<'a>(&mut self, now: Instant, rows: impl Iterator<Item = Row<'a>>) {
         let is_due = self.is_terminal || now.duration_since(self.last) >= LINE_INTERVAL;
         if self.is_silent || !is_due {
@@ -67,14 +68,14 @@ impl Progress {
             return;
         };
         self.is_shown = self.is_terminal;
-        // Where nobody looks, the cast goes on.
+        // A closed standard error does not stop the cast.
         let _ = match self.is_terminal {
             true => write!(io::stderr(), "{CLEAR}{line}"),
             false => writeln!(io::stderr(), "portolan: {line}"),
         };
     }
 
-    /// Clears the line for others.
+    /// Clears the progress line, so that other lines can be printed.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _ = write!(io::stderr(), "{CLEAR}");
@@ -82,7 +83,7 @@ impl Progress {
     }
 }
 
-/// Formats a number of bytes for people.
+/// Formats a number of bytes for display.
 pub(super) fn amount(bytes: f64) -> String {
     match bytes {
         bytes if bytes >= 1e9 => format!("{:.2} GB", bytes / 1e9),
@@ -91,7 +92,7 @@ pub(super) fn amount(bytes: f64) -> String {
     }
 }
 
-/// Returns the share of `all` that is stored: of the entries or of the bytes, whichever is less far.
+/// Returns the stored share of `all`: of the entries or of the bytes, whichever is smaller.
 fn share(stored: Size, all: Size) -> f64 {
     let of = |part: u64, whole: u64| match whole {
         0 => 1.0,
@@ -100,7 +101,7 @@ fn share(stored: Size, all: Size) -> f64 {
     of(stored.bytes, all.bytes).min(of(stored.entries, all.entries))
 }
 
-/// Describes the host that is farthest behind; `None` when nothing is known.
+/// Describes the slowest host; `None` if nothing is known.
 fn line(rows: &[Row<'_>], all: Option<Size>, passed: Duration) -> Option<String> {
     let farness = |row: &Row<'_>| match all {
         Some(all) => share(row.stored, all),
@@ -124,7 +125,7 @@ fn line(rows: &[Row<'_>], all: Option<Size>, passed: Duration) -> Option<String>
     ))
 }
 
-/// How much is stored, of how much, and how long the rest takes.
+/// Describes how much is stored, the total, and the remaining time.
 fn reached(stored: Size, all: Option<Size>, passed: Duration) -> String {
     let bytes = amount(stored.bytes as f64);
     let Some(all) = all else {

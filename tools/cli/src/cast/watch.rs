@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the hosts of a cast say, gathered for people and for programs.
+//! Reports from the hosts of a cast, collected for users and for programs.
 
 use super::choice;
 use super::progress::{Progress, Row, amount};
@@ -11,27 +11,27 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// How a host stands.
+/// State of a host.
 #[derive(Debug, Default)]
 struct State {
     stored: Size,
     bound: Option<Bound>,
     done: Option<Done>,
-    /// Why it gets no copy, in its own words.
+    /// The host's own reason for having no copy.
     failed: Option<String>,
-    /// Why others gave it up.
+    /// The other hosts' reason for giving it up.
     bypassed: Option<String>,
     has_ended: bool,
 }
 
 impl State {
-    /// Why it has no copy is known.
+    /// Returns true if the host has no copy and the reason is known.
     fn has_reason(&self) -> bool {
         self.done.is_none() && (self.failed.is_some() || self.bypassed.is_some())
     }
 }
 
-/// A line of `--json`: what a host has said.
+/// A line of `--json`: an event that a host reported.
 #[derive(Serialize)]
 struct Line<'a> {
     host: &'a str,
@@ -45,12 +45,12 @@ pub(super) struct Watch {
     states: Vec<State>,
     lost: Vec<(String, String)>,
     json: bool,
-    /// Standard output is for the data.
+    /// Set if standard output carries the data.
     is_data_out: bool,
-    /// Copies are compared, not made.
+    /// Set if copies are compared instead of made.
     verify: bool,
     progress: Progress,
-    /// What the model expects, if it was measured.
+    /// Prediction of the model, if rates were measured.
     pub(super) predicted: Option<Prediction>,
 }
 
@@ -68,12 +68,12 @@ impl Watch {
         }
     }
 
-    /// Why a host says that it has failed.
+    /// Returns the failure that a host reported.
     pub(super) fn failure_of(&self, rank: u32) -> Option<String> {
         self.states.get(rank as usize)?.failed.clone()
     }
 
-    /// Tells how it ended.
+    /// Prints the result of the cast.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Result<ExitCode> {
         self.progress.clear();
         if let Some(failure @ (Failure::Signal(_) | Failure::Unwritten(_))) = &failure {
@@ -82,8 +82,8 @@ impl Watch {
             return Ok(ExitCode::from(status.max(1)));
         }
         let mut without = self.lost.len();
-        // When the source fails, that is why all others do. A source that is done may still end with an
-        // error, such as that of a host which it has given up.
+        // A failure of the source explains the failures of all receivers. A finished source may
+        // still end with an error, for example that of a host that it gave up.
         let source = &self.states[0];
         let source_failed = source.failed.is_some() && source.done.is_none();
         for (state, host) in self.states.iter().zip(&self.hosts) {
@@ -94,7 +94,8 @@ impl Watch {
             }
             without += usize::from(!is_source);
             let why = state.failed.as_ref().or(state.bypassed.as_ref());
-            // A source that has lost all others ends, and each of them is told of.
+            // A source that has lost all receivers ends; the loss of each receiver is reported
+            // instead.
             if is_source && why.is_none() && self.states[1..].iter().all(State::has_reason) {
                 continue;
             }
@@ -127,7 +128,8 @@ impl Watch {
         Ok(())
     }
 
-    /// The prediction beside what was measured; of the slowest host, which is what was predicted.
+    /// Prints the prediction next to the measured time of the slowest host, which the model
+    /// predicts.
     fn tell_prediction(&self) -> Result<()> {
         let done = self.states[1..]
             .iter()
@@ -191,7 +193,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Where the data is on standard output, everything else goes to the other.
+    /// Prints to standard output, or to standard error if standard output carries the data.
     fn print(&self, bytes: &[u8]) -> io::Result<()> {
         match self.is_data_out {
             true => io::stderr().write_all(bytes),
@@ -250,12 +252,12 @@ impl Observer for Watch {
             .iter()
             .filter(|state| !state.has_ended)
             .peekable();
-        // One that others have given up may be stopped, and never end.
+        // A host that the others gave up may be stopped, and would never end.
         others.peek().is_some() && others.all(|state| state.bypassed.is_some())
     }
 }
 
-/// A host that has no copy, or whose copy was not compared, and why.
+/// Describes a host that has no copy or was not compared, with the reason.
 pub(super) fn without(host: &str, why: &str, verify: bool) -> String {
     match verify {
         true => format!("portolan: {host} was not checked: {why}"),
@@ -292,7 +294,7 @@ fn sentence(done: &Done) -> String {
     format!("{entries}{bytes} in {:.2} s, {rate}/s{fewer}", done.seconds)
 }
 
-/// Where nobody hears of it, the exit status still says it.
+/// Prints a line. If standard error cannot be written, the exit status still reports the failure.
 pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to change for better: from a report, without looking anywhere else.
+//! Proposed changes, derived from a report only.
 
 use super::Report;
 use super::nic::Nic;
@@ -7,21 +7,22 @@ use portolan_link::udp::UdpConfig;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Descriptors below which a larger job runs out: each process of the host costs two or three.
+/// Number of descriptors that is too low for larger jobs: each process of the host uses two or
+/// three.
 const DESCRIPTORS_LOW: u64 = 1024;
 
-/// Microseconds of interrupt delay that show in a round trip of a few microseconds.
+/// Interrupt delay in microseconds that noticeably lengthens a round trip of a few microseconds.
 const COALESCING_US_HIGH: u32 = 8;
 
-/// Bytes of the largest Ethernet payload that needs no agreement with the switch (IEEE 802.3).
+/// Largest Ethernet payload in bytes that every switch supports (IEEE 802.3).
 const PLAIN_MTU: usize = 1500;
 
-/// Something to change.
+/// A proposed change.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Advice {
-    /// Why.
+    /// Benefit of the change.
     pub(super) gain: String,
-    /// A command, or what to do.
+    /// A command or an instruction.
     pub(super) action: String,
 }
 
@@ -34,7 +35,7 @@ impl Advice {
     }
 }
 
-/// All that is worth changing.
+/// Returns all useful changes.
 pub(super) fn of(report: &Report) -> Vec<Advice> {
     let mut advice = Vec::new();
     advice.extend(privileges(report));

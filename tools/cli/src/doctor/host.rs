@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine, what this process may do on it, and its limits.
+//! The machine, the privileges of this process, and its limits.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use serde::Serialize;
@@ -22,16 +22,16 @@ pub(crate) struct Machine {
     pub(super) cpu: Option<String>,
     /// Cores that this process may run on.
     pub(super) core_count: usize,
-    /// Two threads share a core.
+    /// Set if two hardware threads share a core.
     pub(super) smt: Option<bool>,
-    /// Who sets the clock of core 0; absent where nobody does (most virtual machines).
+    /// Frequency governor of core 0; absent without one, as on most virtual machines.
     pub(super) governor: Option<String>,
-    /// The processor says that it is a virtual machine's.
+    /// Set if the processor reports a hypervisor.
     pub(super) hypervisor: bool,
     pub(super) clock_source: Option<String>,
 }
 
-/// What this process may do.
+/// Privileges of this process.
 #[derive(Debug, Serialize)]
 pub(crate) struct Privileges {
     pub(super) uid: u32,
@@ -55,12 +55,12 @@ pub(crate) struct Limits {
     /// Bytes of the largest socket buffers, `net.core.rmem_max` and `wmem_max`.
     pub(super) receive_buffer_len_max: Option<u64>,
     pub(super) send_buffer_len_max: Option<u64>,
-    /// Bytes of memory that a process alone on this host gives to messages that no receive was posted
-    /// for; absent if the setting has no meaning.
+    /// Bytes of memory for unexpected messages of a process that is alone on this host; absent if
+    /// the setting is invalid.
     pub(super) unexpected_memory_len: Option<u64>,
 }
 
-/// Looks at the machine.
+/// Examines the machine.
 pub(super) fn machine() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let host = nix::unistd::gethostname().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn machine() -> Machine {
     }
 }
 
-/// Looks at what this process may do.
+/// Examines the privileges of this process.
 pub(super) fn privileges() -> Privileges {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = effective_capabilities(&status);
@@ -94,7 +94,7 @@ pub(super) fn privileges() -> Privileges {
     }
 }
 
-/// Looks at the limits.
+/// Reads the limits of this process.
 pub(super) fn limits() -> Limits {
     let limit = |resource| getrlimit(resource).ok();
     let finite = |value: u64| (value != RLIM_INFINITY).then_some(value);
@@ -111,7 +111,7 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// The first word of a file.
+/// Returns the first word of a file.
 pub(super) fn word(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.split_whitespace().next().map(str::to_owned)
@@ -121,7 +121,7 @@ fn number(path: &str) -> Option<u64> {
     word(path)?.parse().ok()
 }
 
-/// The value of a field of the first processor in `/proc/cpuinfo`.
+/// Returns the value of a field of the first processor in `/proc/cpuinfo`.
 fn cpu_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     fields

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan doctor`: what this machine offers, which path a job would use, what to change.
+//! `portolan doctor`: what this machine offers, which path a job would use, and what to change.
 //!
-//! It tries things instead of believing names: links are opened as a job opens them, and a second
-//! process tries to read the memory of this one. It changes nothing, and sends nothing but between the two
-//! hosts of `--between`.
+//! It tests features instead of trusting version numbers or flags. Links are opened as a job opens
+//! them, and a second process tries to read the memory of this one. It changes nothing. It sends
+//! only between the two hosts of `--between`.
 
 mod advice;
 mod between;
@@ -19,21 +19,21 @@ pub(crate) use print::outcome;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// What this machine offers, which path a job would use here and why, what to change.
+/// Show what this machine offers, which path a job would use and why, and what to change.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Say instead which libfabric provider each installed MPI would use now, and why.
+    /// Show instead which libfabric provider each installed MPI would use now, and why.
     #[arg(long)]
     mpi: bool,
     #[command(flatten)]
     between: between::BetweenArgs,
-    /// Ask the first of these libfabrics what it offers; not for people.
+    /// Query the first usable of these libfabric libraries; for internal use.
     #[arg(long, hide = true, num_args = 1.., value_name = "LIBRARY")]
     ask_libfabric: Vec<String>,
-    /// Be the second process of a probe; not for people.
+    /// Run as the second process of a probe; for internal use.
     #[arg(long, hide = true)]
     probe: Option<probe::Probe>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Args {
 /// Version of the JSON form of a [`Report`].
 const SCHEMA: u32 = 1;
 
-/// Everything that was found out.
+/// All results of the examination.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     schema: u32,
@@ -55,23 +55,23 @@ pub(crate) struct Report {
     advice: Vec<advice::Advice>,
 }
 
-/// Which links a job would use between some processes.
+/// Links that a job would use between some processes.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct PathReport {
-    /// Between whom.
+    /// Description of the processes.
     between: String,
-    /// Over what; `None` if nothing works.
+    /// Name of the path; `None` if none works.
     path: Option<&'static str>,
-    /// The reason.
+    /// Reason for the choice.
     why: String,
 }
 
-/// Whether something works.
+/// Result of a test of one feature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// It does.
+    /// Set if the feature works.
     pub(crate) works: bool,
-    /// What the system said if it does not.
+    /// Error of the system if it does not work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why_not: Option<String>,
 }
@@ -85,7 +85,7 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Finding {
     }
 }
 
-/// Examines the machine and prints what it found.
+/// Examines the machine and prints the report.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(probe) = &args.probe {
         return Ok(probe.run());
@@ -128,7 +128,7 @@ pub(crate) fn examine() -> Report {
 }
 
 impl Report {
-    /// The links that open here, and why the others do not.
+    /// Returns the links that open here, and the reason for each other link.
     pub(crate) fn links(&self) -> Vec<(&'static str, Finding)> {
         let nics = || self.nics.iter();
         let best = |find: fn(&nic::Nic) -> &Finding| {
@@ -159,7 +159,7 @@ impl Report {
     }
 }
 
-/// Why the settings of this environment leave no streams, if they do.
+/// Returns the reason if settings of this environment exclude streams.
 fn excluded() -> Option<Finding> {
     let excluder = portolan::settings::stream_excluder(|setting| setting.from_env())?;
     Some(Finding {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network interfaces, and which links open on them.
+//! The network interfaces, and the links that open on them.
 
 use super::Finding;
 use super::host::word;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Offloads that matter for small messages or bulk data, by the names `ethtool -k` shows.
+/// Offloads that affect small messages or bulk data, named as `ethtool -k` shows them.
 const OFFLOADS: [&str; 6] = [
     "rx-gro",
     "tx-generic-segmentation",
@@ -23,7 +23,7 @@ const OFFLOADS: [&str; 6] = [
     "tx-checksum-ip-generic",
 ];
 
-/// A number for the raw Ethernet link that is opened and closed at once: any will do.
+/// Endpoint number of the raw Ethernet link that is opened and closed at once; any number works.
 const ENDPOINT: u16 = 1;
 
 /// An interface.
@@ -37,28 +37,28 @@ pub(crate) struct Nic {
     pub(super) up: bool,
     pub(super) running: bool,
     pub(super) mtu: usize,
-    /// As the driver claims; virtual ones often do not.
+    /// Speed reported by the driver; virtual drivers often report none.
     pub(super) mbit_per_s: Option<u64>,
     pub(super) addresses: Vec<IpAddr>,
-    /// Those of [`OFFLOADS`] that the driver knows, and whether they are on.
+    /// State of each of [`OFFLOADS`] that the driver supports.
     pub(super) offloads: BTreeMap<String, bool>,
     /// Microseconds that received frames may wait for an interrupt; absent if not readable.
     pub(super) rx_coalescing_us: Option<u32>,
     pub(super) adaptive_coalescing: Option<bool>,
-    /// Whether the links open on it.
+    /// Result of opening a UDP link on the interface; the next two fields are for other links.
     pub(super) udp: Finding,
     pub(super) packet: Finding,
     pub(super) stream: Finding,
-    /// What everybody on it would lose while a process uses AF_XDP there, by mode.
+    /// Effects on all traffic of the interface while a process uses AF_XDP there, by mode.
     pub(super) xdp_generic: &'static str,
     pub(super) xdp_native: &'static str,
-    /// Its socket would be the broker's.
+    /// Set if the broker would open the raw socket.
     pub(super) by_broker: bool,
-    /// Datagrams of one call of the udp link; 1 without segmentation offload, 0 without the link.
+    /// Datagrams per call of the UDP link; 1 without segmentation offload, 0 without the link.
     pub(super) udp_segments: usize,
 }
 
-/// All interfaces of this network namespace.
+/// Returns all interfaces of this network namespace.
 pub(super) fn all() -> Vec<Nic> {
     interfaces()
         .unwrap_or_default()
@@ -106,11 +106,12 @@ fn examine(interface: Interface) -> Nic {
     }
 }
 
-/// Of any interface (`netif_receive_generic_xdp` of net/core/dev.c, `dev_xdp_install`).
+/// Effect of generic XDP on any interface (`netif_receive_generic_xdp` of net/core/dev.c,
+/// `dev_xdp_install`).
 const XDP_GENERIC: &str =
     "coalescing in hardware goes off; what others receive in large pieces is copied once more";
 
-/// What a program in the driver takes from all traffic (`veth_fix_features` of drivers/net/veth.c,
+/// Returns the effect of native XDP on all traffic (`veth_fix_features` of drivers/net/veth.c,
 /// `virtnet_xdp_set` of drivers/net/virtio_net.c).
 fn xdp_native(kind: InterfaceKind) -> &'static str {
     match kind {
@@ -132,7 +133,7 @@ fn offloads(ethtool: &Ethtool) -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// IPv4 first: link-local IPv6 addresses need a scope that an address alone does not have.
+/// Selects an address, IPv4 first: a link-local IPv6 address also needs a scope.
 fn address_of(addresses: &[IpAddr]) -> Result<IpAddr, Finding> {
     let address = addresses.iter().find(|address| address.is_ipv4());
     address.or(addresses.first()).copied().ok_or(Finding {
@@ -141,7 +142,7 @@ fn address_of(addresses: &[IpAddr]) -> Result<IpAddr, Finding> {
     })
 }
 
-/// Listens as a job would that uses streams, and stops.
+/// Listens as a job with streams would, and closes the socket.
 fn open_stream(addresses: &[IpAddr]) -> Finding {
     match address_of(addresses) {
         Ok(address) => Stream::open((address, 0).into(), PortRange::default(), false).into(),
@@ -149,7 +150,7 @@ fn open_stream(addresses: &[IpAddr]) -> Finding {
     }
 }
 
-/// Opens the link that a job would open, and closes it.
+/// Opens the UDP link as a job would, and closes it.
 fn open_udp(addresses: &[IpAddr]) -> (Finding, usize) {
     let address = match address_of(addresses) {
         Ok(address) => address,

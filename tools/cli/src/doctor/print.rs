@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as text for a person.
+//! A report as text.
 
 use super::nic::Nic;
 use super::{Finding, Report};
 use std::fmt::Write;
 
-/// The report as text.
+/// Returns the report as text.
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -174,7 +174,7 @@ fn write_advice(out: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-/// Whether something works, with the reason if it does not.
+/// Describes a finding, with the reason if the feature does not work.
 pub(crate) fn outcome(finding: &Finding) -> String {
     match &finding.why_not {
         None => yes(finding.works).to_owned(),

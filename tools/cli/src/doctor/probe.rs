@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Features of the kernel, found out by trying them.
+//! Features of the kernel, determined by tests.
 //!
-//! What needs a second process is tried by a second process: this program again, with `--probe`.
+//! Some tests need a second process: this program again, with `--probe`.
 
 use super::Finding;
 use anyhow::{Context, Result, bail, ensure};
@@ -16,30 +16,30 @@ use std::str::FromStr;
 /// Features of the kernel.
 #[derive(Debug, Serialize)]
 pub(crate) struct Features {
-    /// One send becomes many datagrams.
+    /// UDP segmentation offload for sends.
     pub(super) udp_segment: Finding,
-    /// Many datagrams become one receive.
+    /// UDP receive offload, which merges datagrams.
     pub(super) udp_gro: Finding,
-    /// Pages are lent to TCP (`vmsplice`, `splice`): where they are not, streams copy.
+    /// Zero-copy sends over TCP (`vmsplice`, `splice`); without it streams copy.
     pub(super) lend: Finding,
     /// Memory files with seals.
     pub(super) memfd: Finding,
-    /// Fences without a cost for the sender.
+    /// Memory barriers through `membarrier`, which cost the sender nothing.
     pub(super) membarrier: Finding,
-    /// One process of this user reads another one's memory (`process_vm_readv`), neither being the
-    /// other's child, as in a job.
+    /// Reads from the memory of another process of this user (`process_vm_readv`). As in a job,
+    /// neither process is the child of the other.
     pub(super) pull: Finding,
-    /// Network namespaces can be made: labs work.
+    /// Creation of network namespaces, which labs need.
     pub(super) netns: Finding,
-    /// Raw Ethernet sockets open.
+    /// Raw Ethernet sockets.
     pub(super) packet_socket: Finding,
-    /// AF_XDP sockets open, and a map for a program that finds them.
+    /// AF_XDP sockets, and the map that a program needs to find them.
     pub(super) xdp_socket: Finding,
-    /// The shared memory link opens.
+    /// Shared memory link.
     pub(super) shm: Finding,
 }
 
-/// Tries everything.
+/// Tests all features.
 pub(super) fn features() -> Features {
     Features {
         udp_segment: udp_segment().into(),
@@ -55,28 +55,28 @@ pub(super) fn features() -> Features {
     }
 }
 
-/// What a second process tries.
+/// Test that a second process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Make a network namespace of its own.
+    /// Create a network namespace.
     NewNetns,
     /// Read [`PULL_LEN`] bytes of another process, and print them.
     Pull {
-        /// Whose.
+        /// Process to read from.
         pid: u32,
-        /// Where.
+        /// Address in that process.
         remote_addr: u64,
     },
 }
 
-/// Bytes that are lent: a page.
+/// Bytes that the zero-copy test sends: one page.
 const LENT_LEN: usize = 4096;
 
-/// Bytes that are read; random, so that they cannot be right by chance.
+/// Bytes that are read; random, so that they cannot match by chance.
 const PULL_LEN: usize = 16;
 
 impl Probe {
-    /// Tries it. A failure goes to standard output, where the first process reads it.
+    /// Runs the test. A failure is printed to standard output, where the first process reads it.
     pub(super) fn run(self) -> ExitCode {
         match self.attempt() {
             Ok(text) => {
@@ -129,7 +129,7 @@ impl FromStr for Probe {
     }
 }
 
-/// Runs the probe in a second process; what it printed.
+/// Runs the probe in a second process, and returns its output.
 fn second_process(probe: &Probe) -> Result<String> {
     let own = std::env::current_exe().context("finding the program portolan itself")?;
     let output = Command::new(own)
@@ -145,9 +145,9 @@ fn second_process(probe: &Probe) -> Result<String> {
     Ok(said)
 }
 
-/// A child reads from its parent, which Yama treats like a stranger.
+/// Lets a child read from its parent; Yama treats it like an unrelated process.
 fn pull() -> Result<()> {
-    // As the shared memory link does for its peers.
+    // The shared memory link gives its peers the same permission.
     vm_read::permit_readers();
     let bytes: [u8; PULL_LEN] = rand::random();
     let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
@@ -176,7 +176,7 @@ fn udp_gro() -> std::io::Result<()> {
     net::enable_receive_offload(udp_socket()?.as_fd())
 }
 
-/// Lends a page to a connection with this process.
+/// Sends a page without a copy over a connection with this process.
 fn lend() -> Result<()> {
     let listener = net::listen_stream((Ipv4Addr::LOCALHOST, 0).into())?;
     let stream = net::begin_connect(
@@ -192,7 +192,8 @@ fn lend() -> Result<()> {
     Ok(())
 }
 
-/// Without attaching a program: that changes what others get from an interface.
+/// Opens an AF_XDP socket. Attaches no program, because that would affect traffic of other
+/// processes.
 fn xdp_socket() -> std::io::Result<()> {
     net::XdpSocket::open()?;
     bpf::create_socket_map(1).map(drop)
@@ -230,7 +231,7 @@ mod tests {
         let bytes = [0x5a_u8; PULL_LEN];
         let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
         let pid = std::process::id();
-        // Reading from oneself is allowed everywhere.
+        // Reading from the own process is always allowed.
         assert_eq!(
             Probe::Pull { pid, remote_addr }.attempt().unwrap(),
             "5a".repeat(PULL_LEN)

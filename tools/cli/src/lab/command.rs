@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// Hosts on one machine, made of network namespaces.
+/// Simulate hosts on this machine with network namespaces.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -21,16 +21,16 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a lab: namespaces NAME-h0, NAME-h1 … with an interface eth0 each, 10.77.0.1 upwards.
+    /// Create a lab: namespaces NAME-h0, NAME-h1 … with an interface eth0 each, 10.77.0.1 upwards.
     Up(Up),
     /// Run a command on one host of a lab.
     Exec(Exec),
-    /// Run an MPI program on the hosts of a lab, one rank a host in turn.
+    /// Run an MPI program on the hosts of a lab, with ranks assigned to the hosts in turn.
     Mpirun(crate::mpi::lab::Args),
-    /// Run a command line on one host, as rsh would; for launchers, not for people.
+    /// Run a command line on one host, as rsh would; for launchers only.
     #[command(hide = true)]
     Rsh(Rsh),
-    /// Show the labs that are up.
+    /// List the labs that are up.
     List,
     /// Remove a lab.
     Down {
@@ -38,7 +38,7 @@ enum Action {
         #[arg(long, default_value = "lab")]
         name: String,
     },
-    /// Be the cables of a lab, and hold frames up; not for people.
+    /// Run as the cables of a lab, and delay frames; for internal use.
     #[command(hide = true)]
     Line {
         #[arg(long)]
@@ -48,7 +48,7 @@ enum Action {
         #[arg(long)]
         link: Link,
     },
-    /// Hold a temporary lab; not for people.
+    /// Hold a temporary lab; for internal use.
     #[command(hide = true)]
     Guard(Up),
 }
@@ -64,11 +64,11 @@ struct Up {
     /// Name of the lab.
     #[arg(long, default_value = "lab")]
     name: String,
-    /// Cores of the hosts, an entry each: 0,1,2-3,4+6; `all` for none of their own [default: one core
-    /// for each host, of those that this process may use, in turn].
+    /// Cores of the hosts, one entry for each host: 0,1,2-3,4+6; `all` to assign none [default: one
+    /// of the cores that this process may use for each host, in turn].
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
-    /// What the wires are like: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
+    /// Properties of the wires: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,
     /// delay=50us, loss=0.1%, queue=256k), or both, as in 1g,loss=0.1% [default: bare veth].
     #[arg(long, value_name = "SPEC")]
     link: Option<String>,
@@ -98,7 +98,7 @@ struct Rsh {
     words: Vec<String>,
 }
 
-/// Does what was asked.
+/// Executes the action.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::Up(up) => make(&up.options()?)?,
@@ -129,7 +129,8 @@ fn make(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Becomes the command, inside the host and on its cores; returns only if that fails.
+/// Executes the command on the host and its cores in place of this process; returns only on
+/// failure.
 fn enter(exec: &Exec) -> anyhow::Error {
     let namespace = match find_host(exec) {
         Ok(namespace) => namespace,
@@ -148,7 +149,8 @@ fn enter(exec: &Exec) -> anyhow::Error {
     error.into()
 }
 
-/// Becomes a shell on the host, which runs the command line; returns only if that fails.
+/// Executes a shell with the command line on the host in place of this process; returns only on
+/// failure.
 fn be_host(rsh: &Rsh) -> anyhow::Error {
     let entry = Lab::find(&rsh.name).and_then(|lab| {
         let index = lab.host_index(&rsh.host)?;

@@ -1,53 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which cores each host of a lab owns: what runs there runs on them, and on no other.
+//! Cores that each host of a lab owns. Processes of a host run on its cores only.
 //!
-//! Two hosts that answer one another are then never on one core by accident. It decides nothing about
-//! how processes of one host share its cores: that is the scheduler's, and they yield.
+//! Two hosts that exchange messages therefore never share a core by accident. The processes of one
+//! host share its cores as the scheduler decides, and they yield.
 
 use std::fmt;
 use std::io;
 use std::process::Command;
 use std::str::FromStr;
 
-/// The word for no cores of one's own.
+/// Word for hosts without own cores.
 const ALL: &str = "all";
 
-/// Longest text of one host's cores: it stands in the mark of a namespace, an alias of 255 bytes at
-/// most (`IFALIASZ` of include/uapi/linux/if.h), beside what the wire is.
+/// Longest text for the cores of one host. The text is part of a namespace's mark, together with
+/// the wire's properties; a mark is an alias of at most 255 bytes (`IFALIASZ` of
+/// include/uapi/linux/if.h).
 const TEXT_LEN_MAX: usize = 100;
 
-/// Cores of one host; none for whichever the scheduler takes.
+/// Cores of one host; empty if the scheduler may use all cores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cores(Vec<usize>);
 
 impl Cores {
-    /// These.
+    /// Creates a set of these cores.
     pub(crate) fn new(cores: Vec<usize>) -> Cores {
         Cores(cores)
     }
 
-    /// Their numbers; none for all.
+    /// Returns the numbers of the cores; empty for all cores.
     pub(crate) fn numbers(&self) -> &[usize] {
         &self.0
     }
 
-    /// Whether a process may be on either host's cores and meet the other's there. Hosts that have none
-    /// of their own are left to the scheduler, which looks after that.
+    /// Returns true if both hosts own a common core. For hosts without own cores the scheduler
+    /// avoids conflicts.
     pub(crate) fn meet(&self, other: &Cores) -> bool {
         self.0.iter().any(|core| other.0.contains(core))
     }
 
-    /// Has `command`, and what it starts, run on them.
+    /// Makes `command` and its descendants run on these cores.
     pub(crate) fn bind(&self, command: &mut Command) {
         if !self.0.is_empty() {
             portolan_sys::inherit::run_on(command, &self.0);
         }
     }
 
-    /// Has the calling thread, and what it becomes and starts, run on them.
+    /// Makes the calling thread and its descendants run on these cores.
     ///
     /// # Errors
-    /// The system's, when this process may use none of them.
+    /// The error of the system if this process may use none of them.
     pub(crate) fn take(&self) -> io::Result<()> {
         match self.0.is_empty() {
             true => Ok(()),
@@ -56,7 +57,7 @@ impl Cores {
     }
 }
 
-/// `all`, or numbers and ranges joined by `+`.
+/// Formats as `all`, or as numbers and ranges joined by `+`.
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -113,18 +114,19 @@ impl FromStr for Cores {
     }
 }
 
-/// Cores for the hosts of a lab, in their order; those of the first again where there are more hosts.
+/// Cores for the hosts of a lab, in their order. They are reused from the start if there are more
+/// hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoreList(Vec<Cores>);
 
 impl CoreList {
-    /// One core for each host, of those that this process may use.
+    /// Creates a list with one core for each host, of those that this process may use.
     pub(crate) fn one_each() -> CoreList {
         let usable = portolan_bench::usable_cores();
         CoreList(usable.into_iter().map(|core| Cores(vec![core])).collect())
     }
 
-    /// These, a host each; the shortest list that says so.
+    /// Creates the shortest list that gives each host these cores.
     pub(super) fn of(hosts: impl Iterator<Item = Cores>) -> CoreList {
         let hosts: Vec<Cores> = hosts.collect();
         let repeats = |period: &usize| {
@@ -140,12 +142,12 @@ impl CoreList {
         }
     }
 
-    /// None of their own, for any host.
+    /// Creates a list without own cores for any host.
     pub(crate) fn all() -> CoreList {
         CoreList(Vec::new())
     }
 
-    /// Those of host `index`.
+    /// Returns the cores of host `index`.
     pub(crate) fn of_host(&self, index: u32) -> Cores {
         match self.0.len() {
             0 => Cores::default(),
@@ -153,7 +155,7 @@ impl CoreList {
         }
     }
 
-    /// One that is named and is not among `usable`.
+    /// Returns a listed core that is not among `usable`.
     pub(super) fn stranger(&self, usable: &[usize]) -> Option<usize> {
         let mut named = self.0.iter().flat_map(|cores| &cores.0);
         named.find(|core| !usable.contains(core)).copied()

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Being a host of a lab as other programs see hosts: with a name, and names for the others.
+//! Makes a process look like a host of a lab to other programs: with a host name, and names for the
+//! other hosts.
 //!
-//! A network namespace alone is a host for Portolan. Launchers and schedulers go by the host name
-//! and look addresses up, so the process gets a UTS namespace, and a mount namespace in which
-//! `/etc/hosts` knows the lab. Both end with it: nothing is left behind.
+//! A network namespace alone is a host for Portolan. Launchers and schedulers also use the host
+//! name and resolve addresses. The process therefore gets a UTS namespace, and a mount namespace
+//! with an `/etc/hosts` that lists the lab. Both namespaces end with the process and leave nothing
+//! behind.
 
 use super::{Lab, plan};
 use crate::error::user_error;
@@ -15,11 +17,11 @@ use std::process::Command;
 
 const HOSTS_FILE: &str = "/etc/hosts";
 
-/// Makes this process one of host `index`, on its cores, but for its network; what is left to do is to run a
-/// program by the command that is returned.
+/// Moves this process into host `index` and onto its cores, except for the network. Returns a
+/// command that enters the network; the caller adds the program to run.
 ///
 /// # Errors
-/// A sentence for a person when it may not.
+/// A sentence for the user if privileges are missing.
 pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
     super::ip::check_privilege()?;
     let namespace = lab.namespace(index);
@@ -37,7 +39,7 @@ pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
 /// Moves this process onto the cores of host `index`.
 ///
 /// # Errors
-/// A sentence for a person when it may use none of them.
+/// A sentence for the user if this process may use none of them.
 pub(super) fn take_cores(lab: &Lab, index: u32) -> Result<()> {
     let cores = lab.cores(index);
     if let Err(error) = cores.take() {
@@ -50,19 +52,20 @@ pub(super) fn take_cores(lab: &Lab, index: u32) -> Result<()> {
     Ok(())
 }
 
-/// Covers `/etc/hosts`, for this process and its children, by one with the hosts of the lab.
+/// Mounts an `/etc/hosts` with the hosts of the lab over the original, for this process and its
+/// children.
 fn name_hosts(lab: &Lab) -> Result<()> {
     let own = names(lab);
     let mut text = std::fs::read_to_string(HOSTS_FILE)?;
     if text.ends_with(&own) {
-        // A launcher on one host starts a helper on another: it inherits the mount.
+        // A launcher on one host started a helper on another, which inherits the mount.
         return Ok(());
     }
     text.push('\n');
     text.push_str(&own);
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(text.as_bytes())?;
-    // Readable as the one that it covers, for programs that are not root.
+    // Give it the permissions of the original, so that programs other than root's can read it.
     let permissions = std::fs::metadata(HOSTS_FILE)?.permissions();
     file.as_file().set_permissions(permissions)?;
     let (nothing, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_SLAVE);
@@ -74,11 +77,11 @@ fn name_hosts(lab: &Lab) -> Result<()> {
         MsFlags::MS_BIND,
         nothing,
     )?;
-    // The mount keeps the file; its name goes.
+    // The mount keeps the file alive after its name is removed.
     Ok(())
 }
 
-/// The lines of `/etc/hosts` for the lab.
+/// Returns the lines of `/etc/hosts` for the lab.
 fn names(lab: &Lab) -> String {
     let line = |index| format!("{} {}\n", plan::address(index), lab.namespace(index));
     (0..lab.host_count).map(line).collect()

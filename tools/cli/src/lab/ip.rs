@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Driving the commands `ip` and `tc` of iproute2.
+//! Runs the commands `ip` and `tc` of iproute2.
 
 use crate::error::{UserError, user_error};
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
-/// Where `ip netns` keeps the names of namespaces (ip-netns(8)).
+/// Directory of the named network namespaces of `ip netns` (ip-netns(8)).
 pub(super) const NETNS_DIR: &str = "/run/netns";
 
-/// Network devices that every new namespace may bring along and that cannot be deleted.
+/// Network devices that a new namespace may contain and that cannot be deleted.
 const KEPT_LINKS: [&str; 1] = ["lo"];
 
 #[derive(Deserialize)]
@@ -20,7 +20,7 @@ struct LinkRecord {
     ifalias: Option<String>,
 }
 
-/// Refuses early, with the remedy, when namespaces cannot be made.
+/// Returns an error with the remedy if namespaces cannot be created.
 pub(super) fn check_privilege() -> Result<()> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
@@ -31,10 +31,10 @@ pub(super) fn check_privilege() -> Result<()> {
     )
 }
 
-/// Names of all network namespaces of this machine.
+/// Returns the names of all network namespaces of this machine.
 pub(super) fn namespaces() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(NETNS_DIR) else {
-        // The directory appears with the first namespace.
+        // The directory is created with the first namespace.
         return Vec::new();
     };
     let mut names: Vec<String> = entries
@@ -45,18 +45,18 @@ pub(super) fn namespaces() -> Vec<String> {
     names
 }
 
-/// The alias of the namespace's `lo`; `None` if it has none or is gone.
+/// Returns the alias of the namespace's `lo`; `None` if it has no alias or does not exist.
 pub(super) fn mark(namespace: &str) -> Result<Option<String>> {
     let output = execute(&["-n", namespace, "-json", "link", "show", "dev", "lo"], "")?;
     let records: Vec<LinkRecord> = serde_json::from_slice(&output.stdout).unwrap_or_default();
     Ok(records.into_iter().find_map(|record| record.ifalias))
 }
 
-/// Programs that are run at once: what a small machine can do while it does nothing else.
+/// Number of `ip` processes run concurrently: a load that a small idle machine can handle.
 const AT_ONCE: usize = 16;
 
-/// [`mark`] of each, some at once: a program takes milliseconds to start, and every command that names a
-/// lab asks all of its hosts.
+/// Returns the [`mark`] of each namespace, several concurrently. Starting `ip` takes milliseconds,
+/// and every command that names a lab reads the marks of all its hosts.
 pub(super) fn marks(namespaces: &[&str]) -> Result<Vec<Option<String>>> {
     let mut marks = Vec::new();
     for some in namespaces.chunks(AT_ONCE) {
@@ -77,7 +77,7 @@ pub(super) fn marks(namespaces: &[&str]) -> Result<Vec<Option<String>>> {
     Ok(marks)
 }
 
-/// Ids of the processes in a namespace.
+/// Returns the ids of the processes in a namespace.
 pub(super) fn pids(namespace: &str) -> Result<Vec<u32>> {
     let output = execute(&["netns", "pids", namespace], "")?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -98,7 +98,8 @@ pub(super) fn delete_links(namespace: &str) -> Result<()> {
     {
         commands.push_str(&format!("link delete dev {}\n", record.ifname));
     }
-    // Tunnel devices that the kernel adds to every namespace refuse deletion: go on after those.
+    // The kernel refuses to delete the tunnel devices that it adds to every namespace; continue
+    // after them.
     execute(&["-n", namespace, "-force", "-batch", "-"], &commands).map(drop)
 }
 
@@ -108,7 +109,7 @@ pub(super) fn run(args: &[&str]) -> Result<()> {
     succeed(&output, &format!("ip {}", args.join(" ")))
 }
 
-/// Runs `commands`, one a line, inside `namespace`.
+/// Runs `commands`, one per line, inside `namespace`.
 pub(super) fn batch(namespace: &str, commands: &str) -> Result<()> {
     let output = execute(&["-n", namespace, "-batch", "-"], commands)?;
     succeed(
@@ -117,7 +118,7 @@ pub(super) fn batch(namespace: &str, commands: &str) -> Result<()> {
     )
 }
 
-/// Runs `commands` of `tc`, one a line, inside `namespace`.
+/// Runs `commands` of `tc`, one per line, inside `namespace`.
 pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
     let output = tc(namespace, commands)?;
     if output.status.success() {
@@ -131,7 +132,7 @@ pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
     )
 }
 
-/// Whether `commands` of `tc` do in `namespace` what they say.
+/// Returns true if `commands` of `tc` succeed in `namespace`.
 pub(super) fn can_shape(namespace: &str, commands: &str) -> Result<bool> {
     Ok(tc(namespace, commands)?.status.success())
 }
@@ -171,7 +172,8 @@ fn execute_by(program: &str, args: &[&str], input: &str) -> Result<Output> {
         Err(error) => return Err(error).with_context(|| format!("starting {program}")),
     };
     let mut stdin = child.stdin.take().context("stdin of ip")?;
-    // `ip` may stop at a bad line without reading the rest; its own words say why, so not EPIPE.
+    // `ip` may stop at a bad line without reading the rest. Report its own message instead of
+    // EPIPE.
     let written = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().context("waiting for ip")?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan doctor --between A B`: what passes between two hosts in each direction, and what to type.
+//! `portolan doctor --between A B`: tests what passes between two hosts in each direction, and
+//! prints the commands that repair it.
 //!
-//! A process on each host opens sockets at the addresses that a job would use, in that order, and sends
-//! from each to each. The launcher of `run` starts both and exchanges their addresses. Nothing is changed
-//! on either host.
+//! A process on each host opens sockets at the addresses that a job would use, in the same order.
+//! It sends from each of its addresses to each address of the other. The launcher of `run` starts
+//! both processes and exchanges their addresses. Neither host is changed.
 
 mod print;
 mod seen;
@@ -30,14 +31,14 @@ use verdict::{Between, Finding, Reach};
 /// Arguments of `--between`.
 #[derive(clap::Args)]
 pub(super) struct BetweenArgs {
-    /// Say what passes between two hosts in each direction, and what to type: hosts that ssh reaches
-    /// without a password, or those of --lab.
+    /// Test what passes between two hosts in each direction, and print commands that repair it. The
+    /// hosts are reached by ssh without a password, or belong to --lab.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "mpi")]
     between: Vec<String>,
-    /// Lab that the two hosts are of.
+    /// Lab that contains the two hosts.
     #[arg(long, value_name = "NAME", requires = "between")]
     lab: Option<String>,
-    /// A setting of the job that is tried, such as network=eth1 or ports=20000-20100.
+    /// A setting of the tested job, such as network=eth1 or ports=20000-20100.
     #[arg(
         long = "option",
         short = 'o',
@@ -45,8 +46,8 @@ pub(super) struct BetweenArgs {
         requires = "between"
     )]
     option: Vec<String>,
-    /// The command portolan on hosts that ssh reaches. By default the path of this one, else the first in
-    /// PATH there.
+    /// Path of portolan on hosts reached by ssh [default: this program's path, or else the first in
+    /// PATH there].
     #[arg(long, value_name = "PATH")]
     remote_program: Option<String>,
     /// Run as the process on one of the hosts; for internal use.
@@ -57,16 +58,16 @@ pub(super) struct BetweenArgs {
 /// Option that makes the command the process on one of the hosts.
 const WORKER: &str = "--between-worker";
 
-/// Text in front of the report of each process.
+/// Prefix of each process's report line.
 const HEAD: &str = "portolan-between ";
 
-/// Longest total time: ssh may take 10 s to connect, probing takes 5 s, and the rest is for busy hosts.
+/// Longest total time: ssh may take 10 s to connect, probing takes 5 s; the rest is for busy hosts.
 const LIMIT: Duration = Duration::from_secs(55);
 
-/// Time for the other process after one has failed.
+/// Time for the other process to end after one has failed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Runs it; `None` if the arguments do not ask for it.
+/// Runs the test; `None` if the arguments do not request it.
 pub(super) fn main(args: &BetweenArgs, json: bool) -> Result<Option<ExitCode>> {
     if args.between_worker {
         let seen = worker::run()?;
@@ -97,7 +98,7 @@ pub(super) fn main(args: &BetweenArgs, json: bool) -> Result<Option<ExitCode>> {
     }))
 }
 
-/// The report in its form for programs.
+/// The report as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     hosts: [&'a Seen; 2],
@@ -140,7 +141,7 @@ fn options(args: &BetweenArgs) -> Result<Options> {
             path: PathChoice::Auto,
             options: settings,
             environment,
-            // Every host has it.
+            // This directory exists on every host.
             directory: "/".to_owned(),
             program: OWN_PROGRAM.to_owned(),
             args: ["doctor", WORKER].map(str::to_owned).to_vec(),

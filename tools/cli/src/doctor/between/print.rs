@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Form for people of what `doctor --between` has found.
+//! Results of `doctor --between` as text.
 
 use super::seen::{By, Failure};
 use super::verdict::{Between, Finding, Pair, Reach, called};

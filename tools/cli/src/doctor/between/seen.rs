@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// Addresses of one process. The other process receives them before any probe.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Offer {
-    /// Random: the sender's proof that a datagram is from this very process.
+    /// A random number, by which the other process recognizes the sender of a datagram.
     pub(super) token: u64,
     pub(super) ends: Vec<End>,
 }
@@ -21,9 +21,10 @@ pub(super) struct End {
     pub(super) addr: IpAddr,
     pub(super) prefix_len: u8,
     pub(super) mtu: usize,
-    /// Of UDP and TCP.
+    /// Port number for UDP and TCP.
     pub(super) port: u16,
-    /// Another interface of this host has an address of the same subnet: the system would send by either.
+    /// Set if another interface of this host has an address of the same subnet, so that the system
+    /// could send from either.
     pub(super) is_ambiguous: bool,
     /// Address for raw frames; only for the first end on an interface.
     pub(super) raw: Option<LinkAddr>,
@@ -35,12 +36,13 @@ pub(super) struct Nic {
     pub(super) name: String,
     pub(super) up: bool,
     pub(super) running: bool,
-    /// Software has made it for containers or virtual machines of this host, or it is the loopback.
+    /// Set for the loopback and for software interfaces of containers or virtual machines on this
+    /// host.
     pub(super) is_inner: bool,
     pub(super) addrs: Vec<IpAddr>,
 }
 
-/// By what something was sent.
+/// Protocol of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum By {
@@ -49,7 +51,7 @@ pub(super) enum By {
     Raw,
 }
 
-/// A way from an end of one host to an end of the other, by their places.
+/// A way from an end of one host to an end of the other, given by their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Way {
     pub(super) by: By,
@@ -57,7 +59,7 @@ pub(super) struct Way {
     pub(super) to: usize,
 }
 
-/// Why something could not be sent.
+/// Reason for which sending failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) errno: i32,
@@ -71,13 +73,13 @@ pub(super) struct Seen {
     pub(super) host: String,
     pub(super) nics: Vec<Nic>,
     pub(super) ends: Vec<End>,
-    /// Why raw Ethernet cannot be used here.
+    /// Reason for which raw Ethernet cannot be used here.
     pub(super) raw_refused: Option<String>,
     /// Value of the setting `ports`, if it is set.
     pub(super) ports: Option<String>,
-    /// Ways by which something came from the other process, with the bytes of the longest packet.
+    /// Ways by which a packet came from the other process, with the bytes of the longest packet.
     pub(super) arrived: Vec<(Way, usize)>,
-    /// Ways by which nothing could be sent to it.
+    /// Ways by which sending to the other process failed.
     pub(super) failed: Vec<(Way, Failure)>,
 }
 
@@ -97,16 +99,16 @@ impl Seen {
 /// Bytes of a [`Mark`].
 pub(super) const MARK_LEN: usize = 16;
 
-/// The first bytes of everything that is sent.
+/// First bytes of every packet.
 const MAGIC: [u8; 4] = *b"PtDr";
 
-/// First bytes of a datagram, a frame or a connection.
+/// Header of a datagram, a frame or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) token: u64,
     pub(super) from: u8,
     pub(super) to: u8,
-    /// Bytes of the whole, this mark included.
+    /// Length of the whole packet in bytes, including this mark.
     pub(super) len: u16,
 }
 
@@ -120,7 +122,7 @@ impl Mark {
         bytes
     }
 
-    /// Reads the mark of something that has arrived; `None` if it is not one of ours.
+    /// Parses the mark of a received packet; `None` if another program sent it.
     pub(super) fn parse(bytes: &[u8]) -> Option<Mark> {
         let bytes: &[u8; MARK_LEN] = bytes.first_chunk()?;
         let (magic, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets of `doctor --between`: of UDP and raw frames at each address, and, in [`TcpEnds`], of TCP. They
-//! send from each to each of the other process's, and note in [`Ways`] what comes.
+//! Sockets of `doctor --between`: UDP and raw frames at each address, and TCP in [`TcpEnds`]. They
+//! send from each address to each address of the other process, and record in [`Ways`] what
+//! arrives.
 
 use super::seen::{By, End, Failure, MARK_LEN, Offer, Way};
 use super::tcp::TcpEnds;
@@ -18,17 +19,19 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Time for probing: TCP repeats a SYN after 1 and 3 s (RFC 6298).
+/// Duration of probing: TCP retransmits a SYN after 1 and 3 s (RFC 6298).
 const SPAN: Duration = Duration::from_secs(5);
 
-/// Between rounds of datagrams: the span has room for a dozen, so that a lost one matters little.
+/// Interval between rounds of datagrams. The span has a dozen rounds, so a lost datagram hardly
+/// matters.
 const ROUND: Duration = Duration::from_millis(400);
 
 /// Pause between polls of the sockets.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Lengths of IP packets beside the interface's own: the least of IPv4 and IPv6, what tunnels leave
-/// (WireGuard 1420, VXLAN 1450, PPPoE 1492), Ethernet, and steps towards jumbo frames.
+/// Lengths of IP packets to probe besides the interface's MTU: the minimum of IPv4 and IPv6, the
+/// MTUs of tunnels (WireGuard 1420, VXLAN 1450, PPPoE 1492), Ethernet, and steps towards jumbo
+/// frames.
 const PACKET_LENS: [usize; 10] = [576, 1280, 1400, 1420, 1450, 1492, 1500, 4000, 8000, 9000];
 
 /// Bytes of the headers of UDP, and of IPv4 and IPv6 without options (RFC 768, 791, 8200).
@@ -36,27 +39,27 @@ const UDP_LEN: usize = 8;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 
-/// Bytes of the longest datagram.
+/// Upper bound of a datagram's length in bytes.
 const DATAGRAM_LEN_MAX: usize = 1 << 16;
 
-/// Frames of one look.
+/// Largest number of packets that one poll takes from a socket.
 const BUDGET: usize = 64;
 
-/// Everything that this process has opened.
+/// All sockets of this process.
 pub(super) struct Sockets {
     udp: Vec<UdpSocket>,
     tcp: TcpEnds,
-    /// By the place of their end.
+    /// Raw links, by the index of their end.
     raw: BTreeMap<usize, Packet>,
-    /// Why raw Ethernet cannot be used here.
+    /// Reason for which raw Ethernet cannot be used here.
     pub(super) raw_refused: Option<String>,
 }
 
 impl Sockets {
-    /// Opens them at the addresses that `job` may use.
+    /// Opens the sockets at the addresses that `job` may use.
     ///
     /// # Errors
-    /// A setting that selects nothing, or what the system refuses.
+    /// A setting selects no address, or the system refuses a call.
     pub(super) fn open(job: &Job, ports: PortRange) -> Result<(Offer, Sockets)> {
         let mut sockets = Sockets {
             udp: Vec::new(),
@@ -69,7 +72,8 @@ impl Sockets {
         for (interface, network) in all.iter().take(ENDS_MAX).cloned() {
             let at = scoped(network.addr, 0, interface.index);
             let (udp, port) = match sockets.tcp.listen_beside_udp(at) {
-                // IPv6: another host has the address, or it is not yet known that none has.
+                // IPv6: another host has the address, or duplicate address detection has not
+                // finished.
                 Err(error) if error.kind() == ErrorKind::AddrNotAvailable => continue,
                 bound => bound.with_context(|| format!("binding to {at}"))?,
             };
@@ -95,7 +99,7 @@ impl Sockets {
         Ok((Offer { token, ends }, sockets))
     }
 
-    /// Opens the link for raw frames as a job would; notes why that cannot be.
+    /// Opens the link for raw frames as a job would; records the reason if that fails.
     fn open_raw(&mut self, interface: &Interface, port: u16, place: usize) -> Option<LinkAddr> {
         let opened: Result<Packet, LinkError> = {
             let mut config = PacketConfig::new(InterfaceRef::Index(interface.index), port);
@@ -156,7 +160,8 @@ impl Sockets {
                     let mut bytes = vec![0; len];
                     bytes[..MARK_LEN].copy_from_slice(&ways.mark(way, len).to_bytes());
                     let sent = self.udp[from].send_to(&bytes, target(end, there));
-                    // An error may be the report of one before: the queue has it with its place.
+                    // The error may belong to an earlier datagram; the error queue reports it with
+                    // its destination.
                     if let Some(errno) = sent.err().and_then(|error| error.raw_os_error())
                         && !matches!(
                             errno,
@@ -172,7 +177,7 @@ impl Sockets {
         }
     }
 
-    /// Reads the ICMP errors of datagrams from an end.
+    /// Reads the ICMP errors for datagrams sent from an end.
     fn take_errors(&mut self, own: &[End], from: usize, ways: &mut Ways<'_>) {
         while let Ok(Some(error)) = net::recv_error(self.udp[from].as_fd()) {
             let Some(destination) = error.destination else {
@@ -181,7 +186,7 @@ impl Sockets {
             let is_it = |end: &&End| (end.addr, end.port) == (destination.ip(), destination.port());
             let places = ways.other.ends.iter().enumerate();
             let to = places.clone().find(|(_, end)| is_it(end));
-            // For an error of this host the port is not known.
+            // Errors of this host carry no port.
             let to = to.or_else(|| places.clone().find(|(_, end)| end.addr == destination.ip()));
             let is_size = error.errno == libc::EMSGSIZE;
             if let (Some((to, _)), false) = (to, is_size) {
@@ -190,7 +195,7 @@ impl Sockets {
                     from,
                     to,
                 };
-                // If address resolution gets no answer, this host writes the message itself.
+                // If address resolution gets no answer, this host itself generates the ICMP error.
                 let is_own = own.iter().any(|end| Some(end.addr) == error.offender);
                 let is_remote = error.origin == ErrorOrigin::Icmp && !is_own;
                 let errno = error.errno;
@@ -216,7 +221,7 @@ impl Sockets {
                 for len in [MARK_LEN, link.caps().frame_len_max] {
                     let mut bytes = vec![0; len];
                     bytes[..MARK_LEN].copy_from_slice(&ways.mark(way, len).to_bytes());
-                    // A full queue empties itself before the next round.
+                    // A full queue drains before the next round.
                     let _ = link.transmit(peer, &TxFrame::whole(&bytes));
                 }
             }
@@ -228,7 +233,7 @@ impl Sockets {
         let mut bytes = vec![0; DATAGRAM_LEN_MAX];
         for (socket, end) in self.udp.iter().zip(own) {
             let overhead_len = UDP_LEN + ip_len(end.addr);
-            // The next datagram may succeed.
+            // After an error, the next datagram may still be received.
             for _ in 0..BUDGET {
                 match socket.recv_from(&mut bytes) {
                     Ok((len, _)) => ways.take(By::Udp, &bytes[..len], overhead_len),
@@ -243,8 +248,8 @@ impl Sockets {
     }
 }
 
-/// Sets the options of a UDP socket: whole packets, errors with their places, and, if given, the only
-/// interface that it sends by.
+/// Sets the options of a UDP socket: no fragmentation, errors with their destinations, and, if
+/// given, the only interface to send from.
 fn prepare(udp: &UdpSocket, only: Option<&String>) -> Result<()> {
     let is_ipv6 = udp.local_addr()?.is_ipv6();
     net::probe_path_mtu(udp.as_fd(), is_ipv6)?;
@@ -257,8 +262,8 @@ fn prepare(udp: &UdpSocket, only: Option<&String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the ends of the other host that `end` may reach: those of its family, and of one link's
-/// addresses only those of that kind.
+/// Returns the ends of the other host that `end` may reach: those of the same address family. A
+/// link-local address reaches only link-local addresses.
 fn reachable<'a>(
     end: &'a End,
     others: &'a [End],
@@ -273,7 +278,8 @@ fn reachable<'a>(
         .filter(move |(_, other)| is_alike(other))
 }
 
-/// Returns the place of `there` as `end` sees it: an address of one link is on the interface of `end`.
+/// Returns the socket address of `there`; a link-local address gets the interface of `end` as
+/// scope.
 fn target(end: &End, there: &End) -> SocketAddr {
     scoped(there.addr, there.port, end.index)
 }
@@ -285,7 +291,8 @@ fn scoped(addr: IpAddr, port: u16, index: u32) -> SocketAddr {
     }
 }
 
-/// Returns the address to connect from; one of one link is found by the system, by the target's scope.
+/// Returns the address to connect from. For a link-local address the system selects it by the
+/// target's scope.
 pub(super) fn source(end: &End) -> IpAddr {
     match is_of_one_link(end.addr) {
         true => Ipv6Addr::UNSPECIFIED.into(),
@@ -293,7 +300,7 @@ pub(super) fn source(end: &End) -> IpAddr {
     }
 }
 
-/// Tests whether another interface among `all` has an address of the same subnet.
+/// Returns true if another interface among `all` has an address of the same subnet.
 fn is_ambiguous(interface: &Interface, network: Network, all: &[(Interface, Network)]) -> bool {
     let mut others = all
         .iter()
@@ -309,7 +316,7 @@ fn ip_len(addr: IpAddr) -> usize {
     }
 }
 
-/// Lengths of the datagrams that are sent from `end`.
+/// Returns the lengths of the datagrams that are sent from `end`.
 fn datagram_lens(end: &End) -> Vec<usize> {
     let headers_len = UDP_LEN + ip_len(end.addr);
     let fitting = PACKET_LENS.into_iter().filter(|len| *len < end.mtu);

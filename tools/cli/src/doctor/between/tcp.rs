@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TCP of `doctor --between`: each address listens, and connects to each of the other host's. The one that
-//! connects sends its mark, so that the listener knows who it is.
+//! TCP of `doctor --between`: each address listens, and connects to each address of the other host.
+//! The connecting side sends its mark, which identifies it to the listener.
 
 use super::seen::{By, End, Failure, MARK_LEN, Way};
 use super::sockets::source;
@@ -10,24 +10,24 @@ use portolan_sys::net;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-/// Connections of strangers that are held at most.
+/// Largest number of unidentified connections that are kept.
 const HELD_MAX: usize = 256;
 
-/// Bytes of the headers of TCP and IPv4, for the sake of a length.
+/// Bytes of the headers of TCP and IPv4; used only to report a packet length.
 const HEADERS_LEN: usize = 40;
 
-/// Ports of UDP that are tried until TCP's of the same number is free.
+/// Number of UDP ports to try until the same TCP port is free.
 const PORTS_TRIED: usize = 64;
 
 /// See the module documentation.
 pub(super) struct TcpEnds {
     ports: PortRange,
     listeners: Vec<TcpListener>,
-    /// Attempts that have neither succeeded nor failed.
+    /// Connection attempts that have neither succeeded nor failed.
     asking: Vec<(Way, TcpStream)>,
-    /// Connections that have sent less than a mark.
+    /// Accepted connections that have sent less than a mark.
     incoming: Vec<(TcpStream, Vec<u8>)>,
-    /// Connections that are done with; open, so that no reset overtakes the mark.
+    /// Finished connections; kept open so that no reset overtakes the mark.
     kept: Vec<TcpStream>,
 }
 
@@ -42,7 +42,7 @@ impl TcpEnds {
         }
     }
 
-    /// Opens a UDP socket at `at`, and listens at the same port of TCP; returns the port.
+    /// Opens a UDP socket at `at`, listens at the same TCP port, and returns the port.
     ///
     /// # Errors
     /// The errno of the system call.
@@ -62,7 +62,7 @@ impl TcpEnds {
                     return Ok((udp, port));
                 }
                 Err(error) if error.kind() == ErrorKind::AddrInUse && tried.len() < PORTS_TRIED => {
-                    // Held, so that the next is another.
+                    // Kept open, so that the next attempt gets another port.
                     tried.push(udp);
                 }
                 Err(error) => return Err(error),
@@ -78,7 +78,7 @@ impl TcpEnds {
         }
     }
 
-    /// Looks at all connections.
+    /// Polls all connections.
     pub(super) fn turn(&mut self, ways: &mut Ways<'_>) {
         self.look_at_attempts(ways);
         self.accept();
@@ -138,7 +138,7 @@ impl TcpEnds {
     }
 }
 
-/// A refusal comes from the other host; anything else from this one.
+/// Converts a connection error. A refusal comes from the other host, any other error from this one.
 fn failure(error: &io::Error) -> Failure {
     let errno = error.raw_os_error().unwrap_or(0);
     let is_remote = matches!(errno, libc::ECONNREFUSED | libc::ECONNRESET);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conclusions of `doctor --between` from what two hosts have seen: what passes, what is wrong, and what to
-//! type. It uses no other data.
+//! Conclusions of `doctor --between` from the two reports: what passes, what is wrong, and the
+//! remedies. They use no other data.
 //!
-//! Invariant: a cause is named only if no other cause explains the observations. Otherwise the text lists
-//! the possible causes.
+//! Invariant: a cause is named only if no other cause explains the observations. Otherwise the text
+//! lists the possible causes.
 
 mod blocked;
 mod passing;
@@ -12,10 +12,10 @@ use super::seen::{By, End, Failure, Seen, Way};
 use portolan_sys::net::is_of_one_link;
 use serde::Serialize;
 
-/// Something that is wrong between two hosts.
+/// A problem between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Jobs between the two hosts fail for it.
+    /// Set if jobs between the two hosts fail because of it.
     pub(super) is_needed: bool,
     /// Observation, with the host.
     pub(super) what: String,
@@ -42,7 +42,7 @@ pub(super) struct Between<'a> {
 pub(super) type Pair = (usize, usize);
 
 impl<'a> Between<'a> {
-    /// Returns by what jobs reach the other host, and everything that is wrong.
+    /// Returns the path by which jobs reach the other host, and all problems.
     pub(super) fn verdict(&self) -> (Reach, Vec<Finding>) {
         let working = self.both_ways(By::Udp);
         if !working.is_empty() {
@@ -54,8 +54,8 @@ impl<'a> Between<'a> {
         }
     }
 
-    /// Returns a pair of one subnet between whose interfaces raw frames pass: jobs send them within a
-    /// subnet only.
+    /// Returns a pair of one subnet between whose interfaces raw frames pass. Jobs send raw frames
+    /// only within a subnet.
     fn by_raw(&self) -> Option<Pair> {
         let raw = self.both_ways(By::Raw);
         let is_of = |pair: Pair, raw: Pair| {
@@ -78,7 +78,7 @@ impl<'a> Between<'a> {
             .collect()
     }
 
-    /// Returns the pairs of one family whose addresses differ, those of one subnet first.
+    /// Returns the pairs of one address family with different addresses, those of one subnet first.
     pub(super) fn plausible(&self) -> Vec<Pair> {
         let mut pairs = self.pairs();
         pairs.retain(|pair| self.is_alike(*pair) && !self.is_same_address(*pair));
@@ -86,7 +86,7 @@ impl<'a> Between<'a> {
         pairs
     }
 
-    /// Returns the pairs between which something passes by `by` in both directions.
+    /// Returns the pairs between which packets pass by `by` in both directions.
     pub(super) fn both_ways(&self, by: By) -> Vec<Pair> {
         let mut pairs = self.pairs();
         pairs.retain(|pair| (0..2).all(|from| self.passed(by, *pair, from).is_some()));
@@ -98,7 +98,7 @@ impl<'a> Between<'a> {
         self.hosts[1 - from].arrived(way(by, pair, from))
     }
 
-    /// Returns why host `from` could not send.
+    /// Returns the reason for which host `from` could not send.
     pub(super) fn failure(&self, by: By, pair: Pair, from: usize) -> Option<Failure> {
         self.hosts[from].failure(way(by, pair, from))
     }
@@ -147,18 +147,18 @@ fn way(by: By, (first, second): Pair, from: usize) -> Way {
     }
 }
 
-/// Names an end of a host for a person.
+/// Formats an end of a host for a message.
 pub(super) fn called(end: &End) -> String {
     format!("{} {}", end.interface, end.addr)
 }
 
-/// Range of ports that a remedy proposes where none is set: below those that Linux gives to clients, so
-/// that no other program gets them by chance.
+/// Port range that a remedy proposes where none is set. It is below the range that Linux assigns to
+/// clients, so that no other program gets one of its ports by chance.
 const PORTS_PROPOSED: &str = "20000-20100";
 
 impl Between<'_> {
-    /// Returns the commands that let `what` of the job's ports into a host, and the setting that keeps the
-    /// job there.
+    /// Returns the commands that open the job's ports for `protocols` on `hosts`, and the setting
+    /// that keeps the job on these ports.
     fn open_ports(&self, protocols: &[&str], hosts: &[usize]) -> String {
         let set = self.hosts.iter().find_map(|host| host.ports.as_deref());
         let ports = set.unwrap_or(PORTS_PROPOSED);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results of one process of `doctor --between`: what arrived, and what could not be sent. Data without the
-//! token of the other process is ignored.
+//! Results of one process of `doctor --between`: what arrived, and which sends failed. Data without
+//! the token of the other process is ignored.
 
 use super::seen::{By, Failure, Mark, Offer, Way};
 use std::collections::BTreeMap;
 
-/// Addresses of a host that are tried at most: each is tried with each of the other host's.
+/// Largest number of addresses that are tried on a host; each is tried with each of the other host.
 pub(super) const ENDS_MAX: usize = 8;
 
 /// Arrivals from the other process, and failures of sends to it.
@@ -17,7 +17,8 @@ pub(super) struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// Returns those of a process of this token, from and to the process of `other`.
+    /// Creates empty results for a process with `token` that tests the way to the process of
+    /// `other`.
     pub(super) fn new(token: u64, other: &'a Offer) -> Ways<'a> {
         Ways {
             token,
@@ -27,26 +28,27 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns the ways by which something came, with the bytes of the longest packet.
+    /// Returns the ways by which packets arrived, with the bytes of the longest packet.
     pub(super) fn arrived(&self) -> Vec<(Way, usize)> {
         let arrived = self.arrived.iter();
         arrived.map(|(way, len)| (*way, *len)).collect()
     }
 
-    /// Returns the ways by which nothing could be sent.
+    /// Returns the ways by which sending failed.
     pub(super) fn failed(&self) -> Vec<(Way, Failure)> {
         let failed = self.failed.iter();
         failed.map(|(way, failure)| (*way, *failure)).collect()
     }
 
-    /// Notes what came; `overhead_len` is the bytes of headers in front of it.
+    /// Records a received packet; `overhead_len` is the number of header bytes in front of it.
     pub(super) fn take(&mut self, by: By, bytes: &[u8], overhead_len: usize) {
         let Some(mark) = Mark::parse(bytes) else {
             return;
         };
         let len = usize::from(mark.len);
         let (from, to) = (usize::from(mark.from), usize::from(mark.to));
-        // Strangers may send anything; so may this process to itself, at an address that both hosts have.
+        // Other programs may send anything. So may this process, to an address that both hosts
+        // have.
         let is_sound = mark.token == self.other.token && from < self.other.ends.len();
         if !is_sound || to >= ENDS_MAX || len > bytes.len() {
             return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process of `doctor --between` on each host: opens sockets at the addresses that a job would use,
-//! sends to the other process from each to each, and reports what came.
+//! The process of `doctor --between` on each host. It opens sockets at the addresses that a job
+//! would use, sends from each to each address of the other process, and reports what arrived.
 
 use super::seen::{Nic, Offer, Seen};
 use super::sockets::Sockets;
@@ -12,7 +12,7 @@ use portolan_link::{Interface, InterfaceKind};
 /// Runs one process.
 ///
 /// # Errors
-/// When no launcher has started it, or a setting leaves nothing to try.
+/// No launcher has started it, or a setting excludes all addresses.
 pub(super) fn run() -> Result<Seen> {
     let mut launch = Launch::from_env()?.context("`portolan doctor --between` starts this")?;
     let result = examine(&mut launch);

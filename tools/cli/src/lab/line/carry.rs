@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that is the cables of a lab: each frame that a host sends waits for the delay, and goes to the
-//! host that it is for.
+//! The process that simulates the cables of a lab. Each frame that a host sends waits for the
+//! delay, and is then sent to its destination host.
 //!
-//! A frame's time counts from when the kernel had it, so that how late this process is told of it does not
-//! add to the delay as long as it is told before that is over. It sleeps while nothing is under way, and until
-//! shortly before the next frame leaves.
+//! The delay of a frame counts from its arrival in the kernel. A late wake-up of this process adds
+//! nothing to the delay, unless the delay has already passed. The process sleeps while no frame is
+//! in flight, and otherwise until shortly before the next frame is due.
 //!
-//! The invariant: frames that come in at one port leave in their order, and each leaves or is counted.
+//! Invariant: frames that arrive at one port leave in order, and each frame leaves or is counted as
+//! lost.
 
 use super::held::Held;
 use super::switch::Switch;
@@ -18,39 +19,39 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// How long before a frame leaves this process stops sleeping: as late as a virtual machine's timer commonly
-/// wakes it.
+/// Time before a frame is due at which the process stops sleeping: the typical lateness of a
+/// virtual machine's timer.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Frames taken from a port, and sent in all, before it looks at the others again.
+/// Frames taken from one port, and sent in all, before the other ports are polled again.
 const TURN_FRAMES: usize = 32;
 
-/// How late a frame leaves that counts as late: about what a port of a switch adds by itself.
+/// Lateness from which a frame counts as late: about the time that a port of a switch adds itself.
 const LATE: Duration = Duration::from_micros(50);
 
-/// How often the counts are written while frames pass.
+/// Interval between updates of the counts while frames pass.
 const COUNTS_EVERY: Duration = Duration::from_millis(100);
 
-/// What has become of the frames; a burst of segments counts as one.
+/// Counts of frames; a burst of segments counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
-    /// Of these, those that left more than [`LATE`] late.
+    /// Of these, frames that left more than [`LATE`] after their due time.
     pub(super) late: u64,
-    /// Those that found no room, here or in a queue behind this process, or whose host has gone.
+    /// Frames that found no room here or in a later queue, or whose host was removed.
     pub(super) lost: u64,
 }
 
-/// What each cable may hold, in bytes.
+/// Capacity of each cable in bytes.
 pub(super) struct Room {
-    /// Under way.
+    /// Bytes in flight.
     pub(super) held_len: usize,
-    /// In the kernel, in front of this process and behind it.
+    /// Bytes in the kernel, before and after this process.
     pub(super) kernel_len: usize,
 }
 
 struct Port {
-    /// None when its host has gone.
+    /// `None` after the host was removed.
     end: Option<WireEnd>,
     held: Held,
     drops: u64,
@@ -65,11 +66,11 @@ pub(super) struct Carrier {
     delay: Duration,
     counts: Counts,
     told: Told,
-    /// Where a frame goes that there is no room for.
+    /// Buffer for frames that are discarded because there is no room.
     nowhere: Vec<u8>,
 }
 
-/// The counts as others see them.
+/// Published counts.
 struct Told {
     file: File,
     counts: Counts,
@@ -77,7 +78,8 @@ struct Told {
 }
 
 impl Carrier {
-    /// Joins the interfaces with these numbers, one a host; what becomes of their frames is written to `counts`.
+    /// Joins the interfaces with these numbers, one for each host, and writes counts of frames to
+    /// `counts`.
     pub(super) fn new(
         interfaces: &[u32],
         delay: Duration,
@@ -114,7 +116,7 @@ impl Carrier {
         })
     }
 
-    /// Carries frames for as long as there is a host.
+    /// Carries frames until no host is left.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.ports.iter().any(|port| port.end.is_some()) {
             self.rest()?;
@@ -129,7 +131,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Takes what has come in at a port.
+    /// Receives the frames that have arrived at a port.
     fn fetch(&mut self, index: usize) {
         for _ in 0..TURN_FRAMES {
             let Port { end, held, .. } = &mut self.ports[index];
@@ -156,7 +158,7 @@ impl Carrier {
         }
     }
 
-    /// Sends those whose time has come, the earliest first.
+    /// Sends the frames that are due, the earliest first.
     fn send_due(&mut self) {
         for _ in 0..TURN_FRAMES {
             let Some((due, index)) = self.next_due() else {
@@ -178,7 +180,7 @@ impl Carrier {
             .min()
     }
 
-    /// Sends the oldest frame that has come in at a port to whom it is for.
+    /// Sends the oldest frame from a port to its destination.
     fn send_first(&mut self, from: usize) {
         let mut gone = Vec::new();
         if let Some(frame) = self.ports[from].held.first()
@@ -202,14 +204,14 @@ impl Carrier {
         }
     }
 
-    /// A host has gone.
+    /// Removes a host whose interface no longer exists.
     fn retire(&mut self, index: usize) {
         if let Some(end) = self.ports[index].end.take() {
             self.epoll.remove(&end);
         }
     }
 
-    /// Sleeps until something comes, or until shortly before the next frame leaves.
+    /// Sleeps until a frame arrives, or until shortly before the next frame is due.
     fn rest(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let left = self
@@ -246,19 +248,19 @@ impl Carrier {
 
 impl Told {
     fn write(&self) {
-        // Who cannot be told has no lab any more; the frames are what matters.
+        // If the counts cannot be written, the lab is being removed; frames have priority.
         let _ = self.file.write_all_at(self.counts.line().as_bytes(), 0);
     }
 }
 
 impl Counts {
-    /// All of one length, so that what is written covers what was.
+    /// Returns a line of constant length, so that each line overwrites the previous one.
     fn line(self) -> String {
         let Counts { passed, late, lost } = self;
         format!("{passed:>20} {late:>20} {lost:>20}\n")
     }
 
-    /// Reads a line back.
+    /// Parses a line.
     pub(super) fn parse(line: &str) -> Option<Counts> {
         let numbers = line.split_whitespace().map(|word| word.parse().ok());
         let numbers: Option<Vec<u64>> = numbers.collect();
@@ -269,7 +271,7 @@ impl Counts {
     }
 }
 
-/// The interface of a socket has gone, and does not come back.
+/// Returns true if the interface of a socket was removed for good.
 fn has_gone(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frames that are under way on one cable: bytes in a ring, first in, first out.
+//! Frames in flight on one cable, in a ring of bytes, first in, first out.
 //!
-//! It reads no clock and moves no frame. The invariant: what lies between the oldest frame and the place of
-//! the next is never handed out to be written.
+//! The module reads no clock and sends no frame. Invariant: the bytes between the oldest frame and
+//! the position of the next frame are never handed out for writing.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use std::time::Instant;
 pub(super) struct Held {
     bytes: Vec<u8>,
     frames: VecDeque<Frame>,
-    /// Bytes that one frame may need.
+    /// Largest number of bytes that one frame needs.
     room_len: usize,
-    /// Where the next one is written.
+    /// Position at which the next frame is written.
     next: usize,
 }
 
@@ -24,7 +24,8 @@ struct Frame {
 }
 
 impl Held {
-    /// Room for `len` bytes of frames, of up to `room_len` each. Memory is the kernel's until it is written.
+    /// Creates room for `len` bytes of frames of up to `room_len` bytes each. The kernel allocates
+    /// memory when it is first written.
     pub(super) fn new(len: usize, room_len: usize) -> Held {
         Held {
             bytes: vec![0; len.max(room_len)],
@@ -34,12 +35,12 @@ impl Held {
         }
     }
 
-    /// Room for the next frame; `None` when as much is under way as can be.
+    /// Returns room for the next frame; `None` if the cable is full.
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
         let oldest = self.frames.front().map(|frame| frame.bytes.start);
         let end = match oldest {
             None => {
-                // From the beginning again, which is in the cache.
+                // Start again at the beginning, which is in the cache.
                 self.next = 0;
                 self.bytes.len()
             }
@@ -57,8 +58,8 @@ impl Held {
         (room.end <= end).then(|| &mut self.bytes[room])
     }
 
-    /// A frame has been written to these bytes of the room, and leaves at `due`, or behind the one before it
-    /// where that leaves later.
+    /// Records a frame written to these bytes of the room. It leaves at `due`, or after the frame
+    /// before it if that one leaves later.
     pub(super) fn push(&mut self, bytes: Range<usize>, due: Instant) {
         let bytes = self.next + bytes.start..self.next + bytes.end;
         debug_assert!(bytes.len() <= self.room_len && !bytes.is_empty());
@@ -67,24 +68,24 @@ impl Held {
         self.frames.push_back(Frame { bytes, due });
     }
 
-    /// When the oldest frame leaves.
+    /// Returns the time at which the oldest frame leaves.
     pub(super) fn due(&self) -> Option<Instant> {
         self.frames.front().map(|frame| frame.due)
     }
 
-    /// The oldest frame.
+    /// Returns the oldest frame.
     pub(super) fn first(&self) -> Option<&[u8]> {
         let frame = self.frames.front()?;
         Some(&self.bytes[frame.bytes.clone()])
     }
 
-    /// The newest frame.
+    /// Returns the newest frame.
     pub(super) fn last(&self) -> Option<&[u8]> {
         let frame = self.frames.back()?;
         Some(&self.bytes[frame.bytes.clone()])
     }
 
-    /// The oldest frame has left.
+    /// Removes the oldest frame.
     pub(super) fn pop(&mut self) {
         self.frames.pop_front();
     }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A frame whose bytes all are `mark`, with a byte of the room before it that is none of its own.
+    /// Adds a frame whose bytes are all `mark`, with one unused byte of room before it.
     fn put(held: &mut Held, len: usize, mark: u8, due: Instant) -> bool {
         let Some(room) = held.room() else {
             return false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings where UDP does not pass: why, and what to do.
+//! Findings if UDP does not pass, with causes and remedies.
 
 use super::super::seen::{By, End, Nic, Seen};
 use super::{Between, Finding, Pair, called};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// Interfaces that a sentence names at most.
+/// Largest number of interfaces that a sentence names.
 const NAMED_MAX: usize = 4;
 
 impl Between<'_> {
@@ -23,7 +23,7 @@ impl Between<'_> {
         }
     }
 
-    /// Explains why nothing passes.
+    /// Explains why no packets pass.
     pub(super) fn why_nothing(&self) -> Vec<Finding> {
         let without = [0, 1]
             .into_iter()
@@ -44,7 +44,8 @@ impl Between<'_> {
         findings
     }
 
-    /// The pair of which most is known: where something has come, then where another host has answered.
+    /// Returns the pair with the most information: first one where packets arrived, then one where
+    /// another host reported an error.
     fn most_promising(&self, pairs: &[Pair]) -> Option<Pair> {
         let score = |pair: &Pair| {
             let ways = [By::Udp, By::Tcp, By::Raw].map(|by| [(by, 0), (by, 1)]);
@@ -57,7 +58,7 @@ impl Between<'_> {
             })
             .sum::<u32>()
         };
-        // Of equal pairs the first: pairs of one subnet come first.
+        // Among equal pairs take the first: pairs of one subnet come first.
         pairs.iter().rev().max_by_key(|pair| score(pair)).copied()
     }
 
@@ -66,7 +67,7 @@ impl Between<'_> {
         let blocked = (0..2).filter(|from| self.passed(By::Udp, pair, *from).is_none());
         let blocked: Vec<usize> = blocked.collect();
         let causes = blocked.iter().map(|from| self.cause(pair, *from));
-        // A report of a kernel or a host explains more than silence.
+        // An error report of a kernel or a host is more specific than silence.
         let found = causes.flatten().next();
         found.unwrap_or_else(|| self.silence(pair, &blocked))
     }
@@ -123,8 +124,8 @@ impl Between<'_> {
         })
     }
 
-    /// Tests whether something passes by `by` in one of the directions `blocked`. A TCP connection needs both
-    /// directions.
+    /// Returns true if packets pass by `by` in one of the directions `blocked`. A TCP connection
+    /// needs both directions.
     fn leads_anywhere(&self, by: By, pair: Pair, blocked: &[usize]) -> bool {
         let directions = match by {
             By::Tcp => &[0, 1],
@@ -238,7 +239,7 @@ impl Between<'_> {
         }
     }
 
-    /// Interfaces of a host that might lead somewhere, if they were up.
+    /// Returns a finding about interfaces of a host that are down and might otherwise be usable.
     fn lame(&self, host: usize) -> Option<Finding> {
         let nics = self.hosts[host].nics.iter();
         let lame: Vec<&Nic> = nics.filter(|nic| !nic.is_inner && !nic.up).collect();
@@ -292,7 +293,7 @@ fn no_address(host: &Seen) -> Finding {
     }
 }
 
-/// A command that adds a route to the subnet of `there`.
+/// Returns a command that adds a route to the subnet of `there`.
 fn route(host: &str, end: &End, there: &End) -> String {
     let subnet = IpNet::new_assert(there.addr, there.prefix_len.min(width(there.addr))).trunc();
     format!(

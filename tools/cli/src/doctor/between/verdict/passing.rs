@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings where jobs run: addresses that lead nowhere, and what does not pass beside UDP.
+//! Findings if jobs can run: addresses that reach no peer, and other protocols that do not pass.
 
 use super::super::seen::By;
 use super::{Between, Finding, Pair, called};
@@ -7,7 +7,7 @@ use portolan_sys::net::is_of_one_link;
 use std::collections::BTreeSet;
 
 impl Between<'_> {
-    /// Returns what is wrong although UDP passes between the pairs `working`.
+    /// Returns the problems that remain although UDP passes between the pairs `working`.
     pub(super) fn beside(&self, working: &[Pair]) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.dead_ends(working));
@@ -17,7 +17,8 @@ impl Between<'_> {
         findings
     }
 
-    /// Addresses of one family with some of the other host's that reach none of them.
+    /// Returns a finding about addresses that reach none of the other host's addresses of their
+    /// family.
     fn dead_ends(&self, working: &[Pair]) -> Option<Finding> {
         let dead: Vec<String> = [0, 1]
             .into_iter()
@@ -59,7 +60,8 @@ impl Between<'_> {
         told.collect()
     }
 
-    /// Returns a value of the setting `network` that leaves the working ends, by host if they differ.
+    /// Returns a value of the setting `network` that keeps only the working ends, per host if they
+    /// differ.
     fn selection(&self, working: &[Pair]) -> String {
         let lists = [0, 1].map(|host| self.selection_of(host, working));
         if lists[0] == lists[1] {
@@ -69,7 +71,8 @@ impl Between<'_> {
         format!("{};{}", named(0), named(1))
     }
 
-    /// Returns the interfaces with only working addresses, and the working addresses of the other interfaces.
+    /// Returns the interfaces whose addresses all work, and the working addresses of other
+    /// interfaces.
     fn selection_of(&self, host: usize, working: &[Pair]) -> String {
         let live: BTreeSet<usize> = working.iter().map(|pair| place(*pair, host)).collect();
         let ends = &self.hosts[host].ends;
@@ -99,7 +102,7 @@ impl Between<'_> {
             // One connection carries both directions.
             (0..2).any(|from| self.passed(By::Tcp, *pair, from).is_some())
         };
-        // From an ambiguous end nothing has been tried.
+        // Ambiguous ends have not been tried.
         let is_tried = |pair: &&Pair| (0..2).all(|host| !self.end(**pair, host).is_ambiguous);
         let pair = working.iter().find(is_tried)?;
         if working.iter().any(has_tcp) {
@@ -129,7 +132,8 @@ impl Between<'_> {
         })
     }
 
-    /// Raw Ethernet, where both interfaces are on one subnet.
+    /// Returns findings about raw Ethernet that does not pass although both interfaces share a
+    /// subnet.
     fn without_raw(&self, working: &[Pair]) -> Vec<Finding> {
         if !self.both_ways(By::Raw).is_empty() {
             return Vec::new();
@@ -180,7 +184,7 @@ impl Between<'_> {
         })
     }
 
-    /// Packets that the interface of the sender allows, and that do not arrive.
+    /// Returns findings about packets that fit the sender's MTU and do not arrive.
     fn short_packets(&self, working: &[Pair]) -> Vec<Finding> {
         let mut told: BTreeSet<(usize, String)> = BTreeSet::new();
         let mut findings = Vec::new();
