@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lines over non-blocking descriptors, as `run` and its agents exchange them.
+//! Lines over non-blocking descriptors, as exchanged between `run` and its agents.
 //!
-//! Neither end ever blocks on the other: a source reads what is there, a sink keeps what does not
-//! fit. Whoever fills a sink from a source watches [`LineSink::pending_len`] and stops reading.
+//! Neither end ever blocks on the other: a source reads what is available, a sink queues what
+//! cannot be written. Code that fills a sink from a source must stop reading when
+//! [`LineSink::pending_len`] grows.
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -14,10 +15,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Bytes of one read: what a pipe holds by default (pipe(7)).
+/// Bytes of one read: the default capacity of a pipe (pipe(7)).
 const READ_LEN: usize = 64 << 10;
 
-/// Bytes that may wait in a sink before the sources that feed it pause.
+/// Pending bytes in a sink from which the sources that feed it pause.
 pub(crate) const SINK_LEN_HIGH: usize = 1 << 20;
 
 /// The reading end of a pipe or socket.
@@ -37,7 +38,7 @@ impl LineSource {
         })
     }
 
-    /// One from which nothing comes.
+    /// Returns a source that is at its end.
     pub(crate) fn ended() -> Self {
         LineSource {
             file: None,
@@ -45,22 +46,22 @@ impl LineSource {
         }
     }
 
-    /// The descriptor; `None` after the end.
+    /// Returns the descriptor; `None` after the end.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(File::as_fd)
     }
 
-    /// Whether the other end has closed, or the connection broke.
+    /// Returns true if the other end has closed or the connection broke.
     pub(crate) fn is_at_end(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Stops reading for good.
+    /// Stops reading permanently.
     pub(crate) fn close(&mut self) {
         self.file = None;
     }
 
-    /// Reads once what is there; `false` if nothing was.
+    /// Reads available bytes once; returns `false` if there were none.
     pub(crate) fn fill(&mut self) -> bool {
         let Some(file) = &mut self.file else {
             return false;
@@ -79,12 +80,13 @@ impl LineSource {
         result.is_ok()
     }
 
-    /// The next whole line, without its end.
+    /// Returns the next whole line, without its end.
     pub(crate) fn next_line(&mut self) -> Option<&[u8]> {
         self.lines.next_line()
     }
 
-    /// What came behind the last end of line, if it is longer than `len_max` or nothing can follow.
+    /// Returns the bytes after the last line, if they are more than `len_max` or the source is at
+    /// its end.
     pub(crate) fn take_partial(&mut self, len_max: usize) -> Option<Vec<u8>> {
         let len = self.lines.partial_len();
         let due = len > len_max || (len > 0 && self.is_at_end());
@@ -111,25 +113,25 @@ impl LineSink {
         })
     }
 
-    /// The descriptor, if something waits to be written to it.
+    /// Returns the descriptor, if bytes are pending.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         let waiting = self.pending_len() > 0;
         self.file.as_ref().filter(|_| waiting).map(File::as_fd)
     }
 
-    /// Bytes that wait.
+    /// Returns the number of pending bytes.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len() - self.written_len
     }
 
-    /// Closes: the other end sees the end of the input.
+    /// Closes the sink: the other end sees the end of its input.
     pub(crate) fn close(&mut self) {
         self.file = None;
         self.pending.clear();
         self.written_len = 0;
     }
 
-    /// Queues a message as one line and writes what fits.
+    /// Queues a message as one line and writes what can be written.
     pub(crate) fn send(&mut self, message: &impl Serialize) -> Result<()> {
         if self.file.is_none() {
             return Ok(());
@@ -140,7 +142,7 @@ impl LineSink {
         Ok(())
     }
 
-    /// Writes what fits. A reader that is gone is no error: its end is noticed elsewhere.
+    /// Writes what can be written. A closed reader is no error here; its end is detected elsewhere.
     pub(crate) fn flush(&mut self) {
         while self.pending_len() > 0 {
             let Some(file) = &mut self.file else {
@@ -158,9 +160,10 @@ impl LineSink {
     }
 }
 
-/// The time until `deadline` in the form `poll(2)` takes; rounded up, so that it has come then.
+/// Converts the time until `deadline` for `poll(2)`, rounded up so that the deadline has passed
+/// then.
 pub(crate) fn poll_timeout(now: Instant, deadline: Option<Instant>) -> PollTimeout {
-    /// Longest single wait; a later deadline is simply waited for again.
+    /// Longest single wait; a later deadline is waited for again.
     const WAIT_MS_MAX: u16 = 60_000;
     let Some(deadline) = deadline else {
         return PollTimeout::NONE;
@@ -173,9 +176,9 @@ pub(crate) fn poll_timeout(now: Instant, deadline: Option<Instant>) -> PollTimeo
     )
 }
 
-/// Waits until one of `fds` is ready, or `deadline`; which ones are.
+/// Waits until a descriptor of `fds` is ready or `deadline` passes, and returns the ready ones.
 ///
-/// Each is waited for in the direction that its flag says.
+/// Each is waited for in the direction of its flag.
 pub(crate) fn wait<T: Copy>(
     fds: &[(T, BorrowedFd<'_>, nix::poll::PollFlags)],
     deadline: Option<Instant>,
@@ -202,7 +205,7 @@ fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A duplicate of a descriptor, for the other direction of a socket.
+/// Duplicates a descriptor, for the other direction of a socket.
 pub(crate) fn duplicate(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }

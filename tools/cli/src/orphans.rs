@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that outlive those who started them.
+//! Processes that outlive their parents.
 //!
-//! A child subreaper gets the orphans among its descendants as its own children (prctl(2)), so it
-//! can end what a killed agent or a daemonising rank left behind.
+//! A child subreaper becomes the parent of orphans among its descendants (prctl(2)). It can
+//! therefore end processes that a killed agent or a daemonising rank left behind.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
@@ -10,12 +10,12 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use std::collections::HashSet;
 
-/// Become the parent of orphans among this process's descendants.
+/// Makes this process the parent of orphans among its descendants.
 pub(crate) fn adopt() -> Result<()> {
     nix::sys::prctl::set_child_subreaper(true).context("becoming a child subreaper")
 }
 
-/// This process's children, zombies too.
+/// Returns this process's children, including zombies.
 pub(crate) fn children() -> HashSet<i32> {
     let own = Pid::this().as_raw();
     let Ok(entries) = std::fs::read_dir("/proc") else {
@@ -27,8 +27,8 @@ pub(crate) fn children() -> HashSet<i32> {
     pids.filter(|pid| parent_of(*pid) == Some(own)).collect()
 }
 
-/// Kills and reaps all children but those in `kept`, and the children that come to this process
-/// when these die.
+/// Kills and reaps all children except those in `kept`, and the orphans that this process inherits
+/// from them.
 pub(crate) fn kill_all_but(kept: &HashSet<i32>) {
     loop {
         let orphans: Vec<i32> = children().difference(kept).copied().collect();
@@ -37,7 +37,8 @@ pub(crate) fn kill_all_but(kept: &HashSet<i32>) {
         }
         for pid in orphans {
             let pid = Pid::from_raw(pid);
-            // Fails only for a process with other credentials (set-user-id): not ours to wait for.
+            // Fails only for a process with other credentials (set-user-id), which must not be
+            // waited for.
             if kill(pid, Signal::SIGKILL).is_err() || waitpid(pid, None).is_err() {
                 return;
             }
@@ -45,7 +46,8 @@ pub(crate) fn kill_all_but(kept: &HashSet<i32>) {
     }
 }
 
-/// Field 4 of `/proc/PID/stat`; the name in field 2 may hold anything, so from its closing bracket.
+/// Returns the parent from field 4 of `/proc/PID/stat`. The name in field 2 may contain anything,
+/// so parsing starts after its closing bracket.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()

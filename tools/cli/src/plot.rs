@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan plot`: the JSON of `portolan bench`, `tune` and `profile` and `scripts/cast-figures.sh` as SVG.
+//! `portolan plot`: draws the JSON of `portolan bench`, `tune`, `profile` and
+//! `scripts/cast-figures.sh` as SVG.
 //!
-//! Each input gives the charts that it has figures for, `STEM-CHART.svg`, so that runs at several
-//! MTUs stand side by side. A file that is unreadable is named, and the others are drawn.
+//! Each input produces the charts that it has figures for, `STEM-CHART.svg`, so that charts of
+//! several MTUs can be compared. An unreadable file is reported, and the other files are drawn.
 
 use crate::error::{UserError, user_error};
 use crate::output::outln;
@@ -16,18 +17,18 @@ use std::process::ExitCode;
 /// Options of `portolan plot`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PlotArgs {
-    /// Results, as `--json` left them.
+    /// Results, as written by `--json`.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Directory for the charts; it is made if it is not there.
+    /// Directory for the charts; created if it does not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
 
-/// Draws, and prints the name of each chart.
+/// Draws the charts, and prints the name of each.
 ///
 /// # Errors
-/// No file is what `bench` or `tune` writes, or a chart cannot be written.
+/// No file contains results, or a chart cannot be written.
 pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
     fs::create_dir_all(&args.out).map_err(|error| {
         let out = args.out.display();
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
             .file_stem()
             .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         for (name, svg) in charts(file)? {
-            // `latency.json` gives `latency.svg`.
+            // `latency.json` produces `latency.svg`.
             let name = if stem == name {
                 stem.clone()
             } else {
@@ -54,11 +55,11 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
     })
 }
 
-/// Does `work` with each of `files`. What is wrong with one is said in a sentence, and the others
-/// go on; the exit status tells it.
+/// Calls `work` for each of `files`. If one of several fails, its error is printed and the others
+/// are processed; the exit status reports the failure.
 ///
 /// # Errors
-/// What is wrong with the only file.
+/// The error of the only file.
 pub(crate) fn each(
     files: &[PathBuf],
     mut work: impl FnMut(&Path) -> Result<()>,
@@ -76,7 +77,7 @@ pub(crate) fn each(
     Ok(status)
 }
 
-/// Names and contents of what can be drawn of a file.
+/// Returns the names and contents of the charts of a file.
 fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
     let figures = figures(file)?;
     if figures.is_empty() {
@@ -101,10 +102,10 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
     }
 }
 
-/// What `file` holds.
+/// Reads a JSON file.
 ///
 /// # Errors
-/// A sentence that names it, and what to do.
+/// A sentence that names the file and the remedy.
 pub(crate) fn read_json(file: &Path) -> Result<Value> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finding a program as a shell would, and saying what is wrong when it cannot be started.
+//! Finds a program as a shell would, and explains failures to start it.
 
 use std::env;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The file that `program` means, or a sentence part for a person.
+/// Returns the file of `program`, or a part of an error sentence.
 pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
     if program.contains('/') {
         let path = PathBuf::from(program);
@@ -22,7 +22,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
         })
 }
 
-/// Why a program that [`find`] found did not start.
+/// Explains why a program found by [`find`] did not start.
 pub(crate) fn explain(program: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT) => format!(

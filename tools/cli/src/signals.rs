@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Signals as something to wait for beside other descriptors.
+//! Signals as a descriptor to wait for, together with other descriptors.
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Signals that a person or a system sends to end a program.
+/// Signals that a user or a system sends to end a program.
 pub(crate) const ENDING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -14,18 +14,19 @@ pub(crate) const ENDING: [Signal; 4] = [
     Signal::SIGQUIT,
 ];
 
-/// Who sent a signal.
+/// Sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// A process, perhaps to this one alone.
+    /// A process; the signal may be for this process only.
     Process,
-    /// The kernel: what a terminal sends goes to children of this process, too.
+    /// The kernel: a terminal's signal also reaches the children of this process.
     Kernel,
 }
 
-/// Signals of this thread, kept from acting and queued; as before on drop.
+/// Signals of this thread, blocked and queued; the old mask is restored on drop.
 ///
-/// Children inherit this, unless they are started with `portolan_sys::inherit::unblock_signals`.
+/// Children inherit the mask, unless they are started with
+/// `portolan_sys::inherit::unblock_signals`.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,
@@ -33,7 +34,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Queues `signals` from now on.
+    /// Blocks and queues `signals` from now on.
     pub(crate) fn take(signals: &[Signal]) -> Result<Signals> {
         let set: SigSet = signals.iter().copied().collect();
         let before = set
@@ -44,20 +45,21 @@ impl Signals {
         Ok(Signals { fd, before })
     }
 
-    /// Readable when a signal is queued.
+    /// Returns the descriptor, which is readable when a signal is queued.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// The number of the next queued signal.
+    /// Returns the number of the next queued signal.
     pub(crate) fn next(&self) -> Option<i32> {
         self.next_from().map(|(number, _)| number)
     }
 
-    /// The number of the next queued signal, and who sent it.
+    /// Returns the number and the sender of the next queued signal.
     pub(crate) fn next_from(&self) -> Option<(i32, Sender)> {
         let info = self.fd.read_signal().ok()??;
-        // Codes of what processes send are 0 or negative: SI_USER, SI_QUEUE, SI_TKILL (sigaction(2)).
+        // Signals from processes have codes of 0 or below: SI_USER, SI_QUEUE, SI_TKILL
+        // (sigaction(2)).
         let sender = match info.ssi_code {
             ..=0 => Sender::Process,
             _ => Sender::Kernel,
@@ -68,7 +70,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What is still queued would act now; the job it was meant for is over.
+        // Drain the queue: signals for the finished job would act when they are unblocked.
         while self.next().is_some() {}
         if let Err(error) = self.before.thread_set_mask() {
             log::error!("restoring the signal mask: {error}");

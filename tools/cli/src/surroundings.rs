@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `bench` and `tune` measure with: temporary labs, and jobs in them.
+//! Environment in which `bench` and `tune` measure: temporary labs, and jobs in them.
 
 mod brokers;
 mod child;
@@ -24,29 +24,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The first of the addresses that labs are documented to have.
+/// First of the documented addresses of a lab.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
-/// Exit status of a program that SIGINT ended, as shells tell it.
+/// Exit status that shells report for a program ended by SIGINT.
 const INTERRUPTED_STATUS: i32 = 130;
 
-/// How long the second rank may report its own error after the first failed: it may be the cause.
+/// Time for the second rank to report its own error, which may be the cause, after the first
+/// failed.
 const ERROR_GRACE: Duration = Duration::from_millis(500);
 
 /// Labs and jobs of this command.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    /// A person has sent SIGINT.
+    /// Set when the user has sent SIGINT.
     interrupted: Arc<AtomicBool>,
     mpi_programs: RefCell<mpis::Programs>,
 }
 
 impl Surroundings {
-    /// From now on SIGINT does not end this process but is told by [`Launcher::interrupted`]; a
-    /// second one does.
+    /// Makes SIGINT set [`Launcher::interrupted`] from now on instead of ending this process. A
+    /// second SIGINT ends it.
     ///
     /// # Errors
-    /// The system's.
+    /// The error of the system.
     pub(crate) fn heed_interrupts(&self) -> Result<()> {
         let flag = || Arc::clone(&self.interrupted);
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED_STATUS, flag())
@@ -61,7 +62,7 @@ impl Launcher for Surroundings {
         let LabOrder { mtu, count, link } = *order;
         let mut kind = Kind::plain(count, mtu).with(None, link)?;
         if count as usize > portolan_bench::usable_cores().len() {
-            // Rows of more ends than cores leave them to the scheduler.
+            // With more ends than cores, leave the cores to the scheduler.
             kind.cores = CoreList::all();
         }
         let lab = TemporaryLab::up(&kind)?;
@@ -82,14 +83,14 @@ impl Launcher for Surroundings {
     }
 
     fn run_job(&self, job: &Job<'_>) -> Result<()> {
-        // Until the job has ended.
+        // Brokers run until the job has ended.
         let _brokers = match job.by_broker {
             true => brokers::start(job.places)?,
             false => Vec::new(),
         };
         match run::execute(&options_of(job)?)?.failure {
             Some(failure) => {
-                // The launcher of the job has taken it; this command is meant, too.
+                // The job's launcher took the signal, which was also meant for this command.
                 if matches!(failure, Failure::Signal(libc::SIGINT)) {
                     self.interrupted.store(true, Relaxed);
                 }
@@ -114,7 +115,7 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
         hosts: hosts_of(job),
         map_by: MapBy::Slot,
         tag_output: false,
-        // The ranks have nothing to say on their standard output; the benchmark's may be its JSON.
+        // The ranks print nothing; standard output may carry the benchmark's JSON.
         capture: true,
         grace: ERROR_GRACE,
         on_failure: run::OnFailure::End,

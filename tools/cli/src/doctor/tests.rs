@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conclusions from made-up machines.
+//! Tests of conclusions from constructed machines.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn nic() -> nic::Nic {
     }
 }
 
-/// A machine where nothing is left to wish for.
+/// Returns the report of a machine that needs no change.
 fn report() -> Report {
     Report {
         schema: SCHEMA,

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the wires of a lab are like, as `--link` says it: a class of Ethernet, single values, or both.
+//! Properties of a lab's wires, as given to `--link`: a class of Ethernet, single values, or both.
 //!
-//! It makes no wire ([`super::shape`] does). The invariant: a [`Link`] that has been parsed can be made,
-//! but for what depends on the MTU or on this kernel.
+//! It creates no wire ([`super::shape`] does). Invariant: every parsed [`Link`] can be created,
+//! except for limits that depend on the MTU or on this kernel.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A wire; zeros and `None` where it is that of a bare veth pair.
+/// A wire; values of a bare veth pair are zero or `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Bits a second, each frame's preamble, checksum and gap counted.
+    /// Bits per second, including each frame's preamble, checksum and gap.
     pub(crate) rate_bits_per_sec: Option<u64>,
-    /// Of a million frames that reach a host's wire, how many are lost.
+    /// Lost frames per million frames that reach a host's wire.
     pub(crate) loss_ppm: u32,
-    /// Bytes that wait where the wire begins; what comes then is lost.
+    /// Bytes that may wait at the beginning of the wire; further frames are lost.
     pub(crate) queue_len: Option<u64>,
-    /// How long a frame is under way from host to host, beside what sending it takes.
+    /// Time a frame travels from host to host, in addition to its transmission time.
     pub(crate) delay: Duration,
-    /// What holds frames up; `None` for what this kernel has.
+    /// Mechanism that delays frames; `None` for the best one of this kernel.
     pub(crate) delay_by: Option<DelayBy>,
 }
 
-/// What holds frames up for a delay.
+/// Mechanism that delays frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DelayBy {
     /// The kernel's queue discipline (tc-netem(8)).
     Netem,
-    /// A process of the lab's ([`super::line`]).
+    /// A process of the lab ([`super::line`]).
     Line,
 }
 
@@ -41,16 +41,20 @@ impl fmt::Display for DelayBy {
     }
 }
 
-/// A kind of Ethernet with all its values.
+/// A class of Ethernet with all its values.
 struct Class {
     name: &'static str,
     rate_bits_per_sec: u64,
     queue_len: u64,
 }
 
-/// Rates are the standard's. Queues are what one port of a switch of that class has: 64 KiB in its chip;
-/// a share of the 1 MiB that a few ports use at once; of the 9 to 16 MiB, and of the 22 to 32 MiB, that the 32 to 64 ports of
-/// a data centre's switch share. Nothing is lost, as on a sound cable.
+/// Rates are from the standard. A queue is that of one port of a switch of the class:
+/// - 64 KiB in the chip;
+/// - a share of the 1 MiB that a few ports use at once;
+/// - a share of the 9 to 16 MiB, or of the 22 to 32 MiB, of a data centre switch with 32 to 64
+///   ports.
+///
+/// No frame is lost, as on a sound cable.
 const CLASSES: [Class; 4] = [
     Class {
         name: "fast-ethernet",
@@ -74,38 +78,38 @@ const CLASSES: [Class; 4] = [
     },
 ];
 
-/// Slower than any Ethernet, and faster than a machine's memory passes frames on.
+/// Bounds of a rate: slower than any Ethernet, and faster than memory can forward frames.
 const RATE_MIN: u64 = 1_000_000;
 const RATE_MAX: u64 = 100_000_000_000;
 
-/// Millionths in a hundredth.
+/// Millionths per percent.
 const PPM_IN_PERCENT: f64 = 1e4;
 
 const QUEUE_LEN_MAX: u64 = 1 << 30;
 
-/// Bytes that may be under way on a cable without a rate: 50 ms of 10 Gbit/s.
+/// Bytes in flight on a cable without a rate: 50 ms of 10 Gbit/s.
 pub(super) const UNDER_WAY_LEN: u64 = 64 << 20;
 
-/// Longer than a frame takes around the earth.
+/// Longest delay: longer than a frame takes around the earth.
 const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// What delays are multiples of.
+/// Granularity of delays.
 const TIME_STEP: Duration = Duration::from_micros(1);
 
 impl Link {
-    /// Whether anything is to be made.
+    /// Returns true if the wire differs from a bare veth pair.
     pub(crate) fn is_shaped(&self) -> bool {
         *self != Link::default()
     }
 
-    /// Bytes that are under way at once at the full rate; `None` without a rate.
+    /// Returns the bytes in flight at the full rate; `None` without a rate.
     pub(super) fn under_way_len(&self) -> Option<u64> {
         let delay_us = u64::try_from(self.delay.as_micros()).unwrap_or(u64::MAX);
-        // No overflow: the largest rate for the longest delay has 10^17.
+        // This cannot overflow: the largest rate times the longest delay is 10^17.
         Some(self.rate_bits_per_sec? / 8_000 * delay_us / 1_000)
     }
 
-    /// A sentence, where one value needs another.
+    /// Returns an error if a value needs another one that is missing.
     fn check(self) -> Result<Link, String> {
         if self.rate_bits_per_sec.is_none() && self.queue_len.is_some() {
             return Err(format!(
@@ -123,7 +127,7 @@ impl Link {
     }
 }
 
-/// As `--link` takes it; empty for the bare veth pair.
+/// Formats as the argument of `--link`; empty for the bare veth pair.
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut values = Vec::new();
@@ -155,7 +159,7 @@ impl FromStr for Link {
     fn from_str(text: &str) -> Result<Link, String> {
         let mut link = Link::default();
         let mut given = Vec::new();
-        // A class first, wherever it stands: single values are more particular.
+        // Apply the class first, wherever it stands: single values override it.
         for word in text.split(',').filter(|word| !word.contains('=')) {
             let class = CLASSES.iter().find(|class| class.name == word);
             let class = class.ok_or_else(|| unknown(word))?;
@@ -202,7 +206,7 @@ fn once<'a>(given: &mut Vec<&'a str>, key: &'a str) -> Result<(), String> {
     Ok(())
 }
 
-/// Units by their names, the largest first.
+/// Units with their names, the largest first.
 type Units = [(&'static str, u64)];
 
 const RATE_UNITS: [(&str, u64); 4] = [
@@ -220,14 +224,14 @@ const TIME_UNITS: [(&str, u64); 4] = [
     ("ns", 1),
 ];
 
-/// A whole number of the largest unit that allows it.
+/// Formats a value as a whole number of the largest unit that divides it.
 fn scaled(value: u64, units: &Units) -> String {
     let fits = |(_, unit): &&(&str, u64)| value >= *unit && value.is_multiple_of(*unit);
     let (name, unit) = units.iter().find(fits).copied().unwrap_or(("", 1));
     format!("{}{name}", value / unit)
 }
 
-/// A number, perhaps with a fraction, and one of `units`.
+/// Parses a number, optionally with a fraction, and one of `units`.
 fn quantity(text: &str, units: &Units) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let name = &text[digits.len()..];
@@ -287,7 +291,7 @@ fn delay_by(text: &str) -> Result<DelayBy, String> {
     }
 }
 
-/// A time as `--link` takes it.
+/// Formats a time as in `--link`.
 pub(super) fn time(time: Duration) -> String {
     scaled(
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),

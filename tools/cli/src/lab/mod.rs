@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Labs: hosts on one machine, made of network namespaces.
 //!
-//! A lab NAME is the namespaces NAME-h0, NAME-h1 … with one interface `eth0` each, 10.77.0.1
-//! upwards, joined by a veth pair for two hosts and otherwise by a bridge in NAME-sw. Everything is
-//! made inside these namespaces: nothing is ever added to the machine's own network.
+//! A lab NAME consists of the namespaces NAME-h0, NAME-h1 … with one interface `eth0` each,
+//! 10.77.0.1 upwards. Two hosts are joined by a veth pair, more hosts by a bridge in NAME-sw.
+//! Everything is created inside these namespaces; the machine's own network is never changed.
 //!
-//! The invariant: only namespaces that carry this program's mark (the alias of their `lo`) are
-//! listed, entered or removed.
+//! Invariant: only namespaces that carry this program's mark (the alias of their `lo`) are listed,
+//! entered or removed.
 
 pub(crate) mod command;
 pub(crate) mod cores;
@@ -35,13 +35,13 @@ pub(crate) struct Lab {
     pub(crate) host_count: u32,
     /// MTU of its interfaces.
     pub(crate) mtu: u32,
-    /// The cores of each host that is there, by its index.
+    /// Cores of each existing host, by its index.
     cores: BTreeMap<u32, Cores>,
-    /// What its wires are like.
+    /// Properties of its wires.
     pub(crate) link: Link,
 }
 
-/// What to make.
+/// A lab to create.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Name of the lab.
@@ -52,11 +52,11 @@ pub(crate) struct Options {
     pub(crate) mtu: u32,
     /// The cores of the hosts.
     pub(crate) cores: CoreList,
-    /// What the wires are like.
+    /// Properties of the wires.
     pub(crate) link: Link,
 }
 
-/// What a lab is to be like, but for its name.
+/// A lab to create, without its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Kind {
     /// Number of hosts.
@@ -65,12 +65,12 @@ pub(crate) struct Kind {
     pub(crate) mtu: u32,
     /// The cores of the hosts.
     pub(crate) cores: CoreList,
-    /// What the wires are like.
+    /// Properties of the wires.
     pub(crate) link: Link,
 }
 
 impl Kind {
-    /// Hosts with a core each, joined by bare veth.
+    /// Returns a lab with one core for each host, joined by bare veth.
     pub(crate) fn plain(host_count: u32, mtu: u32) -> Kind {
         Kind {
             host_count,
@@ -80,10 +80,10 @@ impl Kind {
         }
     }
 
-    /// With the cores and wires that `--cores` and `--link` say, where they are given.
+    /// Sets the cores and wires given to `--cores` and `--link`, if any.
     ///
     /// # Errors
-    /// A sentence for a person that names the option.
+    /// A sentence for the user that names the option.
     pub(crate) fn with(mut self, cores: Option<&str>, link: Option<&str>) -> Result<Kind> {
         if let Some(list) = cores {
             let parsed = list.parse();
@@ -107,10 +107,10 @@ impl Kind {
 }
 
 impl Lab {
-    /// Makes a lab that stays until it is taken down. A lab that fails half-way leaves nothing.
+    /// Creates a lab that stays until it is removed. If creation fails half-way, nothing is left.
     ///
     /// # Errors
-    /// A sentence for a person: bad name or numbers, lab already up, no privilege, `ip` missing.
+    /// A sentence for the user: bad name or numbers, lab already up, no privilege, `ip` missing.
     pub(crate) fn up(options: &Options) -> Result<Lab> {
         plan::check(options)?;
         ip::check_privilege()?;
@@ -133,7 +133,7 @@ impl Lab {
         Ok(Lab::of(options))
     }
 
-    /// The lab that has been made so.
+    /// Returns the lab that was created with `options`.
     fn of(options: &Options) -> Lab {
         let cores = (0..options.host_count).map(|index| (index, options.cores.of_host(index)));
         Lab {
@@ -145,10 +145,10 @@ impl Lab {
         }
     }
 
-    /// The lab of that name, for what is to run in it.
+    /// Finds a usable lab by its name.
     ///
     /// # Errors
-    /// A sentence for a person when there is none, or when its cables are dead.
+    /// A sentence for the user if there is none, or if its line process has ended.
     pub(crate) fn find(name: &str) -> Result<Lab> {
         let lab = Lab::find_dead_or_alive(name)?;
         if lab.link.delay_by == Some(DelayBy::Line) && line::find(name)?.is_none() {
@@ -162,10 +162,10 @@ impl Lab {
         Ok(lab)
     }
 
-    /// The lab of that name.
+    /// Finds a lab by its name.
     ///
     /// # Errors
-    /// A sentence for a person when there is none.
+    /// A sentence for the user if there is none.
     fn find_dead_or_alive(name: &str) -> Result<Lab> {
         if let Some(lab) = marked(|lab| lab == name)?.remove(name) {
             return Ok(lab);
@@ -176,29 +176,29 @@ impl Lab {
         )
     }
 
-    /// The labs that are up.
+    /// Returns the labs that are up.
     pub(crate) fn list() -> Result<Vec<Lab>> {
         Ok(marked(|_| true)?.into_values().collect())
     }
 
-    /// Removes the lab. Processes that still run in it lose their network; their ids are returned.
+    /// Removes the lab. Returns the ids of processes that still run in it; they lose their network.
     pub(crate) fn down(&self) -> Result<Vec<u32>> {
         ip::check_privilege()?;
         remove(&self.name)
     }
 
-    /// Name of the namespace of host `index`, for people and for `ip netns exec`.
+    /// Returns the name of the namespace of host `index`, for messages and for `ip netns exec`.
     pub(crate) fn namespace(&self, index: u32) -> String {
         plan::host_namespace(&self.name, index)
     }
 
-    /// The cores that host `index` owns.
+    /// Returns the cores that host `index` owns.
     pub(crate) fn cores(&self, index: u32) -> Cores {
         self.cores.get(&index).cloned().unwrap_or_default()
     }
 
-    /// How many cores the hosts have together; where one has none of its own, all that this process may
-    /// use.
+    /// Returns the number of cores that the hosts have together. If a host owns none, that is the
+    /// number of all cores that this process may use.
     pub(crate) fn core_count(&self) -> usize {
         let hosts: Vec<Cores> = (0..self.host_count)
             .map(|index| self.cores(index))
@@ -210,15 +210,15 @@ impl Lab {
         all.len()
     }
 
-    /// The cores of all hosts, as `--cores` takes them.
+    /// Returns the cores of all hosts, in the form of `--cores`.
     fn core_list(&self) -> CoreList {
         CoreList::of((0..self.host_count).map(|index| self.cores(index)))
     }
 
-    /// The index of a host called `h1`, `1` or `NAME-h1`.
+    /// Returns the index of a host named `h1`, `1` or `NAME-h1`.
     ///
     /// # Errors
-    /// A sentence for a person when the lab has no such host.
+    /// A sentence for the user if the lab has no such host.
     pub(crate) fn host_index(&self, text: &str) -> Result<u32> {
         let text = text
             .strip_prefix(&format!("{}-", self.name))
@@ -234,7 +234,7 @@ impl Lab {
     }
 }
 
-/// Removes the namespaces that have been made so far, on drop.
+/// Removes the namespaces created so far, on drop.
 #[derive(Default)]
 struct Undo {
     made: Vec<String>,
@@ -250,7 +250,7 @@ impl Drop for Undo {
     }
 }
 
-/// The labs that are up, of those whose names are `wanted`.
+/// Returns the labs that are up and whose names are `wanted`.
 fn marked(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
     let namespaces = ip::namespaces();
     let hosts = namespaces.iter().filter_map(|namespace| {
@@ -304,7 +304,7 @@ fn refuse_existing(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Removes every marked namespace of the lab `name`; ids of processes that are still in them.
+/// Removes every marked namespace of the lab `name`; returns the ids of processes still in them.
 fn remove(name: &str) -> Result<Vec<u32>> {
     let mut lingering = Vec::new();
     for namespace in ip::namespaces() {
@@ -323,7 +323,8 @@ fn remove(name: &str) -> Result<Vec<u32>> {
         }
         let pids = ip::pids(&namespace)?;
         if !pids.is_empty() {
-            // The namespace lives as long as they do; without its interface the network is down now.
+            // The namespace lives as long as these processes. Without its interface the network is
+            // down now.
             ip::delete_links(&namespace)?;
         }
         lingering.extend(pids);

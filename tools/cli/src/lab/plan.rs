@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which namespaces, names, addresses and commands make a lab. It changes nothing; of the
-//! system it asks whether the kernel has IPv6.
+//! Namespaces, names, addresses and commands that make up a lab. This module changes nothing; it
+//! only checks if the kernel has IPv6.
 
 use super::cores::Cores;
 use super::link::{DelayBy, Link};
@@ -10,31 +10,32 @@ use anyhow::Result;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Most hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in net/bridge/br_private.h).
+/// Largest number of hosts: a Linux bridge has at most 1024 ports (BR_MAX_PORTS in
+/// net/bridge/br_private.h).
 pub(crate) const HOSTS_MAX: u32 = 1024;
 
-/// Smallest MTU that jobs run over: their frames have 512 bytes at least, sealed ones 24 more, and
-/// every host must take datagrams of 576 (RFC 791).
+/// Smallest MTU that jobs can use. Their frames have at least 512 bytes, sealed ones 24 more, and
+/// every host must accept datagrams of 576 bytes (RFC 791).
 const MTU_MIN: u32 = 576;
 
 /// Largest MTU of a veth interface (ETH_MAX_MTU in include/uapi/linux/if_ether.h).
 const MTU_MAX: u32 = 65535;
 
-/// Longest name: `NAME-h1023` is also a file name, and shall fit a column.
+/// Longest name: `NAME-h1023` is also a file name, and should fit a column.
 const NAME_LEN_MAX: usize = 64;
 
-/// Address of host 0. With a /16 the addresses of 1024 hosts are on one network.
+/// Address of host 0. A /16 network has room for the addresses of 1024 hosts.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PREFIX_LEN: u32 = 16;
 
-/// There where the kernel has IPv6.
+/// Directory that exists if the kernel has IPv6.
 const IPV6: &str = "/proc/sys/net/ipv6";
 
 /// First word of the alias of a lab namespace's `lo`.
 const MARK: &str = "portolan-lab";
 
-/// What the mark of a namespace says: `portolan-lab:HOSTS:MTU:CORES:LINK`, the cores those of this host,
-/// in at most 255 bytes (`IFALIASZ` of include/uapi/linux/if.h).
+/// Contents of a namespace's mark `portolan-lab:HOSTS:MTU:CORES:LINK`, with the cores of this host.
+/// It has at most 255 bytes (`IFALIASZ` of include/uapi/linux/if.h).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) host_count: u32,
@@ -43,7 +44,7 @@ pub(super) struct Mark {
     pub(super) link: Link,
 }
 
-/// Refuses what cannot be made.
+/// Returns an error for options from which no lab can be created.
 pub(super) fn check(options: &Options) -> Result<()> {
     let name = &options.name;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -77,35 +78,35 @@ pub(super) fn check(options: &Options) -> Result<()> {
     shape::check(options)
 }
 
-/// Name of the namespace of host `index` of the lab `name`.
+/// Returns the name of the namespace of host `index` of the lab `name`.
 pub(super) fn host_namespace(name: &str, index: u32) -> String {
     format!("{name}-h{index}")
 }
 
-/// Name of the namespace of the bridge.
+/// Returns the name of the bridge's namespace.
 pub(super) fn switch_namespace(name: &str) -> String {
     format!("{name}-sw")
 }
 
-/// Name of a namespace in which is tried what the kernel can, for as long as that takes.
+/// Returns the name of a temporary namespace for testing the kernel's features.
 pub(super) fn trial_namespace(name: &str) -> String {
     format!("{name}-try{}", std::process::id())
 }
 
-/// Lab and host index of a namespace that is called like a lab's host.
+/// Parses the lab and the host index from the name of a namespace.
 pub(super) fn host_of(namespace: &str) -> Option<(&str, u32)> {
     let (name, digits) = namespace.rsplit_once("-h")?;
     let index = digits.parse().ok()?;
-    // `lab-h01` is not a name that this program gives.
+    // `lab-h01` is not a name that this program creates.
     (!name.is_empty() && host_namespace(name, index) == namespace).then_some((name, index))
 }
 
-/// Address of host `index`.
+/// Returns the address of host `index`.
 pub(super) fn address(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST_ADDRESS.to_bits() + index)
 }
 
-/// All namespaces of the lab.
+/// Returns the names of all namespaces of the lab.
 pub(super) fn namespaces(options: &Options) -> Vec<String> {
     let mut names: Vec<String> = (0..options.host_count)
         .map(|index| host_namespace(&options.name, index))
@@ -116,7 +117,7 @@ pub(super) fn namespaces(options: &Options) -> Vec<String> {
     names
 }
 
-/// Commands that mark a namespace as this program's, and bring `lo` up.
+/// Returns commands that mark a namespace as this program's and bring `lo` up.
 pub(super) fn mark_commands(options: &Options, namespace: &str) -> String {
     let Options {
         host_count,
@@ -131,7 +132,7 @@ pub(super) fn mark_commands(options: &Options, namespace: &str) -> String {
     format!("link set dev lo alias {MARK}:{host_count}:{mtu}:{cores}:{link}\nlink set dev lo up\n")
 }
 
-/// Reads a mark back.
+/// Parses a mark.
 pub(super) fn parse_mark(alias: &str) -> Option<Mark> {
     let words: Vec<&str> = alias.split(':').collect();
     let [MARK, host_count, mtu, cores, link] = words[..] else {
@@ -148,7 +149,7 @@ pub(super) fn parse_mark(alias: &str) -> Option<Mark> {
     })
 }
 
-/// The commands that join the hosts, each batch with the namespace to run it in.
+/// Returns the commands that join the hosts, in batches with the namespace to run them in.
 pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
     let mut batches = Vec::new();
     if has_switch(options) {
@@ -171,8 +172,8 @@ pub(super) fn network_commands(options: &Options) -> Vec<(String, String)> {
     batches
 }
 
-/// A single host has one too, so that programs find the interface that they expect; two hosts have one
-/// where frames are held up or lost on their way.
+/// Returns true if the lab has a switch. A single host has one, so that programs find the expected
+/// interface. Two hosts have one if frames are delayed or lost between them.
 pub(super) fn has_switch(options: &Options) -> bool {
     options.host_count != 2 || shape::needs_switch(&options.link)
 }
@@ -182,8 +183,8 @@ fn switch_commands(options: &Options) -> String {
     if options.link.delay_by == Some(DelayBy::Line) {
         return line_commands(options);
     }
-    // Without an MTU of its own the bridge takes the smallest of its ports'. No multicast
-    // snooping: broadcast and multicast reach every host, as on a plain switch.
+    // Without its own MTU the bridge takes the smallest of its ports. Snooping is off, so that
+    // broadcast and multicast reach every host, as on a plain switch.
     let mut commands = String::from("link add name br0 type bridge mcast_snooping 0\n");
     for index in 0..options.host_count {
         let host = host_namespace(&options.name, index);
@@ -197,7 +198,8 @@ fn switch_commands(options: &Options) -> String {
     commands
 }
 
-/// Cables whose other ends the line holds: nothing else joins them, and the kernel sends nothing of its own.
+/// Returns commands for cables whose other ends the line opens. Nothing else joins them, and the
+/// kernel sends no frames of its own.
 fn line_commands(options: &Options) -> String {
     let mtu = options.mtu;
     let mut commands = String::new();
@@ -207,7 +209,7 @@ fn line_commands(options: &Options) -> String {
         commands.push_str(&format!(
             "link add name {port} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host}\n"
         ));
-        // A kernel without IPv6 does not know this, nor needs it.
+        // A kernel without IPv6 rejects this command and does not need it.
         if Path::new(IPV6).exists() {
             commands.push_str(&format!("link set dev {port} addrgenmode none\n"));
         }
@@ -216,7 +218,7 @@ fn line_commands(options: &Options) -> String {
     commands
 }
 
-/// Name of the other end of host `index`'s cable, in the namespace of the switch.
+/// Returns the name of the other end of host `index`'s cable, in the namespace of the switch.
 pub(super) fn port(index: u32) -> String {
     format!("p{index}")
 }

@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Making the wires of a lab as slow, and as lossy, as `--link` says: which commands of `ip` and `tc`.
+//! Commands of `ip` and `tc` that make the wires of a lab as slow and lossy as `--link` requests.
 //!
-//! A host's interface sends at the wire's rate (tbf), as its NIC would, and what runs there feels it: a
-//! full queue holds senders up. With a switch each port sends at that rate towards its host, and drops
-//! what its queue does not hold. Loss is at a port's way out: a frame is lost after it has left its
-//! sender, which is not told, and each receiver of a broadcast loses for itself.
+//! A host's interface sends at the rate of the wire (tbf), like a NIC: a full queue blocks senders
+//! on the host. With a switch, each port sends at that rate towards its host, and drops frames that
+//! its queue cannot hold. Loss occurs at the exit of a port. The frame has left its sender by then,
+//! so the sender is not notified, and each receiver of a broadcast loses frames independently.
 
 use super::link::{DelayBy, Link, UNDER_WAY_LEN};
 use super::{Options, ip, line, plan};
 use crate::error::user_error;
 use anyhow::Result;
 
-/// What a frame takes on a wire of Ethernet beside the bytes that the kernel counts: preamble 8,
-/// checksum 4, gap 12 (IEEE 802.3, clause 4).
+/// Bytes of a frame on Ethernet that the kernel does not count: preamble 8, checksum 4, gap 12
+/// (IEEE 802.3, clause 4).
 const OVERHEAD: u64 = 24;
 
-/// Bytes in front of what an MTU counts.
+/// Bytes of the header, which an MTU does not include.
 const HEADER: u64 = 14;
 
-/// How late a timer of the kernel may be, before the wire loses of its rate: what it lets through at once after
-/// a pause. With half of it a busy virtual machine stayed 2 % below a gigabit.
+/// Lateness of a kernel timer up to which the wire keeps its rate: it sends this much at once after
+/// a pause. With half of this value a busy virtual machine stayed 2 % below a gigabit.
 const SLACK_NS: u64 = 200_000;
 
-/// How long a burst of segments may take: it arrives in one lump, which a wire would spread. With single
-/// frames the same machine had no time for a gigabit.
+/// Longest duration of a burst of segments, which arrives at once where a real wire would spread
+/// it. With single frames the same machine did not reach a gigabit.
 const LUMP_NS: u64 = 100_000;
 
-/// A burst of segments of the kernel (GSO, TSO), at most.
+/// Largest burst of segments from the kernel (GSO, TSO) in bytes.
 const SUPERFRAME: u64 = 65_536;
 
-/// Frames that wait at a host's interface (`txqueuelen`, `DEFAULT_TX_QUEUE_LEN` of
+/// Frames that the queue of a host's interface holds (`txqueuelen`, `DEFAULT_TX_QUEUE_LEN` of
 /// include/linux/netdevice.h).
 const HOST_FRAMES: u64 = 1000;
 
-/// Whether frames are to be dropped between the hosts, where neither of two would be told, or held up there.
+/// Returns true if frames are dropped or delayed between the hosts. Two hosts then need a switch,
+/// because on a veth pair the sender would be notified of the loss.
 pub(super) fn needs_switch(link: &Link) -> bool {
     link.loss_ppm > 0 || !link.delay.is_zero()
 }
 
-/// Decides what makes the delay, if there is one: the kernel where it can, which costs no process.
+/// Selects the mechanism for the delay, if there is one: the kernel if possible, which needs no
+/// process.
 pub(super) fn settle(options: &Options) -> Result<Options> {
     let mut options = options.clone();
     let link = &mut options.link;
@@ -63,8 +65,8 @@ pub(super) fn settle(options: &Options) -> Result<Options> {
     Ok(options)
 }
 
-/// Tried on the `lo` of a namespace that is made for it: what is listed, or can be loaded, differs from what
-/// works.
+/// Returns true if netem works, by a test on the `lo` of a temporary namespace. A list of modules
+/// or a successful load does not prove that it works.
 fn has_netem(name: &str) -> Result<bool> {
     let namespace = plan::trial_namespace(name);
     ip::run(&["netns", "add", &namespace])?;
@@ -73,7 +75,7 @@ fn has_netem(name: &str) -> Result<bool> {
     has
 }
 
-/// Refuses what cannot be made with this MTU.
+/// Returns an error for a link that cannot be created with this MTU.
 pub(super) fn check(options: &Options) -> Result<()> {
     let frame = frame(options);
     if let Some(len) = options.link.queue_len
@@ -87,7 +89,7 @@ pub(super) fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Shapes a lab whose interfaces are there.
+/// Shapes the wires of a lab whose interfaces exist.
 pub(super) fn make(options: &Options) -> Result<()> {
     if !options.link.is_shaped() {
         return Ok(());
@@ -107,14 +109,14 @@ pub(super) fn make(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel hands over at once.
+/// Largest unit that the kernel passes on at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Burst {
     /// Single frames.
     Frame,
-    /// Segments, so many bytes of them.
+    /// Segments of this many bytes together.
     Segments(u64),
-    /// As many as ever: what a NIC takes that segments by itself.
+    /// As many segments as a NIC accepts that segments in hardware.
     Whole,
 }
 
@@ -128,7 +130,7 @@ impl Burst {
     }
 }
 
-/// Bursts last [`LUMP_NS`] at most. Losses are of frames, one by one.
+/// Returns the burst size: at most [`LUMP_NS`] long, and single frames if frames are to be lost.
 fn burst_limit(options: &Options) -> Burst {
     if options.link.loss_ppm > 0 {
         return Burst::Frame;
@@ -143,7 +145,7 @@ fn burst_limit(options: &Options) -> Burst {
 
 fn host_commands(options: &Options) -> String {
     let queue_len = match (options.link.queue_len, options.host_count > 2) {
-        // A cable, or a switch that only loses: what waits, waits at the NIC.
+        // A cable, or a switch that only loses frames: frames wait at the NIC.
         (Some(len), false) => len,
         (len, _) => len.unwrap_or(0).max(HOST_FRAMES * frame(options)),
     };
@@ -177,14 +179,14 @@ fn switch_commands(options: &Options) -> String {
     commands
 }
 
-/// Where the port's rate is when netem is at the port: what has been held up goes on into it (tc-netem(8),
+/// Position of the port's rate if the port has netem: delayed frames continue into it (tc-netem(8),
 /// "rate control").
 const UNDER_NETEM: &str = "parent 1: handle 2:";
 
 fn netem_command(options: &Options, device: &str) -> String {
     let link = &options.link;
     let under_way = link.under_way_len().unwrap_or(UNDER_WAY_LEN);
-    // Of what is under way in full frames twice, for netem counts frames and some are shorter.
+    // Twice the full frames in flight, because netem counts frames and some are shorter.
     let limit = HOST_FRAMES + 2 * under_way / frame(options);
     format!(
         "qdisc add dev {device} root handle 1: netem delay {}us limit {limit}\n",
@@ -212,9 +214,9 @@ fn frame(options: &Options) -> u64 {
     u64::from(options.mtu) + HEADER
 }
 
-/// Bytes that a wire passes in a time.
+/// Returns the bytes that a wire passes in a time.
 fn bytes_in(time_ns: u64, rate_bits_per_sec: u64) -> u64 {
-    // No overflow: the largest rate for the longest time used has 10^16.
+    // This cannot overflow: the largest rate times the longest time used is 10^16.
     time_ns * rate_bits_per_sec / 8_000_000_000
 }
 
@@ -252,7 +254,7 @@ mod tests {
         let host = host_commands(&options(2, "rate=1g,queue=256k"));
         let told = "rate 1000000000bit burst 25024 limit 262144 overhead 24";
         assert_eq!(host, format!("qdisc add dev eth0 root tbf {told}\n"));
-        // At least the longest frame, which would never pass otherwise.
+        // At least the longest frame, which otherwise would never pass.
         assert!(host_commands(&options(2, "rate=10m")).contains("burst 1538 "));
         assert!(host_commands(&options(2, "rate=10g")).contains("burst 250024 "));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Labs that end with the process that made them, however it ends.
+//! Labs that end with the process that created them, however it ends.
 //!
-//! A guard process holds the lab: it makes it, says so, and removes it when its standard input
-//! closes. That happens on drop, on panic, and also when this process is killed.
+//! A guard process creates the lab, reports it, and removes it when its standard input closes. That
+//! happens on drop, on panic, and when this process is killed.
 
 use super::{Kind, Lab, Options};
 use crate::error::UserError;
@@ -20,10 +20,10 @@ pub(crate) struct TemporaryLab {
 }
 
 impl TemporaryLab {
-    /// Makes a lab with a name of its own.
+    /// Creates a lab with a unique name.
     ///
     /// # Errors
-    /// As [`Lab::up`].
+    /// The errors of [`Lab::up`].
     pub(crate) fn up(like: &Kind) -> Result<TemporaryLab> {
         let name = format!("tmp{}-{:08x}", std::process::id(), rand::random::<u32>());
         let options = like.clone().named(name);
@@ -40,13 +40,13 @@ impl TemporaryLab {
         };
         let mut lab = Lab::of(&options);
         if !link.is_empty() {
-            // With what it has found to make a delay by.
+            // Includes the mechanism that the guard selected for the delay.
             lab.link = link.parse().map_err(UserError::new)?;
         }
         Ok(TemporaryLab { lab, guard })
     }
 
-    /// The lab.
+    /// Returns the lab.
     pub(crate) fn lab(&self) -> &Lab {
         &self.lab
     }
@@ -64,7 +64,7 @@ impl Drop for TemporaryLab {
     }
 }
 
-/// What the guard writes when the lab is up, in front of what its wires are like.
+/// Word that the guard writes when the lab is up, in front of the properties of its wires.
 const READY: &str = "ready ";
 
 fn start_guard(options: &Options) -> Result<Child> {
@@ -79,15 +79,15 @@ fn start_guard(options: &Options) -> Result<Child> {
         .args(["--cores", &options.cores.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // Out of reach of the terminal's Ctrl-C, which would leave the lab behind.
+        // Detach the guard from the terminal's Ctrl-C, which would leave the lab behind.
         .process_group(0)
         .spawn()?;
     Ok(guard)
 }
 
-/// The guard process.
+/// Runs the guard process.
 pub(super) fn guard(options: &Options) -> Result<()> {
-    // One who is told to end still has a lab to remove: only the end of the input ends it.
+    // A guard must still remove its lab, so signals do not end it: only the end of its input does.
     ignore_signals()?;
     let lab = match Lab::up(options) {
         Ok(lab) => lab,
@@ -95,7 +95,7 @@ pub(super) fn guard(options: &Options) -> Result<()> {
             return outln!("{error:#}");
         }
     };
-    // Whoever is told may have been killed meanwhile. The lab goes even so.
+    // The parent may have been killed meanwhile; the lab is removed even if this write fails.
     let told = outln!("{READY}{}", lab.link);
     let mut rest = Vec::new();
     let end = std::io::stdin().read_to_end(&mut rest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan predict`: how long a program that was profiled would take on other networks.
+//! `portolan predict`: the time that a profiled program would take on other networks.
 
 mod networks;
 mod table;
@@ -13,32 +13,33 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What the JSON says that it is; the number changes with its shape.
+/// Format name in the JSON; the number changes with its structure.
 const FORMAT: &str = "portolan-predict-1";
 
 /// Options of `portolan predict`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Records that `portolan profile --events N --keep DIR` left.
+    /// Directory of records from `portolan profile --events N --keep DIR`.
     #[arg(value_name = "DIR")]
     profile: PathBuf,
-    /// Networks of this machine, as `portolan bench logp --json FILE` measured them; several may be given.
+    /// Measurements of this machine's networks by `portolan bench logp --json FILE`; repeatable.
     #[arg(long, value_name = "FILE")]
     measured: Vec<PathBuf>,
-    /// Also the measured ones over a wire of so many gigabits a second, such as 0.1,1,10,25,100.
+    /// Also predict the measured networks over a wire of this many gigabits per second, such as
+    /// 0.1,1,10,25,100.
     #[arg(long = "wire", value_name = "GBPS", value_delimiter = ',', value_parser = gigabits, requires = "measured")]
     wires: Vec<f64>,
-    /// A network, or a list of them, as JSON; several may be given. Cheaper ones first.
+    /// A network, or a list of networks, as JSON; repeatable. Give cheaper ones first.
     #[arg(long = "network", value_name = "FILE")]
     networks: Vec<PathBuf>,
-    /// The networks of the evaluation of VIA under the NAS Parallel Benchmarks, too; the default if
-    /// no other is named.
+    /// Also use the networks from the evaluation of VIA with the NAS Parallel Benchmarks; this is
+    /// the default if no other network is given.
     #[arg(long)]
     paper: bool,
-    /// Numbers of hosts; processes are on them in blocks [default: one for each process].
+    /// Numbers of hosts, with the processes in blocks on them [default: one host for each process].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     hosts: Vec<u32>,
-    /// Write the result as JSON, too; - is standard output.
+    /// Also write the result as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -50,18 +51,18 @@ fn gigabits(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write gigabits a second, such as 0.1 or 10".to_owned())
 }
 
-/// One program on all networks.
+/// Predictions for one program on all networks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Forecast {
-    /// Its file.
+    /// File name of the program.
     program: String,
     processes: usize,
-    /// From the end of MPI_Init to MPI_Finalize when it was profiled, of the longest process.
+    /// Profiled time of the longest process, from the end of MPI_Init to MPI_Finalize.
     profiled_s: f64,
-    /// Outside of MPI, of all processes.
+    /// Time outside MPI, of all processes.
     computing_s: f64,
     predictions: Vec<Prediction>,
-    /// The first network that takes at most 5 % longer than the best, on the most hosts.
+    /// First network whose time is at most 5 % above the best, on the most hosts.
     smallest: Option<String>,
     notes: Vec<String>,
 }
@@ -72,10 +73,10 @@ struct Output {
     programs: Vec<Forecast>,
 }
 
-/// Predicts and tells.
+/// Predicts the times and prints them.
 ///
 /// # Errors
-/// There is nothing to predict from, a network makes no sense, or the result cannot be written.
+/// There is no profile, a network is invalid, or the result cannot be written.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     check_file(args.json.as_deref())?;
     let networks = networks::collect(args)?;

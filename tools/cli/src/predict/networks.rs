@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Networks that a program may be predicted on: measured by `portolan bench logp`, written by hand,
-//! or as a paper printed them.
+//! Networks for predictions: measured by `portolan bench logp`, written by hand, or as published in
+//! a paper.
 
 use crate::bench::earlier;
 use crate::error::user_error;
@@ -10,16 +10,16 @@ use portolan_predict::{EAGER_MAX, Network, Point, Progress};
 use std::fs;
 use std::path::Path;
 
-/// The networks between hosts in ascending order of what they cost, as far as that was said, and the
-/// memory within one.
+/// The networks between hosts in ascending order of cost, as far as the user gave it, and the
+/// memory within a host.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Networks {
     pub(super) between: Vec<Network>,
     pub(super) within: Network,
 }
 
-/// What `--measured`, `--wire`, `--network` and `--paper` give. If nothing names a network, these are the
-/// paper's.
+/// Collects the networks of `--measured`, `--wire`, `--network` and `--paper`. If none is given,
+/// uses the paper's networks.
 pub(super) fn collect(args: &super::Args) -> Result<Networks> {
     let mut between = Vec::new();
     let mut within = None;
@@ -48,7 +48,7 @@ pub(super) fn collect(args: &super::Args) -> Result<Networks> {
             user_error!("{error}");
         }
     }
-    // Who measured within one host only asks for that.
+    // Measurements within one host only: the user requests that network.
     if between.is_empty() {
         between.extend(within.clone());
     }
@@ -56,8 +56,9 @@ pub(super) fn collect(args: &super::Args) -> Result<Networks> {
     Ok(Networks { between, within })
 }
 
-/// Where shared memory was not measured: half a microsecond a message and 5 GB/s, between what
-/// Portolan, and what MPIs' own ways, were seen to take on servers of the last ten years.
+/// Returns assumed values for shared memory that was not measured: 0.5 µs per message and 5 GB/s.
+/// On servers of the last ten years, that is between Portolan and the transports of MPI
+/// implementations.
 fn assumed_memory() -> Network {
     let point = Point {
         bytes: 1,
@@ -76,7 +77,7 @@ fn assumed_memory() -> Network {
     }
 }
 
-/// Networks that a person wrote: one, or a list.
+/// Reads networks that the user wrote: one, or a list.
 fn written(file: &Path) -> Result<Vec<Network>> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
@@ -100,12 +101,12 @@ fn written(file: &Path) -> Result<Vec<Network>> {
     }
 }
 
-/// The networks between hosts in a result of `bench logp`, and the memory within one.
+/// Returns the networks between hosts in a result of `bench logp`, and the memory within a host.
 fn of_report(report: &Report) -> (Vec<Network>, Option<Network>) {
     let mut between: Vec<Network> = Vec::new();
     let mut within = None;
     for row in &report.results {
-        // A limit row is bare sockets, which no MPI program uses.
+        // A limit row measures bare sockets, which no MPI program uses.
         if row.metric != Metric::Logp || row.extra.logp.is_none() || row.system.starts_with("limit")
         {
             continue;
@@ -125,7 +126,7 @@ fn of_report(report: &Report) -> (Vec<Network>, Option<Network>) {
     (between, within)
 }
 
-/// One measurement of TCP stands beside each path.
+/// Returns the name of a row's network; TCP is measured only once for all paths.
 fn name_of(row: &Row) -> String {
     match (row.system.as_str(), row.path) {
         ("portolan", path) => format!("portolan, {path}"),
@@ -133,10 +134,12 @@ fn name_of(row: &Row) -> String {
     }
 }
 
-/// The network of `first` from all rows of its system and path. L is what the work of both ends leaves of
-/// half the round trip, as the evaluation of GM and BIP has it: there both ends wait for one another, which
-/// is what a replay takes it for. The L that was measured apart has the time in it for which a long message
-/// waits for a sender that computes, and a replay adds that itself.
+/// Builds the network of `first` from all rows of its system and path.
+///
+/// L is half the round trip minus the work of both ends, as in the evaluation of GM and BIP. There
+/// both ends wait for each other, as in a replay. The separately measured L is not used: for long
+/// messages it includes the time that a computing sender delays the message, which a replay adds
+/// itself.
 fn of_rows(report: &Report, first: &Row) -> Network {
     let same = |row: &&Row| {
         row.metric == Metric::Logp && (&row.system, row.path) == (&first.system, first.path)
@@ -174,7 +177,7 @@ fn of_rows(report: &Report, first: &Row) -> Network {
     }
 }
 
-/// Nanoseconds a byte between the shortest and the longest message that were measured.
+/// Returns the nanoseconds per byte between the shortest and the longest measured message.
 fn slope(points: &[Point]) -> f64 {
     let [first, .., last] = points else {
         return 0.0;
@@ -190,7 +193,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A row whose L is what half the round trip leaves; the one that was measured apart is another.
+    /// Creates a row whose L is the rest of half the round trip; the separately measured L differs.
     fn row(system: &str, path: &str, size: usize, l_us: f64) -> Value {
         json!({
             "system": system, "path": path, "metric": "logp", "size": size, "iterations": 1,

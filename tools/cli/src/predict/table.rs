@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Predictions as a person reads them.
+//! Predictions as text.
 
 use super::Forecast;
 use portolan_predict::{Bound, Prediction};
 use std::fmt::Write;
 
-/// All programs, one below the other. Writing to a `String` cannot fail.
+/// Formats all programs, one after the other. Writing to a `String` cannot fail.
 pub(super) fn render(programs: &[Forecast]) -> String {
     let mut text = String::new();
     for program in programs {

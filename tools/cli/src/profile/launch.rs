@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a launcher to its end: what ends a program ends the launcher, and not what tells of it.
+//! Runs a launcher to its end. A signal that ends a program ends the launcher, but not this
+//! process, which reports about it.
 
 use crate::error::UserError;
 use crate::launch_io;
@@ -11,11 +12,11 @@ use nix::unistd::Pid;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-/// What a shell adds to the number of the signal that ended a program.
+/// Value that a shell adds to the number of the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
-/// Runs `command`, and gives its exit status as a shell would. Signals that a person sends to this
-/// process reach it.
+/// Runs `command`, and returns its exit status as a shell would. Signals that a user sends to this
+/// process are forwarded to it.
 pub(super) fn run(mut command: Command) -> Result<u8> {
     let mut kinds = ENDING.to_vec();
     kinds.push(Signal::SIGCHLD);
@@ -34,9 +35,10 @@ pub(super) fn run(mut command: Command) -> Result<u8> {
         launch_io::wait(&[((), signals.fd(), PollFlags::POLLIN)], None)?;
         while let Some((number, sender)) = signals.next_from() {
             let signal = Signal::try_from(number)?;
-            // A terminal has sent it to the launcher as well; a second one would be an order to hurry.
+            // A terminal has sent the signal to the launcher as well; a second one would mean to
+            // hurry.
             if signal != Signal::SIGCHLD && sender == Sender::Process {
-                // It may have ended meanwhile: the next round sees it.
+                // The launcher may have ended meanwhile; the next round detects that.
                 let _ = kill(pid, signal);
             }
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan profile`: an MPI program is run by its own launcher, and counted.
+//! `portolan profile`: runs an MPI program with its own launcher, and counts its calls.
 //!
-//! The launcher is told to load a library into the processes; each leaves a record, which is read
-//! when the launcher has ended, however it has.
+//! The launcher loads a library into the processes. Each process leaves a record, which is read
+//! when the launcher has ended, successfully or not.
 
 mod launch;
 
@@ -18,26 +18,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tempfile::TempDir;
 
-/// What a command to profile looks like, for sentences about other ones.
+/// Examples of commands to profile, for error messages.
 const EXAMPLE: &str = "`portolan profile -- mpirun -n 4 ./program`, or `portolan profile -- portolan mpirun -n 4 ./program`";
 
 /// Options of `portolan profile`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the profile to FILE as JSON, too; - is standard output.
+    /// Also write the profile to FILE as JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Keep what each process left in DIR; on several hosts, one that all share.
+    /// Keep the records of all processes in DIR; with several hosts, a directory that all of them
+    /// share.
     #[arg(long, value_name = "DIR", conflicts_with = "read")]
     keep: Option<PathBuf>,
-    /// Also keep up to N calls of each process in their order, 40 bytes each, for `portolan predict`; with
-    /// --keep, or they are gone when the program has ended.
+    /// Also record up to N calls of each process in order, 40 bytes each, for `portolan predict`.
+    /// Needs --keep, because the records are otherwise deleted at the end.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "keep")]
     events: u64,
-    /// Run nothing: tell what --keep left in DIR.
+    /// Run nothing: print the profile of the records that --keep left in DIR.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     read: Option<PathBuf>,
-    /// The launcher of an MPI with its arguments, or `portolan mpirun` or `portolan lab mpirun` with theirs.
+    /// The launcher of an MPI with its arguments, or `portolan mpirun` or `portolan lab mpirun`
+    /// with theirs.
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -46,11 +48,11 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// Where the records of a run go.
+/// Directory for the records of a run.
 enum Room {
-    /// For this run.
+    /// Deleted after this run.
     Temporary(TempDir),
-    /// For longer.
+    /// Kept after this run.
     Kept(PathBuf),
 }
 
@@ -63,7 +65,7 @@ impl Room {
     }
 }
 
-/// Runs and tells. The exit status is the launcher's, if it failed.
+/// Runs the program and prints its profile. Returns the launcher's exit status, if it failed.
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     output::check_file(args.json.as_deref())?;
     if let Some(directory) = &args.read {
@@ -97,13 +99,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::from(status))
 }
 
-/// A directory for records that has none yet.
+/// Returns a directory for records that contains none yet.
 fn room(keep: Option<&Path>) -> Result<Room> {
     let Some(keep) = keep else {
         return Ok(Room::Temporary(tempfile::tempdir()?));
     };
     let shown = keep.display();
-    // The processes may start in another directory.
+    // Make the path absolute: the processes may start in another directory.
     let made = fs::create_dir_all(keep).and_then(|()| keep.canonicalize());
     let directory = match made {
         Ok(directory) => directory,
@@ -116,7 +118,7 @@ fn room(keep: Option<&Path>) -> Result<Room> {
     Ok(Room::Kept(directory))
 }
 
-/// The command that `words` are, with what makes its processes leave records.
+/// Returns the command for `words`, extended so that its processes leave records.
 fn command(words: &[String], request: &Request) -> Result<Command> {
     let Some((program, args)) = words.split_first() else {
         user_error!("there is nothing to profile: write {EXAMPLE}");
@@ -132,7 +134,7 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
         command.args(args).env(VARIABLE, request.to_string());
         return Ok(command);
     }
-    // Another program would run when it is asked for its version.
+    // Asking for a version would run any other program.
     if !find::is_launcher(path) {
         user_error!("{program} is no launcher of an MPI: write {EXAMPLE}");
     }
@@ -142,12 +144,12 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
     Ok(plan.command()?)
 }
 
-/// Whether `program` means this one.
+/// Returns true if `program` is this program.
 fn is_self(program: &Path) -> bool {
     program.file_name() == Some(OsStr::new(env!("CARGO_BIN_NAME")))
 }
 
-/// What the records in `directory` come to; `None` if there are none.
+/// Returns the profile of the records in `directory`; `None` if there are none.
 fn profile_in(directory: &Path, command: &[String]) -> Result<Option<Profile>> {
     let (records, refused) = read_directory(directory).map_err(explained)?;
     let notes: Vec<String> = refused.iter().map(ToString::to_string).collect();
@@ -157,9 +159,10 @@ fn profile_in(directory: &Path, command: &[String]) -> Result<Option<Profile>> {
     Ok(Some(Profile::new(command.to_vec(), &records, notes)))
 }
 
-/// Prints the profile behind what the program itself said, and writes the JSON.
+/// Prints the profile after the program's own output, and writes the JSON.
 fn tell(profile: &Profile, json: Option<&Path>) -> Result<()> {
-    // To standard error: standard output is the program's. Where nobody hears of it, the JSON says it.
+    // Use standard error: standard output belongs to the program. A failed write is ignored,
+    // because the JSON has the same data.
     let _ = std::io::stderr().write_all(render(profile).as_bytes());
     let Some(path) = json else {
         return Ok(());

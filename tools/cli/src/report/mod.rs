@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan report`: results of `portolan bench`, `profile` and `report npb` as a page, or the
-//! measurements and the page.
+//! `portolan report`: writes results of `portolan bench`, `profile` and `report npb` as a page,
+//! optionally after measuring them.
 
 mod npb;
 
@@ -22,37 +22,37 @@ use std::process::ExitCode;
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct ReportArgs {
-    /// Something else than files and measurements of networks.
+    /// Report on something other than files and measurements of networks.
     #[command(subcommand)]
     action: Option<Action>,
-    /// Results, as `--json` of `portolan bench`, `profile` or `report npb` left them.
+    /// Results, as written by `--json` of `portolan bench`, `profile` or `report npb`.
     #[arg(value_name = "FILE", required_unless_present = "run")]
     files: Vec<PathBuf>,
-    /// Where the page goes; - is standard output.
+    /// File for the page; - is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
     /// Measure first: the short form takes less than 2 minutes, the full one less than 15.
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, default_missing_value = "short")]
     run: Option<Form>,
-    /// With --run: leave the JSON of each measurement in DIR.
+    /// With --run: write the JSON of each measurement to DIR.
     #[arg(long, value_name = "DIR", requires = "run")]
     json: Option<PathBuf>,
 }
 
-/// What `portolan report` does besides.
+/// Other actions of `portolan report`.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
-    /// Measure programs like the NAS Parallel Benchmarks over each network, under an installed MPI, beside
-    /// what a paper printed.
+    /// Measure programs like the NAS Parallel Benchmarks over each network, with an installed MPI,
+    /// and compare them with published figures.
     Npb(npb::NpbArgs),
 }
 
-/// How much is measured.
+/// Extent of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// The sizes that most programs have, few rounds.
+    /// Common message sizes, few rounds.
     Short,
-    /// Everything that the page has a place for.
+    /// Everything that the page can show.
     Full,
 }
 
@@ -149,14 +149,14 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Refuses a file that cannot be written, before minutes are spent on what it is to hold.
+    /// Checks that a file can be written before a long measurement starts.
     fn new(file: &Path) -> Result<Page<'_>> {
         check_file(Some(file))
             .map_err(|error| UserError::new(error.to_string().replace("--json", "--output")))?;
         Ok(Page { file })
     }
 
-    /// Writes it, and prints its name.
+    /// Writes the page, and prints its name.
     fn write(&self, material: &Material) -> Result<()> {
         if self.file.as_os_str() == "-" {
             return out!("{}", portolan_report::page(material));
@@ -169,10 +169,10 @@ impl Page<'_> {
     }
 }
 
-/// Writes the page.
+/// Runs `portolan report`.
 ///
 /// # Errors
-/// The page cannot be written, or there is nothing that it could be about.
+/// The page cannot be written, or there is no data for it.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(Action::Npb(args)) = &args.action {
         return npb::main(args);
@@ -196,10 +196,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Adds what `file` holds.
+/// Adds the contents of `file`.
 ///
 /// # Errors
-/// A sentence that names the file, and what to do.
+/// A sentence that names the file and the remedy.
 fn take(file: &Path, material: &mut Material) -> Result<()> {
     let json = read_json(file)?;
     match json.get("format").and_then(Value::as_str) {
@@ -221,7 +221,7 @@ fn held<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
     }
 }
 
-/// Makes `directory`, and refuses one that nothing can be written into, before minutes are spent.
+/// Creates `directory`, and checks that it is writable before a long measurement starts.
 fn check_directory(directory: &Path) -> Result<()> {
     if let Err(error) = fs::create_dir_all(directory) {
         let shown = directory.display();
@@ -230,7 +230,7 @@ fn check_directory(directory: &Path) -> Result<()> {
     check_file(Some(&directory.join("pingpong.json")))
 }
 
-/// Measures all of `form`. What is missing is told on the page, and by the exit status.
+/// Measures everything of `form`. Missing rows are reported on the page and by the exit status.
 fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result<ExitCode> {
     let surroundings = Surroundings::default();
     surroundings.heed_interrupts()?;
@@ -249,7 +249,7 @@ fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result
     Ok(ExitCode::from(u8::from(!complete)))
 }
 
-/// What `portolan bench` with the options of `line` measures, and whether nothing of Portolan is missing.
+/// Measures as `portolan bench` with the options of `line`; true if no row of Portolan is missing.
 fn measured(line: &str, surroundings: &Surroundings) -> Result<(Report, bool)> {
     eprintln!("portolan bench {line}");
     let outcome = portolan_bench::run(&parsed(line)?, surroundings, None)?;
@@ -261,7 +261,7 @@ fn measured(line: &str, surroundings: &Surroundings) -> Result<(Report, bool)> {
     Ok((report, outcome.complete))
 }
 
-/// The options of a command line of `portolan bench`.
+/// Parses a command line of `portolan bench`.
 fn parsed(line: &str) -> Result<BenchArgs> {
     let command = <BenchArgs as clap::Args>::augment_args(clap::Command::new("bench"));
     let words = std::iter::once("bench").chain(line.split_whitespace());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agents of a job as `run` sees them: one child process a host.
+//! The agents of a job as seen by `run`: one child process per host.
 
 use super::hosts::{Host, Place};
 use super::remote::{READY_LINE, RemoteProgram};
@@ -21,21 +21,21 @@ const SSH_FAILED: i32 = 255;
 /// Exit status of a shell that does not find the command (POSIX).
 const NOT_FOUND: i32 = 127;
 
-/// How long other agents may take to say hello once one has failed to: what connecting may take, and
-/// then a shell's start-up files.
+/// Time for other agents to report after one has failed to start. It covers a connection attempt
+/// and the start-up files of a shell.
 pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(CONNECT_TIMEOUT_S as u64 + 5);
 
-/// Time limit from the host's shell to the hello of the agent, which needs only the host's processor and
-/// disk. A person is waiting.
+/// Time limit from the host's shell to the hello of the agent, which needs only the host's
+/// processor and disk. It is short because a user is waiting.
 const HELLO_DELAY: Duration = Duration::from_secs(10);
 
-/// How long an agent may take to end once its input is closed, before it is killed.
+/// Time for an agent to end after its input was closed; then it is killed.
 const END_DELAY: Duration = Duration::from_secs(2);
 
-/// Between two looks whether an agent has ended, during that time only.
+/// Interval between checks for an agent's end during [`END_DELAY`].
 const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How to start agents.
+/// Options for starting agents.
 #[derive(Clone, Debug)]
 pub(crate) struct AgentOptions {
     /// The command `portolan` on other machines.
@@ -44,11 +44,11 @@ pub(crate) struct AgentOptions {
     pub(crate) connection: Option<Arc<TcpStream>>,
 }
 
-/// What an agent is to this process.
+/// Relation of an agent to this process.
 #[derive(Debug)]
 enum Process {
     Child(Child),
-    /// Another's child.
+    /// A child of another process, reached by a connection.
     Connection(Arc<TcpStream>),
 }
 
@@ -61,17 +61,18 @@ pub(super) struct Agent {
     pub(super) orders: LineSink,
     pub(super) reports: LineSource,
     pub(super) errors: LineSource,
-    /// The host's shell has become the agent: what comes over `reports` is the agent's.
+    /// Set when the host's shell has become the agent; from then on `reports` carries the agent's
+    /// output.
     is_reached: bool,
-    /// The last line that came over `reports` before that.
+    /// Last line that arrived over `reports` before that.
     greeting: String,
-    /// When the agent was spawned, later when it was reached.
+    /// Time at which the agent was spawned, later at which it was reached.
     since: Instant,
-    /// The agent has said hello: what now comes over `errors` is for the person.
+    /// Set by the agent's hello; from then on `errors` is shown to the user.
     pub(super) is_up: bool,
-    /// Nothing more will come from it.
+    /// Set when the agent sends nothing more.
     pub(super) is_done: bool,
-    /// What came over `errors` before the hello: why it does not start.
+    /// Lines that arrived over `errors` before the hello; they explain a failed start.
     said: Vec<String>,
     status: Option<ExitStatus>,
 }
@@ -87,7 +88,8 @@ impl Agent {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Out of reach of the terminal's Ctrl-C: `run` gets it and tells the agents.
+            // Detach the agent from the terminal's Ctrl-C: `run` receives it and notifies the
+            // agents.
             .process_group(0);
         portolan_sys::inherit::unblock_signals(&mut command);
         portolan_sys::inherit::die_with_parent(&mut command, libc::SIGTERM);
@@ -112,7 +114,7 @@ impl Agent {
         })
     }
 
-    /// Takes the agent that somebody else has started.
+    /// Uses an agent that another process has started.
     fn attach(host: Host, ranks: Vec<u32>, options: &AgentOptions) -> Result<Agent> {
         let connection = options.connection.clone().context("no connection")?;
         Ok(Agent {
@@ -132,14 +134,14 @@ impl Agent {
         })
     }
 
-    /// The reports that have arrived. At the end of the stream, or after nonsense, `reports` is at
-    /// its end too.
+    /// Returns the reports that have arrived. At the end of the stream, or after invalid data,
+    /// `reports` is at its end too.
     pub(super) fn read_reports(&mut self) -> Vec<Report> {
         self.reports.fill();
         let mut reports = Vec::new();
         while let Some(line) = self.reports.next_line() {
             if !self.is_reached {
-                // Text without an end of line may stand before it.
+                // Text without an end of line may precede it.
                 self.is_reached = line.ends_with(READY_LINE.as_bytes());
                 self.since = Instant::now();
                 self.greeting = String::from_utf8_lossy(line).into_owned();
@@ -159,7 +161,7 @@ impl Agent {
         reports
     }
 
-    /// The lines that came over standard error: kept before the hello, returned after it.
+    /// Returns the lines from standard error after the hello; earlier lines are kept.
     pub(super) fn read_errors(&mut self) -> Vec<String> {
         self.errors.fill();
         let mut lines = Vec::new();
@@ -173,8 +175,8 @@ impl Agent {
         Vec::new()
     }
 
-    /// Deadline for the hello of the agent. `None` for agents of this machine, because the kernel reports
-    /// their end.
+    /// Returns the deadline for the hello of the agent. `None` for agents of this machine, because
+    /// the kernel reports their end.
     pub(super) fn start_deadline(&self) -> Option<Instant> {
         let is_local = matches!(self.host.place, Place::Here | Place::Namespace(..));
         if is_local || self.is_up || self.is_done {
@@ -188,7 +190,8 @@ impl Agent {
         Some(self.since + delay)
     }
 
-    /// Ends the agent, which has let its [`Agent::start_deadline`] pass; the sentence is for a person.
+    /// Ends an agent that missed its [`Agent::start_deadline`], and returns a sentence for the
+    /// user.
     pub(super) fn failure_to_answer(&mut self, options: &AgentOptions) -> UserError {
         let is_reached = self.is_reached;
         self.end();
@@ -222,12 +225,12 @@ impl Agent {
         })
     }
 
-    /// Gives an order.
+    /// Sends an order.
     pub(super) fn order(&mut self, order: &Order) -> Result<()> {
         self.orders.send(order)
     }
 
-    /// Closes the agent's input, which ends it and its ranks, and waits until it has ended.
+    /// Closes the agent's input, which ends the agent and its ranks, and waits for the end.
     pub(super) fn end(&mut self) -> Option<ExitStatus> {
         self.is_done = true;
         self.orders.close();
@@ -235,7 +238,7 @@ impl Agent {
         let child = match &mut self.process {
             Process::Child(child) => child,
             Process::Connection(connection) => {
-                // Broken already is as good.
+                // A broken connection needs no shutdown.
                 let _ = connection.shutdown(Shutdown::Both);
                 return None;
             }
@@ -254,7 +257,7 @@ impl Agent {
         self.status
     }
 
-    /// Why the agent is gone although it had not finished.
+    /// Explains why the agent ended before it had finished.
     pub(super) fn loss(&mut self) -> String {
         let status = self.end();
         self.read_errors();
@@ -274,7 +277,7 @@ impl Agent {
         )
     }
 
-    /// Why the agent never said hello, for a person.
+    /// Explains to the user why the agent did not start.
     pub(super) fn failure_to_start(&mut self, options: &AgentOptions) -> UserError {
         let status = self.end();
         self.read_errors();
@@ -313,9 +316,10 @@ impl Drop for Agent {
     }
 }
 
-/// One process, beside whatever the job runs on that node, with all of the job's processors there; without
-/// Slurm's PMI, for ranks are told who they are by their agent; silent about how it ends, which the
-/// agent tells.
+/// Options of srun for an agent:
+/// - one process, beside other processes of the job on that node, with all of its processors;
+/// - no PMI of Slurm, because the agent assigns the ranks;
+/// - no message about the end, because the agent reports it.
 const SRUN_OPTIONS: [&str; 7] = [
     "--nodes=1",
     "--ntasks=1",
@@ -355,7 +359,7 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
     Ok(command)
 }
 
-/// Why a command by which hosts are reached does not start.
+/// Explains why a command that reaches hosts does not start.
 pub(crate) fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
     let package = match program {
         "ip" => "iproute2",

@@ -21,13 +21,13 @@ const MTU: u32 = 1500;
 
 /// Start a program as the processes of one job: on this host, in a lab, or on the hosts of a file.
 ///
-/// When a process fails, the others are told at once, and end. The exit status is that of the
-/// process that failed first (128 + n for signal n), 2 if the job could not be started, 124 after
-/// --timeout. With --on-failure=continue the others go on instead, and the exit status is that of
+/// When a process fails, the others are notified at once and end. The exit status is that of the
+/// process that failed first (128 + n for signal n), 2 if the job could not be started, and 124
+/// after --timeout. With --on-failure=continue the others go on, and the exit status is that of
 /// rank 0. All processes have /dev/null as standard input.
 ///
-/// After --timeout, and on SIGQUIT (Ctrl-\), it prints what each process waits for. A job goes on
-/// after SIGQUIT.
+/// After --timeout, and on SIGQUIT (Ctrl-\), a line for each process shows what it waits for. The
+/// job continues after SIGQUIT.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Number of processes.
@@ -39,50 +39,53 @@ pub(crate) struct Args {
     /// Lab to use.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
-    /// Make a lab of N hosts for this job, and remove it afterwards.
+    /// Create a lab of N hosts for this job, and remove it afterwards.
     #[arg(long, value_name = "N", conflicts_with_all = ["lab", "hosts"],
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HOSTS_MAX)))]
     new_lab: Option<u32>,
-    /// Cores of the hosts of that lab, as `portolan lab up` has them.
+    /// Cores of the hosts of that lab, in the form of `portolan lab up`.
     #[arg(long, value_name = "LIST", requires = "new_lab")]
     cores: Option<String>,
-    /// Wires of that lab, as `portolan lab up` has them: 1g; rate=100m,loss=0.1%.
+    /// Wires of that lab, in the form of `portolan lab up`: 1g; rate=100m,loss=0.1%.
     #[arg(long, value_name = "SPEC", requires = "new_lab")]
     link: Option<String>,
-    /// At most K processes on each host [default: as the hosts file says, 1 without slots=; spread
-    /// evenly over a lab; all of them without --hosts and --lab].
+    /// Largest number of processes on each host [default: slots= of the hosts file, or 1 without
+    /// it; spread evenly over a lab; all of them without --hosts and --lab].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     per_host: Option<u32>,
-    /// Fill one host after the other (slot) or take the hosts in turn (node).
+    /// Fill one host after the other (slot), or use the hosts in turn (node).
     #[arg(long, value_enum, default_value_t = MapBy::Slot)]
     map_by: MapBy,
-    /// Put the rank, in brackets, before each line of output.
+    /// Prefix each line of output with the rank in brackets.
     #[arg(long)]
     tag_output: bool,
-    /// After a process failed, time for the others to report their own errors.
+    /// Time in milliseconds for the other processes to report their own errors after a process
+    /// failed.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     grace_ms: u64,
-    /// When a process fails once all have joined: end the others, or let them go on; then the exit
-    /// status is that of rank 0.
+    /// Action when a process fails after all have joined: end the others, or let them continue; the
+    /// exit status is then that of rank 0.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFailure::End)]
     on_failure: OnFailure,
-    /// Which links the processes may use.
+    /// Links that the processes may use.
     #[arg(long, value_enum, default_value_t = PathArg::Auto)]
     path: PathArg,
-    /// End the job after so many seconds.
+    /// End the job after this many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Set an environment variable for the processes; without a value, as it is here.
+    /// Set an environment variable for the processes; without a value, pass on the one of this
+    /// environment.
     #[arg(long = "env", short = 'x', value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// A setting for the library in each process, or with app.NAME=VALUE one of the program's own.
+    /// Set an option of the library in each process, or with app.NAME=VALUE an option of the
+    /// program.
     #[arg(long = "option", short = 'o', value_name = "NAME=VALUE")]
     option: Vec<String>,
     /// Working directory of the processes [default: this one].
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The command portolan on the hosts of --hosts [default: this program's path, or else the first in PATH
-    /// there].
+    /// Path of portolan on the hosts of --hosts [default: this program's path, or else the first in
+    /// PATH there].
     #[arg(long, value_name = "PATH")]
     remote_program: Option<String>,
     /// The program and its arguments.
@@ -93,7 +96,7 @@ pub(crate) struct Args {
 /// [`PathChoice`] as an argument.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PathArg {
-    /// Whatever works and is fastest for each pair of processes.
+    /// The fastest link that works for each pair of processes.
     Auto,
     /// Shared memory only.
     Shm,
@@ -101,7 +104,7 @@ pub(crate) enum PathArg {
     Udp,
     /// Raw Ethernet; UDP may carry bulk data.
     Packet,
-    /// The same by AF_XDP (setting xdp).
+    /// Raw Ethernet through AF_XDP (setting xdp); UDP may carry bulk data.
     Xdp,
 }
 
@@ -117,10 +120,11 @@ impl From<PathArg> for PathChoice {
     }
 }
 
-/// What a session's number has room for (`portolan_proto::Config::size`).
+/// Largest job: a session's number has room for this many processes
+/// (`portolan_proto::Config::size`).
 const PROCESSES_MAX: u32 = 1 << 20;
 
-/// Runs the job and passes its exit status on.
+/// Runs the job, and returns its exit status.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let new_lab = args
         .new_lab
@@ -133,9 +137,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let Some(failure) = outcome.failure else {
         return Ok(ExitCode::SUCCESS);
     };
-    // Where nobody hears of it, the exit status still says it.
+    // If standard error cannot be written, the exit status still reports the failure.
     let _ = writeln!(std::io::stderr(), "portolan: {failure}");
-    // The shell sees the low byte, and a failure must not look like success.
+    // The shell gets only the low byte, and a failure must not look like success.
     Ok(ExitCode::from(
         u8::try_from(failure.status() & 0xff).unwrap_or(1).max(1),
     ))
@@ -187,7 +191,7 @@ fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     })
 }
 
-/// What looks like an option, and is none, would be taken for the program's name.
+/// Returns an error for an unknown option, which otherwise would be taken for the program's name.
 fn check_program(program: &str) -> Result<()> {
     let Some(word) = program.strip_prefix('-') else {
         return Ok(());
@@ -209,15 +213,15 @@ fn check_program(program: &str) -> Result<()> {
     )
 }
 
-/// A stored model that is of no use here is told before the processes choose without it. One that
-/// the job names is theirs to refuse.
+/// Warns of a stored model that cannot be used here, before the processes choose without it. If the
+/// job names a model, the processes report problems with it themselves.
 fn warn_of_model(asked: &[String]) {
     let is_named = asked.iter().any(|text| text.starts_with("model="));
     if is_named || settings::MODEL.from_env().is_some() {
         return;
     }
     if let (_, status @ model::Status::Refused(..)) = model::load(None) {
-        // Where nobody hears of it, `portolan info` still says it.
+        // If standard error cannot be written, `portolan info` still shows it.
         let _ = writeln!(std::io::stderr(), "portolan: the stored model is {status}");
     }
 }
@@ -233,7 +237,7 @@ fn find_hosts(args: &Args, new_lab: Option<&Lab>) -> Result<Vec<Host>> {
     }
 }
 
-/// Refuses values of settings that no process could obey.
+/// Returns an error for settings that no process could follow.
 pub(crate) fn check_settings(
     options: &BTreeMap<String, String>,
     environment: &BTreeMap<String, String>,
@@ -253,8 +257,8 @@ pub(crate) fn setting(text: &str) -> Result<(String, String)> {
     }
 }
 
-/// What was asked for, and Portolan's own variables; agents on this machine pass on everything else
-/// too, ssh does not.
+/// Returns the requested variables, and Portolan's own variables. Agents on this machine pass on
+/// all other variables as well; ssh does not.
 pub(crate) fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
     let own = |name: &str| {
         let is_own = name.starts_with(settings::VARIABLE_PREFIX) && name != FD_VARIABLE;
@@ -297,7 +301,7 @@ fn directory(asked: Option<PathBuf>) -> Result<String> {
     }
 }
 
-/// Until a job is ended: more than a year is a mistake.
+/// Parses the time limit of a job; more than a year is a mistake.
 fn seconds(text: &str) -> Result<Duration, String> {
     parse_seconds(text, 0.001..=31_536_000.0).map(Duration::from_secs_f64)
 }

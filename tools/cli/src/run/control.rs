@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens to a job: who has joined, who has ended, who is told what, and how it all ends.
+//! State machine of a job: joined and ended ranks, notifications to other ranks, and the end of the
+//! job.
 //!
-//! No processes, no descriptors, no clock: events and the time come in, orders for all agents come
-//! out. Call a `on_` function, or [`Control::handle_timeout`] at [`Control::deadline`], then
-//! drain [`Control::poll_order`].
+//! It uses no processes, descriptors or clock. Events and the time are passed in, orders for all
+//! agents are returned. Call a `on_` function, or [`Control::handle_timeout`] at
+//! [`Control::deadline`], then drain [`Control::poll_order`].
 
 use super::explanation::Explanation;
 use super::wire::{self, End, Order};
@@ -17,52 +18,52 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time between SIGTERM and SIGKILL: long enough to close files, short enough for a person.
+/// Time between SIGTERM and SIGKILL: enough to close files, and short for a user who waits.
 const KILL_DELAY: Duration = Duration::from_secs(1);
 
-/// Time from SIGKILL until an agent that says nothing counts as lost: a network round trip and a
-/// scheduler's hiccup, many times over.
+/// Time from SIGKILL until a silent agent counts as lost: many times a network round trip and a
+/// delay by the scheduler.
 const ANSWER_DELAY: Duration = Duration::from_secs(3);
 
-/// Exit status of a job that `--timeout` ended; that of timeout(1).
+/// Exit status of a job ended by `--timeout`, as of timeout(1).
 const TIMEOUT_STATUS: i32 = 124;
 
-/// Exit status of a job whose output could not be written; that of what else goes wrong here.
+/// Exit status of a job whose output could not be written, as for other failures of this program.
 const UNWRITTEN_STATUS: i32 = 1;
 
 const SIGKILL: i32 = libc::SIGKILL;
 const SIGTERM: i32 = libc::SIGTERM;
 
-/// How a job failed.
+/// Reason for which a job failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// A rank failed: the one that began it, as far as can be told.
+    /// A rank failed: the first one, as far as that can be determined.
     Rank {
-        /// Which, where and why.
+        /// Rank, host and cause.
         gone: Gone,
         /// Exit status for the job.
         status: i32,
-        /// The peer whose loss its program had been told of before.
+        /// Peer whose loss was reported to its program before.
         lost: Option<Lost>,
     },
-    /// A signal came from outside.
+    /// A signal was received.
     Signal(i32),
-    /// The time was over.
+    /// The time limit has passed.
     Timeout(Duration),
-    /// Standard output takes nothing any more, for this reason.
+    /// Standard output cannot be written, for this reason.
     Unwritten(String),
 }
 
-/// A peer that a rank had lost before it failed.
+/// A peer that a rank lost before it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     peer: u32,
-    /// What the rank found out.
+    /// Reason reported by the rank.
     why: String,
 }
 
 impl Failure {
-    /// The exit status of the job.
+    /// Returns the exit status of the job.
     pub(crate) fn status(&self) -> i32 {
         match self {
             Failure::Rank { status, .. } => *status,
@@ -110,7 +111,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a rank has failed that ended so. What finds no memory and cannot say it aborts.
+/// Returns the cause of a rank's end. A process that finds no memory and cannot report it aborts.
 fn cause_of(end: End) -> String {
     match (end, Lack::memory().limit) {
         (End::Signal(libc::SIGABRT), Some(limit)) => format!(
@@ -125,33 +126,33 @@ fn cause_of(end: End) -> String {
 enum RankState {
     Running,
     Joined,
-    /// Ended well, `joined` or without ever joining.
+    /// Ended successfully, after it `joined` or without joining.
     Ended {
         joined: bool,
     },
-    /// Failed, or asked for the end of the job.
+    /// Failed, or requested the end of the job.
     Failed {
         running: bool,
     },
 }
 
-/// How far the ending of a job has come.
+/// Stage of a job on the way to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// The others may report what happened to them.
+    /// Other ranks may report errors of their own.
     Grace,
-    /// The time is over, and the ranks may say what they wait for.
+    /// The time limit has passed, and the ranks may report what they wait for.
     Explained,
-    /// SIGTERM, or a person's signal, was sent.
+    /// SIGTERM, or the user's signal, was sent.
     Terminated,
     /// SIGKILL was sent.
     Killed,
-    /// Even that brought no end: agents that still do not answer are not waited for.
+    /// Agents that have not answered SIGKILL are not waited for.
     Abandoned,
 }
 
-/// Effect of a rank's failure on the others, once all have joined.
+/// Effect of a rank's failure on the other ranks, once all have joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnFailure {
     /// The others are notified, and ended after the grace period.
@@ -159,36 +160,36 @@ pub(crate) enum OnFailure {
     End,
     /// The others are notified and go on. The exit status is that of rank 0.
     Continue,
-    /// The same without a word to the user: the caller judges the ranks.
+    /// As `Continue`, without messages to the user: the caller judges the ranks.
     #[value(skip)]
     Observe,
 }
 
-/// The state of a job.
+/// State of a job.
 pub(crate) struct Control {
     /// Name of each rank's host.
     hosts: Vec<String>,
     ranks: Vec<RankState>,
     addresses: Vec<Option<Value>>,
-    /// The first rank that said what may make it fail, and its words.
+    /// The first rank that reported a possible cause of failure, and its report.
     trouble: Option<(u32, String)>,
     stage: Stage,
     deadline: Option<Instant>,
     on_failure: OnFailure,
-    /// What the ranks wait for, while they are asked.
+    /// Collected reports of what the ranks wait for, while they are requested.
     explanation: Option<Explanation>,
     /// Lines for the user about failed ranks of a job that goes on, with their hosts.
     notes: VecDeque<(String, String)>,
     grace: Duration,
     limit: Option<Duration>,
     failure: Option<Failure>,
-    /// The first peer that each rank has lost.
+    /// First peer that each rank has lost.
     lost: BTreeMap<u32, Lost>,
     orders: VecDeque<Order>,
 }
 
 impl Control {
-    /// A job that starts now; `hosts` names the host of each rank.
+    /// Creates a job that starts now; `hosts` names the host of each rank.
     pub(crate) fn new(
         now: Instant,
         hosts: Vec<String>,
@@ -224,19 +225,19 @@ impl Control {
         self.notes.pop_front()
     }
 
-    /// Whether all ranks have joined.
+    /// Returns true if all ranks have joined.
     pub(crate) fn has_begun(&self) -> bool {
         self.addresses.iter().all(Option::is_some)
     }
 
-    /// Whoever runs the job needs nobody any more.
+    /// Ends the job because its caller needs no more ranks.
     pub(crate) fn on_needless(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Running | Stage::Grace | Stage::Explained) {
             self.order_kill(now);
         }
     }
 
-    /// A rank joins.
+    /// Handles a rank that joins.
     pub(crate) fn on_address(&mut self, now: Instant, rank: u32, address: Value) {
         let Some(state @ RankState::Running) = self.ranks.get_mut(rank as usize) else {
             return;
@@ -254,13 +255,13 @@ impl Control {
         self.check_joinable(now);
     }
 
-    /// A rank says what may make it fail.
+    /// Handles a rank's report of a possible cause of failure.
     pub(crate) fn on_trouble(&mut self, rank: u32, reason: String) {
         if self.trouble.is_some() || rank as usize >= self.hosts.len() {
             return;
         }
         self.trouble = Some((rank, reason));
-        // A peer that was told of it may have failed sooner.
+        // A peer that was notified of the problem may have failed sooner.
         let mut failure = self.failure.take();
         if let Some(Failure::Rank { gone, .. }) = &mut failure {
             gone.cause = self.explained(gone.rank, std::mem::take(&mut gone.cause));
@@ -268,7 +269,7 @@ impl Control {
         self.failure = failure;
     }
 
-    /// The cause of a rank's end, with what may have led to it.
+    /// Extends the cause of a rank's end with the reported problem.
     fn explained(&self, rank: u32, cause: String) -> String {
         match &self.trouble {
             None => cause,
@@ -280,13 +281,13 @@ impl Control {
         }
     }
 
-    /// A rank asks for the end of the job.
+    /// Handles a rank's request to end the job.
     pub(crate) fn on_abort(&mut self, now: Instant, rank: u32, status: i32, reason: &str) {
         let state = self.ranks.get(rank as usize);
         if !matches!(state, Some(RankState::Running | RankState::Joined)) {
             return;
         }
-        // Only the low byte reaches a shell; an abort never looks like success.
+        // Only the low byte reaches a shell; an abort must not look like success.
         let status = if status & 0xff == 0 { 1 } else { status & 0xff };
         self.fail(
             now,
@@ -297,7 +298,7 @@ impl Control {
         );
     }
 
-    /// A rank's program is about to hear that `peer` is gone.
+    /// Records that the loss of `peer` is about to be reported to a rank's program.
     pub(crate) fn on_lost(&mut self, rank: u32, peer: u32, why: String) {
         let size = self.ranks.len();
         // A process cannot have lost itself.
@@ -306,7 +307,7 @@ impl Control {
         }
     }
 
-    /// A rank's process has ended.
+    /// Handles the end of a rank's process.
     pub(crate) fn on_ended(&mut self, now: Instant, rank: u32, end: End, left: bool) {
         let Some(state) = self.ranks.get_mut(rank as usize) else {
             return;
@@ -320,8 +321,8 @@ impl Control {
             }
             (RankState::Joined, End::Exit(0)) if left => {
                 *state = RankState::Ended { joined: true };
-                // A process that waits for it would find out by questions only; one that receives from
-                // anybody, never.
+                // Notify the other ranks: one that waits for this rank would otherwise detect its
+                // end only by inquiries, and one that receives from any rank would never detect it.
                 self.orders.push_back(Order::Gone(Gone {
                     rank,
                     host: self.hosts[rank as usize].clone(),
@@ -336,7 +337,7 @@ impl Control {
         }
     }
 
-    /// The agent of these ranks is gone, and so are they.
+    /// Handles the loss of an agent, and with it of these ranks.
     pub(crate) fn on_agent_lost(&mut self, now: Instant, ranks: &[u32], cause: &str) {
         for rank in ranks {
             match self.ranks[*rank as usize] {
@@ -351,7 +352,7 @@ impl Control {
         }
     }
 
-    /// A signal came from outside. The second one kills.
+    /// Handles a signal. The second one kills the job.
     pub(crate) fn on_signal(&mut self, now: Instant, signal: i32) {
         self.failure.get_or_insert(Failure::Signal(signal));
         match self.stage {
@@ -362,7 +363,7 @@ impl Control {
         }
     }
 
-    /// The user, or the end of the job's time, asks what the ranks wait for.
+    /// Starts to collect what the ranks wait for, at the user's request or at the time limit.
     pub(crate) fn on_question(&mut self, now: Instant) {
         if self.explanation.is_none() {
             let is_running =
@@ -374,7 +375,7 @@ impl Control {
         }
     }
 
-    /// A rank, or its agent, says what the rank waits for.
+    /// Handles a report of what a rank waits for, from the rank or its agent.
     pub(crate) fn on_waits(&mut self, now: Instant, rank: u32, waits: Waits) {
         if let Some(explanation) = &mut self.explanation {
             explanation.on_waits(rank, waits);
@@ -382,7 +383,7 @@ impl Control {
         self.check_explanation(now);
     }
 
-    /// Prints the explanation when it is complete or late.
+    /// Prints the explanation when it is complete or its time has passed.
     fn check_explanation(&mut self, now: Instant) {
         let Some(explanation) = self.explanation.take_if(|it| it.is_due(now)) else {
             return;
@@ -397,7 +398,7 @@ impl Control {
         }
     }
 
-    /// What the processes print cannot be written any more.
+    /// Handles a failure to write the processes' output.
     pub(crate) fn on_unwritten(&mut self, now: Instant, error: io::Error) {
         let why = Unwritten(error).to_string();
         self.failure.get_or_insert(Failure::Unwritten(why));
@@ -406,7 +407,7 @@ impl Control {
         }
     }
 
-    /// The time of [`Control::deadline`] has come.
+    /// Handles the time [`Control::deadline`].
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.check_explanation(now);
         if self.deadline.is_none_or(|deadline| now < deadline) {
@@ -433,23 +434,23 @@ impl Control {
         }
     }
 
-    /// Whether agents that have not ended by now should not be waited for.
+    /// Returns true if agents that have not ended by now should not be waited for.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.stage == Stage::Abandoned
     }
 
-    /// When [`Control::handle_timeout`] wants to be called.
+    /// Returns the time at which to call [`Control::handle_timeout`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let explained = self.explanation.as_ref().map(Explanation::until);
         self.deadline.into_iter().chain(explained).min()
     }
 
-    /// The next order for all agents.
+    /// Returns the next order for all agents.
     pub(crate) fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// How the job failed, if it did.
+    /// Returns the job's failure, if it failed.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.failure.as_ref()
     }
@@ -464,7 +465,8 @@ impl Control {
         self.orders.push_back(Order::Signal { signal });
     }
 
-    /// When some have joined and others ended without, the table can never be complete.
+    /// Fails the job if a rank ended without joining while another joined: the table cannot be
+    /// completed.
     fn check_joinable(&mut self, now: Instant) {
         let joined = |state: &RankState| {
             matches!(state, RankState::Joined | RankState::Ended { joined: true })
@@ -511,7 +513,8 @@ impl Control {
         }
     }
 
-    /// Tests whether the others go on after the failure of `gone`. `aborts`: it asks for the end of the job.
+    /// Returns true if the other ranks go on after the failure of `gone`. `aborts` is set if it
+    /// requested the end of the job.
     fn outlives(&mut self, gone: &Gone, status: i32, aborts: bool) -> bool {
         let goes_on = match self.on_failure {
             OnFailure::End => false,
@@ -534,10 +537,13 @@ impl Control {
         goes_on
     }
 
-    /// Whether the failure of `rank`, told last, explains the job's end better than what was told
-    /// before. One that comes without the loss of a peer wins over those that come with one, for a
-    /// victim's process often ends before that of the culprit; between victims, the one that the
-    /// other had lost wins. Who ends by the launcher's signals explains nothing.
+    /// Returns true if the new failure of `rank` explains the job's end better than the earlier
+    /// one.
+    ///
+    /// - A failure without the loss of a peer wins over failures with one, because a victim's
+    ///   process often ends before the culprit's.
+    /// - Between victims, the one that the other had lost wins.
+    /// - A process ended by the launcher's signals explains nothing.
     fn is_earlier_cause(&self, rank: u32, lost: Option<&Lost>) -> bool {
         let told = match &self.failure {
             None => return true,

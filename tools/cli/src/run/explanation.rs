@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ranks of a job wait for, for a person whose job hangs.
+//! Reports of what the ranks of a job wait for, for a user whose job hangs.
 //!
-//! Invariant: every rank that was asked has one line, whether it has answered or not.
+//! Invariant: every rank that received the request has one line, with or without an answer.
 
 use portolan::launch::wire::Waits;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long answers are waited for. A rank answers in each of its calls, and one that waits within
-/// milliseconds; on a loaded host each takes a second.
+/// Time limit for answers. A rank answers in each of its calls, and a waiting rank within
+/// milliseconds; on a loaded host each answer may take a second.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Answers of the ranks.
 #[derive(Debug)]
 pub(super) struct Explanation {
     until: Instant,
-    /// By rank. `None`: it has not answered.
+    /// Answers by rank; `None` if there is no answer yet.
     answers: BTreeMap<u32, Option<Waits>>,
 }
 
 impl Explanation {
-    /// Asks `ranks` at `now`.
+    /// Starts collecting answers of `ranks` at `now`.
     pub(super) fn new(now: Instant, ranks: impl Iterator<Item = u32>) -> Explanation {
         Explanation {
             until: now + PATIENCE,
@@ -28,7 +28,7 @@ impl Explanation {
         }
     }
 
-    /// When the answers that have come must do.
+    /// Returns the time after which missing answers are not waited for.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
@@ -39,12 +39,13 @@ impl Explanation {
         }
     }
 
-    /// Tests whether all have answered, or the others are not waited for any more.
+    /// Returns true if all have answered or the time limit has passed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now >= self.until || self.answers.values().all(Option::is_some)
     }
 
-    /// Returns a line for each rank, then one for a cycle if there is one, with the rank that it is about.
+    /// Returns a line for each rank and one for a cycle, if there is one, with the rank that it
+    /// concerns.
     pub(super) fn lines(&self) -> Vec<(u32, String)> {
         let line = |(rank, waits): (&u32, &Option<Waits>)| {
             let text = match waits {
@@ -65,14 +66,14 @@ impl Explanation {
         lines
     }
 
-    /// Finds ranks each of which waits for the next, and the last for the first.
+    /// Finds a cycle of ranks in which each waits only for the next.
     fn cycle(&self) -> Option<Vec<u32>> {
         self.answers
             .keys()
             .find_map(|first| self.cycle_from(*first))
     }
 
-    /// Follows the first rank that each waits for alone.
+    /// Follows the chain of ranks, each of which waits only for the next.
     fn cycle_from(&self, first: u32) -> Option<Vec<u32>> {
         let mut path = vec![first];
         loop {
@@ -87,7 +88,7 @@ impl Explanation {
         }
     }
 
-    /// The only rank that `rank` waits for.
+    /// Returns the only rank that `rank` waits for.
     fn awaited_by(&self, rank: u32) -> Option<u32> {
         match self.answers.get(&rank)?.as_ref()?.on[..] {
             [only] => Some(only),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which hosts a job has and which ranks each gets.
+//! The hosts of a job, and the ranks of each.
 
 use crate::error::user_error;
 use crate::lab::Lab;
@@ -9,32 +9,32 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// How an agent reaches its host.
+/// Way to reach a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// This machine.
     Here,
-    /// A network namespace of this machine, and the cores that what runs there gets.
+    /// A network namespace of this machine, and the cores for its processes.
     Namespace(String, Cores),
     /// Another machine, through ssh.
     Ssh,
-    /// A node of this process's allocation, by Slurm's srun.
+    /// A node of this process's Slurm allocation, through srun.
     Slurm,
-    /// Behind a connection that was made before: its agent talks over that.
+    /// A host with an existing connection to its agent.
     Connected,
 }
 
 /// A host of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Its name, for people and for ssh.
+    /// Name of the host, for messages and for ssh.
     pub(crate) name: String,
-    /// Ranks that it takes; `u32::MAX` for as many as there are.
+    /// Largest number of ranks; `u32::MAX` for no limit.
     pub(crate) slots: u32,
     pub(crate) place: Place,
 }
 
-/// In which order the slots of the hosts are filled.
+/// Order in which the slots of the hosts are filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MapBy {
     /// All slots of the first host, then all of the second.
@@ -44,7 +44,7 @@ pub(crate) enum MapBy {
     Node,
 }
 
-/// This machine as the only host.
+/// Returns this machine as the only host.
 pub(crate) fn here(per_host: Option<u32>) -> Vec<Host> {
     let name = nix::unistd::gethostname().unwrap_or_else(|_| "localhost".into());
     vec![Host {
@@ -54,11 +54,11 @@ pub(crate) fn here(per_host: Option<u32>) -> Vec<Host> {
     }]
 }
 
-/// Returns the host of this name: this machine if it is the machine's own name or `localhost`, else one
-/// that ssh reaches.
+/// Returns the host with this name: this machine for its own name or `localhost`, else a host that
+/// ssh reaches.
 ///
 /// # Errors
-/// A sentence for a person if it can be no host's name.
+/// A sentence for the user if it is no valid host name.
 pub(crate) fn named(name: &str) -> Result<Host> {
     let mut host = match parse_line(name) {
         Ok(host) if host.name == name => host,
@@ -70,7 +70,7 @@ pub(crate) fn named(name: &str) -> Result<Host> {
     Ok(host)
 }
 
-/// The hosts of a lab; without `per_host` the ranks are spread evenly over all of them.
+/// Returns the hosts of a lab; without `per_host` the ranks are spread evenly over all of them.
 pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<Host> {
     let slots = per_host.unwrap_or(rank_count.div_ceil(lab.host_count));
     let host = |index| {
@@ -84,15 +84,16 @@ pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<H
     (0..lab.host_count).map(host).collect()
 }
 
-/// The nodes of the Slurm allocation that this process is in, but for this one; `None` outside of any.
+/// Returns the nodes of this process's Slurm allocation except this one; `None` outside an
+/// allocation.
 ///
 /// # Errors
-/// A sentence for a person when Slurm does not say which they are.
+/// A sentence for the user if Slurm does not list them.
 pub(crate) fn of_slurm() -> Result<Option<Vec<Host>>> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST").filter(|list| !list.is_empty()) else {
         return Ok(None);
     };
-    // `n[1-3]` and the like: Slurm knows its own notation.
+    // Slurm expands its own notation, `n[1-3]` and the like.
     let told = Command::new("scontrol")
         .args(["show", "hostnames"])
         .arg(&list)
@@ -114,7 +115,7 @@ pub(crate) fn of_slurm() -> Result<Option<Vec<Host>>> {
     Ok(Some(nodes(names.lines(), &own)))
 }
 
-/// All but the node that is this machine, whose name may have a domain behind it.
+/// Returns all nodes except this machine, whose name may have a domain appended.
 fn nodes<'a>(names: impl Iterator<Item = &'a str>, own: &str) -> Vec<Host> {
     let is_own = |name: &str| name == own || own.split('.').next() == Some(name);
     let others = names.filter(|name| !name.is_empty() && !is_own(name));
@@ -126,10 +127,10 @@ fn nodes<'a>(names: impl Iterator<Item = &'a str>, own: &str) -> Vec<Host> {
     others.map(host).collect()
 }
 
-/// The hosts of a hosts file.
+/// Returns the hosts of a hosts file.
 ///
 /// # Errors
-/// A sentence for a person that names the file and the line.
+/// A sentence for the user that names the file and the line.
 pub(crate) fn of_file(path: &Path, per_host: Option<u32>) -> Result<Vec<Host>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -157,8 +158,8 @@ pub(crate) fn of_file(path: &Path, per_host: Option<u32>) -> Result<Vec<Host>> {
     Ok(hosts)
 }
 
-/// Reads lines `host [slots=K]`; a host named twice has the sum of its slots. The error has the
-/// number of the line.
+/// Parses lines `host [slots=K]`; the slots of a repeated host are added. The error contains the
+/// line number.
 fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut index_of: HashMap<String, usize> = HashMap::new();
@@ -185,7 +186,7 @@ fn parse(text: &str) -> Result<Vec<Host>, (usize, String)> {
 fn parse_line(line: &str) -> Result<Host, String> {
     let mut words = line.split_whitespace();
     let name = words.next().unwrap_or_default();
-    // What ssh takes: a name or address, perhaps with a user. Never an option.
+    // Accept what ssh takes: a name or address, optionally with a user, but never an option.
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:%[]".contains(c);
     if name.starts_with('-') || !name.chars().all(plain) {
         return Err(format!("{name:?} is not a host name"));
@@ -207,10 +208,10 @@ fn parse_line(line: &str) -> Result<Host, String> {
     })
 }
 
-/// The ranks of each host, by local rank. Hosts may stay empty.
+/// Assigns the ranks of each host, by local rank. Hosts may stay empty.
 ///
 /// # Errors
-/// A sentence for a person when there are more ranks than slots.
+/// A sentence for the user if there are more ranks than slots.
 pub(crate) fn place(rank_count: u32, hosts: &[Host], map_by: MapBy) -> Result<Vec<Vec<u32>>> {
     let slots: u64 = hosts.iter().map(|host| u64::from(host.slots)).sum();
     if u64::from(rank_count) > slots {
@@ -235,8 +236,8 @@ pub(crate) fn place(rank_count: u32, hosts: &[Host], map_by: MapBy) -> Result<Ve
     Ok(ranks)
 }
 
-/// How many ranks want the cores of each host: its own, and those of hosts of a lab that own some of
-/// the same cores.
+/// Returns the number of ranks that compete for the cores of each host: its own, and those of lab
+/// hosts that own some of the same cores.
 pub(crate) fn rivals(hosts: &[Host], ranks: &[Vec<u32>]) -> Vec<u32> {
     let cores = |host: &Host| match &host.place {
         Place::Namespace(_, cores) => cores.clone(),

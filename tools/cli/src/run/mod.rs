@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan run`: starts a program as the processes of one job, and ends them together.
 //!
-//! One agent a host starts the ranks there. [`control`] decides what happens, without side
-//! effects; this module moves its decisions and the agents' reports between descriptors.
+//! One agent per host starts the ranks there. [`control`] decides without side effects; this module
+//! moves its decisions and the agents' reports between descriptors.
 //!
-//! The invariant: when [`execute`] returns, or this process dies in whatever way, no process of
-//! the job is left.
+//! Invariant: when [`execute`] returns, or this process dies in any way, no process of the job is
+//! left.
 
 mod agents;
 pub(crate) mod command;
@@ -40,36 +40,36 @@ pub(crate) use unstarted::Unstarted;
 pub(crate) use wire::{OWN_PROGRAM, Stream, Workload};
 use wire::{Order, Report, Start};
 
-/// What to run, where and how.
+/// A job to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// Processes.
+    /// Number of processes.
     pub(crate) rank_count: u32,
-    /// Where they may run; [`hosts`] makes such lists.
+    /// Hosts to use; [`hosts`] creates such lists.
     pub(crate) hosts: Vec<Host>,
     pub(crate) map_by: MapBy,
-    /// Put `[rank] ` before each line of output.
+    /// Set to print `[rank] ` before each line of output.
     pub(crate) tag_output: bool,
-    /// Return the ranks' standard output in [`Outcome::captured`] instead of printing it.
+    /// Set to return the ranks' standard output in [`Outcome::captured`] instead of printing it.
     pub(crate) capture: bool,
-    /// How long the others may report their own error after a rank failed.
+    /// Time for the other ranks to report errors of their own after a rank failed.
     pub(crate) grace: Duration,
-    /// What the failure of a rank means for the others.
+    /// Effect of a rank's failure on the others.
     pub(crate) on_failure: OnFailure,
-    /// How long the job may take.
+    /// Time limit of the job.
     pub(crate) limit: Option<Duration>,
     pub(crate) workload: Workload,
     pub(crate) agent: AgentOptions,
 }
 
-/// How a job ended.
+/// Result of a job.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// `None` if all went well.
+    /// `None` if the job succeeded.
     pub(crate) failure: Option<Failure>,
-    /// All ranks had joined.
+    /// Set if all ranks had joined.
     pub(crate) has_begun: bool,
-    /// Lines of standard output by rank, if they were to be captured.
+    /// Lines of standard output by rank, if capturing was requested.
     #[allow(
         dead_code,
         reason = "for callers inside the program that start jobs of their own"
@@ -77,20 +77,20 @@ pub(crate) struct Outcome {
     pub(crate) captured: Vec<(u32, Vec<u8>)>,
 }
 
-/// Runs a job to its end. To be called from the main thread: the agents end with the thread.
+/// Runs a job to its end. Call it from the main thread, because the agents end with their thread.
 ///
 /// # Errors
-/// A sentence for a person when the job cannot be started. A job that fails is no error but an
+/// A sentence for the user if the job cannot be started. A job that fails is no error but an
 /// [`Outcome`].
 pub(crate) fn execute(options: &Options) -> Result<Outcome> {
     execute_observed(options, None)
 }
 
-/// Runs a job as [`execute`]. With an observer, ranks that fail after all have joined do not end the
-/// others, and the observer gets what ranks print.
+/// Runs a job as [`execute`] does. With an observer, ranks that fail after all have joined do not
+/// end the others, and the observer receives the ranks' output.
 ///
 /// # Errors
-/// As [`execute`]; with an observer, [`Unstarted`] with all hosts on which nothing could be started.
+/// The errors of [`execute`]; with an observer, [`Unstarted`] with all hosts that could not start.
 pub(crate) fn execute_observed(
     options: &Options,
     observer: Option<&mut dyn Observer>,
@@ -104,22 +104,22 @@ pub(crate) fn execute_observed(
     result
 }
 
-/// Who looks after a job whose ranks may fail.
+/// Observer of a job whose ranks may fail.
 pub(crate) trait Observer {
-    /// A rank has printed something: whole lines, mostly.
+    /// Handles output of a rank, mostly in whole lines.
     ///
     /// # Errors
-    /// Where it goes takes nothing any more: the job ends.
+    /// The output cannot be written any more; the job ends.
     fn on_output(&mut self, rank: u32, stream: Stream, bytes: &[u8]) -> std::io::Result<()>;
-    /// A rank has ended, well if there is no cause.
+    /// Handles the end of a rank, which succeeded if there is no cause.
     fn on_ended(&mut self, rank: u32, cause: Option<String>);
-    /// Some time has passed.
+    /// Handles the passing of time.
     fn on_time(&mut self, now: Instant);
-    /// Ranks that are still there need not be waited for.
+    /// Returns true if the remaining ranks need not be waited for.
     fn is_satisfied(&self) -> bool;
 }
 
-/// Between two calls of [`Observer::on_time`]: often enough for a person.
+/// Interval between calls of [`Observer::on_time`]: frequent enough for a display.
 const OBSERVE_INTERVAL: Duration = Duration::from_millis(250);
 
 struct Job<'a> {
@@ -132,7 +132,7 @@ struct Job<'a> {
     unstarted: Unstarted,
 }
 
-/// What a descriptor in the loop belongs to.
+/// Owner of a descriptor in the loop.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Signals,
@@ -210,7 +210,7 @@ impl<'a> Job<'a> {
         }
         self.agents.clear();
         match self.printer.finish() {
-            // The reader had seen enough of a job that has ended.
+            // A reader may close early once the job has ended.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 self.control.on_unwritten(Instant::now(), error);
             }
@@ -236,7 +236,7 @@ impl<'a> Job<'a> {
         {
             add(Source::Orders(index), agent.orders.fd(), PollFlags::POLLOUT);
             add(Source::Errors(index), agent.errors.fd(), PollFlags::POLLIN);
-            // A reader that does not keep up slows the agents down, and they the ranks.
+            // A slow reader slows the agents down, and they slow the ranks down.
             if self.printer.has_room() {
                 add(
                     Source::Reports(index),
@@ -252,7 +252,7 @@ impl<'a> Job<'a> {
             .observer
             .as_ref()
             .map(|_| Instant::now() + OBSERVE_INTERVAL);
-        // With an observer, this looks at hosts that do not start often enough as well.
+        // With an observer, this also checks often enough for hosts that do not start.
         let starts = self.agents.iter().filter_map(Agent::start_deadline);
         let deadline = self
             .control
@@ -296,7 +296,7 @@ impl<'a> Job<'a> {
             Source::Printer(stream) => {
                 if let Err(error) = self.printer.write(stream) {
                     match error.kind() {
-                        // As the kernel would tell a single program whose reader is gone.
+                        // Act as the kernel does for a single program whose reader has closed.
                         ErrorKind::BrokenPipe => {
                             self.control.on_signal(Instant::now(), libc::SIGPIPE);
                         }
@@ -331,8 +331,8 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Nothing can be started on the host of this agent. With an observer the others are waited for, so
-    /// that all such hosts are told of at once.
+    /// Handles a host on which nothing can be started. With an observer the others are waited for,
+    /// so that all such hosts are reported together.
     fn refuse(&mut self, index: usize, error: UserError) -> Result<()> {
         if self.observer.is_none() {
             return Err(error.into());
@@ -363,7 +363,7 @@ impl<'a> Job<'a> {
         if !self.unstarted.is_settled(now, is_waiting) {
             return Ok(());
         }
-        // Together: each takes a moment to end.
+        // Close all inputs first, because each agent takes a moment to end.
         self.agents
             .iter_mut()
             .for_each(|agent| agent.orders.close());
@@ -435,7 +435,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Gives an order to the agent that has started `rank`.
+    /// Sends an order to the agent of `rank`.
     fn order_host_of(&mut self, rank: u32, order: &Order) -> Result<()> {
         let agents = self.agents.iter_mut().filter(|agent| !agent.is_done);
         let agent = agents.into_iter().find(|agent| agent.ranks.contains(&rank));
@@ -451,7 +451,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Stops waiting for agents that do not even answer to SIGKILL: their hosts are cut off.
+    /// Stops waiting for agents that do not answer SIGKILL: their hosts are disconnected.
     fn abandon(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| !agent.is_done) {
             let cause = agent.loss();
@@ -463,7 +463,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The order to start, but for the ranks.
+/// Builds the start order, without the ranks.
 fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
     let mut job_id = [0; 16];
     let mut secret = [0; 32];

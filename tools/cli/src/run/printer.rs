@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output of the ranks on its way to this process's standard output and standard error.
+//! Output of the ranks on its way to this process's standard output and standard error.
 
 use super::wire::{Data, Stream};
 use crate::launch_io::{self, SINK_LEN_HIGH};
@@ -8,17 +8,17 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes of one write: a pipe that `poll` calls writable takes this many without blocking
-/// (PIPE_BUF, pipe(7)). The descriptors stay in blocking mode: they are shared with others.
+/// Bytes of one write: a pipe that `poll` reports as writable takes this many without blocking
+/// (PIPE_BUF, pipe(7)). The descriptors stay in blocking mode, because other processes share them.
 const WRITE_LEN_MAX: usize = 4096;
 
-/// Where the output of the ranks goes.
+/// Destination of the ranks' output.
 #[derive(Debug)]
 pub(super) struct Printer {
     tagged: bool,
     out: Target,
     err: Target,
-    /// Lines of standard output by rank, instead of printing them.
+    /// Captured lines of standard output by rank, instead of printing them.
     captured: Option<Vec<(u32, Vec<u8>)>>,
 }
 
@@ -29,8 +29,8 @@ struct Target {
 }
 
 impl Printer {
-    /// A printer that puts `[rank] ` before each line if `tagged`, and keeps standard output for
-    /// [`Printer::take_captured`] if `capture`.
+    /// Creates a printer that puts `[rank] ` before each line if `tagged`, and keeps standard
+    /// output for [`Printer::take_captured`] if `capture`.
     pub(super) fn new(tagged: bool, capture: bool) -> Result<Printer> {
         Ok(Printer {
             tagged,
@@ -40,7 +40,7 @@ impl Printer {
         })
     }
 
-    /// Takes some output of a rank: whole lines, or a piece of an overlong line, or the last one.
+    /// Takes output of a rank: whole lines, a part of an overlong line, or the last line.
     pub(super) fn take(&mut self, rank: u32, stream: Stream, data: Data) {
         let bytes = Vec::from(data);
         if let (Stream::Out, Some(captured)) = (stream, &mut self.captured) {
@@ -56,7 +56,7 @@ impl Printer {
             Stream::Err => &mut self.err,
         };
         if target.file.is_none() {
-            // It can never be written, and must not fill the memory that lets the agents go on.
+            // It can never be written. Discard it, because pending bytes would stop the agents.
             return;
         }
         if !self.tagged {
@@ -74,57 +74,58 @@ impl Printer {
         }
     }
 
-    /// Takes a line of an agent's own.
+    /// Takes a line from an agent itself.
     pub(super) fn take_error(&mut self, host: &str, line: &str) {
         self.err
             .pending
             .extend_from_slice(format!("{host}: {line}\n").as_bytes());
     }
 
-    /// The descriptors that something waits for.
+    /// Returns the descriptors for which output is pending.
     pub(super) fn fds(&self) -> impl Iterator<Item = (Stream, BorrowedFd<'_>)> {
         let out = self.out.fd().map(|fd| (Stream::Out, fd));
         out.into_iter()
             .chain(self.err.fd().map(|fd| (Stream::Err, fd)))
     }
 
-    /// Whether more output can be taken.
+    /// Returns true if more output can be taken.
     pub(super) fn has_room(&self) -> bool {
         self.out.pending.len().max(self.err.pending.len()) < SINK_LEN_HIGH
     }
 
-    /// Writes some of what waits.
+    /// Writes some of the pending output.
     ///
     /// # Errors
-    /// Once, when standard output takes nothing any more: its reader is gone, or its disk is full.
+    /// Once, when standard output cannot be written any more: its reader has closed, or its disk is
+    /// full.
     pub(super) fn write(&mut self, stream: Stream) -> io::Result<()> {
         match stream {
             Stream::Out => self.out.write(),
             Stream::Err => {
-                // Nobody reading the errors is no reason to end a job.
+                // A closed standard error is no reason to end a job.
                 let _ = self.err.write();
                 Ok(())
             }
         }
     }
 
-    /// Writes everything, waiting as long as it takes.
+    /// Writes everything, blocking as long as necessary.
     ///
     /// # Errors
-    /// As [`Printer::write`].
+    /// The error of [`Printer::write`].
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let mut written = Ok(());
         while self.out.fd().is_some() {
             written = self.out.write();
         }
         while self.err.fd().is_some() {
-            // As in `write`.
+            // Ignored for the same reason as in `write`.
             let _ = self.err.write();
         }
         written
     }
 
-    /// The captured lines.
+    /// Returns the captured lines.
     pub(super) fn take_captured(&mut self) -> Vec<(u32, Vec<u8>)> {
         self.captured.take().unwrap_or_default()
     }
@@ -143,7 +144,7 @@ impl Target {
         self.file.as_ref().filter(|_| waiting).map(File::as_fd)
     }
 
-    /// Writes once; after a failure never again.
+    /// Writes once; does nothing after a failure.
     fn write(&mut self) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             self.pending.clear();
@@ -156,7 +157,8 @@ impl Target {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            // Somebody else made the shared descriptor non-blocking; poll says when to go on.
+            // Another process made the shared descriptor non-blocking; poll reports when to
+            // continue.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => {
                 self.file = None;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that ssh and srun run on another host to start an agent there.
 //!
-//! A shell on that host prints [`READY_LINE`], then becomes the agent. What comes before that line is
-//! output of the shell's start-up files. What comes behind it is the agent's.
+//! A shell on that host prints [`READY_LINE`], then becomes the agent. Text before that line is
+//! output of the shell's start-up files. Text after it is output of the agent.
 
 use super::ssh;
 use std::ffi::OsString;
@@ -16,8 +16,8 @@ pub(super) const READY_LINE: &str = "portolan-agent-follows";
 pub(crate) enum RemoteProgram {
     /// The command that the user named.
     Named(String),
-    /// This path if the host has it, as after the same installation; else the first in `PATH`. A shell
-    /// that ssh starts often has a shorter `PATH` than the user's own.
+    /// This path if it exists on the host, as after the same installation; else the first in
+    /// `PATH`. A shell that ssh starts often has a shorter `PATH` than the user's own.
     Found(PathBuf),
 }
 
@@ -33,7 +33,7 @@ impl RemoteProgram {
         })
     }
 
-    /// Returns the words of the command for srun, which hands them on as they are.
+    /// Returns the words of the command for srun, which passes them on unchanged.
     pub(super) fn words(&self) -> Vec<OsString> {
         let program = match self {
             RemoteProgram::Named(named) => named.into(),
@@ -59,7 +59,7 @@ impl RemoteProgram {
         }
     }
 
-    /// Returns a command that a person can try on the host.
+    /// Returns a command that a user can try on the host.
     pub(super) fn example(&self) -> String {
         match self {
             RemoteProgram::Named(named) => named.clone(),
@@ -67,10 +67,10 @@ impl RemoteProgram {
         }
     }
 
-    /// A script for `sh -c`, without single quotes; its `$0` is the program.
+    /// Returns a script for `sh -c`, without single quotes; its `$0` is the program.
     fn script(&self) -> String {
         let start = match self {
-            // More words may follow the program: the name may hold spaces.
+            // More words may follow the program, because the name may contain spaces.
             RemoteProgram::Named(_) => r#"exec "$0" "$@" agent"#,
             RemoteProgram::Found(_) => r#"test -x "$0" && exec "$0" agent; exec portolan agent"#,
         };
@@ -84,7 +84,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
-    /// Runs the command as ssh would, with a program of this name and no other in `PATH`.
+    /// Runs the command as ssh would, with only this program in `PATH`.
     fn said(program: &RemoteProgram, path: &Path) -> (String, Option<i32>) {
         let output = Command::new("/bin/sh")
             .arg("-c")
@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn script(path: &Path, text: &str) {
-        // Another process writes: a child that this one forks meanwhile would keep the file open.
+        // Let another process write the file: a child forked here meanwhile would keep it open.
         let write = r#"mkdir -p "${0%/*}" && printf '#!/bin/sh\necho "%s $*"\n' "$1" >"$0" && chmod +x "$0""#;
         let made = Command::new("sh")
             .args(["-c", write])

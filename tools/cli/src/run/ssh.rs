@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Seconds that ssh may take to connect; a person is waiting.
+/// Seconds that ssh may take to connect; short because a user is waiting.
 pub(super) const CONNECT_TIMEOUT_S: u32 = 10;
 
 /// Time limit until ssh or srun runs a shell on the host. A login may wait for name services and home
 /// directories, on many hosts at once.
 pub(crate) const LOGIN_DELAY: Duration = Duration::from_secs(30);
 
-/// Returns ssh with its options and the host; one more argument, the command line, is to follow.
+/// Returns ssh with its options and the host; the caller adds one argument, the command line.
 pub(crate) fn command(host: &str) -> Command {
     let mut command = Command::new("ssh");
     command.args(["-T", "-o", "BatchMode=yes", "-o"]);
@@ -23,8 +23,8 @@ pub(crate) fn command(host: &str) -> Command {
     command
 }
 
-/// Returns a command line of `sh` that runs `script`, in which there is no single quote, with `arg` as its
-/// `$0`. The host's login shell reads it, which may be another than `sh`.
+/// Returns a command line of `sh` that runs `script`, which must not contain single quotes, with
+/// `arg` as its `$0`. The host's login shell, which may not be `sh`, parses the line.
 pub(crate) fn script(script: &str, arg: &Path) -> OsString {
     let mut line = format!("sh -c '{script}' ").into_bytes();
     line.extend(quoted(arg.as_os_str().as_bytes()));

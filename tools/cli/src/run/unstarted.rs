@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts on which nothing could be started, gathered so that all are told of at once.
+//! Hosts on which nothing could be started, collected so that all are reported together.
 //!
-//! Each may take as long as ssh waits for a connection; they take it at the same time.
+//! Each may take as long as ssh waits for a connection; they wait concurrently.
 
 use crate::error::UserError;
 use std::fmt;
 use std::time::Instant;
 
-/// Hosts on which nothing could be started, each with a sentence for a person.
+/// Hosts on which nothing could be started, each with a sentence for the user.
 #[derive(Debug, Default)]
 pub(crate) struct Unstarted {
     hosts: Vec<(String, UserError)>,
-    /// Until when others may still say hello.
+    /// Deadline for the hello of other hosts.
     deadline: Option<Instant>,
 }
 
 impl Unstarted {
-    /// Adds a host; the first says how long others are waited for.
+    /// Adds a host; the first one sets the deadline for the others.
     pub(super) fn add(&mut self, deadline: Instant, host: String, error: UserError) {
         self.deadline.get_or_insert(deadline);
         self.hosts.push((host, error));
     }
 
-    /// Whether there are such hosts, and no others will be found: nobody `is_waiting`, or it is late.
+    /// Returns true if there are such hosts, and none `is_waiting` or the deadline has passed.
     pub(super) fn is_settled(&self, now: Instant, is_waiting: bool) -> bool {
         self.deadline
             .is_some_and(|deadline| !is_waiting || now >= deadline)
     }
 
-    /// Names and sentences.
+    /// Returns names and sentences.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (&str, String)> {
         let hosts = self.hosts.iter();
         hosts.map(|(host, error)| (host.as_str(), error.to_string()))

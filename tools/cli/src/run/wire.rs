@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages between `run` and its agents: JSON, one message a line, over the agent's standard
-//! input and output. The job's secret goes this way, and no other.
+//! Messages between `run` and its agents: JSON, one message per line, over the agent's standard
+//! input and output. The job's secret is sent only this way.
 
 use portolan::launch::wire::{ProcessState, Waits, Word};
 use portolan::launch::{Gone, PathChoice};
@@ -9,22 +9,22 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// From `run` to an agent. The end of the input means: kill everything and end.
+/// Messages from `run` to an agent. At the end of its input the agent kills everything and ends.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// The first order: what to start.
+    /// The first order: the processes to start.
     Start(Box<Start>),
     /// The addresses of all ranks, for every process.
     Table {
-        /// By rank.
+        /// Addresses by rank.
         addresses: Vec<Value>,
     },
     /// A rank has ended, for every process that has not left.
     Gone(Gone),
-    /// Say whether `rank`, which this agent has started, lives; `asker` wants to know.
+    /// Check if `rank` of this agent is alive, on behalf of `asker`.
     Inquire { asker: u32, rank: u32, asked: u64 },
-    /// The answer to an inquiry of `asker`, which this agent has started.
+    /// The answer to an inquiry of `asker`, a rank of this agent.
     Word {
         asker: u32,
         #[serde(flatten)]
@@ -32,14 +32,14 @@ pub(crate) enum Order {
     },
     /// Report what each process waits for.
     Explain,
-    /// Send a signal to all processes and what they started.
+    /// Send a signal to all processes and their descendants.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: i32,
     },
 }
 
-/// What an agent is to start.
+/// The processes that an agent is to start.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Start {
     /// [`portolan::launch::wire::VERSION`] of `run`.
@@ -48,24 +48,26 @@ pub(crate) struct Start {
     pub(crate) job_id: [u8; 16],
     #[serde(with = "hex::serde")]
     pub(crate) secret: [u8; 32],
-    /// Ranks in the job.
+    /// Number of ranks in the job.
     pub(crate) size: u32,
-    /// Hosts in the job.
+    /// Number of hosts in the job.
     pub(crate) host_count: u32,
-    /// What `run` calls this host.
+    /// Name of this host in messages of `run`.
     pub(crate) host: String,
-    /// The ranks of this host, in the order of their local ranks.
+    /// Ranks of this host, in the order of their local ranks.
     pub(crate) ranks: Vec<u32>,
-    /// Ranks that want the cores of this host: its own, and those of hosts of a lab that share them.
+    /// Ranks that compete for the cores of this host: its own, and those of lab hosts that share
+    /// cores.
     pub(crate) rivals: u32,
     #[serde(flatten)]
     pub(crate) workload: Workload,
 }
 
-/// As the program of a [`Workload`]: the command `portolan` itself, wherever it is on each host.
+/// Program of a [`Workload`] that stands for the command `portolan` itself, wherever it is on each
+/// host.
 pub(crate) const OWN_PROGRAM: &str = "@portolan";
 
-/// What each rank runs, and with which settings.
+/// The program and settings of each rank.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Workload {
     pub(crate) path: PathChoice,
@@ -75,12 +77,12 @@ pub(crate) struct Workload {
     pub(crate) environment: BTreeMap<String, String>,
     /// Working directory of each process.
     pub(crate) directory: String,
-    /// Its file, or [`OWN_PROGRAM`].
+    /// File of the program, or [`OWN_PROGRAM`].
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
 }
 
-/// From an agent to `run`.
+/// Messages from an agent to `run`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Report {
@@ -89,21 +91,21 @@ pub(crate) enum Report {
         /// [`portolan::launch::wire::VERSION`] of the agent.
         version: u32,
     },
-    /// The program cannot be started; a sentence for a person. The agent ends.
+    /// The program cannot be started, with a sentence for the user. The agent ends.
     Refused { sentence: String },
     /// A process joins.
     Address { rank: u32, address: Value },
-    /// A process says what may make it fail.
+    /// A process reports a possible cause of failure.
     Trouble { rank: u32, reason: String },
-    /// A process asks for the end of the job.
+    /// A process requests the end of the job.
     Abort {
         rank: u32,
         status: i32,
         reason: String,
     },
-    /// A process is about to tell its program that `peer` is gone.
+    /// A process is about to report the loss of `peer` to its program.
     Lost { rank: u32, peer: u32, why: String },
-    /// A process asks about another of any host.
+    /// A process inquires about another, on any host.
     Inquire { asker: u32, rank: u32, asked: u64 },
     /// The answer to [`Order::Inquire`].
     Standing {
@@ -112,13 +114,13 @@ pub(crate) enum Report {
         asked: u64,
         state: ProcessState,
     },
-    /// The answer of a process to [`Order::Explain`], or of its agent.
+    /// The answer of a process, or of its agent, to [`Order::Explain`].
     Waits {
         rank: u32,
         #[serde(flatten)]
         waits: Waits,
     },
-    /// A process wrote something.
+    /// A process wrote output.
     Output {
         rank: u32,
         stream: Stream,
@@ -131,11 +133,11 @@ pub(crate) enum Report {
         joined: bool,
         left: bool,
     },
-    /// All processes have ended and all their output was sent. The agent ends.
+    /// All processes have ended, and all their output was sent. The agent ends.
     Done,
 }
 
-/// Where a rank wrote something.
+/// Stream that a rank wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stream {
@@ -145,13 +147,13 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Bytes of output: readable where they are text.
+/// Bytes of output, readable if they are text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Data {
     /// Valid UTF-8.
     Text(String),
-    /// Anything else.
+    /// Any other bytes.
     #[serde(with = "hex::serde")]
     Hex(Vec<u8>),
 }
@@ -174,18 +176,18 @@ impl From<Data> for Vec<u8> {
     }
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum End {
-    /// With this exit status.
+    /// Exit with this status.
     Exit(i32),
-    /// By this signal.
+    /// Death by this signal.
     Signal(i32),
 }
 
 impl End {
-    /// The exit status by which a shell reports this end.
+    /// Returns the exit status by which a shell reports this end.
     pub(crate) fn shell_status(self) -> i32 {
         match self {
             End::Exit(status) => status,
@@ -200,7 +202,7 @@ impl From<std::process::ExitStatus> for End {
         match (status.code(), status.signal()) {
             (Some(code), _) => End::Exit(code),
             (None, Some(signal)) => End::Signal(signal),
-            // wait(2) knows no third way to end.
+            // wait(2) has no third kind of end.
             (None, None) => End::Exit(1),
         }
     }
@@ -215,7 +217,7 @@ impl fmt::Display for End {
     }
 }
 
-/// A signal's number and name; real-time signals have no name of their own.
+/// Returns a signal's number and name; real-time signals have no name.
 pub(crate) fn signal_name(number: i32) -> String {
     match nix::sys::signal::Signal::try_from(number) {
         Ok(signal) => format!("signal {number} ({signal})"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Brokers for a job: one on each host of a lab, which ends when it is dropped, or with this process.
+//! Brokers for a job: one on each host of a lab. They end on drop, or with this process.
 
 use crate::error::user_error;
 use crate::lab::cores::Cores;
@@ -8,17 +8,17 @@ use portolan_bench::{BROKER, Place};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A broker that answers.
+/// A running broker.
 pub(super) struct Broker {
     child: Child,
-    /// Kept open, so that it can go on complaining.
+    /// Kept open, so that the broker can report errors.
     _errors: BufReader<ChildStderr>,
 }
 
-/// Starts brokers at [`BROKER`], for everyone.
+/// Starts brokers at [`BROKER`] that serve all users.
 ///
 /// # Errors
-/// A place is no lab's, or a broker says why it cannot serve.
+/// A place is not in a lab, or a broker reports that it cannot serve.
 pub(super) fn start(places: &[Place]) -> Result<Vec<Broker>> {
     let mut hosts: Vec<&Place> = Vec::new();
     for place in places {
@@ -54,7 +54,7 @@ impl Broker {
         let errors = child.stderr.take().context("what a broker says")?;
         let mut errors = BufReader::new(errors);
         let mut said = String::new();
-        // It reads its configuration before it says anything.
+        // The broker reads its configuration before it prints anything.
         errors.read_line(&mut said)?;
         let broker = Broker {
             child,

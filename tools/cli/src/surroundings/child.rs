@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for a launcher that this program has started.
+//! Waits for a launcher that this program has started.
 
 use anyhow::{Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -8,16 +8,16 @@ use std::process::{Child, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a launcher may take to end its processes.
+/// Time for a launcher to end its processes.
 const ENDING: Duration = Duration::from_secs(10);
-/// How often a run is looked at: it takes a second at least.
+/// Interval between checks of a run, which takes at least a second.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Waits for the end of `child`. After `limit` it is asked to end, as a launcher passes on to its
-/// processes, and killed if it does not.
+/// Waits for the end of `child`. After `limit` it gets SIGTERM, which a launcher forwards to its
+/// processes, and later SIGKILL.
 ///
 /// # Errors
-/// It did not end within `limit`; it has ended now all the same.
+/// It did not end within `limit`; it has ended when this returns.
 pub(crate) fn wait(mut child: Child, limit: Duration) -> Result<ExitStatus> {
     let begun = Instant::now();
     let mut asked = false;
@@ -30,11 +30,11 @@ pub(crate) fn wait(mut child: Child, limit: Duration) -> Result<ExitStatus> {
         }
         if begun.elapsed() > limit && !asked {
             asked = true;
-            // It has ended if this fails.
+            // This fails only if it has ended.
             let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM);
         }
         if begun.elapsed() > limit + ENDING {
-            // As above.
+            // This also fails only if it has ended.
             let _ = child.kill();
         }
         sleep(LOOK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of MPI programs: `bench/mpi/mpibench.c`, built once by each MPI's compiler, and run as a person
-//! would, by `portolan mpirun` and `portolan lab mpirun`.
+//! Rows of MPI programs: `bench/mpi/mpibench.c`, built once by each MPI's compiler, and run as a
+//! user would, with `portolan mpirun` and `portolan lab mpirun`.
 
 use super::child::wait;
 use crate::mpi::find::{self, Kind, Wanted};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("../../../../bench/mpi/mpibench.c");
 
-/// Programs by MPI; none where there is no such MPI here, with the reason.
+/// Programs by MPI; if an MPI is missing here, the reason.
 #[derive(Debug, Default)]
 pub(super) struct Programs(BTreeMap<&'static str, Result<Program, String>>);
 
@@ -33,7 +33,7 @@ impl Programs {
     pub(super) fn run(&mut self, job: &MpiJob<'_>) -> Result<()> {
         let kind = kind(job.mpi);
         let program = self.0.entry(name(kind)).or_insert_with(|| {
-            // Not tried again for each row.
+            // A failed build is not repeated for each row.
             build(kind).map_err(|error| format!("{error:#}"))
         });
         let program = match program {
@@ -64,7 +64,7 @@ fn kind(mpi: Mpi) -> Kind {
     }
 }
 
-/// As `--mpi` has it.
+/// Returns the name of an MPI, as in `--mpi`.
 fn name(kind: Kind) -> &'static str {
     match kind {
         Kind::OpenMpi => "openmpi",
@@ -102,7 +102,7 @@ fn build(kind: Kind) -> Result<Program> {
     })
 }
 
-/// `portolan mpirun`, or `portolan lab mpirun`, with the program and its arguments.
+/// Returns `portolan mpirun` or `portolan lab mpirun` with the program and its arguments.
 fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let lab = match job.path {
@@ -137,12 +137,13 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
     Ok(command)
 }
 
-/// What an MPI is told, so that it takes its own best way. Open MPI would find a network of another
-/// provider of libfabric's; UCX, which MPICH may have been built with, would find the memory that the hosts
-/// of a lab share; libfabric may have several providers for a network.
+/// Returns settings that make an MPI use its own best transport. Without them:
+/// - Open MPI would use a network of another libfabric provider;
+/// - UCX, which MPICH may use, would find the memory that the hosts of a lab share;
+/// - libfabric may have several providers for a network.
 pub(crate) fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
     match path {
-        // Open MPI 5 calls vader sm, and takes the old name.
+        // Open MPI 5 has renamed vader to sm, and still accepts the old name.
         Way::Shm => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")],
         _ => &[
             ("OMPI_MCA_pml", "ob1"),
@@ -153,7 +154,7 @@ pub(crate) fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-/// The lab that the places are hosts of: their names are its name, `-h` and a number.
+/// Returns the lab of the places, whose names are the lab's name, `-h` and a number.
 fn lab_of(job: &MpiJob<'_>) -> Result<String> {
     let namespace = job.places.first().and_then(|place| place.netns.as_deref());
     let lab = namespace.and_then(|name| name.rsplit_once("-h"));
@@ -166,7 +167,7 @@ fn last_line(said: &mut File) -> Option<String> {
     said.rewind().ok()?;
     said.read_to_string(&mut text).ok()?;
     let telling = |line: &&str| line.contains("portolan:") || line.contains("mpibench:");
-    // The first line says what was run, if it came to that.
+    // The first line shows the command, if it was started.
     let line = text.lines().skip(1).filter(telling).last();
     let wordy = |line: &&str| line.contains(char::is_alphanumeric);
     let line = line.or_else(|| text.lines().rfind(wordy));

@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From times to costs: the model of one path.
+//! Converts times to costs: the model of one path.
 //!
-//! Sender and receiver are fitted to the times of their own calls. What a lone message takes beyond
-//! both is the wire's; what it takes less is work that the sender does when the message has left
-//! already. What the pipeline does not explain of long messages is put to memory.
+//! Sender and receiver are fitted to the times of their own calls. If a lone message takes longer
+//! than both, the rest is attributed to the wire. If it takes less, the difference is work that the
+//! sender does after the message has left. Time of long messages that the pipeline does not explain
+//! is attributed to memory.
 
 use super::fit::{Row, nonnegative, signed};
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Variant, fitted_lens};
 use portolan::model::{Far, Load, PathModel, Stage, Stages, Way};
 use portolan_bench::Path;
 
-/// Bytes of a datagram that are not message: the frame's header and a fragment's.
+/// Bytes of a datagram that are headers: of the frame and of a fragment.
 const HEADERS: u64 = 40;
 
-/// Bytes of a frame that are not message when it is alone in it: headers, and room for an
+/// Bytes of a frame with one message that are not message: headers, and room for an
 /// acknowledgement.
 const FRAME_HEADERS: u64 = 48;
 
-/// Most bytes of one call with segmentation offload.
+/// Largest number of bytes of one call with segmentation offload.
 const CALL_LEN: u64 = 65_000;
 
 /// Longest frame that small messages share, and longest datagram of an eager message.
 const SHARED_LEN_MAX: u64 = 9000;
 const DATAGRAM_LEN_MAX: u64 = 16 << 10;
 
-/// Longest message that goes directly into shared memory's ring as one of many.
+/// Longest message that enters the ring of shared memory directly, as one of many.
 const SHM_FRAME_LEN: u64 = 504;
 
-/// Lengths from which on memory may make bytes dearer: those of a core's own caches, and of what a
-/// guest gets of a shared one.
+/// Lengths from which memory may make bytes more expensive: those of a core's own caches, and of a
+/// guest's share of a shared cache.
 const FAR_LENS: [u64; 4] = [64 << 10, 256 << 10, 1 << 20, 2 << 20];
 
-/// The model of `path`; `None` if nothing was measured of it.
+/// Returns the model of `path`; `None` if nothing was measured of it.
 pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<PathModel> {
     points.us(64, Variant::Usual, Kind::Lone)?;
     let mut model = shape(path, mtu as u64);
@@ -51,7 +52,7 @@ pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<Path
     Some(model)
 }
 
-/// What is known of a path without measuring.
+/// Returns the properties of a path that are known without measurement.
 fn shape(path: Path, mtu: u64) -> PathModel {
     let bound = EAGER_LEN[usize::from(path == Path::Shm)];
     // IPv4 and UDP headers; the port pair and length in front of a raw frame.
@@ -84,7 +85,7 @@ fn shape(path: Path, mtu: u64) -> PathModel {
     }
 }
 
-/// The messages that go without asking, and how they were made to.
+/// Returns the lengths of eager messages, and the variant that makes them eager.
 fn eager_lens(path: Path) -> impl Iterator<Item = (u64, Variant)> {
     let bound = EAGER_LEN[usize::from(path == Path::Shm)];
     let short = fitted_lens().filter(move |len| *len <= bound);
@@ -125,7 +126,7 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
             _ if seen.len <= frame_len => 1.0,
             datagram => seen.len.div_ceil(datagram) as f64,
         };
-        // Where each datagram is a call, one column says both.
+        // Where each datagram is a call, one column covers both.
         let calls = if by_call { pieces } else { 1.0 };
         let datagrams = if by_call { 0.0 } else { pieces };
         vec![calls, datagrams, seen.len as f64]
@@ -151,7 +152,8 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
         fit_rest(model, seen, &mut stages, way);
         set(model, way, stages);
     }
-    // Beyond which bytes hide, the question does not: in a stream it is waited for, too.
+    // A stream hides the cost of bytes, but not that of a rendezvous, which is waited for there as
+    // well.
     let rows = seen.iter().filter_map(|seen| {
         let us = seen.stream?;
         Some(Row {
@@ -166,7 +168,7 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
     set(model, way, stages);
 }
 
-/// Only what a message costs once, and its bytes: calls and datagrams grow with them.
+/// Keeps the cost per message and per byte only: calls and datagrams grow with the bytes.
 fn once(row: Row) -> Row {
     let bytes = row.columns[2];
     Row {
@@ -175,9 +177,9 @@ fn once(row: Row) -> Row {
     }
 }
 
-/// A ring's calls are so short that timing them apart from one another mostly times cold caches. So
-/// the whole is fitted to lone messages, and divided as those times are. Memory that is asked for is
-/// copied by the receiver alone.
+/// Divides the cost of lone messages between sender and receiver. Calls on a ring are so short that
+/// separate timing mostly measures cold caches. The whole is therefore fitted to lone messages, and
+/// divided in the ratio of the separate times. With a rendezvous only the receiver copies.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
 fn divide(stages: &mut Stages, seen: &[Seen], way: Way) {
     let rows = seen.iter().map(|seen| Row {
@@ -202,7 +204,7 @@ fn divide(stages: &mut Stages, seen: &[Seen], way: Way) {
     stages.receiver = part(1.0 - calls, 1.0 - bytes);
 }
 
-/// What lone messages take beyond sender and receiver, or less.
+/// Fits the time of lone messages beyond, or below, that of sender and receiver.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
 fn fit_rest(model: &mut PathModel, seen: &[Seen], stages: &mut Stages, way: Way) {
     let by_call = model.call_len == model.datagram_len;
@@ -212,7 +214,8 @@ fn fit_rest(model: &mut PathModel, seen: &[Seen], stages: &mut Stages, way: Way)
             len => len.div_ceil(model.datagram_len) as f64,
         };
         let known = model.predict(seen.len, way, Load::Lone, 0).unwrap_or(0.0);
-        // Frames by themselves: what each further one costs. Calls: what their datagrams cost.
+        // With one frame per call: the cost of each further frame. Otherwise: the cost of its
+        // datagrams.
         let head = seen.len.min(model.datagram_len) as f64;
         Row {
             columns: match by_call {
@@ -243,7 +246,7 @@ fn set(model: &mut PathModel, way: Way, stages: Stages) {
     }
 }
 
-/// From microseconds per call, datagram and byte.
+/// Converts microseconds per call, datagram and byte.
 fn stage_of(costs: &[f64]) -> Stage {
     Stage {
         per_call_us: costs.first().copied().unwrap_or(0.0),
@@ -252,7 +255,7 @@ fn stage_of(costs: &[f64]) -> Stage {
     }
 }
 
-/// What messages beyond one call take in addition.
+/// Fits the additional time of messages longer than one call.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
 fn fit_long(model: &mut PathModel, points: &Points) {
     let long = |kind, load| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What follows from the model: crossovers, eager limits, pieces of lone messages.
+//! Choices that follow from the model: crossovers, eager limits, pieces of lone messages.
 //!
-//! The model proposes and a measurement must agree: where one job measured both ways of a length,
-//! the plain one is left only for one that won three rounds of four.
+//! The model proposes, and a measurement must confirm. If a job measured both variants of a length,
+//! the plain one is replaced only if the other won three rounds of four.
 
 use super::points::{
     CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
@@ -10,13 +10,13 @@ use super::points::{
 use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Way};
 use portolan_bench::Path;
 
-/// A change must gain this part of the time; less is noise, and the plain way is left alone.
+/// Smallest relative gain of a change; a smaller one is noise, and the plain variant is kept.
 pub(super) const GAIN_MIN: f64 = 0.05;
 
-/// Steps that the protocol's table holds.
+/// Largest number of steps that the protocol's table holds.
 const LONE_STEPS: usize = 6;
 
-/// Decides.
+/// Derives the choices from the model and the measurements.
 pub(super) fn choices(model: &Model, measured: &[(Path, Points)]) -> Choices {
     let points = |path| {
         measured
@@ -48,14 +48,14 @@ pub(super) fn choices(model: &Model, measured: &[(Path, Points)]) -> Choices {
     choices
 }
 
-/// The lengths that are looked at, in ascending order.
+/// Returns the lengths to examine, in ascending order.
 fn lens() -> Vec<u64> {
     let mut lens: Vec<u64> = fitted_lens().chain(unseen_lens()).collect();
     lens.sort_unstable();
     lens
 }
 
-/// The longest message that is faster without asking, and all shorter ones as well.
+/// Returns the largest length up to which messages are faster eager than with rendezvous.
 fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
     let bound = EAGER_LEN[usize::from(path == Path::Shm)];
     let asking_pays = |len: &u64| {
@@ -71,7 +71,7 @@ fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
     to_usize(longest.unwrap_or(model.frame_len))
 }
 
-/// The longest message of several frames that is faster frame by frame, and all shorter ones too.
+/// Returns the largest length up to which messages of several frames are faster frame by frame.
 fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> usize {
     let pays = |len: &u64| {
         let time = |model: &PathModel| model.predict(*len, Way::Eager, Load::Lone, 0);
@@ -86,14 +86,14 @@ fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> us
             );
             matches!(by, (Some(u), Some(p)) if p < u)
         };
-        // It is for streams, too: there is no second choice by load.
+        // The choice applies to streams, too: there is no separate choice by load.
         predicted && faster(Kind::Lone) && faster(Kind::Stream)
     };
     let range = lens().into_iter().filter(|len| *len > packet.0.frame_len);
     range.take_while(pays).last().map_or(0, to_usize)
 }
 
-/// Where cutting lone messages pays, by ascending length; empty if nowhere.
+/// Returns the steps at which cutting lone messages gains, by ascending length; empty if nowhere.
 fn lone_steps(udp: &PathModel, points: &Points) -> Vec<LonePieces> {
     let mut steps: Vec<LonePieces> = Vec::new();
     for len in lens()
@@ -116,7 +116,7 @@ fn lone_steps(udp: &PathModel, points: &Points) -> Vec<LonePieces> {
     steps
 }
 
-/// The best call length for a lone message, if it was measured to gain.
+/// Returns the best call length for a lone message, if measurements confirm a gain.
 pub(super) fn best_pieces(udp: &PathModel, points: &Points, len: u64) -> Option<u64> {
     let smaller: Vec<u64> = CALL_LENS.into_iter().filter(|call| *call < len).collect();
     let call_len = udp.best_call_len(len, &smaller, GAIN_MIN);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Least squares with coefficients that are never negative, because costs are not.
 //!
-//! There are at most eight columns, so every subset of them is solved by its normal equations and
-//! the best one without a negative coefficient is taken: exact, and short enough to be read (C.
-//! Lawson and R. Hanson, Solving Least Squares Problems, chapter 23, prove that the solution is one
-//! of these).
+//! There are at most eight columns. Every subset is solved by its normal equations, and the best
+//! solution without a negative coefficient is taken. This is exact and short; C. Lawson and R.
+//! Hanson, Solving Least Squares Problems, chapter 23, prove that the solution is one of these.
 
-/// An observation: what it is made of, what it took, and how much it counts.
+/// An observation: its components, its time, and its weight.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) columns: Vec<f64>,
@@ -14,14 +13,14 @@ pub(super) struct Row {
     pub(super) weight: f64,
 }
 
-/// Two columns that are the same but for rounding are not told apart.
+/// Threshold below which two columns count as equal except for rounding.
 const SINGULAR: f64 = 1e-9;
 
-/// Another column must explain so much of what is left, or it is left out: simpler models predict
-/// better.
+/// Share of the remaining error that another column must explain to be included: simpler models
+/// predict better.
 const GAIN_MIN: f64 = 0.02;
 
-/// The coefficients, one per column; zeros where nothing was observed.
+/// Returns the coefficients, one per column; zeros without observations.
 pub(super) fn nonnegative(rows: &[Row]) -> Vec<f64> {
     let width = rows.first().map_or(0, |row| row.columns.len());
     let mut subsets: Vec<u32> = (0..1 << width).collect();
@@ -40,7 +39,7 @@ pub(super) fn nonnegative(rows: &[Row]) -> Vec<f64> {
     best
 }
 
-/// As [`nonnegative`], with coefficients of either sign.
+/// Returns coefficients as [`nonnegative`], but of either sign.
 pub(super) fn signed(rows: &[Row]) -> Vec<f64> {
     let doubled: Vec<Row> = rows
         .iter()
@@ -60,7 +59,7 @@ pub(super) fn signed(rows: &[Row]) -> Vec<f64> {
         .collect()
 }
 
-/// The weighted sum of squares that `solution` leaves.
+/// Returns the weighted sum of squares of the errors of `solution`.
 fn squares(rows: &[Row], solution: &[f64]) -> f64 {
     let left = rows.iter().map(|row| {
         let got: f64 = row.columns.iter().zip(solution).map(|(x, c)| x * c).sum();
@@ -69,7 +68,7 @@ fn squares(rows: &[Row], solution: &[f64]) -> f64 {
     left.sum()
 }
 
-/// Solves for the columns of `subset` alone.
+/// Solves for the columns of `subset` only.
 fn solve(rows: &[Row], width: usize, subset: u32) -> Option<Vec<f64>> {
     let used: Vec<usize> = (0..width)
         .filter(|column| subset >> column & 1 == 1)
@@ -77,7 +76,7 @@ fn solve(rows: &[Row], width: usize, subset: u32) -> Option<Vec<f64>> {
     if used.is_empty() || used.len() > rows.len() {
         return None;
     }
-    // Columns of like size: calls and bytes differ by a million.
+    // Scale the columns: calls and bytes differ by a factor of a million.
     let scale: Vec<f64> = used.iter().map(|column| norm(rows, *column)).collect();
     if scale.contains(&0.0) {
         return None;
@@ -107,7 +106,7 @@ fn norm(rows: &[Row], column: usize) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// Gauss and Jordan's elimination with pivots; `None` if the columns do not differ.
+/// Performs Gauss-Jordan elimination with pivots; `None` if the columns are dependent.
 fn eliminate(matrix: &mut [Vec<f64>]) -> Option<()> {
     let size = matrix.len();
     for pivot in 0..size {

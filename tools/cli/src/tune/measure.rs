@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two ranks that measure a path. Rank 0 sends first, keeps the clock, and says when the rounds
-//! are over; both go through the same tasks in the same order.
+//! The two ranks that measure a path. Rank 0 sends first, reads the clock, and announces the end of
+//! the rounds. Both perform the same tasks in the same order.
 //!
-//! The stages of a path are told apart by separating them in time: the sender's call is timed while
-//! the receiver does nothing, and the receiver's when everything has arrived.
+//! The stages of a path are measured by separating them in time. The sender's call is timed while
+//! the receiver is idle, and the receiver's call after everything has arrived.
 
 use super::points::{Kind, Points, Task, quantile, tasks};
 use anyhow::{Context, Result, ensure};
@@ -17,54 +17,54 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Port of what is measured, and port of what the ranks tell one another.
+/// Ports for the measured messages, and for values that the ranks exchange.
 const DATA: u16 = 1;
 const WORDS: u16 = 2;
 
-/// Bytes that a task's round trips carry in a round, all together, between the bounds below.
+/// Total bytes of a task's round trips in a round, within the bounds of [`TURNS`].
 const ROUND_LEN: u64 = 1 << 20;
-/// Few are enough for a quartile; many short ones are over in no time.
+/// Bounds of round trips: few suffice for a quartile, and many short ones take little time.
 const TURNS: std::ops::RangeInclusive<u64> = 5..=40;
 
-/// Bytes of a window, and its messages.
+/// Bytes of a window, and bounds of its messages.
 const WINDOW_LEN: u64 = 4 << 20;
 const WINDOW: std::ops::RangeInclusive<u64> = 3..=64;
 /// Windows in a round.
 const WINDOWS: usize = 3;
 
-/// Times that the stages are told apart in a round.
+/// Number of separate stage timings in a round.
 const SEPARATIONS: usize = 4;
 
-/// Until the acknowledgements of what went before have passed: they wait for 50 µs.
+/// Pause until earlier acknowledgements have passed; they are delayed by 50 µs.
 const SETTLED: Duration = Duration::from_micros(120);
-/// Until everything has arrived, after the sender may begin.
+/// Pause until everything has arrived, after the sender may begin.
 const ARRIVED: Duration = Duration::from_micros(300);
-/// For the announcement of a message; it is repeated when it was lost.
+/// Time limit for the announcement of a message, which is retransmitted if it was lost.
 const ANNOUNCED: Duration = Duration::from_millis(20);
 
-/// What the ranks are told.
+/// Instructions for the ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) path: Path,
-    /// Rounds begin until this is over; there is at least one.
+    /// Time limit for the start of a round; there is at least one round.
     pub(super) seconds: f64,
     pub(super) cores: Option<[usize; 2]>,
-    /// Where rank 0 leaves its points.
+    /// File for the points of rank 0.
     pub(super) result: PathBuf,
 }
 
 /// Options of the hidden command.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct WorkerArgs {
-    /// What to do, as JSON.
+    /// Instructions as JSON.
     #[arg(long)]
     order: String,
 }
 
-/// Is one rank.
+/// Runs one rank.
 ///
 /// # Errors
-/// The order is not one, the other rank is gone, or the result cannot be written.
+/// The order is invalid, the other rank has failed, or the result cannot be written.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     let order: Order = serde_json::from_str(&args.order).context("--order is not an order")?;
     let mut node = Node::join()?;
@@ -106,7 +106,7 @@ impl End {
     fn run(&mut self, limit: Duration) -> Result<()> {
         let tasks = tasks(self.path);
         let start = Instant::now();
-        // The first round warms caches, and learns the path's frame length.
+        // The first round warms caches, and determines the path's frame length.
         let mut round = 0;
         loop {
             for task in &tasks {
@@ -121,7 +121,7 @@ impl End {
         }
     }
 
-    /// Rank 0's word, at both.
+    /// Returns the value of rank 0 at both ranks.
     fn tell(&mut self, word: f64) -> Result<f64> {
         if self.drives() {
             self.say(word)?;
@@ -160,14 +160,14 @@ impl End {
         Ok(())
     }
 
-    /// Keeps the lower quartile: what other processes do only ever makes a time longer.
+    /// Records the lower quartile: disturbances by other processes only make times longer.
     fn keep(&mut self, task: Task, kind: Kind, times_us: Vec<f64>, counts: bool) {
         if let Some(us) = quantile(times_us, 0.25).filter(|_| counts) {
             self.points.add(task, kind, us);
         }
     }
 
-    /// Round trips, halved.
+    /// Returns half round-trip times.
     fn lone(&mut self, task: Task, message: &Arc<[u8]>) -> Result<Vec<f64>> {
         let turns = (ROUND_LEN / message.len() as u64).clamp(*TURNS.start(), *TURNS.end());
         let mut answer = vec![0; message.len()];
@@ -192,7 +192,8 @@ impl End {
         Ok(times)
     }
 
-    /// By a call that asks if the task does: a blocking one sends a copy through shared memory in its stead.
+    /// Sends a lone message, with a request if the task is a rendezvous: a blocking send through
+    /// shared memory would copy instead.
     fn send_lone(&mut self, task: Task, message: &Arc<[u8]>) -> Result<()> {
         let to = Target::new(self.peer, DATA);
         if !task.asks(self.path) {
@@ -203,7 +204,7 @@ impl End {
         Ok(())
     }
 
-    /// Windows of messages, each with a word at its end; the time of one message.
+    /// Sends windows of messages, each acknowledged by a value; returns the time per message.
     fn stream(&mut self, message: &Arc<[u8]>) -> Result<Vec<f64>> {
         let count = (WINDOW_LEN / message.len() as u64).clamp(*WINDOW.start(), *WINDOW.end());
         let mut times = Vec::new();
@@ -239,7 +240,7 @@ impl End {
         self.hear().map(|_| ())
     }
 
-    /// Two receives stay posted until the last `extra` messages, which find theirs.
+    /// Receives a window. Two receives stay posted, except for the last `extra` messages.
     fn receive_window(
         &mut self,
         posted: &mut VecDeque<portolan::Request>,
@@ -257,11 +258,11 @@ impl End {
         self.say(1.0)
     }
 
-    /// The sender's call and the receiver's, apart from one another.
+    /// Times the sender's call and the receiver's call separately.
     fn stages(&mut self, task: Task, message: &Arc<[u8]>) -> Result<(Vec<f64>, Vec<f64>)> {
         let granted = self.path != Path::Shm && task.asks(self.path);
         let (mut sender, mut receiver) = (Vec::new(), Vec::new());
-        // Written before: a page's first touch is not the path's cost.
+        // The buffer is written first, because a page's first touch is not a cost of the path.
         let mut buffer = message.to_vec();
         for _ in 0..SEPARATIONS {
             if self.drives() {
@@ -290,8 +291,8 @@ impl End {
         Ok((sender, receiver))
     }
 
-    /// Sends, and returns the time of the call that the bytes left in: the longest one, where a
-    /// grant lets them go.
+    /// Sends, and returns the time of the call that sends the bytes. With a grant, that is the
+    /// longest call.
     fn timed_send(&mut self, message: &Arc<[u8]>, granted: bool) -> Result<f64> {
         let start = Instant::now();
         let request = self
@@ -318,7 +319,7 @@ impl End {
         Ok(())
     }
 
-    /// Until a frame came: the announcement, which the same call has answered.
+    /// Waits for a frame: the announcement, which the same call answers.
     fn await_announcement(&mut self) -> Result<()> {
         let start = Instant::now();
         while self.node.progress()? == 0 && start.elapsed() < ANNOUNCED {}

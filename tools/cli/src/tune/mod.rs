@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `portolan tune`: measures this machine's paths, fits the pipeline model of [`portolan::model`],
-//! stores it, and says how far it can be believed.
+//! stores it, and reports its accuracy.
 //!
-//! One job of two ranks per path measures everything, round after round (`measure`), so that what
-//! is compared is disturbed alike. `fit` makes costs of times, `build` a model of costs and
-//! decisions of a model, `report` the tables and the JSON. Sizes halfway between those that the fit
-//! has seen are measured, too: on them its error is told.
+//! One job of two ranks per path measures everything, round after round (`measure`), so that
+//! disturbances affect all compared values alike. `fit` converts times to costs, `build` converts
+//! costs to a model, `choose` derives decisions, and `report` creates the tables and the JSON.
+//! Lengths halfway between the fitted ones are measured, too; the reported error is for them.
 
 mod build;
 mod choose;
@@ -43,10 +43,10 @@ pub(crate) struct TuneArgs {
         default_value = "all"
     )]
     paths: Vec<PathName>,
-    /// Fail where no lab can be made, instead of measuring network paths on loopback.
+    /// Fail if no lab can be created, instead of measuring network paths on loopback.
     #[arg(long)]
     lab: bool,
-    /// Seconds of measurement, all paths together.
+    /// Seconds of measurement for all paths together.
     #[arg(long, value_name = "S", default_value_t = 40.0, value_parser = seconds)]
     seconds: f64,
     /// MTU of the temporary lab.
@@ -55,12 +55,12 @@ pub(crate) struct TuneArgs {
     /// Write the model and the measurements as JSON to FILE; `-` is the standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Only measure and report; leave the stored model as it is.
+    /// Only measure and report; leave the stored model unchanged.
     #[arg(long)]
     no_store: bool,
 }
 
-/// A path as it is asked for.
+/// A path argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PathName {
     /// Shared memory within one host.
@@ -91,7 +91,7 @@ impl TuneArgs {
     }
 }
 
-/// Runs `portolan tune`. The exit status is 1 when a path could not be measured.
+/// Runs `portolan tune`. Returns exit status 1 if a path could not be measured.
 ///
 /// # Errors
 /// No path could be measured, or the results cannot be written.
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &TuneArgs) -> Result<ExitCode> {
     let site = choose_site(args, &paths, &mut notes)?;
     let mtu = match site.kind {
         SiteKind::Lab | SiteKind::Hosts => site.mtu,
-        // The loopback interface's own.
+        // MTU of the loopback interface.
         SiteKind::Loopback => 65_536,
     };
     #[allow(clippy::cast_precision_loss, reason = "three at most")]
@@ -190,7 +190,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
     serde_json::from_str(&text).context("rank 0 left no result")
 }
 
-/// Stores the model where jobs look for it, and says where; a partial one is not stored.
+/// Stores the model where jobs find it, and returns the file; a partial model is not stored.
 fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
     let whole = model.path("udp").is_some() && model.path("shm").is_some();
     if args.no_store || !whole {
@@ -201,12 +201,13 @@ fn store(args: &TuneArgs, model: &Model) -> Result<Option<PathBuf>> {
     Ok(Some(file))
 }
 
-/// Whether a model of `paths` is stored, if they can all be measured.
+/// Returns true if a model of `paths` is stored when all of them can be measured.
 fn stores(args: &TuneArgs, paths: &[Path]) -> bool {
     !args.no_store && paths.contains(&Path::Udp) && paths.contains(&Path::Shm)
 }
 
-/// Nobody should wait for a measurement that is then thrown away.
+/// Checks that the model can be stored, before a long measurement that would otherwise be
+/// discarded.
 fn check_store() -> Result<()> {
     let checked = model::check_writable(&store_file()?);
     checked.map_err(|error| UserError::new(format!("{error}, or measure only: --no-store")).into())

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is measured of a path: the tasks of a round, and the times that came of them.
+//! Measurements of a path: the tasks of a round, and their times.
 
 use portolan::model::{Choices, LonePieces};
 use portolan_bench::Path;
 use serde::{Deserialize, Serialize};
 
-/// Longest message of a network that goes without asking, and of shared memory (`P4.5`).
+/// Longest eager message on a network, and on shared memory (`P4.5`).
 pub(super) const EAGER_LEN: [u64; 2] = [64 << 10, 16 << 10];
 
-/// Longest message of which a stage is timed on its own: it goes in one call, and waits in a
-/// default socket buffer.
+/// Longest message whose stages are timed separately: it leaves in one call, and fits a default
+/// socket buffer.
 pub(super) const SINGLE_LEN_MAX: u64 = 60_000;
 
-/// Shortest message whose stream is measured: shorter ones share frames, which the model of a
-/// message on its own says nothing about.
+/// Shortest message whose stream is measured. Shorter ones share frames, which the model of a
+/// single message does not cover.
 const STREAM_LEN_MIN: u64 = 1536;
 
-/// Bytes of a call that lone messages are cut into, for trial.
+/// Call lengths in bytes that are tried for lone messages.
 pub(super) const CALL_LENS: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 
-/// How a message is sent.
+/// Way to send a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Variant {
     /// As without a model.
     Usual,
-    /// Asking first, although it need not.
+    /// With rendezvous, although it could be eager.
     Asked,
     /// Frame by frame on the path of small messages.
     Frames,
-    /// In calls of so many bytes.
+    /// In calls of this many bytes.
     Pieces(u64),
 }
 
 impl Variant {
-    /// What makes the protocol send so.
+    /// Returns the choices that make the protocol send this way.
     pub(super) fn choices(self) -> Choices {
         let mut choices = Choices::default();
         match self {
@@ -55,7 +55,7 @@ impl Variant {
     }
 }
 
-/// What a time is of.
+/// Kind of a measured time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -63,23 +63,23 @@ pub(super) enum Kind {
     Lone,
     /// From one message of a window to the next.
     Stream,
-    /// The sender's call, while the receiver does nothing.
+    /// The sender's call, while the receiver is idle.
     Sender,
-    /// The receiver's call, when everything is there already.
+    /// The receiver's call, after everything has arrived.
     Receiver,
 }
 
-/// One thing to measure in each round.
+/// One measurement of each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Task {
     /// Bytes of the message.
     pub(super) len: u64,
-    /// How it is sent.
+    /// Way to send the message.
     pub(super) variant: Variant,
 }
 
 impl Task {
-    /// Whether its stages are timed on their own.
+    /// Returns true if the stages are timed separately.
     pub(super) fn has_stages(self) -> bool {
         self.len <= SINGLE_LEN_MAX && !matches!(self.variant, Variant::Pieces(_))
     }
@@ -88,29 +88,30 @@ impl Task {
         self.len >= STREAM_LEN_MIN
     }
 
-    /// Whether the message is announced, and its bytes follow when they are granted.
+    /// Returns true if the message uses rendezvous: it is announced, and its bytes follow when
+    /// granted.
     pub(super) fn asks(self, path: Path) -> bool {
         let bound = EAGER_LEN[usize::from(path == Path::Shm)];
         self.variant == Variant::Asked || self.len > bound
     }
 }
 
-/// Lengths that the fit sees: a geometric series.
+/// Returns the fitted lengths, a geometric series.
 pub(super) fn fitted_lens() -> impl Iterator<Item = u64> {
     (6..=22).map(|shift| 1 << shift)
 }
 
-/// Lengths that it does not see: halfway between.
+/// Returns lengths that are not fitted, halfway between the fitted ones.
 pub(super) fn unseen_lens() -> impl Iterator<Item = u64> {
     (6..=21).map(|shift| 3 << (shift - 1))
 }
 
-/// Whether the fit sees messages of `len` bytes.
+/// Returns true if messages of `len` bytes are fitted.
 pub(super) fn is_fitted(len: u64) -> bool {
     len.is_power_of_two()
 }
 
-/// The tasks of a round on `path`.
+/// Returns the tasks of a round on `path`.
 pub(super) fn tasks(path: Path) -> Vec<Task> {
     let mut tasks = Vec::new();
     let task = |variant| move |len| Task { len, variant };
@@ -120,7 +121,7 @@ pub(super) fn tasks(path: Path) -> Vec<Task> {
         .filter(|len| (STREAM_LEN_MIN..=EAGER_LEN[0]).contains(len))
         .collect();
     if path == Path::Packet {
-        // Longer ones go by UDP.
+        // Longer ones use UDP.
         tasks.extend(
             lens.iter()
                 .copied()
@@ -141,12 +142,12 @@ pub(super) fn tasks(path: Path) -> Vec<Task> {
     tasks
 }
 
-/// A time, in each round.
+/// A time, measured in each round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) task: Task,
     pub(super) kind: Kind,
-    /// Microseconds: the lower quartile of each round.
+    /// Lower quartile of each round in microseconds.
     pub(super) rounds_us: Vec<f64>,
 }
 
@@ -155,7 +156,7 @@ pub(super) struct Point {
 pub(super) struct Points(pub(super) Vec<Point>);
 
 impl Points {
-    /// Adds a round's time.
+    /// Adds a time of a round.
     pub(super) fn add(&mut self, task: Task, kind: Kind, us: f64) {
         let same = |point: &&mut Point| point.task == task && point.kind == kind;
         if let Some(point) = self.0.iter_mut().find(same) {
@@ -170,8 +171,9 @@ impl Points {
         });
     }
 
-    /// Whether lone messages of `len` bytes were faster as `one` than as `other` in most rounds, of
-    /// which each measured both: medians of a machine that changes its mood say less.
+    /// Returns true if lone messages of `len` bytes were faster as `one` than as `other` in most
+    /// rounds. Each round measured both; medians over rounds are less reliable when the machine's
+    /// speed varies.
     pub(super) fn wins(&self, len: u64, one: Variant, other: Variant) -> bool {
         let rounds = |variant| {
             let point = self.find(Task { len, variant }, Kind::Lone);
@@ -189,14 +191,14 @@ impl Points {
             .find(|point| point.task == task && point.kind == kind)
     }
 
-    /// The median of the rounds.
+    /// Returns the median over the rounds.
     pub(super) fn us(&self, len: u64, variant: Variant, kind: Kind) -> Option<f64> {
         let point = self.find(Task { len, variant }, kind)?;
         quantile(point.rounds_us.clone(), 0.5)
     }
 }
 
-/// The value below which a part `q` of `values` lies.
+/// Returns the `q` quantile of `values`.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

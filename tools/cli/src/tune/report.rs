@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `portolan tune` has found out, in the form that scripts read.
+//! Results of `portolan tune`, in the form for scripts.
 
 use super::choose::best_pieces;
 use super::points::{CALL_LENS, Kind, Points, Task, Variant, is_fitted};
@@ -17,19 +17,19 @@ pub(super) struct Report {
     pub(super) schema: u32,
     pub(super) site: SiteKind,
     pub(super) model: Model,
-    /// Predicted beside measured, one row per path, length, way and load.
+    /// Predicted and measured times, one row per path, length, way and load.
     pub(super) rows: Vec<Row>,
     pub(super) error: ErrorSummary,
-    /// Message length to path and pieces: the papers' Table 4 for this machine.
+    /// Path and pieces by message length: the papers' Table 4 for this machine.
     pub(super) plan: Vec<PlanRow>,
     /// Whole messages and pieces, lone and streaming: the papers' Figures 5 and 6.
     pub(super) pieces: Vec<PiecesRow>,
-    /// Where the model was stored.
+    /// File in which the model was stored.
     pub(super) stored: Option<PathBuf>,
     pub(super) notes: Vec<String>,
 }
 
-/// A prediction and what was measured.
+/// A prediction and its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) path: Path,
@@ -38,43 +38,43 @@ pub(super) struct Row {
     pub(super) kind: Kind,
     pub(super) predicted_us: f64,
     pub(super) measured_us: f64,
-    /// Predicted over measured, less 1.
+    /// Predicted over measured, minus 1.
     pub(super) error: f64,
-    /// The fit has seen this length.
+    /// Set if the length was fitted.
     pub(super) fitted: bool,
 }
 
-/// How far the model is off, as a part of what was measured.
+/// Errors of the model, relative to the measurements.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ErrorSummary {
-    /// Lone messages, lengths that the fit has not seen.
+    /// Lone messages, lengths that were not fitted.
     pub(super) unseen_median: f64,
     pub(super) unseen_max: f64,
     /// Lone messages, all lengths.
     pub(super) lone_median: f64,
     pub(super) lone_max: f64,
-    /// Lone messages within a quarter, as a part of all.
+    /// Share of lone messages with an error of at most a quarter.
     pub(super) lone_within_quarter: f64,
     /// Streams.
     pub(super) stream_median: f64,
     pub(super) stream_max: f64,
 }
 
-/// A line of the plan.
+/// A row of the plan.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PlanRow {
     pub(super) len: u64,
     pub(super) path: Path,
     pub(super) asks: bool,
-    /// Bytes of message in a datagram.
+    /// Message bytes in a datagram.
     pub(super) fragment_len: u64,
-    /// Bytes of message in a call, when nothing waits behind.
+    /// Message bytes in a call, if no other message is pending.
     pub(super) lone_call_len: u64,
     pub(super) predicted_us: f64,
     pub(super) measured_us: f64,
 }
 
-/// Whole and in pieces.
+/// Times of whole messages and of pieces.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PiecesRow {
     pub(super) len: u64,
@@ -82,13 +82,13 @@ pub(super) struct PiecesRow {
     pub(super) lone_whole: Pair,
     pub(super) lone_pieces: Pair,
     pub(super) stream_whole: Pair,
-    /// Predicted as if every message were cut; measured with the choice by load.
+    /// Prediction with every message cut; measurement with the choice by load.
     pub(super) stream_pieces: Pair,
-    /// The model chooses these pieces for this length.
+    /// Set if the model chooses these pieces for this length.
     pub(super) chosen: bool,
 }
 
-/// Microseconds, predicted and measured.
+/// Predicted and measured microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Pair {
     pub(super) predicted_us: f64,
@@ -96,7 +96,7 @@ pub(super) struct Pair {
 }
 
 impl Report {
-    /// Holds the model against what was measured.
+    /// Compares the model with the measurements.
     pub(super) fn new(
         model: Model,
         measured: &[(Path, Points)],
@@ -197,7 +197,7 @@ impl ErrorSummary {
     }
 }
 
-/// Between hosts where a network was measured, else within one.
+/// Returns the plan: between hosts if a network was measured, else within one.
 fn plan(model: &Model, rows: &[Row]) -> Vec<PlanRow> {
     let network = model.path("udp").is_some();
     let usual = |row: &&Row| row.kind == Kind::Lone && row.fitted;
@@ -231,7 +231,7 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
     let call_len = step.map_or(0, |step| step.call_len as u64);
     let (path, variant) = match () {
         () if fits => {
-            // The shorter round trip, as the protocol finds out by itself.
+            // Choose the shorter round trip, as the protocol itself does.
             let packet = find(rows, Path::Packet, len, Variant::Usual);
             let udp = find(rows, Path::Udp, len, Variant::Usual);
             match (packet, udp) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results as a person reads them.
+//! Results of `portolan tune` as text.
 
 use super::points::{Kind, Variant};
 use super::report::{ErrorSummary, PiecesRow, Report};
@@ -7,7 +7,7 @@ use portolan::model::{PathModel, Stage};
 use portolan_bench::SiteKind;
 use std::fmt::Write;
 
-/// The whole report as text. Writing to a `String` cannot fail.
+/// Formats the whole report as text. Writing to a `String` cannot fail.
 pub(super) fn render(report: &Report) -> String {
     let host = &report.model.host;
     let site = match report.site {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From times that a made-up machine would take to its model and back.
+//! Tests that convert the times of a simulated machine to its model and back.
 
 use super::build::path_model;
 use super::choose::choices;
@@ -16,7 +16,7 @@ fn stage(per_call_us: f64, per_datagram_us: f64, per_byte_ns: f64) -> Stage {
     }
 }
 
-/// Costs like those of a veth pair; `receiver_ns` a byte at the receiver.
+/// Returns costs like those of a veth pair; the receiver takes `receiver_ns` per byte.
 fn machine(path: Path, receiver_ns: f64) -> PathModel {
     let (frame, call) = match path {
         Path::Shm => (0, 0),
@@ -48,7 +48,7 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
     }
 }
 
-/// What the machine would take for a task.
+/// Returns the time of the machine for a task.
 fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
     let way = if task.asks(path) {
         Way::Asked
@@ -147,7 +147,7 @@ fn pieces_are_chosen_where_both_ends_have_work_and_nowhere_else() {
 #[test]
 fn frames_are_chosen_up_to_where_offload_overtakes_them() {
     let udp = machine(Path::Udp, 0.3);
-    // A frame costs less than a datagram, but each costs a call.
+    // A frame costs less than a datagram, but each frame costs a call.
     let mut packet = machine(Path::Packet, 0.3);
     packet.eager.sender.per_call_us = 0.6;
     packet.eager.receiver.per_call_us = 0.4;

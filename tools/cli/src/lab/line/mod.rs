@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The line: a process of a lab's that holds frames up, where the kernel has no netem.
+//! The line: a process of a lab that delays frames, where the kernel has no netem.
 //!
-//! `lab up` starts it in the namespace of the switch, where the other end of each host's cable is; it is the
-//! cables, and with more than two hosts the switch. It ends with `lab down`, and by itself when no host is
-//! left. What it counts is in a file without a name, its standard output.
+//! `lab up` starts it in the namespace of the switch, which holds the other ends of the hosts'
+//! cables. It replaces the cables, and with more than two hosts the switch. It ends with `lab
+//! down`, or by itself when no host is left. Its counts are in an unnamed file, its standard
+//! output.
 //!
-//! The invariant: nothing of it is outside of the process, so that nothing is left when it ends.
+//! Invariant: all its state is inside the process, so nothing is left when it ends.
 
 mod carry;
 mod held;
@@ -26,34 +27,35 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the process says when frames pass; anything else is why they do not.
+/// Line that the process prints when frames pass; any other line is an error message.
 const READY: &str = "ready";
 
-/// Shortest delay: below it the delay is what waking this process takes, rather than what was asked for. See
-/// docs/launch.md for what was measured.
+/// Shortest delay. A shorter one would be dominated by the time to wake this process. See
+/// docs/launch.md for measurements.
 pub(super) const DELAY_MIN: Duration = Duration::from_micros(50);
 
-/// Bytes that may be under way on a cable with a rate, which says how many there can be: no more, for each host takes as much memory.
+/// Largest number of bytes in flight on a cable with a rate. The rate determines the necessary
+/// number; the limit exists because each host takes this much memory.
 const HELD_LEN_MAX: u64 = 256 << 20;
 
-/// Bytes that all cables of a lab hold without a rate, and the fewest that each does.
+/// Bytes in flight on all cables of a lab without a rate, and the minimum for each.
 const HELD_LEN_ALL: u64 = 512 << 20;
 const HELD_LEN_MIN: u64 = 1 << 20;
 
-/// Bytes that the kernel keeps for a port at least: 3 ms of 10 Gbit/s.
+/// Minimum kernel buffer for a port in bytes: 3 ms of 10 Gbit/s.
 const KERNEL_LEN: u64 = 4 << 20;
 
-/// How long a process that was killed may take to end.
+/// Time for a killed process to end.
 const END_TIME: Duration = Duration::from_secs(10);
 
-/// A line that runs.
+/// A running line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pid: u32,
     counts: Option<Counts>,
 }
 
-/// As `portolan lab list` shows it.
+/// Formats as in `portolan lab list`.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line process {}", self.pid)?;
@@ -64,7 +66,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Refuses delays that a line cannot make.
+/// Returns an error for delays that a line cannot make.
 pub(super) fn check(link: &Link) -> Result<()> {
     if link.delay < DELAY_MIN {
         user_error!(
@@ -85,10 +87,10 @@ pub(super) fn check(link: &Link) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that may be under way on each cable; what comes then is lost.
+/// Returns the bytes that may be in flight on each cable; further frames are lost.
 fn held_len(link: &Link, host_count: u32) -> u64 {
     match link.under_way_len() {
-        // What waits because this process comes late is under way, too.
+        // Frames that wait because this process is late are in flight, too.
         Some(len) => 2 * len + HELD_LEN_MIN,
         None => UNDER_WAY_LEN
             .min(HELD_LEN_ALL / u64::from(host_count))
@@ -96,14 +98,14 @@ fn held_len(link: &Link, host_count: u32) -> u64 {
     }
 }
 
-/// Bytes that the kernel keeps for a port: those that the process does not come to fetch, and those that wait in
-/// the port's queue, which is to be full before this is.
+/// Returns the kernel's buffer for a port in bytes. It holds frames that the process has not
+/// fetched yet, and frames in the port's queue. The queue must fill up before this buffer does.
 fn kernel_len(link: &Link) -> u64 {
-    // A short frame's memory is several times its length.
+    // A short frame occupies several times its length in memory.
     KERNEL_LEN.max(link.queue_len.unwrap_or(0).saturating_mul(4))
 }
 
-/// Starts the line of a lab whose interfaces are there, and returns when frames pass.
+/// Starts the line of a lab whose interfaces exist, and returns when frames pass.
 pub(super) fn start(options: &Options) -> Result<()> {
     let counts = tempfile::tempfile().context("making the file of counts")?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -114,9 +116,10 @@ pub(super) fn start(options: &Options) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(counts)
         .stderr(Stdio::piped())
-        // Its first line there is READY or why not; nobody reads what it would log later.
+        // The first line must be READY or the error; later log lines would never be read.
         .env_remove("RUST_LOG");
-    // It outlives who starts it: whoever waits for the end of a pipe must not wait for that of the lab.
+    // The line outlives this process. Pass it no pipe, or a reader that waits for the pipe's end
+    // would wait for the end of the lab.
     portolan_sys::inherit::give_nothing(&mut command);
     let spare = spare_cores(options);
     if !spare.is_empty() {
@@ -140,7 +143,7 @@ pub(super) fn start(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Cores that no host owns.
+/// Returns the usable cores that no host owns.
 fn spare_cores(options: &Options) -> Vec<usize> {
     let hosts: Vec<_> = (0..options.host_count)
         .map(|index| options.cores.of_host(index))
@@ -153,7 +156,7 @@ fn spare_cores(options: &Options) -> Vec<usize> {
     usable
 }
 
-/// The line of the lab `name`; `None` when it has ended.
+/// Returns the line of the lab `name`; `None` if it has ended.
 pub(super) fn find(name: &str) -> Result<Option<Line>> {
     let namespace = plan::switch_namespace(name);
     if !ip::namespaces().contains(&namespace) {
@@ -168,10 +171,10 @@ pub(super) fn find(name: &str) -> Result<Option<Line>> {
     }))
 }
 
-/// Ends the line of the lab `name`, if there is one, and waits until it has ended.
+/// Ends the line of the lab `name`, if it runs, and waits for its end.
 pub(super) fn end(name: &str) -> Result<()> {
     for pid in ip::pids(&plan::switch_namespace(name))? {
-        // Held before it is looked at: the number cannot become another's in between.
+        // Open a handle before the check, so that the number cannot be reused by another process.
         let Ok(process) = ProcessHandle::open(pid) else {
             continue;
         };
@@ -183,7 +186,8 @@ pub(super) fn end(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a process in the namespace of the switch is the line: it may hold somebody's tcpdump, too.
+/// Returns true if a process in the switch's namespace is the line; a user's tcpdump may run there,
+/// too.
 fn is_line(pid: u32, name: &str) -> bool {
     let Ok(words) = std::fs::read(format!("/proc/{pid}/cmdline")) else {
         return false;
@@ -200,10 +204,10 @@ fn counts_of(pid: u32) -> Option<Counts> {
     Counts::parse(&line)
 }
 
-/// What the process does.
+/// Runs the line process.
 ///
 /// # Errors
-/// Why it cannot, which the command says in one line on standard error.
+/// The reason for a failure, which the command prints as one line on standard error.
 pub(super) fn main(name: &str, host_count: u32, link: &Link) -> Result<()> {
     let mut carrier = make(name, host_count, link)?;
     eprintln!("{READY}");
@@ -211,7 +215,8 @@ pub(super) fn main(name: &str, host_count: u32, link: &Link) -> Result<()> {
 }
 
 fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
-    // Out of reach of the terminal's Ctrl-C, and of its end. Fails for the leader of a group, who is out of it.
+    // Detach from the terminal, so that neither its Ctrl-C nor its end reaches this process. This
+    // fails for a group leader, which is detached already.
     let _ = nix::unistd::setsid();
     std::env::set_current_dir("/").context("leaving the directory")?;
     let namespace = Path::new(ip::NETNS_DIR).join(plan::switch_namespace(name));
@@ -236,7 +241,7 @@ fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
         kernel_len,
     };
     let carrier = Carrier::new(&numbers, link.delay, &room, counts.into())?;
-    // Without the priority some frames are late, which is counted.
+    // Without the priority some frames are late; they are counted.
     let _ = keep_time();
     Ok(carrier)
 }

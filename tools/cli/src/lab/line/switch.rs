@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which host a frame goes to: a switch that learns where Ethernet addresses are from who sends.
+//! Destination ports of frames: a switch that learns Ethernet addresses from the senders.
 //!
-//! It moves no frame. The invariant: a frame never goes back to where it came from.
+//! It sends no frame itself. Invariant: a frame never returns to the port that it came from.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Addresses that are known at once, as many as a small switch knows; what is not known goes everywhere.
+/// Largest number of known addresses, as in a small switch. Frames for unknown addresses are
+/// flooded.
 const ADDRESSES_MAX: usize = 8192;
 
-/// The bit of an address's first byte that makes it one of several hosts (IEEE 802.3, clause 3.2.3).
+/// Bit in the first byte of an address that marks a group address (IEEE 802.3, clause 3.2.3).
 const GROUP: u8 = 1;
 
 type Address = [u8; 6];
@@ -28,7 +29,7 @@ impl Switch {
         }
     }
 
-    /// A frame of `from` has come in at `port`.
+    /// Learns that `from` is reached by `port`.
     pub(super) fn learn(&mut self, from: Address, port: usize) {
         let is_known = self.known.contains_key(&from);
         if from[0] & GROUP == 0 && (is_known || self.known.len() < ADDRESSES_MAX) {
@@ -36,7 +37,7 @@ impl Switch {
         }
     }
 
-    /// The ports that a frame for `to` goes out at, which came in at `port`.
+    /// Returns the ports to which a frame for `to` from `port` must be sent.
     pub(super) fn ways(&self, to: Address, port: usize) -> impl Iterator<Item = usize> {
         let ports: Range<usize> = match self.known.get(&to) {
             Some(known) => *known..*known + 1,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan report npb`: the programs of `examples/npb` over each network, under an installed MPI, as a
-//! page beside what a paper printed of its networks.
+//! `portolan report npb`: runs the programs of `examples/npb` over each network with an installed
+//! MPI, and writes a page that compares them with published figures.
 //!
-//! What cannot be measured here is told in a sentence, and the rest goes on.
+//! If something cannot be measured here, that is reported, and the rest is measured.
 
 mod programs;
 mod run;
@@ -24,38 +24,39 @@ use std::process::ExitCode;
 
 /// MTU of the lab: that of Ethernet.
 const MTU: u32 = 1500;
-/// As in the paper: more are to be asked for.
+/// Default upper limit, as in the paper; more must be requested.
 const PROCESSES_MAX: u32 = 16;
-/// A network has two ends.
+/// Smallest number of processes that use a network.
 const PROCESSES_MIN: u32 = 2;
 
-/// The paper's Figure 1, which has 1 and 31,487 bytes in its text.
+/// Measurement for the paper's Figure 1; the paper's text also gives 1 and 31,487 bytes.
 const NETWORKS: &str = "pingpong --path packet,udp,shm --vs tcp --size 1,8,64,512,4k,31487,64k,256k \
                         --seconds 0.2 --repeat 3";
 
-/// Measure programs like the NAS Parallel Benchmarks over each network, under an installed MPI, beside
-/// what a paper printed.
+/// Measure programs like the NAS Parallel Benchmarks over each network, with an installed MPI, and
+/// compare them with published figures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct NpbArgs {
     /// Size of the problems: S takes a moment, W some seconds, A and B longer.
     #[arg(long, value_name = "CLASS", default_value = "W", value_parser = ["S", "W", "A", "B"])]
     class: String,
-    /// Which MPI: openmpi, mpich, or the path of its launcher; else the first in PATH.
+    /// MPI to use: openmpi, mpich, or the path of its launcher [default: the first in PATH].
     #[arg(long, value_name = "WHICH")]
     mpi: Option<Wanted>,
-    /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
+    /// Directory of libportolan-fi.so [default: where it is built or installed with this program].
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    /// Numbers of processes, powers of two [default: from 2 to as many as there are cores, 16 at most].
+    /// Numbers of processes, powers of two [default: from 2 to the number of cores, 16 at most].
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = processes)]
     processes: Vec<u32>,
-    /// Rounds, whose medians count.
+    /// Number of rounds; the median is reported.
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Where the page goes; - is standard output.
+    /// File for the page; - is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "npb.html")]
     output: PathBuf,
-    /// Write what was measured to FILE as JSON, too, of which `portolan report FILE` makes the page again.
+    /// Also write the measurements to FILE as JSON, from which `portolan report FILE` makes the
+    /// page again.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
@@ -67,7 +68,7 @@ fn processes(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write powers of two, such as 2,4".to_owned())
 }
 
-/// Measures, and writes the page. The exit status is 1 if something is missing on it.
+/// Measures, and writes the page. Returns exit status 1 if something is missing on it.
 ///
 /// # Errors
 /// The page or the JSON cannot be written.
@@ -117,13 +118,13 @@ fn prepare(args: &NpbArgs) -> Result<(Mpi, Programs)> {
     Ok((mpi, programs))
 }
 
-/// Says it now, and on the page.
+/// Prints a note now, and adds it to the page.
 fn note(npb: &mut Npb, what: String) {
     eprintln!("portolan: {what}");
     npb.notes.push(what);
 }
 
-/// One combination, and what its rounds brought.
+/// One combination of program, network and processes, with the results of its rounds.
 struct Series {
     program: &'static str,
     network: Option<Network>,
@@ -132,16 +133,16 @@ struct Series {
     failure: Option<String>,
 }
 
-/// Where programs run.
+/// Environment in which programs run.
 struct Place {
     networks: Vec<Network>,
     lab: Option<TemporaryLab>,
-    /// Where Portolan's provider is, if that is among the networks.
+    /// Directory of Portolan's provider, if that is among the networks.
     provider_dir: PathBuf,
 }
 
 impl Place {
-    /// The networks that are here for `most` processes; what is missing is noted.
+    /// Returns the available networks for `most` processes, and notes the missing ones.
     fn find(args: &NpbArgs, mpi: &Mpi, most: u32, npb: &mut Npb) -> Place {
         let mut networks = Network::ALL.to_vec();
         let lab = TemporaryLab::up(&Kind::plain(most, MTU)).map_err(|error| {
@@ -174,7 +175,7 @@ impl Place {
     }
 }
 
-/// Runs everything in rounds; whether nothing is missing.
+/// Runs everything in rounds; returns true if nothing is missing.
 fn measure(
     args: &NpbArgs,
     (mpi, programs): (&Mpi, &Programs),
@@ -221,7 +222,7 @@ fn cores() -> u32 {
     u32::try_from(cores).unwrap_or(u32::MAX)
 }
 
-/// Numbers of processes, ascending.
+/// Returns the numbers of processes, ascending.
 fn counts(asked: &[u32], cores: u32) -> Vec<u32> {
     let mut counts = asked.to_vec();
     if counts.is_empty() {
@@ -234,7 +235,7 @@ fn counts(asked: &[u32], cores: u32) -> Vec<u32> {
     counts
 }
 
-/// What is run in each round.
+/// Returns the series that each round runs.
 fn plan(networks: &[Network], counts: &[u32]) -> Vec<Series> {
     let mut all = Vec::new();
     for program in PROGRAMS {
@@ -258,7 +259,7 @@ fn plan(networks: &[Network], counts: &[u32]) -> Vec<Series> {
 }
 
 impl Series {
-    /// What is said of it.
+    /// Describes the series in a message.
     fn name(&self) -> String {
         let over = self
             .network
@@ -267,7 +268,7 @@ impl Series {
         format!("{} on {} process{s}{over}", self.program, self.processes)
     }
 
-    /// Runs it once more, unless it has failed.
+    /// Runs the series once more, unless it has failed.
     fn run(&mut self, job: &Job<'_>, (round, rounds): (u32, u32)) {
         if self.failure.is_some() {
             return;
@@ -285,7 +286,7 @@ impl Series {
         }
     }
 
-    /// Its median, and what was counted in the round next to it.
+    /// Returns the median time, and the counts of the round closest to it.
     fn finish(mut self) -> Option<NpbRun> {
         let per_round: Vec<f64> = self.ran.iter().map(|ran| ran.seconds).collect();
         self.ran.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -303,7 +304,7 @@ impl Series {
     }
 }
 
-/// Puts what ran into `npb`, and what failed into its notes; whether nothing failed.
+/// Adds results and notes of failures to `npb`; returns true if nothing failed.
 fn take(npb: &mut Npb, all: Vec<Series>) -> bool {
     let mut complete = true;
     for series in all {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of `examples/npb`, which this program has with it, built by an MPI's compiler.
+//! The programs of `examples/npb`, which this program contains, built by an MPI's compiler.
 
 use crate::error::user_error;
 use crate::mpi::find::Mpi;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// What the programs share, and then the programs.
+/// Source files: the common ones, then the programs.
 const SOURCES: [(&str, &str); 6] = [
     (
         "common.h",
@@ -24,19 +24,19 @@ const SOURCES: [(&str, &str); 6] = [
     ("cg.c", include_str!("../../../../../examples/npb/cg.c")),
     ("ep.c", include_str!("../../../../../examples/npb/ep.c")),
 ];
-/// Where the flags stand without which results are not those of other processors.
+/// Makefile with the compiler flags that make results equal on all processors.
 const MAKEFILE: &str = include_str!("../../../../../examples/npb/Makefile");
 const FLAGS: &str = "NPB_CFLAGS = ";
 
-/// Built programs; they are gone with it.
+/// Built programs; deleted on drop.
 #[derive(Debug)]
 pub(super) struct Programs(TempDir);
 
 impl Programs {
-    /// Builds all.
+    /// Builds all programs.
     ///
     /// # Errors
-    /// A sentence for a person if `mpi` has no compiler, or it does not build them.
+    /// A sentence for the user if `mpi` has no compiler, or the compiler fails.
     pub(super) fn build(mpi: &Mpi) -> Result<Programs> {
         let Some(compiler) = mpi.compiler() else {
             user_error!(
@@ -55,7 +55,7 @@ impl Programs {
         Ok(Programs(room))
     }
 
-    /// The file of `program`.
+    /// Returns the file of `program`.
     pub(super) fn file(&self, program: &str) -> PathBuf {
         self.0.path().join(program.to_lowercase())
     }

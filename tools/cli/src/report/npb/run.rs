@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of one program: `portolan profile` of `portolan mpirun` or `portolan lab mpirun`, as a person
-//! would write it.
+//! One run of one program: `portolan profile` of `portolan mpirun` or `portolan lab mpirun`, as a
+//! user would run it.
 
 use crate::mpi::find::Mpi;
 use crate::surroundings::{own_way, wait};
@@ -14,35 +14,35 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Longer than class B takes alone on a slow core; without it a deadlock would never end.
+/// Time limit: longer than class B takes alone on a slow core. It ends a deadlocked program.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// What is to run, and where.
+/// A program to run, and its environment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub(super) mpi: &'a Mpi,
     pub(super) file: &'a Path,
     pub(super) class: &'a str,
     pub(super) processes: u32,
-    /// None of a program alone.
+    /// Network to use; `None` for a single process.
     pub(super) network: Option<Network>,
-    /// The name of the lab that networks are in; on this host without one.
+    /// Name of the lab with the networks; `None` to run on this host.
     pub(super) lab: Option<&'a str>,
-    /// Where Portolan's provider is.
+    /// Directory of Portolan's provider.
     pub(super) provider_dir: &'a Path,
-    /// Whether the processes have to take turns on this machine's cores.
+    /// Set if the processes must share this machine's cores.
     pub(super) takes_turns: bool,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// Of the program's timed part.
+    /// Seconds of the program's timed part.
     pub(super) seconds: f64,
     pub(super) world: World,
 }
 
-/// What a program prints with `--json`; more than that is not looked at.
+/// Output of a program with `--json`; other fields are ignored.
 #[derive(Deserialize)]
 struct Printed {
     seconds: f64,
@@ -50,7 +50,7 @@ struct Printed {
 }
 
 impl Job<'_> {
-    /// Runs it to its end.
+    /// Runs the program to its end.
     ///
     /// # Errors
     /// It fails, does not end, does not verify, or was not counted.
@@ -106,7 +106,7 @@ impl Job<'_> {
                 command.arg("--provider-dir").arg(self.provider_dir);
                 command.env("PORTOLAN_PATH", network.path().to_string());
             }
-            // Alone it has nobody to send to: its own memory is the plainest.
+            // A single process has no peer: its own memory is the simplest network.
             network => {
                 let path = network.unwrap_or(Network::OwnShm).path();
                 command.arg("--plain").envs(own_way(path).iter().copied());
@@ -136,9 +136,10 @@ fn text(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The line that says why, most likely: this program's last, else the last with a word in it.
+/// Returns the most likely error line: the last line of this program, else the last line with a
+/// word.
 fn cause(told: &str) -> Option<String> {
-    // What is run, and that there is no profile of it, say nothing of why.
+    // The command line and the missing profile are no causes.
     let says_nothing = |line: &&str| line.contains("MPI_Init") || line.contains("PORTOLAN_PROFILE");
     let ours = told
         .lines()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of a job, in made-up time.
+//! Tests of the life of a job, in virtual time.
 
 use super::*;
 use serde_json::json;
@@ -38,7 +38,7 @@ impl Job {
         self.control.on_ended(self.now, rank, end, left);
     }
 
-    /// Goes to the next deadline.
+    /// Advances the time to the next deadline.
     fn wait(&mut self) {
         self.now = self.control.deadline().unwrap();
         self.control.handle_timeout(self.now);
@@ -119,7 +119,7 @@ fn the_first_failure_counts_and_later_ones_are_still_told() {
     assert_eq!(job.status(), 3);
 }
 
-/// A program that panics ends after those that see its links go, which end because of it.
+/// A panicking program ends after the ranks whose links to it fail, which end because of it.
 #[test]
 fn a_victim_that_ends_before_the_culprit_is_not_blamed() {
     let mut job = Job::joined(3);
@@ -140,7 +140,7 @@ fn victims_are_told_apart_by_whom_they_lost() {
     job.control.on_lost(0, 1, "gone".into());
     job.control.on_lost(1, 2, "it closed the session".into());
     job.end(0, End::Exit(7), false);
-    // What it waited for had left well.
+    // The rank that it waited for had left successfully.
     job.end(2, End::Exit(0), true);
     job.end(1, End::Exit(8), false);
     let sentence = job.control.failure().unwrap().to_string();
@@ -148,7 +148,7 @@ fn victims_are_told_apart_by_whom_they_lost() {
         sentence,
         "rank 1 on h1 failed: exit status 8, after it had lost rank 2 (it closed the session)"
     );
-    // It is heard of after the other, although that is why it failed.
+    // The loss is reported after the other rank's end, although it is the cause.
     let mut job = Job::joined(2);
     job.end(1, End::Exit(9), false);
     job.control.on_lost(0, 1, "gone".into());
@@ -275,7 +275,7 @@ fn a_question_changes_nothing_of_a_job() {
     job.control.on_question(job.now);
     job.control.on_question(job.now);
     assert_eq!(job.orders(), ["explain"]);
-    // Rank 1 has ended, and nobody has asked rank 2.
+    // Rank 1 has ended, and rank 2 was not asked.
     job.control.on_waits(job.now, 1, waits("waits"));
     job.control.on_waits(job.now, 2, waits("waits"));
     assert_eq!(job.control.poll_note(), None);
@@ -304,7 +304,7 @@ fn what_a_rank_said_before_it_failed_is_told_with_its_end() {
     job.end(1, End::Exit(3), false);
     let cause = "exit status 3; it had said: no descriptor is left";
     assert_eq!(job.orders(), [format!("gone 1: {cause}")]);
-    // What another rank said is told with the end of one that had said nothing.
+    // The report of another rank is included for a rank that had reported nothing.
     job.end(2, End::Exit(4), false);
     let told = "gone 2: exit status 4; rank 1 on h1 had said: no descriptor is left";
     assert_eq!(job.orders(), [told]);

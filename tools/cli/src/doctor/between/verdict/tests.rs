@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Conclusions from reports of hosts that exist on paper only.
+//! Tests of conclusions from constructed reports.
 
 use super::super::seen::Nic;
 use super::*;
 
-/// Ends are written as `eth0 10.1.0.1/24`.
+/// Returns a host; ends are written as `eth0 10.1.0.1/24`.
 fn host(name: &str, ends: &[&str]) -> Seen {
     let end = |text: &&str| {
         let (interface, subnet) = text.split_once(' ').unwrap();
@@ -31,7 +31,7 @@ fn host(name: &str, ends: &[&str]) -> Seen {
     }
 }
 
-/// Everything of these kinds passes between ends `i` and `j`, in both directions.
+/// Records that packets of these kinds pass between ends `i` and `j`, in both directions.
 fn join(a: &mut Seen, b: &mut Seen, (i, j): Pair, kinds: &[By]) {
     for by in kinds {
         b.arrived.push((way(*by, (i, j), 0), 1500));
@@ -45,7 +45,7 @@ fn verdict(a: &Seen, b: &Seen) -> (Reach, Vec<Finding>) {
     Between { hosts: [a, b] }.verdict()
 }
 
-/// The only finding, which must have these words.
+/// Returns the only finding, which must contain these words.
 fn told(a: &Seen, b: &Seen, words: &[&str]) -> Finding {
     let (_, findings) = verdict(a, b);
     assert_eq!(findings.len(), 1, "{findings:#?}");
