@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Measures what a change may have moved, appends commit, machine and medians to bench-history.jsonl
-# (local, not in git), and says what changed since the run before by more than its rounds differ.
+# Benchmarks the effects of a change. Appends commit, machine and medians to bench-history.jsonl
+# (local, not in git), and prints the changes since the previous run that exceed the spread of the
+# rounds.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Builds the C libraries, optimised across crates, and leaves them under the names that they are
-# installed by in target/release/libraries; the libfabric provider, too, under the name that
-# libfabric looks for.
+# Builds the C libraries, optimised across crates, under their installed names in
+# target/release/libraries. Also builds the libfabric provider, under the name that libfabric
+# expects.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 out=$release_dir/libraries
 
-# The crate types are named here because the Rust library beside them, which only tests need, would
-# keep the linker from optimising across crates.
+# The crate types are named here because the Rust library, which only tests need, would prevent the
+# linker from optimising across crates.
 "$CARGO" rustc --release --package portolan-capi --lib \
     --crate-type cdylib --crate-type staticlib
 for name in "${heritage[@]}"; do
@@ -23,7 +23,7 @@ install -m 755 -- "$release_dir/libportolan_c.so" "$out/libportolan.so.0"
 for name in "${heritage[@]}"; do
     install -m 755 -- "$release_dir/lib$name.so" "$out/lib$name.so.0"
 done
-# Found beside the programs, too, when they run from where they were built.
+# Also put it next to the programs, which find it when they run from the build directory.
 provider=$release_dir/libportolan-fi.so
 install -m 755 -- "$release_dir/libportolan_fi.so" "$provider"
 install -m 755 -t "$out" -- "$provider"

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Builds the component btl/portolan for the Open MPI whose internal headers are installed:
-# openmpi-VERSION/mca_btl_portolan.so in target/release. Without such headers it says so and does nothing.
+# openmpi-VERSION/mca_btl_portolan.so in target/release. Without such headers it prints a note and
+# does nothing.
 #
 #   scripts/build-openmpi.sh [ARCHIVE FOLDER]
 #
-# With arguments, links ARCHIVE (the static library of the crate portolan-openmpi) and writes below FOLDER instead.
-# Environment: OPENMPI_MPICC, the compiler of the Open MPI to build for (default: mpicc.openmpi, else mpicc).
+# With arguments, links ARCHIVE (the static library of the crate portolan-openmpi) and writes below
+# FOLDER instead.
+#
+# Environment: OPENMPI_MPICC, the compiler of the Open MPI to build for (default: mpicc.openmpi,
+# else mpicc).
 set -euo pipefail
-# A warning is an error in tests only: users may have another compiler.
+# Warnings are errors in tests only, because users may have another compiler.
 strict=(${1:+-Werror})
 archive=${1:+$(realpath "$1")}
 folder=${2:+$(realpath "$2")}
@@ -36,11 +40,11 @@ flags=()
 for dir in "${dirs[@]}"; do
     flags+=(-I "$dir" -I "$dir/openmpi")
 done
-# Open MPI's lists exchange 16 bytes at once, which gcc does not assume of every such processor.
+# Open MPI's lists exchange 16 bytes atomically, which gcc does not assume for every such processor.
 [[ $(uname -m) != x86_64 ]] || flags+=(-mcx16)
 version=$("$mpicc" --showme:version | sed -n 's/.*Open MPI \([0-9.]*\).*/\1/p' | head -n 1)
 
-# has_btl CONDITION: the internal headers are there, and the preprocessor agrees.
+# has_btl CONDITION: succeeds if the internal headers exist and the preprocessor condition holds.
 has_btl() {
     printf '#include <opal_config.h>\n#include <opal/mca/btl/btl.h>\n#if !(%s)\n#error\n#endif\n' "$1" |
         cc "${flags[@]}" -x c -fsyntax-only - 2>/dev/null
@@ -61,8 +65,9 @@ if [[ -z $archive ]]; then
 fi
 out=$folder/openmpi-$version
 install -d -- "$out"
-# Only the component is visible; Open MPI defines the symbols that are undefined here. It is never unloaded, because
-# threads of the library may still run their destructors when Open MPI closes it.
+# Only the component is visible; Open MPI defines the symbols that are undefined here. The component
+# is never unloaded, because threads of the library may still run their destructors when Open MPI
+# closes it.
 if ! cc -O2 -g -std=gnu11 -fPIC -shared -Wall -Wextra "${strict[@]}" "${flags[@]}" \
     -I interfaces/openmpi/include interfaces/openmpi/component/*.c "$archive" \
     -Wl,--version-script=interfaces/openmpi/component/exports.map -Wl,--gc-sections -Wl,-z,nodelete \

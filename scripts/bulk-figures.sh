@@ -5,7 +5,7 @@
 #
 #   scripts/bulk-figures.sh [DIRECTORY]      default: target/bulk-figures
 #
-# Environment: SECONDS_PER_ROW (default 2) and ROUNDS (default 5) for a shorter look.
+# Environment: SECONDS_PER_ROW (default 2) and ROUNDS (default 5), for shorter runs.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -22,7 +22,8 @@ failed=()
 [[ $EUID -eq 0 ]] || die "labs need root: run this script with sudo"
 mkdir -p "$out" "$figures"
 
-# run NAME ARGUMENT…: one experiment. One that fails leaves its old figures and is named at the end.
+# run NAME ARGUMENT…: runs one experiment. A failed one keeps its old figures and is named at the
+# end.
 run() {
     local name=$1
     shift
@@ -31,12 +32,12 @@ run() {
         >"$out/$name.txt"; then
         return
     fi
-    # Status 1 with results: some rows are missing, and the table says why.
+    # Status 1 with results: some rows are missing, and the table gives the reason.
     [[ -s $out/$name.txt ]] || rm -f "$out/$name.json"
     failed+=("$name")
 }
 
-# Replaces what stands between the markers of NAME in the document by the table of that experiment.
+# Replaces the text between the markers of NAME in the document with the table of that experiment.
 renew_table() {
     local name=$1 table=$out/$1.txt
     [[ -s $table ]] || return 0
@@ -78,7 +79,7 @@ for json in "$out"/*.json; do
     renew_table "$name"
 done
 
-# What no document shows is not kept.
+# Figures that no document shows are deleted.
 for figure in "$figures"/*.svg; do
     grep -qF "figures/$(basename "$figure")" README.md docs/*.md || rm "$figure"
 done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What the C interfaces cost: half a round trip through Rust and through portolan.h, gamma.h, bip.h,
-# gm.h, with the options of GM+ and without, and vipl.h, in turns, and how far the medians of the C programs are
-# from Rust's. For a quiet machine with two free cores.
+# Measures the cost of the C interfaces: half a round trip through Rust and through portolan.h,
+# gamma.h, bip.h, gm.h (with and without the options of GM+) and vipl.h, in turns. Prints the
+# differences of the C programs' medians from Rust's. For a quiet machine with two free cores.
 #
 #   scripts/c-bench.sh [BYTES [ROUNDS]]      default: 64 bytes, 11 rounds of each
 set -euo pipefail
@@ -11,7 +11,7 @@ source "$(dirname "$0")/lib.sh"
 
 len=${1:-64}
 rounds=${2:-11}
-# Messages each way in a round, as the Rust example has.
+# Messages each way in a round, as in the Rust example.
 trials=200000
 work_dir=${CARGO_TARGET_DIR:-target}/c-bench
 libraries=$(realpath -m "$release_dir/libraries")
@@ -27,7 +27,7 @@ compile() {
         "examples/c/$1.c" -L "$libraries" -Wl,-rpath,"$libraries" "-l:lib$3.so.0"
 }
 
-# half PROGRAM ARGUMENT…: microseconds of half a round trip.
+# half PROGRAM ARGUMENT…: prints half a round trip in microseconds.
 half() {
     "$release_dir/portolan" run -n 2 -- "$@" | sed -n 's/.*bytes: \([0-9.]*\) µs.*/\1/p'
 }

@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# One file to several hosts of a lab whose wires are shaped: portolan cast beside what people use. As root.
+# Copies one file to several hosts of a lab with shaped wires: portolan cast next to other tools. As
+# root.
 #
 #   scripts/cast-figures.sh [RATE [MEGABYTES [HOSTS...]]]      default: 1gbit 256 1 2 4 8
 #
-# Each wire passes RATE (portolan lab up --link). Source and copies are in memory (/dev/shm). Prints seconds and the
-# rate to each host, for each of RUNS (1) runs of all; what is missing on this machine is said and left out. SYSTEMS names some
-# of them. LOSS=N: each host loses N of 10,000 frames that come to it.
-# DISCARD=1: copies are read by cat and thrown away, by those that can do so, where a machine has less memory or disk to give than
-# they take. JSON=FILE: the figures, for portolan plot.
-# scp needs openssh-server, udpcast the package of that name, tar_chain and the nc_ ones netcat-openbsd.
+# Each wire passes RATE (portolan lab up --link). Source and copies are in memory (/dev/shm). Prints
+# the seconds, and the rate to each host, for each of RUNS (1) runs. Systems that are missing on
+# this machine are reported and left out.
+#
+# Environment:
+# - SYSTEMS: names of the systems to run (default: all).
+# - LOSS=N: each host loses N of 10,000 incoming frames.
+# - DISCARD=1: copies are read by cat and discarded, by systems that support it, if memory or disk
+#   is too small for them.
+# - JSON=FILE: writes the figures, for portolan plot.
+#
+# scp needs openssh-server, udpcast the package of that name, tar_chain and the nc_ ones
+# netcat-openbsd.
 set -euo pipefail
 rate=${1:-1gbit}
 megabytes=${2:-256}
@@ -39,14 +47,14 @@ on() { # HOST COMMAND...
     ip netns exec "$lab-h$host" "$@"
 }
 
-# Where the copy of host $1 goes.
+# Prints the path of the copy on host $1.
 copy() {
     if [ -n "$discard" ]; then echo /dev/null; else echo "$directory/$lab-h$1"; fi
 }
 
 address() { echo "10.77.0.$(($1 + 1))"; }
 
-# Waits until somebody listens on a host's TCP port.
+# Waits until a process listens on a host's TCP port.
 await() {
     local left=200
     until on "$1" ss -Hltn "sport = :$2" | grep -q . || ((left-- == 0)); do sleep 0.02; done
@@ -60,7 +68,7 @@ with_portolan() { # COUNT [ARGUMENTS]
 
 with_portolan_chain() { with_portolan "$1" --shape chain; }
 with_portolan_tree() { with_portolan "$1" --shape tree:2; }
-# Not by the chain that is taken where multicast does not reach all.
+# Fail if the cast falls back to the chain because multicast does not reach all hosts.
 with_portolan_multicast() {
     local said status=0
     said=$(with_portolan "$1" --shape multicast 2>&1) || status=$?
@@ -69,8 +77,9 @@ with_portolan_multicast() {
     return "$status"
 }
 
-# Asking for receivers every 100 ms: else it finds them two seconds later. By a group: receivers look for the sender by the
-# interface's broadcast address, and those of a lab have none.
+# Looks for receivers every 100 ms; by default it finds them two seconds later. Uses a group,
+# because receivers look for the sender at the interface's broadcast address, which lab interfaces
+# lack.
 with_udpcast() {
     local host options=(--interface eth0 --nokbd --mcast-rdv-address 239.255.77.1 --ttl 1)
     for ((host = 1; host <= $1; host++)); do
@@ -81,12 +90,12 @@ with_udpcast() {
     wait_for_jobs
 }
 
-# One ssh server a host, with keys and settings that nobody else has.
+# One ssh server per host, with keys and settings of its own.
 servers=()
 made=
 start_ssh() {
     local host
-    # Where the server shuts its processes in; it begins without it nowhere.
+    # The directory for privilege separation, without which the server does not start.
     if [ ! -d /run/sshd ]; then
         mkdir /run/sshd
         made=/run/sshd
@@ -109,7 +118,7 @@ with_scp_loop() {
     done
 }
 
-# A chain of nc and tee: what a shell does in the way of Dolly.
+# A chain of nc and tee: a shell version of Dolly.
 with_nc_chain() {
     local host
     for ((host = $1; host >= 1; host--)); do
@@ -141,7 +150,7 @@ with_tar_chain() {
     wait_for_jobs
 }
 
-# Servers of ssh are jobs, too, that do not end.
+# ssh servers are also jobs, but do not end.
 wait_for_jobs() {
     local job
     for job in $(jobs -p); do
@@ -149,7 +158,7 @@ wait_for_jobs() {
     done
 }
 
-# One host after the other: what scp and rsync in a loop do, without what ssh costs.
+# One host after the other: like scp and rsync in a loop, without the cost of ssh.
 with_nc_loop() {
     local host
     for ((host = 1; host <= $1; host++)); do
@@ -164,7 +173,8 @@ with_rsync_loop() {
     local host
     printf 'use chroot = no\nuid = 0\ngid = 0\n[x]\npath = %s\nread only = no\n' "$directory" >"$directory/rsyncd"
     for ((host = 1; host <= $1; host++)); do
-        # Not by `on`: the number of a function in the background is that of a shell, which does not end it.
+        # Do not use `on`: in the background its process is a shell, and killing that does not end
+        # rsync.
         ip netns exec "$lab-h$host" rsync --daemon --no-detach --config="$directory/rsyncd" --port=8730 &
         local pid=$!
         await "$host" 8730
@@ -174,11 +184,11 @@ with_rsync_loop() {
     done
 }
 
-# Processes of the other systems are left to the scheduler, so Portolan's are, too.
+# The scheduler places the processes of the other systems, so it also places Portolan's.
 "$portolan" lab up --name "$lab" --hosts $((most + 1)) --cores all \
     --link "rate=$rate,queue=4m,loss=$(awk -v l="$loss" 'BEGIN { print l / 100 }')%" >/dev/null
 head -c "$((megabytes * 1000000))" /dev/urandom >"$directory/source"
-# The programs that a system needs.
+# Prints the program that a system needs.
 program_of() {
     case $1 in
     nc_* | tar_*) echo nc ;;
@@ -189,7 +199,7 @@ program_of() {
     esac
 }
 
-# Whether a system can throw copies away.
+# Succeeds if a system can discard copies.
 can_discard() { [[ $1 != rsync_loop && $1 != scp_loop ]]; }
 
 measure() { # SYSTEM COUNT
@@ -205,7 +215,7 @@ measure() { # SYSTEM COUNT
         'BEGIN { printf "| %s | %d | %.2f | %.0f |\n", s, n, e - b, m / (e - b) }' | tee -a "$directory/rows"
 }
 
-# The rows as JSON. tc tells a rate in bytes a second.
+# Writes the rows as JSON. tc reports rates in bytes per second.
 write_json() {
     local work="$megabytes MB from memory to memory, wires of $rate" wire
     [ -z "$discard" ] || work="$megabytes MB from memory, thrown away; wires of $rate"
@@ -231,7 +241,7 @@ echo "| system | hosts | seconds | MB/s to each |"
 echo "| --- | --- | --- | --- |"
 for ((run = 0; run < ${RUNS:-1}; run++)); do
     for count in "${counts[@]}"; do
-        # In alternation: what else the machine does meets them all.
+        # Systems alternate, so that other load on the machine affects them alike.
         for system in "${systems[@]}"; do
             measure "$system" "$count"
         done

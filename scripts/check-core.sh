@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Proves that the protocol core needs no operating system: no clock, no sockets, no randomness.
-# (Which names of the standard library its tests may use is in the crates' clippy.toml.)
+# (The crates' clippy.toml lists the names of the standard library that their tests may use.)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -30,15 +30,15 @@ build_for_bare_target() {
     "$CARGO" build --quiet --target "$bare_target" "${core[@]/#/--package=}"
 }
 
-# Without the bare target: the host's own libraries, but none above `alloc`. A crate that needs
-# `std`, or depends on one that does, does not find it.
+# Without the bare target: uses the host's own libraries, but none above `alloc`. A crate that needs
+# `std`, or depends on one that does, fails to build.
 build_without_std() {
     local host lib crate target_dir sysroot
     host=$(rustc -vV | sed -n 's/^host: //p')
     lib=lib/rustlib/$host/lib
     target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")/no-std
     sysroot=$target_dir/sysroot
-    # Made anew: the links must be those of the compiler in use.
+    # Recreated each time, because the links must refer to the current compiler.
     rm -rf -- "$sysroot"
     mkdir -p "$sysroot/$lib"
     for crate in core alloc compiler_builtins rustc_std_workspace_core; do
@@ -46,7 +46,7 @@ build_without_std() {
             -exec ln -s -t "$sysroot/$lib" {} +
     done
     say "the target $bare_target is not installed: building ${core[*]} without the standard library"
-    # With --target the flags do not reach build scripts and macros, which may use it.
+    # With --target, the flags do not apply to build scripts and macros, which may use std.
     RUSTFLAGS="--sysroot=$sysroot" "$CARGO" build --quiet --target "$host" \
         --target-dir "$target_dir" "${core[@]/#/--package=}"
 }

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The yardsticks of `portolan bench` beside programs of others that do the same work, in rounds in
-# alternation, as root (it makes labs): limit and TCP rows of ping-pong beside sockperf, TCP's stream
-# beside iperf3. Prints a table of medians with their ratio, and whether that is within a tenth, as it is on a
-# quiet machine. Exits with 1 if one is not, or a figure is missing. Installs sockperf and iperf3 where it can.
+# Compares the reference rows of `portolan bench` with other programs that do the same work, in
+# alternating rounds, as root (it creates labs): limit and TCP rows of ping-pong with sockperf,
+# TCP's stream with iperf3. Prints a table of medians with their ratio, and a verdict for each: on a
+# quiet machine the ratio is within 10 %. Exits with 1 if a ratio is not, or a figure is missing.
+# Installs sockperf and iperf3 if possible.
 #
 #   scripts/cross-check.sh
 #
-# Environment: ROUNDS (3), SECONDS_EACH of a measurement (1, whole seconds), SIZES of ping-pongs (64 1024),
-# LIMIT_S after which it ends whatever is under way and tells what there is (60, and 80 more a round and second),
-# PROFILE (release, or debug) of the build.
+# Environment: ROUNDS (3), SECONDS_EACH of a measurement (1, whole seconds), SIZES of ping-pongs (64
+# 1024), LIMIT_S after which it stops and prints the results so far (60, and 80 more per round and
+# second), PROFILE (release, or debug) of the build.
 #
-# Both sides are told the same: ends pinned to the first two cores; ping-pongs spin, by sockets with
-# TCP_NODELAY and the congestion control that the system gives, by UDP with an address in each call;
-# the stream blocks, in calls of 1 MB, with the congestion control that was fastest for the bench and buffers that
-# the kernel tunes.
+# Both sides have the same settings: ends pinned to the first two cores. Ping-pongs spin; TCP
+# sockets have TCP_NODELAY and the default congestion control, UDP passes an address in each call.
+# The stream blocks, in calls of 1 MB, with the fastest congestion control of the bench and buffers
+# tuned by the kernel.
 #
-# Without a counterpart, and so not here: limit rows of raw Ethernet and of shared memory, which neither
-# program has, and of streams by UDP, which hand the kernel many datagrams at once, as iperf3 does not.
+# Rows without a counterpart are not compared: limit rows of raw Ethernet and of shared memory,
+# which neither program has, and UDP streams, which pass many datagrams to the kernel per call,
+# unlike iperf3.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -30,9 +32,9 @@ read -r -a sizes <<<"${SIZES:-64 1024}"
 stream_size=1048576
 portolan=("${CARGO_TARGET_DIR:-target}/${PROFILE:-release}/portolan")
 lab=cross$(($$ % 100000))
-# Of the second host of a lab.
+# Address of the second host of a lab.
 server=10.77.0.2
-# Where sockperf and iperf3 listen.
+# Ports of sockperf and iperf3.
 sockperf_port=11111
 iperf_port=5201
 # Share by which two figures of the same work may differ.
@@ -57,7 +59,7 @@ for tool in sockperf iperf3; do
         die "$tool is not there, and cannot be installed"
 done
 
-# bounded COMMAND…: until the deadline; what it says is shown if it fails.
+# bounded COMMAND…: runs it until the deadline; its output is shown if it fails.
 bounded() {
     local left=$((deadline - SECONDS)) status=0
     if ((left <= 0)); then
@@ -73,7 +75,7 @@ bounded() {
     return 1
 }
 
-# note NAME VALUE: a round's figure.
+# note NAME VALUE: records a figure of a round.
 note() {
     if [[ -z $2 ]]; then
         cat "$work/log" >&2
@@ -87,7 +89,8 @@ median() {
     sort -g "$work/$1" | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }'
 }
 
-# bench METRIC SIZES OPTION…: as a person runs it; the ends are pinned to the first two cores.
+# bench METRIC SIZES OPTION…: runs the bench as a user would; the ends are pinned to the first two
+# cores.
 bench() {
     local metric=$1 list=$2
     shift 2
@@ -95,7 +98,8 @@ bench() {
         --json "$work/$metric.json" "$@"
 }
 
-# of_bench FILE SYSTEM SIZE FIELD VARIANT: of the rows done in that way, the fastest comes first in the file.
+# of_bench FILE SYSTEM SIZE FIELD VARIANT: prints a field of the fastest matching row, the file's
+# first one.
 of_bench() {
     awk -v system_name="\"$2\"" -v size="$3" -v field="\"$4\":" -v wanted="$5" '
         { gsub(/,$/, "") }
@@ -106,7 +110,7 @@ of_bench() {
     ' "$work/$1.json"
 }
 
-# fastest_stream: MB/s and congestion control of the fastest blocking stream by TCP.
+# fastest_stream: prints MB/s and congestion control of the fastest blocking TCP stream.
 fastest_stream() {
     awk '
         { gsub(/,$/, "") }
@@ -117,14 +121,14 @@ fastest_stream() {
     ' "$work/stream.json"
 }
 
-# on HOST COMMAND…: sets job, COMMAND in the lab, on the core that the bench gives that end.
+# on HOST COMMAND…: sets job to COMMAND in the lab, on the core that the bench assigns to that end.
 on() {
     local host=$1
     shift
     job=("${portolan[@]}" lab exec --name "$lab" "h$host" -- taskset -c "$host" "$@")
 }
 
-# serve PORT COMMAND…: on host 1, until stop; returns when it listens.
+# serve PORT COMMAND…: runs it on host 1 until stop; returns when it listens.
 serve() {
     local port=$1
     shift
@@ -147,7 +151,7 @@ stop() {
     rm "$work/server"
 }
 
-# sockperf_rtt NAME SIZE OPTION…: half round trips; both ends spin, as the bench's do.
+# sockperf_rtt NAME SIZE OPTION…: measures half round trips; both ends spin, as in the bench.
 sockperf_rtt() {
     local name=$1 size=$2 same=(-i "$server" -p "$sockperf_port" --nonblocked)
     shift 2
@@ -158,7 +162,8 @@ sockperf_rtt() {
     note "$name" "$(awk '/percentile 50\.000/ { print $NF }' "$work/log")"
 }
 
-# iperf_stream NAME CONGESTION: MB a second that arrive, and under NAME-again the segments that TCP sent again.
+# iperf_stream NAME CONGESTION: measures received MB per second, and as NAME-again TCP's
+# retransmissions.
 iperf_stream() {
     serve "$iperf_port" iperf3 -s -1 -B "$server" -p "$iperf_port" || return 1
     on 0 iperf3 -c "$server" -p "$iperf_port" -l "$stream_size" -t "$seconds" -C "$2" -f m
@@ -168,7 +173,7 @@ iperf_stream() {
     note "$1" "$(awk '/receiver/ { print $(NF - 2) / 8 }' "$work/log")"
 }
 
-# measure: a round.
+# measure: runs one round.
 measure() {
     local size best with
     bench pingpong "$(IFS=, && echo "${sizes[*]}")" --limits || return 1
@@ -185,8 +190,8 @@ measure() {
     iperf_stream stream-other "$with"
 }
 
-# row WHAT NAME UNIT OTHER: a line of the table. Counts rows in judged, and those beyond the tolerance, or without
-# figures, in off.
+# row WHAT NAME UNIT OTHER: prints a line of the table. Counts rows in judged, and rows beyond the
+# tolerance or without figures in off.
 row() {
     judged=$((judged + 1))
     if [[ ! -e $work/$2-bench || ! -e $work/$2-other ]]; then
@@ -205,7 +210,7 @@ row() {
 }
 
 bring_lab_up || die "no lab can be made here"
-# That of sockets which ask for none, as sockperf's do.
+# The default congestion control, as used by sockperf's sockets.
 usual=$("${portolan[@]}" lab exec --name "$lab" h0 -- cat /proc/sys/net/ipv4/tcp_congestion_control)
 say "$rounds rounds of about $((25 + 20 * seconds)) s; ends after $limit_s s at the latest"
 controls=""
@@ -224,9 +229,9 @@ for size in "${sizes[@]}"; do
     row "TCP, half round trip, $size B" "tcp-$size" us sockperf
 done
 row "TCP, stream (congestion control:${controls:- none})" stream MB/s iperf3
-# The program sends on one core, and what acknowledgements let go leaves on the other: on a veth pair each core hands
-# over by a queue of its own, and what is overtaken passes for lost. The bench waits at the end of each window, and loses
-# less by it.
+# iperf3 sends on one core, and acknowledgements trigger sends on the other. On a veth pair each
+# core has a queue of its own, so packets overtake each other and count as lost. The bench waits at
+# the end of each window and loses less in this way.
 again=0
 [[ ! -e $work/stream-other-again ]] || again=$(median stream-other-again)
 ((${again%.*} == 0)) ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The main job on one machine: a parallel program on two hosts, then Portolan beside the machine's
-# limit and kernel TCP. What it makes in the network it removes again, however it ends.
+# Demonstrates the main use on one machine: a parallel program on two hosts, then Portolan next to
+# the machine's limit and kernel TCP. Removes all network changes, however it ends.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ run() {
     "$@"
 }
 
-# Fills hosts with the arguments of `portolan run` that say where.
+# Fills hosts with the arguments of `portolan run` that select the hosts.
 choose_hosts() {
     hosts=(--lab "$lab" --per-host 2)
     printf '\n$ %s\n' "${portolan[*]} lab up --hosts 2 --name $lab"
@@ -41,7 +41,7 @@ solve_heat() {
     say "four processes found the sequential solution; it is in $work_dir/result.png"
 }
 
-# Half a second for each row: enough to see the ratios, not enough to publish figures.
+# Half a second per row: enough to show the ratios, not enough to publish figures.
 measure() {
     local options=(--path all --limits --vs tcp --seconds 0.5)
     run "${portolan[@]}" bench pingpong --size 8,64,1024 "${options[@]}"

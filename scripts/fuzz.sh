@@ -22,17 +22,17 @@ if [[ -n ${FUZZ_RUNS:-} ]]; then
 else
     limit=-max_total_time=${FUZZ_SECONDS:-60}
 fi
-# What is freed is kept from use for a while; of the 256 MB that are usual for it, a leak would not
-# be told apart.
+# The sanitizer's quarantine keeps freed memory unused for a while. With the usual 256 MB a leak
+# could not be distinguished from it.
 export ASAN_OPTIONS=quarantine_size_mb=16${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 for target in "${targets[@]}"; do
     say "$target"
     options=("$limit" -max_len=2048 -rss_limit_mb=2048 -timeout=60 -print_final_stats=1)
-    # Its endpoint outlives an input, which libFuzzer takes for a leak and then looks for at length.
+    # Its endpoint outlives an input, which libFuzzer takes for a leak and searches for at length.
     if [[ $target == endpoint ]]; then
         options+=(-detect_leaks=0)
     fi
-    # What is found goes to a directory that is not committed; the corpus is only read.
+    # Findings go to a directory that is not committed; the corpus is only read.
     found=$folder/target/found/$target
     mkdir -p "$found"
     cargo +nightly fuzz run --fuzz-dir "$folder" "$target" "$found" "$folder/corpus/$target" -- \

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# GAMMA's figures (latency at 0 bytes, asymptotic bandwidth, half-power point) on every path: shared
-# memory and UDP on this host, and as root UDP, raw Ethernet and the automatic choice between two
-# hosts of a lab. For a quiet machine with two free cores.
+# Measures GAMMA's figures (latency at 0 bytes, asymptotic bandwidth, half-power point) on every
+# path: shared memory and UDP on this host, and as root UDP, raw Ethernet and the automatic choice
+# between two hosts of a lab. For a quiet machine with two free cores.
 #
-#   scripts/gamma-bench.sh [TRIALS]          default: 50, as GAMMA's authors took
+#   scripts/gamma-bench.sh [TRIALS]          default: 50, as used by GAMMA's authors
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"

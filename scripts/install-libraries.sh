@@ -4,7 +4,7 @@
 #
 #   scripts/install-libraries.sh PREFIX [DESTDIR]
 #
-# Environment: LIBRARIES, where the libraries are (default: where `make build` leaves them).
+# Environment: LIBRARIES, the directory of the libraries (default: the output of `make build`).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -14,7 +14,8 @@ root=${2:-}$prefix
 libraries=${LIBRARIES:-$release_dir/libraries}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
-# install_library NAME FOLDER DESCRIPTION: lib$NAME.so.0, lib$NAME.a if it was built, header, .pc
+# install_library NAME FOLDER DESCRIPTION: installs lib$NAME.so.0, lib$NAME.a if built, header and
+# .pc
 install_library() {
     local name=$1 folder=$2 description=$3
     [[ -e $libraries/lib$name.so.0 ]] ||
@@ -25,8 +26,8 @@ install_library() {
         install -m 644 -t "$root/lib" -- "$libraries/lib$name.a"
     fi
     install -m 644 -t "$root/include" -- "$folder/include/$name.h"
-    # Programs find the library where it was installed, be that where the loader looks or not. What
-    # they need beside the static one is the C library's own parts.
+    # The run path lets programs find the library even outside the loader's directories. The static
+    # library additionally needs only parts of the C library.
     cat >"$root/lib/pkgconfig/$name.pc" <<PC
 prefix=$prefix
 libdir=\${prefix}/lib
@@ -54,14 +55,15 @@ for name in "${heritage[@]}"; do
     install -m 644 -t "$root/share/man/man7" -- "heritage/$name/man/$name.7"
     scripts/man-pages.sh "heritage/$name/include/$name.h" "$version" "$root/share/man/man3"
 done
-# Silent unless a program or its user names it, so it may lie where libfabric looks for providers.
+# The provider is inactive unless a program or its user names it, so libfabric may find it by
+# default.
 if [[ -e $libraries/libportolan-fi.so ]]; then
     install -D -m 755 -t "$root/lib/libfabric" -- "$libraries/libportolan-fi.so"
     install -m 644 -t "$root/share/man/man7" -- interfaces/fabric/man/fi_portolan.7
 else
     skipped "$libraries/libportolan-fi.so was not built: the libfabric provider is not installed"
 fi
-# A directory that Open MPI does not search by itself: `portolan mpirun` or the user names it.
+# Open MPI does not search this directory itself: `portolan mpirun` or the user names it.
 for component in "$release_dir"/openmpi-*/mca_btl_portolan.so; do
     if [[ -e $component ]]; then
         name=$(basename "$(dirname "$component")")

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Installs the programs below the directory given, and the broker's service.
+# Installs the programs below the given directory, and the broker's service.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 prefix=${1:?usage: install.sh PREFIX [PREFIX-LATER]}
-# Where the programs will be when what lies below PREFIX is at its place.
+# Final prefix of the programs, if the files below PREFIX are moved later.
 installed_prefix=${2:-$prefix}
 programs=(portolan portolan-sim)
 
-# Also of what install-libraries.sh installs behind this.
+# Checks also the programs that install-libraries.sh installs after this script.
 is_built() {
     local program
     for program in "${programs[@]}"; do
@@ -26,7 +26,7 @@ fi
 install -d -- "$prefix/bin" || die "cannot write below $prefix; choose another PREFIX or run as root"
 install -m 755 -t "$prefix/bin" -- "${programs[@]/#/$release_dir/}"
 
-# The broker's service, which `systemctl enable --now portolan-broker.socket` starts.
+# The broker's service, started by `systemctl enable --now portolan-broker.socket`.
 units=$prefix/lib/systemd/system
 install -d -- "$units"
 install -m 644 -t "$units" -- scripts/systemd/portolan-broker.socket

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Counts the user-space instructions of one message of 8 bytes, by callgrind: within a host by shared
-# memory, and as root between two hosts of a lab by raw Ethernet and UDP. Compares the counts with
-# scripts/instructions/figures.txt. Fails when a count is more than 5 % above its figure. With --update it
-# writes the figures of what it has counted: a change that lowers a count lowers the figure. With
-# --if-built it skips when the release build is missing or older than the sources.
+# Counts the user-space instructions of one message of 8 bytes with callgrind: within a host by
+# shared memory, and as root between two hosts of a lab by raw Ethernet and UDP. Compares the counts
+# with scripts/instructions/figures.txt, and fails if a count is more than 5 % above its figure.
+# With --update it writes the new counts as figures: a change that lowers a count lowers the figure.
+# With --if-built it skips if the release build is missing or older than the sources.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -15,7 +15,7 @@ library=$release_dir/libraries/libportolan.so.0
 # Counts are exact within a host. Between hosts they vary by 2 %: acknowledgements and timers depend on
 # time. A rise of 5 % is a change of the code.
 tolerance_percent=5
-# The difference of two runs leaves out what is done once. Each burst has 32 messages.
+# The difference of two runs cancels one-time work. Each burst has 32 messages.
 few=20 many=60 burst_len=32
 
 command -v valgrind >/dev/null || { skipped "valgrind is not installed"; exit 0; }
@@ -34,7 +34,8 @@ ln -s libportolan.so.0 "$scratch/libportolan.so"
 cc -O2 -Iinterfaces/capi/include scripts/instructions/burst.c -L"$scratch" -lportolan \
     -Wl,-rpath,"$scratch" -o "$scratch/burst"
 
-# count PATH CASE FUNCTION BURSTS: prints the instructions of FUNCTION, which one of the ranks calls.
+# count PATH CASE FUNCTION BURSTS: prints the instructions of FUNCTION, which one of the ranks
+# calls.
 count() {
     local lab=()
     [[ $1 == shm ]] || lab=(--new-lab 2)

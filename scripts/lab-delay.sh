@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# What a delay of a lab's wires adds beyond what was asked for, as root (it makes labs): round trips of UDP
-# datagrams between two hosts by bare veth, and with each delay; half the difference is what the way takes.
-# Prints medians of rounds, and how many frames the line was late with. Wants python3.
+# Measures the time that a delay of a lab's wires adds beyond the requested value, as root (it
+# creates labs). Compares round trips of UDP datagrams between two hosts over bare veth and with
+# each delay; half the difference is the actual delay. Prints medians of rounds, and the number of
+# late frames. Needs python3.
 #
 #   scripts/lab-delay.sh
 #
@@ -55,7 +56,7 @@ times.sort()
 print("%.0f %.0f %.0f" % (times[0], times[len(times) // 2], times[len(times) * 99 // 100]))
 '
 
-# Prints shortest, median and 99th percentile of round trips, in microseconds.
+# Prints the shortest, median and 99th percentile of round trips, in microseconds.
 round_trips() {
     local ready answerer
     exec {ready}< <(exec "$portolan" lab exec --name "$lab" h1 -- python3 -c "$answer")

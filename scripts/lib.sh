@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# Shared by the other scripts, which source it first. Leaves the shell in the root of the repository.
+# Shared code that the other scripts source first. Changes to the root of the repository.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 CARGO=${CARGO:-cargo}
-# Where the shell of a fresh machine does not look for it yet.
+# Use rustup's default directory, which a new machine's PATH may lack.
 if ! command -v "$CARGO" >/dev/null && [[ -x ${HOME:-}/.cargo/bin/cargo ]]; then
     PATH="$HOME/.cargo/bin:$PATH"
     export PATH
 fi
 
-# Where cargo leaves the release binaries.
+# Directory of cargo's release binaries.
 # shellcheck disable=SC2034  # used by the scripts that source this file
 release_dir=${CARGO_TARGET_DIR:-target}/release
 
-# Interfaces of other systems: a crate, a library, a header and a page of section 7 has each name.
+# Interfaces of other systems; each has a crate, a library, a header and a man page in section 7.
 # shellcheck disable=SC2034  # used by the scripts that source this file
 heritage=(gamma bip gm vipl)
 
@@ -23,7 +23,7 @@ say() {
     printf '%s: %s\n' "$(basename "$0" .sh)" "$*"
 }
 
-# A check that cannot be made here is never left out in silence.
+# Reports a check that cannot be made here.
 skipped() {
     printf '%s: SKIPPED: %s\n' "$(basename "$0" .sh)" "$*"
 }
@@ -33,8 +33,8 @@ die() {
     exit 2
 }
 
-# Fills the array as_root with what must stand before a command that needs root; fails when there
-# is no way to become root without asking.
+# Fills the array as_root with the prefix for a command that needs root. Fails if root is not
+# available without a password.
 find_root() {
     as_root=()
     if [[ $EUID -eq 0 ]]; then
@@ -48,35 +48,35 @@ find_root() {
     return 1
 }
 
-# The sysroot of the compiler in use holds the standard library of target $1.
+# Succeeds if the compiler's sysroot contains the standard library of target $1.
 has_target() {
     [[ -d "$(rustc --print sysroot)/lib/rustlib/$1/lib" ]]
 }
 
-# end_with COMMAND: runs it when the script ends, by a signal, too.
+# end_with COMMAND: runs it when the script ends, also by a signal.
 end_with() {
     # shellcheck disable=SC2064  # the command is known now
     trap "$1" EXIT
-    # Turns a signal into an ordinary end, so that the command runs once.
+    # Convert a signal to an ordinary exit, so that the command runs once.
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
 }
 
 lab_is_up=no
 
-# More options of `lab up`.
+# Additional options of `lab up`.
 lab_options=()
 
-# bring_lab_up: makes the lab $lab of two hosts by $portolan. The name must be short: those of
-# interfaces (15 characters) carry it and a host's number.
+# bring_lab_up: creates the lab $lab of two hosts with $portolan. The name must be short, because
+# names of interfaces (15 characters) contain it and a host's number.
 # shellcheck disable=SC2154  # lab and portolan are the script's
 bring_lab_up() {
-    # Before the attempt: half a lab must go down, too.
+    # Set before the attempt, so that a partial lab is removed, too.
     lab_is_up=yes
     if "${portolan[@]}" lab up --hosts 2 --name "$lab" "${lab_options[@]}"; then
         return 0
     fi
-    # Nothing to report when nothing was made.
+    # Ignore the output, because there may be no lab to remove.
     "${portolan[@]}" lab down --name "$lab" >/dev/null 2>&1 || true
     lab_is_up=no
     return 1

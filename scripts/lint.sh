@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Everything that can be checked without running the program. Makes all checks, then fails if one did.
+# Runs all checks that do not run the program. Runs every check, then fails if one of them failed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -18,7 +18,7 @@ check_documentation() {
     RUSTDOCFLAGS='-D warnings' "$CARGO" doc --quiet --workspace --no-deps
 }
 
-# First line, or second after '#!'.
+# Checks for the SPDX line: the first line, or the second after '#!'.
 check_spdx() {
     local file status=0
     while IFS= read -r file; do
@@ -45,7 +45,7 @@ check_scripts() {
     return "$status"
 }
 
-# Builds with the oldest supported Rust. Clippy checks only the items of std, not the language.
+# Builds with the oldest supported Rust, because clippy checks only std items, not the language.
 check_oldest_rust() {
     local oldest
     oldest=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

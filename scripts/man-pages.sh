@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Writes a manual page for each function of a generated header, from the comment before it.
+# Writes a manual page for each function of a generated header, from the preceding comment.
 #
 #   scripts/man-pages.sh HEADER VERSION DIRECTORY
 set -euo pipefail

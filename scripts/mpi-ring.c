@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-launch.sh: a number goes around all ranks, many times. */
+  * An MPI program for scripts/test-launch.sh: passes a number around all ranks, many times. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Predictions of the programs of examples/npb beside what they take (about ten minutes on a quiet machine,
-# as root for the lab), with Open MPI: each is profiled once over shared memory, and predicted from that
-# for shared memory again, and for two hosts of a lab, over Portolan by raw Ethernet and by UDP and over TCP,
-# on the bare veth pair and shaped to gigabits a second. Renews the table of docs/predict.md.
+# Compares predictions for the programs of examples/npb with their measured times, with Open MPI
+# (about ten minutes on a quiet machine, as root for the lab). Each program is profiled once over
+# shared memory. From that profile it is predicted for shared memory, and for two hosts of a lab:
+# over Portolan by raw Ethernet and by UDP, and over TCP, on the bare veth pair and with shaped
+# wires. Renews the table of docs/predict.md.
 #
 #   scripts/predict-figures.sh [DIRECTORY]      default: target/predict-figures
 #
-# Environment: PROGRAMS (default: is cg mg), CLASS (W), WIRES in gigabits a second (0.1 1), RUNS of each, of
-# which the median counts (5).
+# Environment: PROGRAMS (default: is cg mg), CLASS (W), WIRES in gigabits per second (0.1 1), RUNS
+# of each, whose median counts (5).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -21,7 +22,7 @@ read -r -a wires <<<"${WIRES:-0.1 1}"
 document=docs/predict.md
 portolan=("$release_dir/portolan")
 lab=pred$(($$ % 100000))
-# Seconds for one run; what is predicted takes two at most.
+# Time limit in seconds for one run; the predicted programs take two at most.
 limit=120
 
 [[ -x ${portolan[0]} ]] || die "${portolan[0]} is not there: run 'make build' first"
@@ -31,7 +32,7 @@ end_with take_lab_down
 mkdir -p "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# shape GBPS: a lab whose hosts are joined by such a wire; 0 for none but veth.
+# shape GBPS: creates a lab whose hosts are joined by such a wire; 0 for bare veth.
 shape() {
     local link=()
     [[ $1 == 0 ]] || link=(--link "rate=$1g,queue=2m")
@@ -40,7 +41,7 @@ shape() {
     bring_lab_up >/dev/null || die "no lab with a wire of $1 Gb/s can be made here"
 }
 
-# mpi OVER PLACE: sets job, which runs a program there; a program follows.
+# mpi OVER PLACE: sets job to the command that runs a program there; append the program.
 mpi() {
     local with=(--mpi "$(command -v mpirun.openmpi)")
     case $1 in
@@ -53,7 +54,8 @@ mpi() {
     esac
 }
 
-# profile OVER PLACE FILE OPTION… -- PROGRAM: the seconds from MPI_Init to MPI_Finalize go to FILE.
+# profile OVER PLACE FILE OPTION… -- PROGRAM: writes the seconds from MPI_Init to MPI_Finalize to
+# FILE.
 profile() {
     local over=$1 place=$2 file=$3 options=()
     shift 3
@@ -76,7 +78,7 @@ median() {
     sort -g | awk '{ all[NR] = $1 } END { print (all[int((NR + 1) / 2)] + all[int(NR / 2) + 1]) / 2 }'
 }
 
-# measured OVER PROGRAM: the median of the runs.
+# measured OVER PROGRAM: prints the median of the runs.
 measured() {
     local run place=lab
     [[ $1 != shm ]] || place=here
@@ -86,7 +88,7 @@ measured() {
     done | median
 }
 
-# predicted PROGRAM NETWORK HOSTS: as portolan predict says.
+# predicted PROGRAM NETWORK HOSTS: prints the prediction of portolan predict.
 predicted() {
     awk -v name="$2" -v hosts="$3" '
         { gsub(/,$/, "") }
@@ -117,7 +119,7 @@ done
     echo "| program | over | wire | predicted s | measured s | error |"
     echo "| --- | --- | --- | ---: | ---: | ---: |"
     for program in "${programs[@]}"; do
-        # On one host the network between hosts is of no importance.
+        # On one host the network between hosts has no effect.
         row "$program" shm 0 "$(predicted "$program" tcp 1)" "$(measured shm "$program")"
     done
     for wire in 0 "${wires[@]}"; do

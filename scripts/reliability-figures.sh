@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), leaves
-# the JSON in a directory, and renews the table of docs/reliability.md and docs/figures/loss.svg.
+# Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), writes
+# the JSON to a directory, and renews the table of docs/reliability.md and docs/figures/loss.svg.
 #
 #   scripts/reliability-figures.sh [DIRECTORY]      default: target/reliability-figures
 #
-# Environment: SECONDS_PER_ROW (default 10), shared by ROUNDS (default 5), for a shorter look. The
-# timer with which TCP repeats what was lost is 0.2 s at least, so rounds below 1 s say little.
+# Environment: SECONDS_PER_ROW (default 10), divided among ROUNDS (default 5), for shorter runs.
+# TCP's retransmission timeout is at least 0.2 s, so rounds below 1 s are not meaningful.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -19,7 +19,7 @@ portolan=$release_dir/portolan
 [[ $EUID -eq 0 ]] || die "labs need root: run this script with sudo"
 mkdir -p "$out" docs/figures
 
-# Status 1 with results: some rows are missing, and the table says why.
+# Status 1 with results: some rows are missing, and the table gives the reason.
 "$portolan" bench stream --path udp --size 1M --vs tcp --loss 0.1,1,5,10,20 --mtu 1500 \
     --seconds "${SECONDS_PER_ROW:-10}" --repeat "${ROUNDS:-5}" --json "$out/loss.json" \
     >"$out/loss.txt" || [[ -s $out/loss.txt ]] || die "nothing was measured"

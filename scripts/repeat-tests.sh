@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# All tests, again and again, on a machine as it is or beside two processes that spin: a test that
-# fails in one run of many leans on time, or has found a rare fault. Prints a row for each run; logs
-# of runs that failed are kept. Ends with 1 when one failed.
+# Runs all tests repeatedly, on the machine as it is or next to two spinning processes. A test that
+# fails rarely depends on timing, or has found a rare fault. Prints a row for each run, and keeps
+# the logs of failed runs. Exits with 1 if one failed.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -32,7 +32,7 @@ logs=$(mktemp -d)
 pids=()
 stop_spinners() {
     ((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null
-    # Empty unless a run has failed.
+    # Remove the directory if it is empty, that is, if no run has failed.
     rmdir -- "$logs" 2>/dev/null
     true
 }
@@ -45,12 +45,12 @@ for ((i = 0; i < spinners; i++)); do
     pids+=($!)
 done
 
-# How many tests ended as field $1 of the test runner's summaries says, in the log $2.
+# Prints the sum of field $1 of the test runner's summaries in the log $2.
 sum() {
     awk -v field="$1" '/^test result:/ { sum += $field } END { print sum + 0 }' "$2"
 }
 
-# What failed in the log $1: tests by name, then suites that ended without naming one.
+# Prints the failures in the log $1: tests by name, or else suites that ended without naming a test.
 failures() {
     local named
     named=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$1" | sort -u)
@@ -70,7 +70,7 @@ for ((run = 1; run <= runs; run++)); do
     log=$logs/run-$run.log
     begin=$SECONDS
     status=0
-    # With the output of tests that pass: some say in it that they skipped.
+    # Show the output of passed tests, because some report in it that they skipped.
     "$CARGO" test "${what[@]}" --no-fail-fast -- --show-output >"$log" 2>&1 || status=$?
     skips=$(grep -c SKIPPED "$log" || true)
     names=

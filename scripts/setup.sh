@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Installs what is missing on a Debian machine that has a Rust toolchain. Does nothing, and says
-# nothing but that, when nothing is missing.
+# Installs the missing packages on a Debian machine that has a Rust toolchain. If nothing is
+# missing, it does nothing and prints only that.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -22,14 +22,14 @@ check_rust() {
 
 # Prints the packages whose commands are missing.
 missing_packages() {
-    # The linker of every Rust program, and the C library's start files.
+    # The linker of every Rust program, and the C library's startup files.
     command -v cc >/dev/null || echo gcc libc6-dev
-    # `portolan lab` looks after namespaces, and so do the tests.
+    # `portolan lab` and the tests manage namespaces with it.
     command -v ip >/dev/null || [[ -x /usr/sbin/ip || -x /sbin/ip ]] || echo iproute2
 }
 
-# Packages that only some tests want, which skip without them: nftables, by which tests lose frames;
-# libfabric's own programs and headers, and UCX's headers.
+# Prints missing packages that only some tests need, which skip without them: nftables, by which
+# tests drop frames; libfabric's own programs and headers, and UCX's headers.
 optional_packages() {
     command -v nft >/dev/null || [[ -x /usr/sbin/nft || -x /sbin/nft ]] || echo nftables
     command -v fi_info >/dev/null || echo libfabric-bin
@@ -43,7 +43,7 @@ install_packages() {
         die "missing: $list; this is no Debian, install the same with your package manager"
     find_root || die "missing: $list; run 'apt-get install $list' as root"
     say "installing $list"
-    # Without package lists, as on a fresh image, nothing can be found.
+    # A new image has no package lists, without which apt finds nothing.
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
         say "updating the package lists"
         "${as_root[@]}" apt-get update -qq
@@ -52,7 +52,8 @@ install_packages() {
         apt-get install -y -qq --no-install-recommends "$@"
 }
 
-# The bare target only makes one check of `make test` stricter: its absence is no failure.
+# Adds the bare target. It only makes one check of `make test` stricter, so its absence is no
+# failure.
 add_bare_target() {
     local target=x86_64-unknown-none
     if has_target "$target" || ! command -v rustup >/dev/null; then
@@ -83,7 +84,7 @@ if [[ ${#packages[@]} -gt 0 ]]; then
 fi
 read -r -d '' -a packages < <(optional_packages) || true
 if [[ ${#packages[@]} -gt 0 ]]; then
-    # In a shell of its own: without them the tests say what they skip.
+    # Run in a subshell, because a failure is not fatal: tests report what they skip.
     (install_packages "${packages[@]}") || say "without ${packages[*]}; some tests will skip"
 fi
 add_components

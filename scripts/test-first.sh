@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Walks through the first screen of README.md as a new user does: runs its first block of commands, as they
-# stand there, as an ordinary user on a fresh checkout. Two hosts of a lab, each with an sshd, stand for two
+# Follows the first screen of README.md like a new user: runs its first block of commands unchanged,
+# as an ordinary user on a fresh checkout. Two hosts of a lab, each with an sshd, stand for two
 # machines with a common home directory. Then `portolan run` and `portolan cast` reach both hosts.
 #
-# Needs root, and Debian's packages openssh-server, openssh-client, openmpi-bin, libopenmpi-dev and git. The user
-# and the mounts exist in a mount namespace of this script only; nothing of it is left.
+# Needs root, and Debian's packages openssh-server, openssh-client, openmpi-bin, libopenmpi-dev and
+# git. The user and the mounts exist only in a mount namespace of this script, and leave nothing
+# behind.
 #
-# Environment: CARGO_PROFILE_… and CARGO_NET_OFFLINE, as for any build. TARGET names a directory of an earlier
-# build for CARGO_TARGET_DIR. LIMIT is the seconds that one step may take (7200).
+# Environment: CARGO_PROFILE_… and CARGO_NET_OFFLINE, as for any build. TARGET names a directory of
+# an earlier build for CARGO_TARGET_DIR. LIMIT is the time limit of one step in seconds (7200).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
 
 user=newcomer
-# Beyond those that Debian gives to people and to services.
+# User ids above those that Debian assigns to users and services.
 uid=$((61184 + $$ % 1000))
 lab=f$(($$ % 100000))
 hosts=("$lab-h0" "$lab-h1")
@@ -34,7 +35,7 @@ check_needs() {
     fi
 }
 
-# Everything that is mounted below goes with this script.
+# Enters a mount namespace; all mounts below end with this script.
 enter_namespace() {
     [[ ${IN_NAMESPACE:-} == yes ]] && return
     check_needs
@@ -78,8 +79,8 @@ lend_toolchain() {
     [[ ! -d $rustup_home ]] || mount -o bind,ro "$rustup_home" "$home/.rustup"
 }
 
-# Fills as_user with the words before a command of the user's: the environment of a login, and what may be set for
-# a build.
+# Fills as_user with the prefix of a command of the user: the environment of a login, and the
+# settings of a build.
 become_user() {
     local name kept=()
     while IFS= read -r name; do
@@ -91,7 +92,7 @@ become_user() {
         "PATH=$home/.cargo/bin:/usr/local/bin:/usr/bin:/bin" "${kept[@]}")
 }
 
-# The commands of README.md's first block.
+# Prints the commands of README.md's first block.
 first_block() {
     awk '/^```sh$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' README.md
 }
@@ -113,7 +114,7 @@ start_sshd() {
     sshds+=($!)
 }
 
-# Two hosts that know each other's names, each with its sshd.
+# Creates two hosts that can resolve each other's names, each with its sshd.
 make_hosts() {
     local host
     portolan=("$home/.local/bin/portolan")
@@ -121,7 +122,7 @@ make_hosts() {
     { cat /etc/hosts; awk '{ print $2, $1 }' "$work_dir/addresses"; } >"$work_dir/hosts"
     mount --bind "$work_dir/hosts" /etc/hosts
     ssh-keygen -q -t ed25519 -N '' -f "$work_dir/host_key"
-    # The directory that sshd's unprivileged part sees; where the package's service runs, it is there.
+    # The privilege separation directory of sshd; it exists where the package's service runs.
     mkdir -p /run/sshd
     for host in "${hosts[@]}"; do
         echo "$host $(cut -d' ' -f1,2 "$work_dir/host_key.pub")" >>"$home/.ssh/known_hosts"
@@ -132,7 +133,7 @@ make_hosts() {
     done
 }
 
-# log_in HOST COMMAND…: from the first host, through ssh.
+# log_in HOST COMMAND…: runs it from the first host through ssh.
 log_in() {
     ip netns exec "${hosts[0]}" "${as_user[@]}" timeout "$limit" ssh -o BatchMode=yes "$@"
 }
@@ -146,7 +147,8 @@ wait_for() {
     die "sshd on $1 does not let the user in"
 }
 
-# Lines that begin with `make` need no lab, which has no way to the network that crates come from.
+# Runs the lines that begin with `make`. They need no lab, and a lab has no network access for
+# crates.
 build() {
     first_block | grep '^make ' >"$work_dir/build.sh"
     say "$(cat "$work_dir/build.sh")"
@@ -154,7 +156,8 @@ build() {
         die "README's make does not work on a fresh checkout"
 }
 
-# check NAME WORDS COMMAND…: what the command on the first host prints has each line of WORDS.
+# check NAME WORDS COMMAND…: the output of the command on the first host must match each line of
+# WORDS.
 check() {
     local name=$1 words=$2 word out=$work_dir/out
     shift 2
@@ -166,7 +169,7 @@ check() {
     say "ok: $name"
 }
 
-# The line that each `portolan mpirun -n N` of the block makes scripts/mpi-ring.c print.
+# Prints the line that scripts/mpi-ring.c prints for each `portolan mpirun -n N` of the block.
 results() {
     local ranks
     sed -nE 's/^portolan mpirun -n ([0-9]+) .*/\1/p' "$home/first.sh" | while read -r ranks; do
@@ -178,7 +181,7 @@ walk() {
     { echo 'cd portolan'; first_block | grep -v '^make '; } >"$home/first.sh"
     cat "$home/first.sh"
     check "README's first block" "$(results)" bash -e first.sh
-    # A shell that ssh starts does not have ~/.local/bin in its PATH: hosts are reached all the same.
+    # A shell started by ssh does not have ~/.local/bin in its PATH; hosts must still be reached.
     # shellcheck disable=SC2016  # for the user's shell
     local command='PATH=~/.local/bin:$PATH; cd portolan;'
     check "portolan run --hosts" "$(printf '^%s$\n' "${hosts[@]}")" \

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# One native program, and one MPI program, under every launcher that can be had: `portolan run`, Open
-# MPI's mpirun and MPICH's mpiexec on a lab, and a Slurm cluster of two hosts made in that lab from
-# Debian's packages; there also `portolan cast`, and an ordinary user's job over raw Ethernet by a broker
-# on each host. Needs root. What it makes it removes again, however it ends.
+# Tests one native program and one MPI program under every available launcher: `portolan run`, Open
+# MPI's mpirun and MPICH's mpiexec on a lab, and a Slurm cluster of two hosts that is created in the
+# lab from Debian's packages. On the cluster it also tests `portolan cast`, and an ordinary user's
+# job over raw Ethernet with a broker on each host. Needs root. Removes everything that it creates,
+# however it ends.
 #
-# Environment: PROFILE (release, or debug) says which build is tested.
+# Environment: PROFILE (release, or debug) selects the build under test.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -19,14 +20,14 @@ lab=launch$(($$ % 100000))
 work_dir=$(mktemp -d)
 daemons=()
 failed=()
-# An ordinary user, whom Debian gives a name and no files: Slurm starts nothing for one without a name.
+# An ordinary user of Debian without files. Slurm starts no jobs for a user without a name.
 user=games
-# How long one job may take, in seconds, on a busy machine.
+# Time limit in seconds for one job on a busy machine.
 limit=120
 
 cleanup() {
     local pid
-    # Newest first: slurmd ends before its controller, munged last.
+    # Newest first: slurmd ends before its controller, and munged last.
     for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
         pid=${daemons[i]}
         kill "$pid" 2>/dev/null || continue
@@ -54,8 +55,8 @@ install_packages() {
         "${missing[@]}" >/dev/null || say "not all could be installed; what needs them is skipped"
 }
 
-# check NAME WORDS [not] COMMAND…: runs a job, which is to fail behind `not`, and looks for all of WORDS
-# in what it prints.
+# check NAME WORDS [not] COMMAND…: runs a job, which must fail after `not`. All of WORDS must appear
+# in its output.
 check() {
     local name=$1 words=$2 out=$work_dir/out word
     shift 2
@@ -66,7 +67,7 @@ check() {
         shift
     fi
     timeout "$limit" "$@" >"$out" 2>&1 </dev/null || status=$?
-    # 124: it was not over within the limit.
+    # Status 124: it did not end within the limit.
     case $fails-$status in
         no-0) ;;
         no-* | yes-0 | yes-124) ok="status $status" ;;
@@ -109,7 +110,7 @@ native_jobs() {
     done
 }
 
-# start NAME COMMAND…: a daemon, whose process this shell can end.
+# start NAME COMMAND…: starts a daemon that this shell can end.
 start() {
     local name=$1
     shift
@@ -117,7 +118,7 @@ start() {
     daemons+=($!)
 }
 
-# What stands before a command line that shall run on a host of the lab.
+# Sets the prefixes of command lines that run on a host of the lab.
 use_lab() {
     on_h0=("$portolan" lab rsh --name "$lab" h0)
     on_h1=("$portolan" lab rsh --name "$lab" h1)
@@ -153,11 +154,12 @@ write_slurm_conf() {
         echo "NodeName=$lab-h$host NodeAddr=10.77.0.$((host + 1)) CPUs=$ranks State=UNKNOWN" \
             >>"$work_dir/slurm.conf"
     done
-    # Control groups belong to the machine, not to the lab; nothing that would need them is asked for.
+    # Control groups belong to the machine, not to the lab; no option that needs them is set.
     echo 'CgroupPlugin=cgroup/v1' >"$work_dir/cgroup.conf"
 }
 
-# Two hosts, each with a slurmd, the controller on the first. Munge's socket is a file: one serves both.
+# Starts two hosts with a slurmd each, the controller on the first. Munge's socket is a file and
+# serves both.
 start_slurm() {
     local conf=$work_dir/slurm.conf
     mkdir -p "$work_dir/state" "$work_dir/spool-$lab-h0" "$work_dir/spool-$lab-h1" \
@@ -202,7 +204,7 @@ slurm_jobs() {
         skipped "$provider is not built: no MPI job over Portolan"
         return
     }
-    # The name that libfabric looks for.
+    # The name that libfabric expects.
     mkdir "$work_dir/provider"
     ln -s "$(realpath "$provider")" "$work_dir/provider/libportolan-fi.so"
     check "MPI program, srun --mpi=pmix, over Portolan" "mpi-ring: $ranks ranks" \
@@ -211,7 +213,7 @@ slurm_jobs() {
         "$work_dir/mpi-ring"
 }
 
-# A file to all nodes of an allocation: this one reads it, srun starts the others.
+# Casts a file to all nodes of an allocation: this one reads it, srun starts the other nodes.
 slurm_cast() {
     local cast=("${on_h0[@]}" env SLURM_CONF="$work_dir/slurm.conf" salloc -N 2 --quiet
         "$portolan" cast "$work_dir/cast-source")
@@ -225,7 +227,7 @@ slurm_cast() {
         not "${cast[@]}" "$work_dir/%h.other" --remote-program /no/portolan
 }
 
-# start_brokers: one on each host, for everyone.
+# start_brokers: starts one broker on each host, for all users.
 start_brokers() {
     local host
     cat >"$work_dir/broker.toml" <<-END
@@ -246,15 +248,15 @@ start_brokers() {
     done
 }
 
-# A user without any privilege, before and behind srun: over `packet` if a broker lends him a socket,
-# which the paths must say, and else not at all.
+# Runs jobs of a user without privileges, before and after srun: over `packet` if a broker opens a
+# socket for the user, which the paths must show, and otherwise not at all.
 slurm_jobs_by_broker() {
     local none='CapEff:.*0000000000000000' host heat_job
     start_brokers || {
         failed+=("starting the brokers")
         return
     }
-    # Where an ordinary user may go.
+    # A directory that an ordinary user may enter.
     cp "$heat" "$work_dir/heat"
     cat >"$work_dir/rank" <<-'END'
 		#!/bin/sh

@@ -1,22 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# MPI programs over Portolan, under Open MPI 4 (Debian), and Open MPI 5 and MPICH (PyPI); on one host
-# and, as root, on a lab of two. Takes long. What it makes it removes again, but for Debian's packages.
+# Tests MPI programs over Portolan, with Open MPI 4 (Debian), and Open MPI 5 and MPICH (PyPI); on
+# one host and, as root, on a lab of two. Takes long. Removes everything that it creates, except
+# Debian's packages.
 #
 #   scripts/test-mpi.sh [openmpi4|openmpi5|mpich]…
 #
-# Environment: PARTS, which of these (default: all): pingpong, libfabric's own; unasked, that nothing
-# changes for who does not ask; killed, a process that dies; stopped, one that stands still for a while;
-# asleep, one that sends and then calls nothing; passive, one whose memory is used while it calls nothing;
-# dynamic, windows with memory that is attached later (RUNS jobs for each setting, default 3);
-# flood, a million messages before they are asked for; broker, an ordinary user over raw Ethernet; npb, the
-# programs of examples/npb; apps, HPCC, NetPIPE and LAMMPS of Debian's, with its Open MPI; profile-apps, the
-# same under portolan profile, NetPIPE with Debian's MPICH, too; mpi4py, its test suite. PROFILE (release, or
-# debug) says which build is tested.
+# Environment: PARTS, the parts to run (default: all):
+# - pingpong: libfabric's own test;
+# - unasked: nothing changes without a request for the provider;
+# - killed: a process dies;
+# - stopped: a process is stopped for a while;
+# - asleep: a process sends and then makes no calls;
+# - passive: memory of a process is accessed while it makes no calls;
+# - dynamic: windows with memory that is attached later (RUNS jobs for each setting, default 3);
+# - flood: a million unexpected messages;
+# - broker: an ordinary user over raw Ethernet;
+# - npb: the programs of examples/npb;
+# - apps: HPCC, NetPIPE and LAMMPS of Debian, with its Open MPI;
+# - profile-apps: the same under portolan profile, and NetPIPE also with Debian's MPICH;
+# - mpi4py: its test suite.
+# PROFILE (release, or debug) selects the build under test.
 #
-# For mpi4py: SIZES, on how many processes (default: 1 2 4); LIMIT, seconds that one such run may take
-# (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to run what
-# mpi4py-skip.txt leaves out, too; OVER=tcp, to run all of it over libfabric's tcp provider, for comparing.
+# For mpi4py: SIZES, the numbers of processes (default: 1 2 4); LIMIT, the time limit of one run in
+# seconds (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to
+# include the tests that mpi4py-skip.txt excludes; OVER=tcp, to run everything over libfabric's tcp
+# provider, for comparison.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -26,7 +35,7 @@ mpis=("$@")
 read -r -a parts <<<"${PARTS:-pingpong unasked killed stopped asleep passive dynamic flood broker npb apps profile-apps mpi4py}"
 
 source scripts/mpi/common.sh
-# One by one, so that shellcheck follows.
+# Listed one by one, so that shellcheck follows.
 source scripts/mpi/pingpong.sh
 source scripts/mpi/unasked.sh
 source scripts/mpi/killed.sh

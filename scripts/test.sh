@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# All tests. Ends with what was skipped, the sum of the test runner's summaries, and its status.
+# Runs all tests. Ends with the skipped tests, the sum of the test runner's summaries, and its
+# status.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -12,7 +13,7 @@ scripts/check-core.sh
 find_root || say "no root here: tests that need network namespaces or raw sockets will skip"
 
 status=0
-# With the output of tests that pass: some say in it that they skipped.
+# Show the output of passed tests, because some report in it that they skipped.
 "$CARGO" test --workspace --no-fail-fast -- --show-output 2>&1 | tee "$log" || status=$?
 scripts/instructions.sh --if-built 2>&1 | tee -a "$log" || status=$?
 

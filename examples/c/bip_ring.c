@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A token goes around, and everybody adds its number: portolan run -n 4 -- bip_ring [LAPS [BYTES]]
- * The same as examples/c/ring.c.
+/* Passes a token around, to which each node adds its number.
+ * Usage: portolan run -n 4 -- bip_ring [LAPS [BYTES]]
+ * The BIP version of examples/c/ring.c.
  *
- * With BYTES, messages of that length, rounded up to words, go around between two nodes, and half the
- * time of a lap is printed, as by examples/c/pingpong.c. */
+ * With BYTES, messages of that length, rounded up to words, are passed between two nodes, and half
+ * the time of a lap is printed, as by examples/c/pingpong.c. */
 
 #include <bip.h>
 
@@ -19,7 +20,7 @@ static double now(void) {
     return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
 }
 
-/* One lap of `len` words; node 0 begins it and ends it. */
+/* Runs one lap of `len` words; node 0 begins and ends it. */
 static void lap(int *words, int len, int begins) {
     int next = (bip_mynode + 1) % bip_numnodes;
     if (begins) bip_tsend(next, TAG, words, len);

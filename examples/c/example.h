@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the examples share: a program that cannot go on says why, and ends its job. */
+/* Error handling shared by the examples: prints the cause and aborts the job. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -18,7 +18,7 @@ static inline _Noreturn void die(const char *format, ...) {
     exit(1);
 }
 
-/* The result of a call that must not fail. */
+/* Returns the result of a call, and aborts the job if the call fails. */
 #define MUST(call) must((call), #call)
 
 static inline int must(int result, const char *call) {

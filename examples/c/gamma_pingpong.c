@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* GAMMA's own figures of a path: latency, asymptotic bandwidth, half-power point.
+/* Measures GAMMA's figures of a path: latency, asymptotic bandwidth, half-power point.
  *
- *   gamma_pingpong [TRIALS [BYTES]]   spawns its second process; or: portolan run -n 2 -- gamma_pingpong
+ * gamma_pingpong [TRIALS [BYTES]]   spawns its second process; or: portolan run -n 2 --
+ *   gamma_pingpong
  *
- * With BYTES, only the delay of messages of that length, of one run, as examples/c/pingpong.c.
+ * With BYTES, measures only the delay of one message length in one run, like examples/c/pingpong.c.
  *
- * Definitions, as GAMMA's authors published them: the delay D(S) of a message of S bytes is half
- * the round trip of a ping-pong, the best of three runs of (here by default) 50 trials each; latency
- * is D(0); end-to-end throughput T(S) is S / D(S); asymptotic bandwidth is S / (D(S) - D(0)) for a
- * very large S; the half-power point is the S for which T(S) is half of it. */
+ * Definitions as published by GAMMA's authors:
+ * - the delay D(S) of a message of S bytes is half the round trip of a ping-pong, the best of three
+ *   runs of (here by default) 50 trials each;
+ * - latency is D(0);
+ * - end-to-end throughput T(S) is S / D(S);
+ * - asymptotic bandwidth is S / (D(S) - D(0)) for a very large S;
+ * - the half-power point is the S for which T(S) is half of the asymptotic bandwidth. */
 
 #include <gamma.h>
 
@@ -28,7 +32,7 @@ static void must(int result) {
 
 static void on_message(void) { must(gamma_signal(SEMAPHORE)); }
 
-/* Half a round trip in microseconds, the mean of `trials`. */
+/* Returns half a round trip in microseconds, the mean of `trials`. */
 static double run(const void *out, unsigned long len, int trials) {
     gamma_time_t begin = 0;
     for (int trial = -WARM_UP; trial < trials; trial++) {
@@ -40,7 +44,7 @@ static double run(const void *out, unsigned long len, int trials) {
     return gamma_time_diff(gamma_time(), begin) / (2.0 * trials);
 }
 
-/* D(S), in microseconds; the same in both processes, for both must take the same turns. */
+/* Returns D(S) in microseconds. Both processes get the same value, so that they take the same branches. */
 static double delay(const void *out, unsigned long len, int trials) {
     double best = 0;
     for (int i = 0; i < RUNS; i++) {
@@ -51,7 +55,7 @@ static double delay(const void *out, unsigned long len, int trials) {
     return best;
 }
 
-/* The length at which throughput reaches `half` (bytes per microsecond). */
+/* Returns the length at which throughput reaches `half` (bytes per microsecond). */
 static unsigned long half_power(const void *out, int trials, double half) {
     unsigned long low = 1, high = LEN_MAX;
     while (high - low > 1 + low / 32) {

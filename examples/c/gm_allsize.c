@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Half round trips and bandwidth of all sizes, as GM's own test of that name took them:
+/* Measures half round trips and bandwidth of all sizes, like GM's own test of that name:
  *
  *   portolan run -n 2 -- gm_allsize [TRIALS [BYTES]]
  *
- * With BYTES, only half a round trip of messages of that length, as examples/c/pingpong.c. GM_PLUS=
- * inline,unacknowledged in the environment measures GM+. */
+ * With BYTES, measures only half a round trip of that length, like examples/c/pingpong.c. Set
+ * GM_PLUS=inline,unacknowledged in the environment to measure GM+. */
 
 #include <gm.h>
 
@@ -40,7 +40,7 @@ static void send_one(void *bytes, unsigned long len) {
     gm_send_to_peer_with_callback(port, bytes, gm_min_size_for_length(len), len, GM_LOW_PRIORITY, other, on_sent, NULL);
 }
 
-/* One event; the buffer of a message is provided again. */
+/* Handles one event; the buffer of a received message is provided again. */
 static void take_one(void) {
     gm_recv_event_t *event = gm_receive(port);
     switch (GM_RECV_EVENT_TYPE(event)) {
@@ -59,12 +59,12 @@ static void receive_one(void) {
     arrived--;
 }
 
-/* Until at most `left` sends are under way. */
+/* Handles events until at most `left` sends are in flight. */
 static void complete(int left) {
     while (under_way > left) take_one();
 }
 
-/* Half a round trip in microseconds. */
+/* Returns half a round trip in microseconds. */
 static double latency(void *bytes, unsigned long len, long trials) {
     double begin = 0;
     for (long i = -WARM_UP; i < trials; i++) {
@@ -79,7 +79,7 @@ static double latency(void *bytes, unsigned long len, long trials) {
     return (end - begin) / 2 / (double)trials;
 }
 
-/* Megabytes a second, one way: as many ahead as the receiver has buffers. */
+/* Returns one-way megabytes per second, with as many sends in flight as the receiver has buffers. */
 static double bandwidth(void *bytes, unsigned long len, long trials) {
     double begin = now();
     for (long i = 0; i < trials; i++) {
@@ -90,7 +90,7 @@ static double bandwidth(void *bytes, unsigned long len, long trials) {
         send_one(bytes, len);
         complete(AHEAD - 1);
     }
-    /* The last one is answered. */
+    /* The receiver answers the last message. */
     if (me == 1) receive_one();
     else send_one(bytes, len);
     complete(0);
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
     }
     gm_dma_free(port, bytes);
     gm_close(port);
-    /* Closed, the port does not use them any more; another one frees them. */
+    /* A closed port does not use its buffers any more; open another port to free them. */
     must(gm_open(&port, 0, PORT, "gm_allsize", GM_API_VERSION), "gm_open");
     for (unsigned size = gm_min_message_size(port); size <= last; size++)
         for (int i = 0; i < AHEAD; i++) gm_dma_free(port, buffers[size][i]);

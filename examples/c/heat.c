@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The two-dimensional heat equation, with halo exchange: portolan run -n 4 -- heat INPUT.pgm STEPS
  *
- * A small relative of examples/heat: the field is cut into strips of rows, and each step a process
- * sends its first and last row to its neighbours while it computes the rows that need no others.
- * In the end rank 0 compares the result with the sequential solution, bit for bit. */
+  * A small version of examples/heat. The field is cut into strips of rows. In each step a process
+  * sends its first and last row to its neighbours, and meanwhile computes the rows that need no
+  * other strip. At the end rank 0 compares the result with the sequential solution, bit for bit. */
 
 #include "example.h"
 
@@ -18,13 +18,13 @@ struct field {
     double *cells; /* row by row */
 };
 
-/* Rows `first` to `first + height` of the field, with one more above and one below. */
+/* Rows `first` to `first + height` of the field, with one more row above and one below. */
 struct strip {
     size_t width, height, first;
     double *now, *next;
 };
 
-/* Numbers of a PGM header, with comments between. */
+/* Reads a number of a PGM header; skips comments. */
 static size_t header_number(FILE *file) {
     size_t number;
     int byte;
@@ -61,7 +61,7 @@ static struct field read_pgm(const char *path) {
 
 static double *row(double *cells, size_t width, size_t y) { return cells + y * width; }
 
-/* Computes row `y` of `next` from those around it in `now`; the rim keeps its temperature. */
+/* Computes row `y` of `next` from the rows around it in `now`; the rim keeps its temperature. */
 static void relax_row(const double *now, double *next, size_t width, size_t y) {
     const double *north = now + (y - 1) * width, *here = now + y * width, *south = here + width;
     for (size_t x = 1; x + 1 < width; x++)
@@ -87,7 +87,7 @@ static void solve_alone(struct field *field, long steps) {
     free(next);
 }
 
-/* The strip of `rank`: what the inner rows give when they are dealt out evenly. */
+/* Cuts out the strip of `rank`: an equal share of the inner rows, and their neighbours. */
 static struct strip cut(const struct field *field, size_t rank, size_t size) {
     size_t inner = field->height - 2;
     struct strip strip = {.width = field->width, .first = 1 + inner * rank / size};
@@ -100,7 +100,7 @@ static struct strip cut(const struct field *field, size_t rank, size_t size) {
     return strip;
 }
 
-/* One step: the rows at the ends travel while those between are computed. */
+/* Computes one step; the edge rows are in flight while the inner rows are computed. */
 static void step_strip(portolan_node_t *node, struct strip *strip, unsigned rank, unsigned size) {
     size_t w = strip->width, h = strip->height, bytes = w * sizeof(double);
     portolan_request_t requests[4] = {0};
@@ -118,7 +118,7 @@ static void step_strip(portolan_node_t *node, struct strip *strip, unsigned rank
     MUST(portolan_wait_all(node, requests, 4));
     relax_row(now, strip->next, w, 1);
     if (h > 1) relax_row(now, strip->next, w, h);
-    /* The rows of the neighbours, and the rim of the field, have to be there in the next step. */
+    /* Copy the neighbours' rows and the rim of the field, which the next step needs. */
     memcpy(strip->next, now, bytes);
     memcpy(row(strip->next, w, h + 1), row(now, w, h + 1), bytes);
     swap(&strip->now, &strip->next);

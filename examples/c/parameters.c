@@ -2,10 +2,10 @@
 /* A parameter server that outlives its workers:
  * `portolan run -n 4 --on-failure=continue -- parameters [STEPS [VICTIM AFTER]]`.
  *
- * Rank 0 holds a parameter and hands out steps; each worker answers a step with a gradient. When a
- * worker dies, the server takes the peer event and hands the worker's step to another one. At the
- * end the survivors form a group of their own and add up the steps that they have done.
- * Worker VICTIM kills itself when it has done AFTER steps. */
+  * Rank 0 holds a parameter and assigns steps; each worker answers a step with a gradient. When a
+  * worker dies, the server takes the peer event and assigns the worker's step to another worker. At
+  * the end the survivors form a new group and sum the numbers of steps that they have done.
+  * Worker VICTIM kills itself after AFTER steps. */
 #include "example.h"
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 enum { STEP_PORT = 1, GRADIENT_PORT = 2, RANKS_MAX = 64, GROUP = 1 };
 
-/* From the server: a step, with the parameter as it is; or the end, with the survivors. */
+/* Message from the server: a step and the current parameter, or the end and the survivors. */
 struct step {
     int64_t number; /* -1: the end */
     int64_t parameter;
@@ -46,7 +46,7 @@ static void lose(struct server *server, uint32_t rank) {
     if (server->lost_count == server->size - 1) die("no worker is left");
 }
 
-/* Gives each idle worker a step, while there are some. */
+/* Assigns a step to each idle worker, while steps are left. */
 static void hand_out(struct server *server) {
     for (uint32_t rank = 1; rank < server->size; rank++) {
         if (server->dead[rank] || server->at[rank] >= 0) continue;
@@ -70,7 +70,7 @@ static void hear_of_deaths(struct server *server) {
     }
 }
 
-/* Sleeps until there may be something to do. */
+/* Sleeps until an event may be pending. */
 static void rest(portolan_node_t *node) {
     struct pollfd fd = {.fd = MUST(portolan_event_fd(node)), .events = POLLIN};
     if (MUST(portolan_arm(node)) == 1) poll(&fd, 1, -1);
@@ -92,7 +92,7 @@ static void serve(struct server *server) {
             continue;
         }
         request = 0;
-        /* What a worker sent before it died still counts, unless its step was handed out again. */
+        /* A gradient sent before a worker's death counts, unless its step was assigned again. */
         if (server->at[completion.source] != gradient.number) continue;
         server->at[completion.source] = -1;
         server->parameter += gradient.value;
@@ -100,7 +100,7 @@ static void serve(struct server *server) {
     }
 }
 
-/* The survivors, all with the same members in the same order, add up the steps that each has done. */
+/* Sums the steps of the survivors, which all pass the same members in the same order. */
 static int64_t add_up(portolan_node_t *node, const struct step *end, int64_t done) {
     portolan_group_t *group = NULL;
     MUST(portolan_group_new(node, GROUP, end->survivors, end->survivor_count, &group));

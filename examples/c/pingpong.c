@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Half a round trip between ranks 0 and 1: portolan run -n 2 -- pingpong [BYTES [ROUNDS]]
+/* Measures half a round trip between ranks 0 and 1: portolan run -n 2 -- pingpong [BYTES [ROUNDS]]
  * The same loop as core/portolan/examples/pingpong.rs. */
 
 #include "example.h"

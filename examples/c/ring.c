@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A token goes around, and everybody adds his rank: portolan run -n 4 -- ring [LAPS]
- * The same as core/portolan/examples/ring.rs. */
+/* Passes a token around, to which each process adds its rank: portolan run -n 4 -- ring [LAPS]
+ * The C version of core/portolan/examples/ring.rs. */
 
 #include "example.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Half round trips between two processes, by sends and by RDMA writes with immediate data:
+/* Measures half round trips between two processes, by sends and by RDMA writes with immediate data:
  *
  *   portolan run -n 2 -- vipl_pingpong [TRIALS [BYTES]]
  *
- * With BYTES, only by sends of messages of that length, as examples/c/pingpong.c. */
+ * With BYTES, measures only sends of that length, like examples/c/pingpong.c. */
 
 #include <vipl.h>
 
@@ -20,13 +20,13 @@ typedef union {
     unsigned char bytes[4 + HOST_LEN + 1];
 } address;
 
-/* What lies in registered memory. */
+/* Contents of the registered memory. */
 typedef struct {
     VIP_DESCRIPTOR send, recv[AHEAD];
     unsigned char out[LEN_MAX], in[LEN_MAX];
 } area;
 
-/* What the other side needs to know. */
+/* Memory of the peer, as needed for RDMA writes. */
 typedef struct {
     uint64_t in;
     VIP_MEM_HANDLE handle;
@@ -70,7 +70,7 @@ static void fill(VIP_DESCRIPTOR *descriptor, void *at, size_t len) {
 
 static void post_recv(VIP_DESCRIPTOR *descriptor) { must(VipPostRecv(vi, descriptor, handle), "a receive"); }
 
-/* Waits for a message; its descriptor is to be posted again. */
+/* Waits for a message; the caller must post its descriptor again. */
 static VIP_DESCRIPTOR *take(void) {
     VIP_DESCRIPTOR *done;
     VIP_RETURN result;
@@ -90,7 +90,7 @@ static void end_send(void) {
     must(result, "a send");
 }
 
-/* The send descriptor, for `len` bytes. */
+/* Prepares the send descriptor for `len` bytes. */
 static void prepare(size_t len, int by_rdma) {
     fill(&own->send, own->out, len);
     if (!by_rdma) return;
@@ -100,7 +100,7 @@ static void prepare(size_t len, int by_rdma) {
     own->send.CS.Control = VIP_CONTROL_OP_RDMAWRITE | VIP_CONTROL_IMMEDIATE;
 }
 
-/* Half a round trip, in microseconds. */
+/* Returns half a round trip in microseconds. */
 static double half(size_t len, long trials, int by_rdma) {
     double begin = 0;
     prepare(len, by_rdma);
@@ -146,7 +146,7 @@ static void begin(void) {
     must(result, "VipConnectRequest");
 }
 
-/* Each tells the other where its memory is. */
+/* Sends the address of this process's memory to the peer. */
 static void tell(void) {
     target mine = {(uintptr_t)own->in, handle};
     memcpy(own->out, &mine, sizeof mine);

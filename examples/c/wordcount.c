@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Counts the words of a text with active messages: portolan run -n 4 -- wordcount FILE
- * The same as core/portolan/examples/wordcount.rs.
- *
- * Every process reads its part of the text and sends each word to the process that the word's hash
- * names, many words to a message. The handler there counts them. An empty message says that a
- * sender has sent all. A word is a run of ASCII letters; capitals count as small ones. */
+  * The C version of core/portolan/examples/wordcount.rs.
+  *
+  * Every process reads its part of the text. It sends each word to the process selected by the
+  * word's hash, many words per message. The handler of that process counts them. An empty message
+  * marks the end of a sender's words. A word is a run of ASCII letters; capitals count as small
+  * letters. */
 
 #include "example.h"
 
@@ -58,7 +59,7 @@ static void count(struct table *table, const char *text) {
     }
 }
 
-/* Words, each with a zero behind it. */
+/* Handles a message of words, each with a zero byte behind it. */
 static void on_words(portolan_node_t *node, const portolan_message_t *message, void *user) {
     struct table *table = user;
     const char *text = message->bytes, *end = text + message->len;
@@ -88,7 +89,7 @@ static void send_word(portolan_node_t *node, struct batch *batches, unsigned siz
     size_t len = strlen(word) + 1;
     if (batch->len + len > BATCH_LEN) {
         send_batch(node, owner, batch);
-        MUST(portolan_progress(node)); /* what others have sent is counted meanwhile */
+        MUST(portolan_progress(node)); /* counts the words of other processes meanwhile */
     }
     memcpy(batch->bytes + batch->len, word, len);
     batch->len += len;

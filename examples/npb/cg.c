@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * CG, conjugate gradient: an eigenvalue of a sparse matrix of random pattern by inverse iteration. The
- * matrix lies on a grid of processes; sums go along its rows, vectors to the transposed process.
+  * CG, conjugate gradient: an eigenvalue of a sparse matrix of random pattern by inverse iteration.
+  * The matrix is spread over a grid of processes. Sums are exchanged along grid rows, vectors with
+  * the transposed process.
  *
  *   mpirun -n PROCESSES ./cg CLASS [--json] [--corrupt]
  *
@@ -24,7 +25,7 @@ enum { TAG_SUM = 1, TAG_DOT, TAG_TRANSPOSE };
 
 struct problem {
     int order;
-    int nonzeros; /* of a random vector of which the matrix is made */
+    int nonzeros; /* of each random vector that forms the matrix */
     int iterations;
     double shift;
     double zeta; /* published */
@@ -37,7 +38,7 @@ static const struct problem PROBLEMS[] = {
     { 75000, 13, 75, 60, 22.712745482631 },
 };
 
-/* The matrix is the sum over i of weight_i v_i v_i^T, and of (RCOND - shift) I. Each v_i has at most
+/* The matrix is the sum over i of weight_i v_i v_i^T, plus (RCOND - shift) I. Each v_i has at most
  * `stride` elements, of which element i is one half. */
 struct vectors {
     int stride;
@@ -46,15 +47,15 @@ struct vectors {
     double *value;
 };
 
-/* What one process holds of the matrix and the vectors. The order is cut into as many pieces as the
+/* Part of the matrix and the vectors on one process. The order is cut into as many pieces as the
  * grid has columns; a grid row has one or two adjacent pieces. */
 struct part {
     struct npb_run *run;
     const struct problem *problem;
     int grid_rows, grid_columns, grid_row, grid_column;
-    int partner; /* the process of the transposed place */
+    int partner; /* the process at the transposed position */
     int row_first, row_end, column_first, column_end;
-    int give_first; /* what of the rows the partner needs, from row_first */
+    int give_first; /* first row that the partner needs, counted from row_first */
     int *row_start; /* of each row: its first element; one more at the end */
     int *column;    /* from column_first */
     double *value;
@@ -66,7 +67,7 @@ static int columns(const struct part *part) {
     return part->column_end - part->column_first;
 }
 
-/* Where piece `index` begins. */
+/* Returns the beginning of piece `index`. */
 static int piece(const struct part *part, int index) {
     return (int)npb_share(part->problem->order, index, part->grid_columns);
 }
@@ -80,7 +81,8 @@ static void place_on_grid(struct part *part) {
     wide = part->grid_columns / part->grid_rows; /* 1 or 2 */
     int row = part->grid_row = rank / part->grid_columns;
     int column = part->grid_column = rank % part->grid_columns;
-    /* Its own inverse: the partner's partner is this process, and both need the same part of a row. */
+    /* The mapping is its own inverse: the partner's partner is this process, and both need the same part
+     * of a row. */
     part->partner = column / wide * part->grid_columns + row * wide + column % wide;
     part->row_first = piece(part, row * wide);
     part->row_end = piece(part, (row + 1) * wide);
@@ -89,19 +91,19 @@ static void place_on_grid(struct part *part) {
     part->give_first = piece(part, row * wide + column % wide) - part->row_first;
 }
 
-/* Where `place` is among the first `count` of `places`; `count` if it is not there. */
+/* Returns the index of `place` in the first `count` of `places`; `count` if it is not there. */
 static int find(const int *places, int count, int place) {
     int at = 0;
     while (at < count && places[at] != place) at++;
     return at;
 }
 
-/* Draws vector `index`: so many elements at random places, and one half at its own. */
+/* Draws vector `index`: random elements at random places, and one half at its own place. */
 static void draw(struct vectors *vectors, const struct problem *problem, int index, uint64_t *state) {
     int *place = vectors->place + (size_t)index * (size_t)vectors->stride;
     double *value = vectors->value + (size_t)index * (size_t)vectors->stride;
     int count = 0, power = 1;
-    /* Places are drawn below a power of two, and those that are too large are left out. */
+    /* Places are drawn below a power of two, and too large ones are skipped. */
     while (power < problem->order) power *= 2;
     while (count < problem->nonzeros) {
         double drawn = npb_random(state);
@@ -134,13 +136,13 @@ static void release_vectors(struct vectors *vectors) {
     free(vectors->value);
 }
 
-/* The weights fall from 1 to RCOND. */
+/* Returns the weight of a vector; weights fall from 1 to RCOND. */
 static double weight(const struct problem *problem, int index) {
     return pow(RCOND, (double)index / problem->order);
 }
 
-/* Goes through all elements of the products v v^T that this process holds. Without `next` it only
- * counts them in row_start, one row late; otherwise `next` says where in each row the next one goes. */
+/* Visits all elements of the products v v^T on this process. Without `next` it only counts them in
+ * row_start, one row late. Otherwise `next` has the position of the next element of each row. */
 static void spread(struct part *part, const struct vectors *vectors, int *next) {
     for (int i = 0; i < part->problem->order; i++) {
         const int *place = vectors->place + (size_t)i * (size_t)vectors->stride;
@@ -163,10 +165,10 @@ static void spread(struct part *part, const struct vectors *vectors, int *next) 
     }
 }
 
-/* Adds up elements of the same place, and closes the gaps that are left. */
+/* Adds up elements of the same place, and closes the gaps. */
 static void add_up(struct part *part) {
     int rows = part->row_end - part->row_first, kept = 0;
-    int *seen = npb_alloc((size_t)columns(part), sizeof(int)); /* one more than where a column is */
+    int *seen = npb_alloc((size_t)columns(part), sizeof(int)); /* one more than the position of a column */
     for (int row = 0, from = 0; row < rows; row++) {
         int until = part->row_start[row + 1], first = kept;
         for (; from < until; from++) {
@@ -209,7 +211,7 @@ static void release(struct part *part) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
 }
 
-/* Adds up `count` numbers of all processes of this grid row, by exchanges of pairs: every process gets
+/* Sums `count` numbers over all processes of this grid row by pairwise exchanges: every process gets
  * the same sum, bit for bit. */
 static void sum_along_row(const struct part *part, double *numbers, double *incoming, int count,
                           int tag) {
@@ -244,7 +246,7 @@ static void multiply(const struct part *part, const double *vector, double *resu
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Solves A z = x as far as STEPS steps go. Returns |x - A z|. */
+/* Solves A z = x approximately, in STEPS steps. Returns |x - A z|. */
 static double solve(struct part *part) {
     int held = columns(part);
     for (int i = 0; i < held; i++) {
@@ -268,7 +270,7 @@ static double solve(struct part *part) {
     return sqrt(dot(part, part->r, part->r));
 }
 
-/* One step of the inverse iteration; returns zeta. `x` becomes z / |z|, except for `last`. */
+/* Performs one step of the inverse iteration; returns zeta. `x` becomes z / |z|, except if `last`. */
 static double iterate(struct part *part, bool last, double *residual) {
     *residual = solve(part);
     if (last && part->run->corrupt && part->run->rank == part->run->size - 1) part->z[0] += 1e-3;
@@ -282,7 +284,7 @@ static void reset(struct part *part) {
     for (int i = 0; i < columns(part); i++) part->x[i] = 1;
 }
 
-/* Process 0 gets all of a vector from its grid row. */
+/* Collects a whole vector on process 0 from its grid row. */
 static double *whole(const struct part *part, MPI_Comm row, const double *vector) {
     double *all = npb_alloc((size_t)part->problem->order, sizeof(double));
     int *count = npb_alloc((size_t)part->grid_columns, sizeof(int));
@@ -297,7 +299,7 @@ static double *whole(const struct part *part, MPI_Comm row, const double *vector
     return all;
 }
 
-/* |x - A z| by the vectors that A is made of: without the matrix, its parts and exchanges. */
+/* Returns |x - A z|, computed from the vectors of A instead of the distributed matrix. */
 static double residual_by_vectors(const struct part *part, const struct vectors *vectors, double *x,
                                   const double *z) {
     double square = 0;
@@ -316,13 +318,13 @@ static double residual_by_vectors(const struct part *part, const struct vectors 
 
 static void check(const struct part *part, const struct vectors *vectors, double zeta,
                   double residual) {
-    /* The benchmark's own tolerance; and far above what rounding leaves of a residual in all classes. */
+    /* The benchmark's own tolerance, which is far above the rounding error of a residual in all classes. */
     const double tolerance = 1e-10;
     MPI_Comm row;
     MPI_Comm_split(MPI_COMM_WORLD, part->grid_row, part->grid_column, &row);
     double *x = whole(part, row, part->x), *z = whole(part, row, part->z);
     MPI_Comm_free(&row);
-    /* Each grid row has its own zeta and residual; process 0 sees only those of the first by itself. */
+    /* Each grid row has its own zeta and residual; process 0 itself has only those of the first row. */
     double least, most, worst;
     MPI_Allreduce(&zeta, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
     MPI_Allreduce(&zeta, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -347,7 +349,7 @@ int main(int argc, char **argv) {
         npb_refuse(&run, "there are more processes than rows of the matrix: take fewer");
     draw_vectors(&vectors, part.problem);
     prepare(&part, &vectors);
-    /* Once without the clock: connections are made then. */
+    /* One untimed iteration, because connections are made in it. */
     reset(&part);
     iterate(&part, false, &residual);
     reset(&part);
@@ -355,8 +357,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i <= part.problem->iterations; i++)
         zeta = iterate(&part, i == part.problem->iterations, &residual);
     npb_stop(&run);
-    /* As the benchmark counts: products of the matrix, whose rows have nonzeros (nonzeros + 1)
-     * elements, dot products and sums of vectors. */
+    /* The benchmark counts products of the matrix, whose rows have nonzeros (nonzeros + 1) elements, dot
+     * products and sums of vectors. */
     double elements = part.problem->nonzeros * (part.problem->nonzeros + 1.0);
     run.operations = 2.0 * part.problem->iterations * part.problem->order *
                      (3 + elements + STEPS * (5 + elements) + 3);

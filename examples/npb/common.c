@@ -13,7 +13,7 @@
 
 static const char CLASSES[] = "SWAB";
 
-/* Whether `word` was an option or the class. */
+/* Parses an option or the class; returns false for any other word. */
 static bool take_word(struct npb_run *run, const char *word) {
     if (strcmp(word, "--json") == 0) {
         run->json = true;
@@ -67,7 +67,7 @@ void npb_want_power_of_two(const struct npb_run *run) {
 }
 
 void *npb_alloc(size_t count, size_t len) {
-    /* One item at least: no memory for nothing is no failure. */
+    /* Allocate at least one item, because NULL for no items would look like a failure. */
     void *memory = calloc(count > 0 ? count : 1, len);
     if (memory == NULL) {
         fprintf(stderr, "there is no memory for %zu items of %zu bytes: take a smaller class, or more "
@@ -81,7 +81,7 @@ int64_t npb_share(int64_t total, int64_t index, int64_t count) {
     return total * index / count;
 }
 
-/* Products are taken modulo 2^64, which the modulus divides. */
+/* Returns a product. It is computed modulo 2^64, which the modulus divides. */
 static uint64_t product(uint64_t a, uint64_t b) {
     return (a * b) & ((UINT64_C(1) << NPB_STATE_BITS) - 1);
 }
@@ -120,7 +120,7 @@ void npb_check(struct npb_run *run, const char *name, double value, double expec
         .name = name,
         .value = value,
         .expected = expected,
-        .passed = fabs(value - expected) <= tolerance, /* false for what is not a number */
+        .passed = fabs(value - expected) <= tolerance, /* false for NaN */
     };
 }
 
@@ -129,7 +129,7 @@ void npb_check_relative(struct npb_run *run, const char *name, double value, dou
     npb_check(run, name, value, expected, tolerance * fabs(expected));
 }
 
-/* Seventeen digits are all that a double has; JSON has no word for what is not a number. */
+/* Prints a number. A double has at most seventeen digits; JSON has no NaN or infinity. */
 static void print_number(double value) {
     if (isfinite(value))
         printf("%.17g", value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * What the programs of this directory share: the options, the published random numbers, the clock, and
- * how a result is checked and told. MPI is C's, of version 3 or later. */
+  * Code shared by the programs of this directory: options, the published random numbers, the clock,
+  * and checks of the results. Uses the C interface of MPI, version 3 or later. */
 
 #ifndef NPB_COMMON_H
 #define NPB_COMMON_H
@@ -14,10 +14,10 @@
 /* The multiplier of the generator x' = a x mod 2^46: 5 to the 13th. */
 #define NPB_MULTIPLIER UINT64_C(1220703125)
 
-/* More checks than any program makes. */
+/* Upper bound of the checks of a program. */
 #define NPB_CHECKS_MAX 16
 
-/* One comparison of a result with what it has to be. */
+/* One comparison of a result with its expected value. */
 struct npb_check {
     const char *name;
     double value;
@@ -32,52 +32,52 @@ struct npb_run {
     int rank;
     int size; /* processes */
     bool json;
-    bool corrupt; /* whether the program is to spoil its result, so that its checks have to fail */
+    bool corrupt; /* spoil the result, so that its checks must fail */
     double seconds; /* of the timed part: the longest of all processes */
     double operations; /* of the timed part, as the benchmarks count them */
     int check_count;
     struct npb_check checks[NPB_CHECKS_MAX];
 };
 
-/* Starts MPI and reads `CLASS [--json] [--corrupt]`. Ends all processes with status 2 if that is not
- * what was written. */
+/* Starts MPI and parses `CLASS [--json] [--corrupt]`. Ends all processes with status 2 if the arguments
+ * are invalid. */
 void npb_begin(struct npb_run *run, const char *name, int argc, char **argv);
 
-/* Which of the classes S, W, A, B this is: 0 to 3. */
+/* Returns the index of the class among S, W, A, B: 0 to 3. */
 int npb_class_index(const struct npb_run *run);
 
-/* Ends all processes with status 2 and a sentence; to be called by all of them. */
+/* Ends all processes with status 2 and a message; all of them must call it. */
 _Noreturn void npb_refuse(const struct npb_run *run, const char *sentence);
 
-/* Refuses a number of processes that is no power of two. */
+/* Ends the job unless the number of processes is a power of two. */
 void npb_want_power_of_two(const struct npb_run *run);
 
-/* `count` zeroed items of `len` bytes; ends the job if there is no memory for them. */
+/* Returns `count` zeroed items of `len` bytes; ends the job if memory is insufficient. */
 void *npb_alloc(size_t count, size_t len);
 
-/* Where share `index` begins when `total` items are cut into `count` shares that differ by one at most. */
+/* Returns the beginning of share `index`, if `total` items are cut into `count` nearly equal shares. */
 int64_t npb_share(int64_t total, int64_t index, int64_t count);
 
-/* The next random number, above 0 and below 1. */
+/* Returns the next random number, above 0 and below 1. */
 double npb_random(uint64_t *state);
 
-/* `state` after `steps` more numbers. */
+/* Returns `state` after `steps` more numbers. */
 uint64_t npb_jump(uint64_t state, uint64_t steps);
 
-/* The timed part begins, and ends, for all processes at once. */
+/* Start and stop the timed part, for all processes at once. */
 void npb_start(struct npb_run *run);
 void npb_stop(struct npb_run *run);
 
-/* Notes whether `value` is at most `tolerance` from `expected`. Not a number is no result. What counts
- * is what process 0 notes. */
+/* Records if `value` is at most `tolerance` from `expected`; NaN fails. Only the records of process 0
+ * count. */
 void npb_check(struct npb_run *run, const char *name, double value, double expected, double tolerance);
 
-/* The same with a tolerance relative to `expected`. */
+/* Does the same with a tolerance relative to `expected`. */
 void npb_check_relative(struct npb_run *run, const char *name, double value, double expected,
                         double tolerance);
 
-/* Process 0 prints the result; MPI ends. Returns the exit status of every process: 0, or 1 if a check
- * failed, or none was made. */
+/* Prints the result on process 0, and ends MPI. Returns the exit status of every process: 0, or 1 if a
+ * check failed or none was made. */
 int npb_end(struct npb_run *run);
 
 #endif

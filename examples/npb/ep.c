@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * EP, embarrassingly parallel: pairs of random numbers are made Gaussian by acceptance and rejection,
- * and counted by the square ring around the origin that they are in.
+  * EP, embarrassingly parallel: pairs of random numbers are made Gaussian by acceptance and
+  * rejection. They are counted by the square ring around the origin that contains them.
  *
  *   mpirun -n PROCESSES ./ep CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
- * processes that is not greater than the number of blocks of 2^16 pairs: 256 in class S. */
+  * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of processes
+  * must not exceed the number of blocks of 2^16 pairs: 256 in class S. */
 
 #include "common.h"
 
@@ -22,7 +22,7 @@ struct problem {
     int pairs_log2;
     /* The published sums. */
     double sum_x, sum_y;
-    /* The published count of accepted pairs; 0: not known. */
+    /* The published count of accepted pairs; 0 if unknown. */
     double accepted;
 };
 
@@ -38,7 +38,7 @@ struct tally {
     double rings[RING_COUNT];
 };
 
-/* The pairs of one block. */
+/* Counts the pairs of one block. */
 static void tally_block(struct tally *tally, uint64_t block) {
     uint64_t state = npb_jump(SEED, block * 2 * BLOCK_PAIRS);
     for (uint64_t i = 0; i < BLOCK_PAIRS; i++) {
@@ -50,8 +50,8 @@ static void tally_block(struct tally *tally, uint64_t block) {
         double factor = sqrt(-2 * log(square) / square);
         x *= factor;
         y *= factor;
-        /* No pair of these classes comes to 10: the smallest square is 2^-90, whose factor gives 11.2,
-         * and such a pair would be seen as one that is missing. */
+        /* No pair of these classes reaches 10. The smallest square is 2^-90, whose factor gives 11.2; such a
+         * pair would be reported as missing. */
         int ring = (int)fmax(fabs(x), fabs(y));
         if (ring < RING_COUNT)
             tally->rings[ring] += 1;
@@ -61,9 +61,9 @@ static void tally_block(struct tally *tally, uint64_t block) {
 }
 
 static void check(struct npb_run *run, const struct problem *problem, const struct tally *tally) {
-    /* How much the order of additions may change, as the benchmark allows. */
+    /* Effect of the order of additions that the benchmark allows. */
     const double tolerance = 1e-8;
-    /* Standard deviations that chance does not exceed. */
+    /* Standard deviations that random results do not exceed. */
     const double chance = 6;
     double pairs = ldexp(1, problem->pairs_log2), share = acos(-1) / 4, accepted = 0;
     for (int ring = 0; ring < RING_COUNT; ring++)
@@ -74,7 +74,7 @@ static void check(struct npb_run *run, const struct problem *problem, const stru
         npb_check(run, "accepted pairs", accepted, problem->accepted, 0);
     npb_check(run, "accepted share, by the circle's area", accepted / pairs, share,
               chance * sqrt(share * (1 - share) / pairs));
-    /* |x| and |y| of a Gaussian pair are both below 1 with this probability. */
+    /* Probability that |x| and |y| of a Gaussian pair are both below 1. */
     double inner = pow(erf(sqrt(0.5)), 2);
     npb_check(run, "share of the innermost ring", tally->rings[0] / accepted, inner,
               chance * sqrt(inner * (1 - inner) / accepted));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * IS, integer sort: ranks keys by a bucket sort whose exchange is one of all processes with all.
+  * IS, integer sort: ranks keys by a bucket sort with an all-to-all exchange.
  *
  *   mpirun -n PROCESSES ./is CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). Any number of
- * processes up to the number of buckets, 1024. */
+  * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of processes
+  * must not exceed the number of buckets, 1024. */
 
 #include "common.h"
 
@@ -20,13 +20,13 @@
 
 struct problem {
     int keys_log2, values_log2;
-    /* The published places of five keys and their ranks, which change by `step` each iteration. */
+    /* The published places of five keys, and their ranks, which change by `step` each iteration. */
     int64_t test_index[TEST_COUNT];
     int64_t test_rank[TEST_COUNT];
     int step[TEST_COUNT];
 };
 
-/* `test_rank` is that of an iteration 0, which is not made. */
+/* `test_rank` is the rank in iteration 0, which is not run. */
 static const struct problem PROBLEMS[] = {
     { 16, 11, { 48427, 17148, 23627, 62548, 4431 }, { 0, 18, 346, 64917, 65463 }, { 1, 1, 1, -1, -1 } },
     { 20, 16, { 357773, 934767, 875723, 898999, 404505 },
@@ -40,19 +40,19 @@ static const struct problem PROBLEMS[] = {
 struct sorter {
     struct npb_run *run;
     const struct problem *problem;
-    int bucket_shift; /* a key's bucket is the key shifted right by it */
-    int64_t key_first, key_count; /* which of all keys are this process's at first */
+    int bucket_shift; /* a key shifted right by this gives its bucket */
+    int64_t key_first, key_count; /* the initial keys of this process among all keys */
     int32_t *keys; /* as generated */
     int32_t *by_bucket; /* the same, in the order of buckets */
     int32_t *received; /* keys of this process's buckets */
     size_t received_capacity;
     int received_count;
-    int32_t value_first, value_end; /* keys of this process's buckets are from the one to below the other */
-    int64_t before; /* keys in the buckets of processes before this one */
-    int64_t *below; /* of each of these values: keys of this process that are smaller */
+    int32_t value_first, value_end; /* keys of this process's buckets are in this half-open range */
+    int64_t before; /* keys in the buckets of lower processes */
+    int64_t *below; /* for each of these values: number of smaller keys in this process */
     size_t below_capacity;
     int *send_count, *send_first, *receive_count, *receive_first;
-    int64_t right_ranks; /* published ranks that this process found right */
+    int64_t right_ranks; /* published ranks that this process confirmed */
 };
 
 static void generate(struct sorter *s) {
@@ -93,7 +93,7 @@ static void release(struct sorter *s) {
     free(s->receive_first);
 }
 
-/* Keys are changed in each iteration, so that none can be left out. */
+/* Changes keys in each iteration, so that no iteration can be omitted. */
 static void change_keys(struct sorter *s, int iteration) {
     int64_t places[2] = { iteration, iteration + ITERATIONS };
     int32_t values[2] = { iteration, (1 << s->problem->values_log2) - iteration };
@@ -104,8 +104,8 @@ static void change_keys(struct sorter *s, int iteration) {
     }
 }
 
-/* Counts this process's keys by bucket, and puts them in that order; `counts` has one item a bucket,
- * and behind them the tested keys whose place is here. */
+/* Counts this process's keys by bucket, and sorts them by bucket. `counts` has one item per bucket,
+ * followed by the tested keys at places of this process. */
 static void order_by_bucket(struct sorter *s, int64_t *counts) {
     int64_t next[BUCKET_COUNT];
     for (int64_t i = 0; i < s->key_count; i++)
@@ -123,8 +123,8 @@ static void order_by_bucket(struct sorter *s, int64_t *counts) {
     }
 }
 
-/* Gives each process adjacent buckets that together hold its share of all keys, as nearly as whole
- * buckets allow. */
+/* Assigns adjacent buckets to each process, which together hold its share of all keys as nearly as
+ * possible. */
 static void share_buckets(struct sorter *s, const int64_t *own, const int64_t *all) {
     int64_t total = INT64_C(1) << s->problem->keys_log2, passed = 0;
     int bucket = 0, first = 0;
@@ -147,7 +147,7 @@ static void share_buckets(struct sorter *s, const int64_t *own, const int64_t *a
     }
 }
 
-/* Room for `count` items, of which none is kept. */
+/* Returns memory for `count` items; old items are not preserved. */
 static void *enlarged(void *memory, size_t *capacity, size_t count, size_t len) {
     if (count <= *capacity)
         return memory;
@@ -156,7 +156,7 @@ static void *enlarged(void *memory, size_t *capacity, size_t count, size_t len) 
     return npb_alloc(count, len);
 }
 
-/* Every process gets the keys of its buckets. */
+/* Sends each key to the process of its bucket. */
 static void exchange(struct sorter *s) {
     int count = 0;
     MPI_Alltoall(s->send_count, 1, MPI_INT, s->receive_count, 1, MPI_INT, MPI_COMM_WORLD);
@@ -170,7 +170,7 @@ static void exchange(struct sorter *s) {
                   s->receive_count, s->receive_first, MPI_INT32_T, MPI_COMM_WORLD);
 }
 
-/* Counts how many keys are smaller than each value. */
+/* Counts the smaller keys for each value. */
 static void count_smaller(struct sorter *s) {
     size_t values = (size_t)(s->value_end - s->value_first);
     s->below = enlarged(s->below, &s->below_capacity, values + 1, sizeof *s->below);
@@ -182,7 +182,7 @@ static void count_smaller(struct sorter *s) {
         s->below[value + 1] += s->below[value];
 }
 
-/* Ranks all keys once; counts which published ranks are right. */
+/* Ranks all keys once, and counts the published ranks that are correct. */
 static void rank_keys(struct sorter *s, int iteration) {
     int64_t own[BUCKET_COUNT + TEST_COUNT] = { 0 }, all[BUCKET_COUNT + TEST_COUNT];
     change_keys(s, iteration);
@@ -202,7 +202,7 @@ static void rank_keys(struct sorter *s, int iteration) {
     }
 }
 
-/* A number for each key such that other keys hardly have the same sum: the finaliser of splitmix64. */
+/* Hashes a key with the finaliser of splitmix64, so that different keys hardly have the same sum. */
 static uint64_t mixed(int32_t key) {
     uint64_t bits = (uint64_t)key + UINT64_C(0x9e3779b97f4a7c15);
     bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -210,7 +210,7 @@ static uint64_t mixed(int32_t key) {
     return bits ^ (bits >> 31);
 }
 
-/* The number of all processes' keys, and whether they are those that were generated, by sums. */
+/* Returns the number of keys of all processes; sets `same` if their sums match the generated keys. */
 static int64_t same_keys(const struct sorter *s, const int32_t *sorted, bool *same) {
     uint64_t own[2] = { 0, (uint64_t)s->received_count }, all[2];
     for (int64_t i = 0; i < s->key_count; i++)
@@ -222,20 +222,20 @@ static int64_t same_keys(const struct sorter *s, const int32_t *sorted, bool *sa
     return (int64_t)all[1];
 }
 
-/* How many neighbours among all keys are in the wrong order. */
+/* Returns the number of adjacent keys in the wrong order, among all keys. */
 static int64_t disorder(const struct sorter *s, const int32_t *sorted) {
     int64_t own = 0, all;
     int32_t last = s->received_count > 0 ? sorted[s->received_count - 1] : -1, before = -1;
     for (int i = 1; i < s->received_count; i++)
         own += sorted[i - 1] > sorted[i];
-    /* The largest key of all processes before this one. */
+    /* The largest key of all lower processes. */
     MPI_Exscan(&last, &before, 1, MPI_INT32_T, MPI_MAX, MPI_COMM_WORLD);
     own += s->run->rank > 0 && s->received_count > 0 && before > sorted[0];
     MPI_Allreduce(&own, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     return all;
 }
 
-/* Puts the keys where their ranks say, and looks whether they are sorted and still the same. */
+/* Puts the keys in the order of their ranks, and checks that they are sorted and unchanged. */
 static void check(struct sorter *s) {
     bool same;
     int64_t right, total = INT64_C(1) << s->problem->keys_log2;
@@ -257,7 +257,7 @@ int main(int argc, char **argv) {
     if (run.size > BUCKET_COUNT)
         npb_refuse(&run, "there are more processes than buckets: take 1024 or fewer");
     prepare(&sorter, &run);
-    /* Once without the clock: memory is there and connections are made then. */
+    /* One untimed iteration, because memory is touched and connections are made in it. */
     rank_keys(&sorter, 1);
     sorter.right_ranks = 0;
     npb_start(&run);

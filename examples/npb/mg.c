@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * MG, multigrid: a Poisson equation on a periodic cube by V-cycles. The cube is cut into boxes, one a
- * process; neighbours exchange the faces of their boxes on each of a hierarchy of grids.
+  * MG, multigrid: a Poisson equation on a periodic cube by V-cycles. The cube is cut into boxes,
+  * one per process. Neighbours exchange the faces of their boxes on each of a hierarchy of grids.
  *
  *   mpirun -n PROCESSES ./mg CLASS [--json] [--corrupt]
  *
- * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of processes has
- * to be a power of two. Grids that have fewer planes than there are processes along a side are solved
- * by every process as a whole. */
+  * Written from the statement of the NAS Parallel Benchmarks (RNR-94-007). The number of processes
+  * must be a power of two. Every process solves the whole of grids that have fewer planes than
+  * there are processes along a side. */
 
 #include "common.h"
 
@@ -19,13 +19,13 @@
 #define SEED UINT64_C(314159265)
 /* Grid number k has 2^k points along each side; class B has grid number 8. */
 #define GRIDS_MAX 8
-/* So many points of the right-hand side are 1, and as many -1. */
+/* Number of points of the right-hand side that are 1, and of points that are -1. */
 #define CHARGES 10
 
 enum { TAG_UP = 1, TAG_DOWN };
 
-/* A stencil of 27 points: the weights of the point itself, of the 6 that share a face with it, of the
- * 12 that share an edge, and of the 8 that share a corner. */
+/* A stencil of 27 points: the weights of the point itself, of the 6 points that share a face with it,
+ * of the 12 that share an edge, and of the 8 that share a corner. */
 struct stencil {
     double itself, face, edge, corner;
 };
@@ -47,11 +47,11 @@ static const struct problem PROBLEMS[] = {
     { 8, 20, { -3.0 / 17, 1.0 / 33, -1.0 / 61, 0 }, 0.1800564401355e-5 },
 };
 
-/* A box of points with one more point on each side: copies of what the neighbours have. Arrays of it
- * are of [size 2][size 1][size 0] numbers. */
+/* A box of points with one more point on each side, a copy of the neighbour's point. Arrays of a box
+ * have [size 2][size 1][size 0] numbers. */
 struct box {
     int len[3];   /* without the copies */
-    bool divided; /* whether it is a part of its grid, not the whole */
+    bool divided; /* set if the box is a part of its grid */
 };
 
 struct grid {
@@ -65,13 +65,13 @@ struct solver {
     MPI_Comm comm; /* the processes as a periodic cuboid */
     int sides[3], place[3];
     int before[3], after[3]; /* the neighbours along each axis */
-    /* Grid number `whole` and all coarser ones are on every process as a whole; `part` is this process's
-     * part of that one. */
+    /* Every process has the whole of grid number `whole` and of all coarser ones; `part` is this process's
+     * part of grid `whole`. */
     int whole;
     struct grid part;
     struct grid grid[GRIDS_MAX + 1]; /* by number; there is no grid 0 */
     double *right; /* the right-hand side, on the finest grid */
-    double *face[4]; /* room for two faces that go and two that come */
+    double *face[4]; /* room for two outgoing and two incoming faces */
     double *near, *far; /* a row each, for sums */
 };
 
@@ -83,7 +83,7 @@ static size_t volume(const struct box *box) {
     return size(box, 0) * size(box, 1) * size(box, 2);
 }
 
-/* Where the row of points of this height and depth begins. */
+/* Returns the beginning of the row of points at this height and depth. */
 static size_t row(const struct box *box, size_t y, size_t z) {
     return (z * size(box, 1) + y) * size(box, 0);
 }
@@ -97,8 +97,8 @@ static struct grid make_grid(const struct solver *s, int number, bool divided) {
     return grid;
 }
 
-/* Copies plane `at` of an axis into `face`, or back; returns how many numbers. Along the axes before
- * this one the copies of the neighbours' points go too: so edges and corners come from the third. */
+/* Copies plane `at` of an axis into `face`, or back; returns the count of numbers. Along earlier axes
+ * the neighbours' copies are included, so edges and corners need no exchanges of their own. */
 static size_t copy_face(const struct box *box, double *points, int axis, size_t at, double *face,
                         bool back) {
     size_t from[3], until[3], count = 0;
@@ -119,7 +119,7 @@ static size_t copy_face(const struct box *box, double *points, int axis, size_t 
     return count;
 }
 
-/* Fetches the copies of the neighbours' points on all sides. */
+/* Updates the copies of the neighbours' points on all sides. */
 static void exchange(const struct solver *s, const struct box *box, double *points) {
     double *up = s->face[0], *down = s->face[1];
     for (int axis = 0; axis < 3; axis++) {
@@ -133,7 +133,7 @@ static void exchange(const struct solver *s, const struct box *box, double *poin
         }
         int before = s->before[axis], after = s->after[axis];
         MPI_Request all[4];
-        /* Unused, but MPICH's MPI_STATUSES_IGNORE makes gcc warn of an address without room. */
+        /* Unused, but with MPICH's MPI_STATUSES_IGNORE gcc warns of an address without room. */
         MPI_Status statuses[4];
         MPI_Irecv(s->face[2], count, MPI_DOUBLE, before, TAG_UP, s->comm, &all[0]);
         MPI_Irecv(s->face[3], count, MPI_DOUBLE, after, TAG_DOWN, s->comm, &all[1]);
@@ -145,7 +145,7 @@ static void exchange(const struct solver *s, const struct box *box, double *poin
     }
 }
 
-/* Sums across a row: of the 4 points beside each one, and of the 4 diagonally beside it. */
+/* Sums across a row: of the 4 points next to each one, and of the 4 diagonally next to it. */
 static void sum_across(const struct solver *s, const struct box *box, const double *points, size_t y,
                        size_t z) {
     const double *below = points + row(box, y - 1, z), *above = points + row(box, y + 1, z);
@@ -158,7 +158,7 @@ static void sum_across(const struct solver *s, const struct box *box, const doub
     }
 }
 
-/* A stencil at point `x` of a row whose sums across have been taken. */
+/* Applies a stencil at point `x` of a row, after sum_across. */
 static double weigh(const struct solver *s, const struct stencil *stencil, const double *points,
                     size_t x) {
     return stencil->itself * points[x] +
@@ -167,8 +167,8 @@ static double weigh(const struct solver *s, const struct stencil *stencil, const
            stencil->corner * (s->far[x - 1] + s->far[x + 1]);
 }
 
-/* result = base + scale * (stencil applied to points), with the neighbours' copies fetched. `result`
- * may be `base`. */
+/* Computes result = base + scale * (stencil applied to points), and updates the neighbours' copies.
+ * `result` may be `base`. */
 static void apply(const struct solver *s, const struct box *box, const struct stencil *stencil,
                   double scale, const double *points, const double *base, double *result) {
     for (size_t z = 1; z + 1 < size(box, 2); z++)
@@ -181,17 +181,17 @@ static void apply(const struct solver *s, const struct box *box, const struct st
     exchange(s, box, result);
 }
 
-/* residual = right - A solution. */
+/* Computes residual = right - A solution. */
 static void take_residual(const struct solver *s, struct grid *grid, const double *right) {
     apply(s, &grid->box, &LAPLACE, -1, grid->solution, right, grid->residual);
 }
 
-/* solution += S residual. */
+/* Computes solution += S residual. */
 static void smooth(const struct solver *s, struct grid *grid) {
     apply(s, &grid->box, &s->problem->smoother, 1, grid->residual, grid->solution, grid->solution);
 }
 
-/* The residual of a coarser grid: its point j lies on point 2j + 1 of the finer one. */
+/* Restricts the residual to a coarser grid, whose point j lies on point 2j + 1 of the finer one. */
 static void restrict_residual(const struct solver *s, const struct grid *fine, struct grid *coarse) {
     for (size_t z = 1; z + 1 < size(&coarse->box, 2); z++)
         for (size_t y = 1; y + 1 < size(&coarse->box, 1); y++) {
@@ -203,7 +203,7 @@ static void restrict_residual(const struct solver *s, const struct grid *fine, s
         }
 }
 
-/* Adds the solution of a coarser grid, interpolated, the copies of neighbours' points included: index
+/* Adds the interpolated solution of a coarser grid, including the copies of neighbours' points. Index
  * 2i of the finer array lies on index i of the coarser one, and 2i + 1 between i and i + 1. */
 static void interpolate(const struct solver *s, const struct grid *coarse, struct grid *fine) {
     const double *points = coarse->solution;
@@ -222,7 +222,7 @@ static void interpolate(const struct solver *s, const struct grid *coarse, struc
         }
 }
 
-/* Copies the inside of a box from or to a packed array. */
+/* Copies the inside of a box to a packed array, or back. */
 static void pack(const struct box *box, double *points, double *packed, bool back) {
     size_t len = (size_t)box->len[0];
     for (size_t z = 1; z + 1 < size(box, 2); z++)
@@ -232,7 +232,7 @@ static void pack(const struct box *box, double *points, double *packed, bool bac
         }
 }
 
-/* Every process gets the residual of the whole grid from the parts of all. */
+/* Collects the residual of the whole grid on every process. */
 static void gather(const struct solver *s) {
     const struct box *part = &s->part.box;
     const struct grid *whole = &s->grid[s->whole];
@@ -258,7 +258,7 @@ static void gather(const struct solver *s) {
     exchange(s, &whole->box, whole->residual);
 }
 
-/* This process's part of the whole grid's solution, with what surrounds it. */
+/* Copies this process's part, and the points around it, from the whole grid's solution. */
 static void cut_out(const struct solver *s) {
     const struct box *part = &s->part.box;
     const struct grid *whole = &s->grid[s->whole];
@@ -276,7 +276,7 @@ static void clear(const struct box *box, double *points) {
     memset(points, 0, volume(box) * sizeof(double));
 }
 
-/* One V-cycle: from the residual of the finest grid to a better solution. */
+/* Performs one V-cycle: improves the solution from the residual of the finest grid. */
 static void cycle(struct solver *s) {
     int finest = s->problem->grids;
     for (int k = finest; k > 1; k--) {
@@ -305,16 +305,16 @@ static void cycle(struct solver *s) {
 
 struct charge {
     double value;
-    int64_t place; /* in the order in which the numbers are drawn */
+    int64_t place; /* in the order in which numbers are drawn */
 };
 
-/* Descending by value. No two of so few numbers are equal: the generator's period is 2^44. */
+/* Compares in descending order. No two of so few numbers are equal: the generator's period is 2^44. */
 static int compare(const void *a, const void *b) {
     double left = ((const struct charge *)a)->value, right = ((const struct charge *)b)->value;
     return (left < right) - (left > right);
 }
 
-/* Puts what is greater than the least of the first CHARGES, which are in order, among them. */
+/* Inserts a candidate into the sorted first CHARGES if it is greater than the least of them. */
 static void keep_greater(struct charge *kept, struct charge candidate) {
     int at = CHARGES;
     for (; at > 0 && candidate.value > kept[at - 1].value; at--)
@@ -324,7 +324,7 @@ static void keep_greater(struct charge *kept, struct charge candidate) {
         kept[at] = candidate;
 }
 
-/* The greatest values of all processes, in all processes. `kept` are this one's. */
+/* Finds the greatest values of all processes on every process. `kept` are those of this process. */
 static void keep_greatest(const struct solver *s, struct charge *kept) {
     int size = CHARGES * (int)sizeof *kept;
     struct charge *all = npb_alloc((size_t)s->run->size, (size_t)size);
@@ -350,7 +350,7 @@ static void put_charges(struct solver *s, const struct charge *charges, double v
     }
 }
 
-/* A random number is drawn for each point; 1 goes where the ten greatest are, -1 where the least are. */
+/* Draws a random number for each point, and sets the ten greatest to 1 and the ten least to -1. */
 static void make_right_side(struct solver *s) {
     const struct box *box = &s->grid[s->problem->grids].box;
     int64_t side = INT64_C(1) << s->problem->grids;
@@ -395,7 +395,7 @@ static void prepare(struct solver *s) {
     size_t side = 0;
     for (int axis = 0; axis < 3; axis++)
         side = size(box, axis) > side ? size(box, axis) : side;
-    /* Coarse grids that are whole may be wider than a part of the finest. */
+    /* A coarse grid that every process has as a whole may be wider than a part of the finest. */
     size_t whole_side = size(&s->grid[s->whole].box, 0);
     side = whole_side > side ? whole_side : side;
     s->right = npb_alloc(volume(box), sizeof(double));
@@ -420,7 +420,7 @@ static void release(struct solver *s) {
     MPI_Comm_free(&s->comm);
 }
 
-/* From no solution, so many cycles. */
+/* Runs `cycles` V-cycles from a zero solution. */
 static void solve(struct solver *s, int cycles) {
     struct grid *finest = &s->grid[s->problem->grids];
     clear(&finest->box, finest->solution);
@@ -433,7 +433,7 @@ static void solve(struct solver *s, int cycles) {
     }
 }
 
-/* The sum of what is in the box, of the squares, and of the magnitudes, over all processes. */
+/* Sums the values, their squares and their magnitudes in the box, over all processes. */
 static void add_up(const struct solver *s, const double *points, double sums[3]) {
     const struct box *box = &s->grid[s->problem->grids].box;
     double own[3] = { 0 };
@@ -454,7 +454,7 @@ static void check(const struct solver *s, const double residual[3]) {
     npb_check(s->run, "points of the right-hand side that are not 0", right[2], 2 * CHARGES, 0);
     /* The tolerance is the benchmark's own. */
     npb_check_relative(s->run, "norm of the residual", sqrt(residual[1] / points), s->problem->norm, 1e-8);
-    /* A's weights add up to 0, and the right-hand side does: what is left of the sum is rounding. */
+    /* The weights of A and the right-hand side both sum to 0: the rest of the sum is rounding. */
     npb_check(s->run, "sum of the residual, as a share of its magnitudes", residual[0] / residual[2], 0,
               1e-8);
 }
@@ -466,13 +466,13 @@ int main(int argc, char **argv) {
     npb_want_power_of_two(&run);
     struct solver solver = { .run = &run, .problem = &PROBLEMS[npb_class_index(&run)] };
     prepare(&solver);
-    /* Once without the clock: connections are made then. */
+    /* One untimed cycle, because connections are made in it. */
     solve(&solver, 1);
     npb_start(&run);
     solve(&solver, solver.problem->iterations);
     add_up(&solver, solver.grid[solver.problem->grids].residual, residual);
     npb_stop(&run);
-    /* As the benchmark counts. */
+    /* The benchmark's count. */
     run.operations = 58.0 * solver.problem->iterations * pow(8, solver.problem->grids);
     check(&solver, residual);
     release(&solver);

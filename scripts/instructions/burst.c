@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sends bursts of 32 messages of 8 bytes from rank 0 to rank 1, which receives each burst when all of
+/* Sends bursts of 32 messages of 8 bytes from rank 0 to rank 1, which receives each burst after all of
  * it was sent. scripts/instructions.sh counts the instructions of send_burst() and take_burst().
  *
  * usage: burst FILE BURSTS held|ring
- * Rank 0 publishes the number of bursts it has sent in FILE. A call of the library would make turns, and
- * the number of turns depends on the scheduler. "held": rank 1 first receives a message behind each burst,
- * so that the burst is held; "ring": the burst stays in the ring, or with the kernel, until it is received. */
+  * Rank 0 publishes the number of sent bursts in FILE. It does not use the library for this,
+  * because a library call would make turns whose number depends on the scheduler. "held": rank 1
+  * first receives a message sent after each burst, so that the burst is in held memory. "ring": the
+  * burst stays in the ring, or with the kernel, until it is received. */
 #include <fcntl.h>
 #include <portolan.h>
 #include <stdatomic.h>

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# HPCC, NetPIPE and LAMMPS as Debian has them, with its Open MPI. Part of scripts/test-mpi.sh.
+# Tests HPCC, NetPIPE and LAMMPS from Debian, with its Open MPI. Part of scripts/test-mpi.sh.
 
-# Seconds that one program may take on a busy machine: HPCC runs a dozen benchmarks.
+# Time limit in seconds for one program on a busy machine: HPCC runs a dozen benchmarks.
 app_limit=1200
 
-# HPL's order and block, the grid of processes: small, since what counts is that all is right.
+# Sets HPL's order and block, and the grid of processes. They are small, because only correctness
+# counts.
 hpcc_input() {
     sed -e 's/^1000 /200 /' /usr/share/doc/hpcc/examples/_hpccinf.txt >"$1/hpccinf.txt"
 }
 
-# wrong_hpcc FILE: what is not right in the results of HPCC.
+# wrong_hpcc FILE: prints errors in the results of HPCC.
 wrong_hpcc() {
     local line
     for line in 'Success=1' 'PTRANS_residual=0' 'MPIRandomAccess_Errors=0' \
@@ -36,14 +37,14 @@ netpipe_on() {
     across "$1"
     logged "$app_limit" "${job[@]}" 2 NPopenmpi -i -p 3 -n 10 -u 1500000 -o "$work_dir/np.out" ||
         problem="status $?"
-    # The last size: it adds a byte to 1 MiB, and the perturbation.
+    # Check the last size: 1 MiB plus the perturbation.
     grep -qE '^ *[0-9]+: +1048580 bytes ' "$work_dir/log" || problem+=" it did not come to 1 MiB"
     ! grep -E ' bytes .* times ' "$work_dir/log" | grep -v 'Integrity check passed' ||
         problem+=" data differ"
     verdict "NetPIPE, $1" "$problem"
 }
 
-# thermo: the table of temperature, energies and pressure.
+# thermo: prints the table of temperature, energies and pressure.
 thermo() {
     sed -n '/^Step/,/^Loop/ { /^Loop/d; p }' "$work_dir/log"
 }
@@ -53,7 +54,7 @@ lammps_on() {
     across "$1"
     logged "$app_limit" "${job[@]}" 4 lmp -in "$input" -log none || problem="status $?"
     ours=$(thermo)
-    # The same place, with Open MPI's own network.
+    # Run at the same place with Open MPI's own network.
     across "$1" --plain
     logged "$app_limit" "${job[@]}" 4 env OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self \
         lmp -in "$input" -log none || problem+=" over TCP: status $?"

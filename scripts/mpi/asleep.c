@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-mpi.sh: rank 0 sends, and then calls MPI no more until rank 1 has
- * all of it, which it says by a file. Whoever was told that a message is sent need not come back for
- * it to leave.
+  * An MPI program for scripts/test-mpi.sh: rank 0 sends, and then makes no MPI calls until rank 1
+  * has received everything, which rank 1 reports through a file. A completed send must not need
+  * further calls to leave.
  *
  *   asleep FILE SECONDS LEN COUNT
  *
- * FILE is where both ranks see it. It does not end well if nothing was said within SECONDS. */
+  * Both ranks must be able to access FILE. Fails if there is no report within SECONDS. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     bytes = malloc((size_t)len);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    /* Both know each other: what is measured is not how a session opens. */
+    /* Open the session first, because its setup is not part of the test. */
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         send_all(argv[1], atoi(argv[2]), bytes, len, count);

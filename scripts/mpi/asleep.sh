@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# Who has sent and then computes for long: all of it arrives meanwhile. Part of scripts/test-mpi.sh.
+# Tests that messages arrive while their sender computes for long. Part of scripts/test-mpi.sh.
 
-# Seconds for the job on a busy machine; and how long the sender waits, without a call, for the
-# receiver to say that it has all: long after both have had their turns.
+# Time limit in seconds for the job on a busy machine. Patience is the time that the sender waits,
+# without an MPI call, for the receiver's report; both ranks get to run many times in it.
 asleep_limit=180
 asleep_patience=60
-# More messages than leave one by one; the longer ones are more than the credit of a lane, too.
+# More messages than leave one by one; the long ones also exceed the credit of a lane.
 asleep_count=200
 
 asleep() {

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# An ordinary user's MPI job over raw Ethernet, by a broker on each host of the lab. Part of
+# Tests an ordinary user's MPI job over raw Ethernet, with a broker on each host of the lab. Part of
 # scripts/test-mpi.sh.
 #
-# The launcher is the user's, too. It may enter the lab's hosts (CAP_SYS_ADMIN), which stands in for ssh;
-# the ranks may nothing.
+# The launcher also runs as the user. It may enter the lab's hosts (CAP_SYS_ADMIN), in place of ssh;
+# the ranks have no privileges.
 
-# Seconds for one short job on a busy machine.
+# Time limit in seconds for one short job on a busy machine.
 broker_limit=120
-# A user whom nothing here belongs to.
+# A user that owns nothing here.
 broker_user=65533
 
-# broker_files: the scripts between launcher and ranks, in $work_dir/broker, which the user may enter.
+# broker_files: creates scripts for launcher and ranks in $work_dir/broker, which the user may
+# enter.
 broker_files() {
     local directory=$work_dir/broker host
     mkdir -p "$directory/bin"
@@ -43,7 +44,7 @@ END
     chmod 755 "$directory/agent" "$directory/rank"
 }
 
-# broker_start HOST: adds to pids.
+# broker_start HOST: starts a broker and adds its process to pids.
 broker_start() {
     local said=$work_dir/broker/said$1
     via "$1"
@@ -57,7 +58,8 @@ broker_start() {
     return 1
 }
 
-# broker_watch: prints what whole frames of ours arrive at its host, one a line, until it is killed.
+# broker_watch: prints a line for each of our whole frames that arrives at its host, until it is
+# killed.
 broker_watch='
 import socket
 every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -68,7 +70,7 @@ while True:
         print(frame[:18].hex(), flush=True)
 '
 
-# broker_job WORD…: an ordinary user's `portolan mpirun` on host 0; WORD… is for the launcher.
+# broker_job WORD…: runs an ordinary user's `portolan mpirun` on host 0; WORD… is for the launcher.
 broker_job() {
     local directory=$work_dir/broker may=-all,+sys_admin
     # shellcheck disable=SC2016 # The inner shell expands them.
@@ -107,7 +109,7 @@ broker() {
             problem+=" the ranks have privileges"
         grep -q "user $broker_user has endpoint" "$directory/saidh0" || problem+=" no socket of h0's"
         grep -q "user $broker_user has endpoint" "$directory/saidh1" || problem+=" no socket of h1's"
-        # A turn of the ring is a message each way, and there are 200.
+        # Each of the 200 turns of the ring is one message each way.
         [[ $(wc -l <"$directory/frames") -ge 200 ]] || problem+=" it went another way"
     fi
     kill "${pids[@]}" 2>/dev/null || true

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# What the parts of scripts/test-mpi.sh share: the build under test, the MPIs, a lab, one run and its
-# verdict. Sourced after lib.sh.
+# Code shared by the parts of scripts/test-mpi.sh: the build under test, the MPIs, a lab, a single
+# run and its verdict. Sourced after lib.sh.
 
 build_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}/${PROFILE:-release}")
 portolan=$build_dir/portolan
 work_dir=$(mktemp -d)
-# With libportolan-fi.so: what libfabric finds beside its own providers.
+# Directory of libportolan-fi.so, which libfabric searches in addition to its own providers.
 provider_dir=$work_dir/provider
 lab=mpi$(($$ % 100000))
 failed=()
@@ -24,7 +24,7 @@ check_build() {
     ln -s "$build_dir/libportolan_fi.so" "$provider_dir/libportolan-fi.so"
 }
 
-# lab_up: makes the lab; places says where programs are run.
+# lab_up: creates the lab, and sets places to the list of places for programs.
 lab_up() {
     places=("one host")
     if [[ $EUID -ne 0 ]]; then
@@ -38,7 +38,7 @@ lab_up() {
     places+=("two hosts")
 }
 
-# install PACKAGE…: those of Debian's packages that are not there.
+# install PACKAGE…: installs the Debian packages that are missing.
 install() {
     local package missing=()
     for package in "$@"; do
@@ -51,8 +51,8 @@ install() {
         --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# prepare MPI: sets launcher, compiler, python, what python needs to find the MPI (launcher_env), and
-# the beginning of each run of Portolan's command (run).
+# prepare MPI: sets launcher, compiler, python, the variables by which python finds the MPI
+# (launcher_env), and the beginning of each command of Portolan (run).
 prepare() {
     local mpi=$1 packages=(mpi4py numpy) library
     launcher_env=()
@@ -61,7 +61,7 @@ prepare() {
             install openmpi-bin libopenmpi-dev || return 1
             launcher=$(command -v mpirun.openmpi) compiler=$(command -v mpicc.openmpi)
             for library in /usr/lib/*/libmpi.so.40; do
-                # Without matched probes in plain receives: see mpi4py-skip.txt.
+                # No matched probes in plain receives: see mpi4py-skip.txt.
                 launcher_env=(MPI4PY_MPIABI=openmpi "MPI4PY_LIBMPI=$library"
                     MPI4PY_RC_RECV_MPROBE=0)
             done
@@ -72,7 +72,7 @@ prepare() {
             ;;
         mpich)
             packages+=(mpich)
-            # Within a host, too, what is tested is the provider.
+            # Test the provider within a host, too.
             launcher_env=("MPI4PY_LIBMPI=$work_dir/$mpi/lib/libmpi.so.12" MPIR_CVAR_NOLOCAL=1)
             ;;
         *) die "no MPI is called $mpi; there are openmpi4, openmpi5 and mpich" ;;
@@ -89,7 +89,7 @@ prepare() {
     case ${OVER:-portolan} in
         portolan) ;;
         tcp)
-            # Under Open MPI, whose variables reach other hosts, its own lists of providers decide.
+            # Open MPI passes only its own variables to other hosts, so use its lists of providers.
             run+=(FI_PROVIDER=tcp MPIR_CVAR_CH4_NETMOD=ofi OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi
                 OMPI_MCA_mtl_ofi_provider_include=tcp OMPI_MCA_opal_common_ofi_provider_include=tcp)
             ;;
@@ -98,13 +98,13 @@ prepare() {
     run+=("$portolan")
 }
 
-# build MPI SOURCE: compiles a program of ours; it lies in the MPI's directory then.
+# build MPI SOURCE: compiles one of our programs into the MPI's directory.
 build() {
     "$compiler" -std=gnu11 -O2 -o "$work_dir/$1/$(basename "$2" .c)" "$2"
 }
 
-# across PLACE [OPTION]: sets job, the command which runs an MPI program there; a count of processes
-# follows.
+# across PLACE [OPTION]: sets job to the command that runs an MPI program there; append a process
+# count.
 across() {
     local with=(--mpi "$launcher" --provider-dir "$provider_dir" "${@:2}")
     [[ ${OVER:-portolan} == portolan ]] || with+=(--plain)
@@ -114,12 +114,12 @@ across() {
     esac
 }
 
-# logged LIMIT COMMAND…: runs it; what it prints is in $work_dir/log.
+# logged LIMIT COMMAND…: runs it with its output in $work_dir/log.
 logged() {
     timeout --kill-after=10 "$@" >"$work_dir/log" 2>&1 </dev/null
 }
 
-# verdict NAME PROBLEM: notes a test that is over; it has passed if there is no problem.
+# verdict NAME PROBLEM: records a finished test, which passed if PROBLEM is empty.
 verdict() {
     if [[ -z $2 ]]; then
         say "$1: passed"
@@ -130,7 +130,7 @@ verdict() {
     failed+=("$1")
 }
 
-# finish: tells how all went, by the status, too.
+# finish: prints the failed tests, and sets the exit status.
 finish() {
     if [[ ${#failed[@]} -gt 0 ]]; then
         printf 'test-mpi: FAILED: %s\n' "${failed[@]}" >&2

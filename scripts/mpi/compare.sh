@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Collective operations over Portolan beside the MPI's own ways: Open MPI's TCP between two hosts of a
-# lab (as root) and its shared memory within one; for many ranks that use one's memory, MPICH over
-# libfabric's tcp provider. On a machine that does nothing else; prints a table.
+# Compares collective operations over Portolan with the MPI's own transports: Open MPI's TCP between
+# two hosts of a lab (as root) and its shared memory within one; for many ranks that access the
+# memory of one rank, MPICH over libfabric's tcp provider. Prints a table. For an idle machine.
 #
 #   scripts/mpi/compare.sh
 #
-# Environment: PROFILE and CARGO_TARGET_DIR say which build; ROUNDS of each operation (default: 2000).
-# Each line says who it is; the columns are those of bench/mpi/collbench.c.
+# Environment: PROFILE and CARGO_TARGET_DIR select the build; ROUNDS of each operation (default:
+# 2000). Each line names its system; the columns are those of bench/mpi/collbench.c.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# The parts of test-mpi.sh look from there.
+# The parts of test-mpi.sh expect this directory.
 # shellcheck source=scripts/lib.sh
 source scripts/lib.sh
 source scripts/mpi/common.sh
 
-# Seconds for one operation: a hundred times what a quiet machine takes.
+# Time limit in seconds for one operation: a hundred times the duration on a quiet machine.
 compare_limit=120
 rounds=${ROUNDS:-2000}
 
-# cases MPI PLACE: ranks, operation, bytes of those that were once seen to be several times slower than
-# their like. Open MPI 4 has no windows across hosts.
+# cases MPI PLACE: prints ranks, operation and bytes of cases that were once several times slower
+# than similar ones. Open MPI 4 has no windows across hosts.
 cases() {
     case "$1, $2" in
         "openmpi4, one host")
@@ -35,7 +35,7 @@ cases() {
     esac
 }
 
-# line NAME COMMAND…: the result of a run, or that there is none.
+# line NAME COMMAND…: prints the result of a run, or that there is none.
 line() {
     local name=$1 result=
     shift
@@ -45,7 +45,7 @@ line() {
     printf '%-10s%s\n' "$name" "${result:-none: $(tail -n 1 "$work_dir/log")}"
 }
 
-# plain PLACE: sets job, the command that runs a program there by the MPI's own way.
+# plain PLACE: sets job to the command that runs a program there with the MPI's own transport.
 plain() {
     across "$1" --plain
     case "$mpi, $1" in

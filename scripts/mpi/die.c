@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-mpi.sh: rank 1 is killed, and all others wait for it for ever. */
+  * An MPI program for scripts/test-mpi.sh: rank 1 is killed, and all other ranks wait for it
+  * forever. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

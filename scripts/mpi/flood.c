@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-mpi.sh: rank 0 sends many messages of 8 bytes, which rank 1 takes
- * only after one that was sent behind all of them. Each tells how long it took, and the
- * processor time that it used.
+  * An MPI program for scripts/test-mpi.sh: rank 0 sends many messages of 8 bytes. Rank 1 receives
+  * them only after another message that was sent last. Each rank prints its duration and its
+  * processor time.
  *
  *   flood send|isend COUNT */
 #include <mpi.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Requests that are open at once with `isend`: more than the provider takes before something has
- * ended, and few enough for the MPI's own memory. */
+/* Open requests with `isend`: more than the provider accepts before one completes, and few enough for
+ * the MPI's own memory. */
 enum { TAG = 1, LAST = 2, OPEN_MAX = 40000 };
 
 static double used(void)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# Many messages that nobody has asked for yet, and behind them the one that is waited for. Part of
+# Sends many unexpected messages, followed by the one that the receiver waits for. Part of
 # scripts/test-mpi.sh.
 
-# Seconds for a million messages on a busy machine.
+# Time limit in seconds for a million messages on a busy machine.
 flood_limit=300
-# The former is a little more than what filled the memory for early messages once.
+# The first count once slightly exceeded the memory for unexpected messages.
 flood_counts=(264000 1000000)
 
 flood() {

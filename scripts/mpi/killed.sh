@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# A rank is killed in the middle of a job: the job ends, somebody says who it was, and nothing is left.
+# Kills a rank in the middle of a job: the job must end, report the rank, and leave nothing behind.
 # Part of scripts/test-mpi.sh.
 
-# Seconds in which the job must have ended on a busy machine; and then its processes.
+# Time limits in seconds for the end of the job on a busy machine, and then for the end of its
+# processes.
 killed_limit=120
 gone_limit=20
 
-# is_named: somebody says that this process died: a launcher, by its rank or number, or the provider.
+# is_named: succeeds if the launcher (by rank or process id) or the provider reported the dead
+# process.
 is_named() {
     local pid
     pid=$(sed -n 's/.*rank 1 is process //p' "$work_dir/log")
     grep -qE "process rank 1 |PID $pid RUNNING AT|process $pid on .* is gone" "$work_dir/log"
 }
 
-# remains PROGRAM: the processes of a program, and what is shared by name.
+# remains PROGRAM: prints the processes of a program, and the files in shared memory.
 remains() {
     pgrep -f "^$1( |\$)" || true
     find /dev/shm -newer "$work_dir/before" -name '*portolan*' 2>/dev/null || true

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# The benchmark that compares every byte, and the test suite of mpi4py. Part of scripts/test-mpi.sh.
+# Runs the benchmark that compares every byte, and the test suite of mpi4py. Part of
+# scripts/test-mpi.sh.
 
-# How long the benchmark may take, in seconds, on a busy machine.
+# Time limit in seconds for the benchmark on a busy machine.
 bench_limit=300
 
 read -r -a sizes <<<"${SIZES:-1 2 4}"
 suite_limit=${LIMIT:-1800}
 read -r -a more_options <<<"${OPTIONS:-}"
 
-# fetch_tests: the sources of mpi4py, of which only the tests are used.
+# fetch_tests: downloads the sources of mpi4py, of which only the tests are used.
 fetch_tests() {
     python3 -m venv "$work_dir/fetch"
     "$work_dir/fetch/bin/pip" download -q --no-deps --no-binary mpi4py -d "$work_dir" mpi4py
@@ -17,7 +18,7 @@ fetch_tests() {
     tar -xzf "$work_dir"/mpi4py-*.tar.gz -C "$work_dir/tests" --strip-components=1
 }
 
-# skips MPI PLACE: the options that leave tests out there.
+# skips MPI PLACE: prints the options that exclude tests there.
 skips() {
     [[ ${LEFT_OUT:-} != run ]] || return 0
     awk -v mpi="$1" -v there="$1/${2// /-}" '$1 == mpi || $1 == there { printf "%s %s ", $2, $3 }' \
@@ -38,7 +39,7 @@ check() {
     fi
 }
 
-# suite MPI: on two the benchmark, on each number of processes the suite.
+# suite MPI: runs the benchmark on two processes, and the suite on each number of processes.
 suite() {
     local mpi=$1 place size options
     build "$mpi" bench/mpi/mpibench.c

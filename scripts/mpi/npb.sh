@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# The programs of examples/npb, which verify their results. Part of scripts/test-mpi.sh.
+# Runs the programs of examples/npb, which verify their results. Part of scripts/test-mpi.sh.
 
-# Seconds that one program may take on a busy machine; class W takes one or two on a quiet one.
+# Time limit in seconds for one program on a busy machine; class W takes 1 to 2 s on a quiet one.
 npb_limit=300
 
 # npb MPI

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-mpi.sh: rank 0 opens a window, and then calls MPI no more until rank 1
- * has put into it and got from it so many times, which it says by a file.
+  * An MPI program for scripts/test-mpi.sh: rank 0 opens a window, and then makes no MPI calls until
+  * rank 1 has done COUNT puts and gets in it, which rank 1 reports through a file.
  *
  *   passive FILE SECONDS COUNT
  *
- * FILE is where both ranks see it. It does not end well if nothing was said within SECONDS. */
+  * Both ranks must be able to access FILE. Fails if there is no report within SECONDS. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { WORDS = 8, HUNDREDTHS = 100, HUNDREDTH_US = 10000 };
 
-/* Computes, until the file is there. */
+/* Computes until the file exists. */
 static int is_there(const char *file, int seconds)
 {
     int i;
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     /* Not MPI_Win_allocate, which Open MPI 4.1 refuses across hosts. */
     memory = calloc(WORDS, sizeof *memory);
     MPI_Win_create(memory, WORDS * sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
-    /* MPIs have the target answer when it is locked. */
+    /* In some MPIs a lock needs an answer of the target, so lock before the target stops calling MPI. */
     MPI_Win_lock_all(0, window);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 1) {

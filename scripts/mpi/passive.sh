@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# Who uses the memory of a process that computes is served by its thread. Part of scripts/test-mpi.sh.
+# Tests that the progress thread of a computing process serves accesses to its memory. Part of
+# scripts/test-mpi.sh.
 
-# Seconds for the job on a busy machine; and how long the target waits, without a call, for the other
-# to say that it was served.
+# Time limit in seconds for the job on a busy machine. Patience is the time that the target waits,
+# without an MPI call, for the report of the other rank.
 passive_limit=180
 passive_patience=100
 # Rounds of a put and a get.
@@ -11,7 +12,7 @@ passive_count=10000
 
 passive() {
     local mpi=$1 place problem env=(PORTOLAN_PROGRESS=thread)
-    # By itself Open MPI sends messages to the target's MPI, which then must be called.
+    # By default Open MPI sends messages to the target's MPI, which only handles them in MPI calls.
     [[ $mpi == mpich ]] || env+=(OMPI_MCA_osc=rdma "OMPI_MCA_btl=ofi,self")
     build "$mpi" scripts/mpi/passive.c
     for place in "${places[@]}"; do

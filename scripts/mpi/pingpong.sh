@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# libfabric's own fi_pingpong, which compares every byte. Part of scripts/test-mpi.sh.
+# Runs libfabric's own fi_pingpong, which compares every byte. Part of scripts/test-mpi.sh.
 
-# Seconds for one run of all sizes, 64 bytes to 1 MiB, on a busy machine; and for the server to listen.
+# Time limits in seconds for one run of all sizes, 64 bytes to 1 MiB, on a busy machine, and for the
+# server to listen.
 pingpong_limit=300
 listen_limit=60
 
-# via HOST: sets on, the words before a command that runs on this host of the lab; - is the machine.
+# via HOST: sets on to the prefix of a command that runs on this host of the lab; - is the machine.
 via() {
     on=(env)
     [[ $1 == - ]] || on=("$portolan" lab exec --name "$lab" "$1" -- env)
 }
 
-# wait_for_port PORT: until somebody listens there, where `on` leads.
+# wait_for_port PORT: waits until a process listens there, on the host of `on`.
 wait_for_port() {
     local tenth
     for ((tenth = 0; tenth < listen_limit * 10; tenth++)); do

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# NetPIPE, HPCC and LAMMPS as Debian has them, under portolan profile: they run, and what is counted is what
-# they say themselves or what must hold. NetPIPE with Debian's MPICH, too; of the others it has no builds
-# for it. Part of scripts/test-mpi.sh; apps.sh has the programs.
+# Runs Debian's NetPIPE, HPCC and LAMMPS under portolan profile. The counts must match the programs'
+# own output, or known invariants. NetPIPE also runs with Debian's MPICH, for which Debian has no
+# builds of the other two. Part of scripts/test-mpi.sh; apps.sh has the programs.
 
-# Iterations of each of NetPIPE's sizes, up to so many bytes; without sizes between its own.
+# Iterations of each of NetPIPE's sizes, up to the given bytes, without intermediate sizes.
 np_count=10
 np_most=100000
 
-# profiled COMMAND…: the same under portolan profile; COMMAND begins with run, whose last word is portolan.
+# profiled COMMAND…: sets job to COMMAND under portolan profile. COMMAND begins with run, whose last
+# word is portolan.
 profiled() {
     rm -f "$work_dir/profile.json"
     job=("${run[@]}" profile --json "$work_dir/profile.json" -- "$portolan" "${@:${#run[@]}+1}")
 }
 
-# counts_wrong COUNT [LOG TIMES]: what is wrong with the profile of so many processes.
+# counts_wrong COUNT [LOG TIMES]: prints errors in the profile of COUNT processes.
 counts_wrong() {
     python3 scripts/mpi/profile-counts.py "$work_dir/profile.json" "$@" 2>&1 || true
 }
 
-# np_job MPI PROGRAM: NetPIPE by job.
+# np_job MPI PROGRAM: runs NetPIPE with job.
 np_job() {
     local problem=''
     logged "$app_limit" "${job[@]}" 2 "$2" -i -p 0 -n "$np_count" -u "$np_most" -o "$work_dir/np.out" ||
@@ -48,7 +49,7 @@ profile_lammps() {
 }
 
 profile_apps() {
-    # The library that counts is kept beside all else that is removed again.
+    # Keep the built profiling library with the other files that are removed at the end.
     local place app mpich cached=(env XDG_CACHE_HOME="$work_dir/cache" "${run[@]:1}")
     local run=()
     run=("${cached[@]}")
@@ -71,7 +72,7 @@ profile_apps() {
         return
     fi
     mpich=$(command -v mpirun.mpich)
-    # Debian built it for UCX: it is profiled as it is.
+    # Debian's MPICH uses UCX, and is profiled unchanged.
     job=("${run[@]::${#run[@]}-1}" "$portolan" profile --json "$work_dir/profile.json" -- "$mpich" -n)
     rm -f "$work_dir/profile.json"
     np_job "MPICH, one host, as it is" NPmpich2

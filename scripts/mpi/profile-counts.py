@@ -24,7 +24,7 @@ def wrong(world, count):
     ends = {process["end"] for process in world["processes"]}
     if ends != {"finalized"}:
         yield f"processes ended: {ends}"
-    # None of these programs ends with a message under way.
+    # None of these programs ends with a message in flight.
     sent, received = tallies(world, "sent"), tallies(world, "received")
     if sent != received or sent[0] == 0:
         yield f"sent {sent}, received {received} (messages, bytes)"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
- * An MPI program for scripts/test-mpi.sh: in the middle of its exchanges rank 1 is stopped for the
- * seconds given, and goes on. The sums tell whether anything was lost. */
+  * An MPI program for scripts/test-mpi.sh: rank 1 is stopped in the middle of its exchanges for the
+  * given seconds, and then continues. The sums show if any data was lost. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { ROUNDS = 100, STOPPED_AT = 50, SHORT = 4, LONG = 100000 };
 
-/* A process of its own wakes it again: what is stopped cannot. */
+/* Starts another process that wakes this one again, because a stopped process cannot. */
 static void stop_for(const char *seconds)
 {
     char command[80];
@@ -21,7 +21,7 @@ static void stop_for(const char *seconds)
     raise(SIGSTOP);
 }
 
-/* Adds up over all ranks; the number of values that are wrong. */
+/* Sums over all ranks; returns the number of wrong values. */
 static int exchange(long *all, int len, int rank, int size, int round)
 {
     int i, wrong = 0;

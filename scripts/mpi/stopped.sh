@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# A rank is stopped for some seconds in the middle of a job, as a busy system, a debugger or swapping
-# may do: the job is late, and right. Part of scripts/test-mpi.sh.
+# Stops a rank for some seconds in the middle of a job, like a busy system, a debugger or swapping:
+# the job must be late but correct. Part of scripts/test-mpi.sh.
 
-# Seconds for the job on a busy machine; and how long the rank is stopped: several times the patience
-# of `portolan run`'s jobs.
+# Time limit in seconds for the job on a busy machine, and the time for which the rank is stopped:
+# several times the peer timeout of `portolan run`.
 stopped_limit=300
 stopped_for=3
 

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # shellcheck shell=bash
-# The provider is installed and nobody asks for it: an MPI behaves as if it were not there. Part of
+# Tests that an MPI behaves as without the provider if it is installed but not requested. Part of
 # scripts/test-mpi.sh.
 
-# Seconds for one short job on a busy machine.
+# Time limit in seconds for one short job on a busy machine.
 unasked_limit=120
 
-# bare DIRECTORY COMMAND…: without anything of Portolan's but the library, in libfabric's directory.
+# bare DIRECTORY COMMAND…: runs it with nothing of Portolan except the library, in libfabric's
+# directory.
 bare() {
     env -u FI_PROVIDER -u PORTOLAN_FABRIC FI_PROVIDER_PATH="$1" OMPI_ALLOW_RUN_AS_ROOT=1 \
         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
         PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "${@:2}"
 }
 
-# choices FILE: what the MPI says that it chooses, without what differs in any two runs.
+# choices FILE: prints the MPI's reported choices, without parts that differ between any two runs.
 choices() {
     grep -E 'selected|[Ss]electing|netmod Capability|mtl:ofi:prov|libfabric provider: ' "$1" | grep -v '^libfabric:' |
         sed -E 's/\[[^]]*:[0-9]+\]//g; s/(0x)?[0-9a-f]{6,}//g; s/:[0-9]+$//' | sort -u
 }
 
-# unasked_run DIRECTORY NAME [SETTING…]: two short jobs; what the first prints is in NAME.out and
-# NAME.err, what the second chooses in NAME.chosen.
+# unasked_run DIRECTORY NAME [SETTING…]: runs two short jobs. The output of the first is in NAME.out
+# and NAME.err, the choices of the second in NAME.chosen.
 unasked_run() {
     local file=$work_dir/$2 with=("${@:3}" "$launcher" -n 2 "$program")
     local ask=(OMPI_MCA_pml_base_verbose=10 OMPI_MCA_mtl_base_verbose=10 MPIR_CVAR_DEBUG_SUMMARY=1)
@@ -46,7 +47,7 @@ unasked_once() {
     verdict "$name, not asked for" "$problem"
 }
 
-# As the MPI is, and where it is made to use libfabric, which then does load the provider.
+# Tests the MPI with its defaults, and forced to use libfabric, which then loads the provider.
 unasked() {
     local program=$work_dir/$1/mpi-ring problem=''
     mkdir -p "$work_dir/nothing"

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "output")]
     grey: bool,
 
-    /// Say of each process by which paths it reached the others
+    /// Print the paths by which each process reached the others
     #[arg(long)]
     paths: bool,
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     make_input: Option<Vec<String>>,
 }
 
-/// What the program was asked to do.
+/// Task of the program.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// Make a sample image.
@@ -63,13 +63,13 @@ pub(crate) enum Task {
     Solve {
         /// The job.
         options: Options,
-        /// Tell the paths afterwards.
+        /// Print the paths afterwards.
         paths: bool,
     },
 }
 
 impl Args {
-    /// Turns the arguments into a task; ends the program when they make none.
+    /// Converts the arguments to a task; exits with an error if they are invalid.
     pub(crate) fn task(self) -> Task {
         match (self.make_input.as_deref(), self.input) {
             (Some([width, height, path]), _) => Task::MakeInput {

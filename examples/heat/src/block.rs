@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of the field that one process owns, with a ring of ghost cells around it.
 //!
-//! Coordinates are the block's own: column 0, row 0 is its first own cell. There are two copies of
-//! the cells, the present and the next step; cells on the field's boundary are equal in both and
-//! never written.
+//! Coordinates are relative to the block: column 0, row 0 is its first own cell. The cells have two
+//! copies, for the current and the next step. Cells on the field's boundary are equal in both and
+//! are never written.
 
 use crate::decompose::{Direction, Layout, Rect};
 use crate::field::diffuse;
@@ -17,16 +17,16 @@ pub struct Block {
     areas: Areas,
 }
 
-/// The cells that change, by what they need.
+/// Cells that change, grouped by the cells that they need.
 struct Areas {
-    /// Needs no ghost cell: computed while the halo is under way.
+    /// Needs no ghost cell, and is computed while the halo is in flight.
     inner: Rect,
-    /// The rest, in four strips that do not overlap.
+    /// The other cells, in four strips that do not overlap.
     rim: [Rect; 4],
 }
 
 impl Block {
-    /// Makes `rank`'s block from its `cells`, row by row.
+    /// Creates `rank`'s block from its `cells`, row by row.
     ///
     /// # Panics
     /// When `cells` does not fill the block.
@@ -48,7 +48,7 @@ impl Block {
         }
     }
 
-    /// The cells, row by row, without ghosts.
+    /// Returns the cells, row by row, without ghosts.
     #[must_use]
     pub fn cells(&self) -> Vec<f64> {
         let rows = (0..self.height).map(|y| self.index(0, y));
@@ -57,13 +57,13 @@ impl Block {
             .collect()
     }
 
-    /// Own cells along the edge in `direction`.
+    /// Returns the own cells along the edge in `direction`.
     pub fn edge(&self, direction: Direction) -> impl ExactSizeIterator<Item = &f64> {
         let (start, stride, len) = self.edge_line(direction);
         self.now[start..].iter().step_by(stride).take(len)
     }
 
-    /// Ghost cells beyond the edge in `direction`.
+    /// Returns the ghost cells beyond the edge in `direction`.
     pub fn ghosts_mut(&mut self, direction: Direction) -> impl ExactSizeIterator<Item = &mut f64> {
         let (start, stride, len) = self.ghost_line(direction);
         self.now[start..].iter_mut().step_by(stride).take(len)
@@ -75,7 +75,7 @@ impl Block {
         self.relax(&inner, alpha);
     }
 
-    /// Computes the next step of the other cells and makes the next step the present one.
+    /// Computes the next step of the remaining cells, and makes the next step the current one.
     pub fn relax_rim(&mut self, alpha: f64) {
         for strip in self.areas.rim.clone() {
             self.relax(&strip, alpha);
@@ -99,17 +99,17 @@ impl Block {
         }
     }
 
-    /// Cells in a stored row: the own ones and two ghosts.
+    /// Returns the number of cells in a stored row: the own cells and two ghosts.
     fn stride(&self) -> usize {
         self.width + 2
     }
 
-    /// Where the own cell at column `x`, row `y` is stored.
+    /// Returns the index of the own cell at column `x`, row `y`.
     fn index(&self, x: usize, y: usize) -> usize {
         (y + 1) * self.stride() + x + 1
     }
 
-    /// First index, distance between cells and number of the own cells along an edge.
+    /// Returns first index, distance between cells and number of the own cells along an edge.
     fn edge_line(&self, direction: Direction) -> (usize, usize, usize) {
         let (start, along_column) = match direction {
             Direction::West => (self.index(0, 0), true),
@@ -124,7 +124,7 @@ impl Block {
         }
     }
 
-    /// The same for the ghost cells one step outwards.
+    /// Returns the same for the ghost cells one step outwards.
     fn ghost_line(&self, direction: Direction) -> (usize, usize, usize) {
         let (start, stride, len) = self.edge_line(direction);
         let outwards = match direction {
@@ -169,11 +169,11 @@ impl Areas {
 
 type Span = std::ops::Range<usize>;
 
-/// Splits the changing part of one dimension of a block, `own` in a field of `len` cells, into what
-/// needs no ghost, and what lies before and behind it.
+/// Splits the changing part of one dimension of a block. `own` is the block's part of a field of
+/// `len` cells. Returns the part that needs no ghost, and the parts before and after it.
 fn split(own: &Span, len: usize) -> (Span, Span, Span) {
     let start = own.start.max(1) - own.start;
-    // A block may consist of nothing but the field's boundary.
+    // A block may consist entirely of the field's boundary.
     let end = (own.end.min(len - 1)).saturating_sub(own.start).max(start);
     let inner_start = start.max(1).min(end);
     let inner_end = end.min(own.len() - 1).max(inner_start);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the computation asks of the network.
+//! Interface between the computation and the network.
 //!
-//! Contract for implementations: messages of one sender on one channel arrive in the order they
-//! were sent; a request ends, with an error if need be; a receive posted before a message arrives
-//! is matched with it in the order of posting.
+//! Contract for implementations:
+//! - messages of one sender on one channel arrive in the order in which they were sent;
+//! - every request ends, with an error if necessary;
+//! - posted receives are matched with messages in the order of posting.
 
 use crate::decompose::Direction;
 use anyhow::Result;
 
-/// A numbered stream of messages towards a process. Each use has its own, because the same process
-/// may be a neighbour on two sides.
+/// A numbered stream of messages to a process. Each use has its own channel, because the same
+/// process may be a neighbour on two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// From rank 0: the size of the field, or that there is none.
+    /// From rank 0: the size of the field, or that the job is cancelled.
     Plan,
     /// From rank 0: a process's part of the initial field.
     Scatter,
@@ -20,12 +21,12 @@ pub enum Channel {
     Halo(Direction),
     /// To rank 0: the parts of the result.
     Gather,
-    /// To rank 0: where the time went.
+    /// To rank 0: the share of time spent in communication.
     Shares,
 }
 
 impl Channel {
-    /// All channels, to open them.
+    /// All channels, in the order of their indices.
     pub const ALL: [Channel; 8] = [
         Channel::Plan,
         Channel::Scatter,
@@ -37,7 +38,7 @@ impl Channel {
         Channel::Shares,
     ];
 
-    /// The channel's place in [`Channel::ALL`].
+    /// Returns the channel's index in [`Channel::ALL`].
     #[must_use]
     pub fn index(self) -> u16 {
         match self {
@@ -56,21 +57,21 @@ impl Channel {
 /// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: usize,
-    /// Its sender.
+    /// Rank of the sender.
     pub source: usize,
 }
 
-/// A process's way to the other processes of its job.
+/// Communication of a process with the other processes of its job.
 pub trait Comm {
-    /// A send or receive under way.
+    /// A send or receive in flight.
     type Request;
 
-    /// This process's number, from 0.
+    /// Returns this process's rank, from 0.
     fn rank(&self) -> usize;
 
-    /// Processes in the job.
+    /// Returns the number of processes in the job.
     fn size(&self) -> usize;
 
     /// Makes `channel` ready to receive.
@@ -79,13 +80,13 @@ pub trait Comm {
     /// When the network refuses it.
     fn open(&mut self, channel: Channel) -> Result<()>;
 
-    /// Starts to send `data`; [`Comm::wait_send`] gives the buffer back.
+    /// Starts to send `data`; [`Comm::wait_send`] returns the buffer.
     ///
     /// # Errors
-    /// When `to` is gone.
+    /// When `to` has failed.
     fn start_send(&mut self, to: usize, channel: Channel, data: Vec<u8>) -> Result<Self::Request>;
 
-    /// Starts to receive into `buffer` (its length, not its capacity, is the room).
+    /// Starts to receive into `buffer`, up to its length (not its capacity).
     ///
     /// # Errors
     /// When the channel is not open.
@@ -94,38 +95,38 @@ pub trait Comm {
     /// Waits for a send to end and returns its buffer.
     ///
     /// # Errors
-    /// When the receiver is gone.
+    /// When the receiver has failed.
     fn wait_send(&mut self, request: Self::Request) -> Result<Vec<u8>>;
 
     /// Waits for a message and returns it with the buffer that holds it.
     ///
     /// # Errors
-    /// When the sender is gone.
+    /// When the sender has failed.
     fn wait_recv(&mut self, request: Self::Request) -> Result<(Received, Vec<u8>)>;
 
     /// Sends and waits; `data` may be reused at once.
     ///
     /// # Errors
-    /// When `to` is gone.
+    /// When `to` has failed.
     fn send(&mut self, to: usize, channel: Channel, data: &[u8]) -> Result<()>;
 
-    /// Waits for one message, from anybody.
+    /// Waits for one message from any process.
     ///
     /// # Errors
-    /// When those who could send are gone, or the message is longer than `buffer`.
+    /// When all possible senders have failed, or the message is longer than `buffer`.
     fn recv(&mut self, channel: Channel, buffer: &mut [u8]) -> Result<Received>;
 
     /// Waits for all processes.
     ///
     /// # Errors
-    /// When one of them is gone.
+    /// When one of them has failed.
     fn barrier(&mut self) -> Result<()>;
 }
 
 /// Writes numbers as bytes, in an order that does not depend on the machine.
 ///
 /// # Panics
-/// When `bytes` is not exactly as long as `values` need.
+/// When the length of `bytes` is not exactly that of `values`.
 pub fn pack<'a>(values: impl ExactSizeIterator<Item = &'a f64>, bytes: &mut [u8]) {
     assert_eq!(
         bytes.len(),
@@ -137,10 +138,10 @@ pub fn pack<'a>(values: impl ExactSizeIterator<Item = &'a f64>, bytes: &mut [u8]
     }
 }
 
-/// Reads what [`pack`] wrote.
+/// Reads numbers written by [`pack`].
 ///
 /// # Panics
-/// When `bytes` is not exactly as long as `values` need.
+/// When the length of `bytes` is not exactly that of `values`.
 pub fn unpack<'a>(bytes: &[u8], values: impl ExactSizeIterator<Item = &'a mut f64>) {
     assert_eq!(
         bytes.len(),

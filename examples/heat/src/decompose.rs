@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who owns which rectangle of the field.
+//! Decomposition of the field into rectangles, one for each process.
 
 use crate::HeatError;
 use std::ops::Range;
 
-/// The four ways to a neighbour.
+/// The four directions to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Towards smaller columns.
@@ -18,7 +18,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// All of them.
+    /// All directions.
     pub const ALL: [Direction; 4] = [
         Direction::West,
         Direction::East,
@@ -26,7 +26,7 @@ impl Direction {
         Direction::South,
     ];
 
-    /// The way back.
+    /// Returns the opposite direction.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -48,14 +48,14 @@ pub struct Rect {
 }
 
 impl Rect {
-    /// Cells in it.
+    /// Returns the number of cells.
     #[must_use]
     pub fn cell_count(&self) -> usize {
         self.x.len() * self.y.len()
     }
 }
 
-/// How a field is cut into rows and columns of blocks, one for each process.
+/// Layout of a field as rows and columns of blocks, one for each process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Cells across the whole field.
@@ -69,11 +69,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Cuts a field for `ranks` processes so that the fewest cells lie along the cuts, which for
-    /// a square field means blocks as square as possible.
+    /// Cuts a field for `ranks` processes so that the fewest cells lie along the cuts. For a square
+    /// field the blocks are as square as possible.
     ///
     /// # Errors
-    /// [`HeatError::TooManyRanks`] when some process would own nothing.
+    /// [`HeatError::TooManyRanks`] when a process would own no cell.
     pub fn new(width: usize, height: usize, ranks: usize) -> Result<Self, HeatError> {
         (1..=ranks)
             .filter(|columns| ranks.is_multiple_of(*columns))
@@ -92,13 +92,13 @@ impl Layout {
             })
     }
 
-    /// Processes.
+    /// Returns the number of processes.
     #[must_use]
     pub fn ranks(&self) -> usize {
         self.columns * self.rows
     }
 
-    /// The cells that `rank` owns.
+    /// Returns the cells that `rank` owns.
     #[must_use]
     pub fn rect(&self, rank: usize) -> Rect {
         Rect {
@@ -107,7 +107,8 @@ impl Layout {
         }
     }
 
-    /// Who owns the cells beyond `rank`'s edge in `direction`; nobody at the rim of the field.
+    /// Returns the owner of the cells beyond `rank`'s edge in `direction`; `None` at the rim of the
+    /// field.
     #[must_use]
     pub fn neighbour(&self, rank: usize, direction: Direction) -> Option<usize> {
         let (column, row) = (rank % self.columns, rank / self.columns);
@@ -119,13 +120,13 @@ impl Layout {
         }
     }
 
-    /// Cells along the cuts, each of which must be exchanged in every step.
+    /// Returns the number of cells along the cuts, which must be exchanged in every step.
     fn cut_len(&self) -> usize {
         (self.columns - 1) * self.height + (self.rows - 1) * self.width
     }
 }
 
-/// Part `index` of `parts` nearly equal parts of `len` cells.
+/// Returns part `index` of `parts` nearly equal parts of `len` cells.
 fn share(len: usize, parts: usize, index: usize) -> Range<usize> {
     index * len / parts..(index + 1) * len / parts
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a person can get wrong, and how to put it right.
+//! User mistakes, and their remedies.
 
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// An error whose remedy is in the hands of the person who started the program.
+/// An error that the user can correct.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HeatError {
@@ -15,18 +15,18 @@ pub enum HeatError {
     Unreadable {
         /// File concerned.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// The file is a grey map in name only.
+    /// The file is not a readable grey map.
     #[error("{path} is not a usable PGM image: {why}; a P2 or P5 grey map is needed")]
     BadImage {
         /// File concerned.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
-    /// The image has no interior, or no memory would hold it.
+    /// The image has no interior, or is too large for memory.
     #[error(
         "a field of {width} x {height} cells is too {how}: each side must have {least} to {most} cells"
     )]
@@ -42,24 +42,24 @@ pub enum HeatError {
         /// Largest side.
         most: usize,
     },
-    /// The scheme would blow up, or would not be diffusion at all.
+    /// The scheme would be unstable, or would not describe diffusion.
     #[error(
         "alpha {alpha} makes the explicit scheme unstable or meaningless: it must be above 0 and \
          at most {most}; give a smaller alpha and more steps"
     )]
     Unstable {
-        /// What was asked for.
+        /// Requested value.
         alpha: f64,
         /// The stability limit.
         most: f64,
     },
-    /// There are no blocks of at least one cell for everybody.
+    /// The field cannot be cut into a block of at least one cell for each process.
     #[error(
         "{ranks} processes are too many for a field of {width} x {height} cells: it cannot be cut \
          into {ranks} equal rows and columns of blocks; start fewer processes or take a larger image"
     )]
     TooManyRanks {
-        /// Processes of the job.
+        /// Number of processes of the job.
         ranks: usize,
         /// Cells across.
         width: usize,
@@ -71,7 +71,7 @@ pub enum HeatError {
     Unwritable {
         /// File concerned.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with the file.
         why: String,
     },
 }

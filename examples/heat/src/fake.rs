@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job of threads whose messages travel through channels, for the tests.
+//! A job of threads that exchange messages through channels, for tests.
 
 use crate::comm::{Channel, Comm, Received};
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,7 @@ pub(crate) enum FakeRequest {
     Recv(Channel, Vec<u8>),
 }
 
-/// Runs `body` as `size` processes and returns what each returned, by rank.
+/// Runs `body` as `size` processes and returns their results, by rank.
 pub(crate) fn run<T: Send>(
     size: usize,
     body: impl Fn(&mut FakeComm) -> Result<T> + Sync,

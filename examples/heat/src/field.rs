@@ -11,7 +11,7 @@ pub const ALPHA_MAX: f64 = 0.25;
 /// Smallest side: one inner cell between two boundary cells.
 pub const SIDE_MIN: usize = 3;
 
-/// Largest side: a square field of that size takes 8 GiB, more than rank 0 should be asked to hold.
+/// Largest side: a square field of that size takes 8 GiB, which is as much as rank 0 should hold.
 pub const SIDE_MAX: usize = 32768;
 
 /// Temperatures, row by row; 0 is black in the image and 1 is white.
@@ -23,7 +23,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field of equal cells.
+    /// Creates a field of equal cells.
     ///
     /// # Errors
     /// [`HeatError::BadSize`] when a side is too short or too long.
@@ -36,25 +36,25 @@ impl Field {
         })
     }
 
-    /// Cells across.
+    /// Returns the number of cells across.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Cells down.
+    /// Returns the number of cells down.
     #[must_use]
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// All cells, row by row.
+    /// Returns all cells, row by row.
     #[must_use]
     pub fn cells(&self) -> &[f64] {
         &self.cells
     }
 
-    /// All cells, row by row.
+    /// Returns all cells for writing, row by row.
     pub fn cells_mut(&mut self) -> &mut [f64] {
         &mut self.cells
     }
@@ -82,8 +82,8 @@ impl Field {
         }
     }
 
-    /// The field after `steps` steps, computed in the plainest way by one process. It shares
-    /// nothing but [`diffuse`] with the parallel solution, so that it can judge it.
+    /// Returns the field after `steps` steps, computed in the simplest way by one process. It
+    /// shares only [`diffuse`] with the parallel solution, so that it can verify that solution.
     #[must_use]
     pub fn diffused(&self, alpha: f64, steps: u64) -> Field {
         let mut now = self.clone();
@@ -103,8 +103,8 @@ impl Field {
         now
     }
 
-    /// The first cell whose bits differ from those of `other` (its column and row), and how many
-    /// do.
+    /// Returns column and row of the first cell whose bits differ from those of `other`, and the
+    /// number of such cells.
     #[must_use]
     pub fn difference(&self, other: &Field) -> Option<((usize, usize), usize)> {
         let pairs = self.cells.iter().zip(&other.cells).enumerate();
@@ -117,15 +117,15 @@ impl Field {
     }
 }
 
-/// The next value of a cell from its own and those of its western, eastern, northern and southern
-/// neighbours. The order of the operations is part of the result.
+/// Returns the next value of a cell from its own value and those of its western, eastern, northern
+/// and southern neighbours. The order of the operations is part of the result.
 #[inline]
 #[must_use]
 pub fn diffuse(centre: f64, [west, east, north, south]: [f64; 4], alpha: f64) -> f64 {
     centre + alpha * ((west + east) + (north + south) - 4.0 * centre)
 }
 
-/// Refuses an `alpha` for which the scheme is unstable.
+/// Returns an error for an `alpha` for which the scheme is unstable.
 ///
 /// # Errors
 /// [`HeatError::Unstable`].
@@ -139,7 +139,7 @@ pub fn check_alpha(alpha: f64) -> Result<(), HeatError> {
     })
 }
 
-/// Refuses a field without interior and one that no memory would hold.
+/// Returns an error for a field without interior, or one that is too large for memory.
 ///
 /// # Errors
 /// [`HeatError::BadSize`].

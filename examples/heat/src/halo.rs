@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exchange of edge cells between neighbours.
 //!
-//! One round is [`Halo::begin`], work that needs no ghosts, [`Halo::finish`]. The receives of a
-//! round are posted at the end of the round before, so that what a neighbour sends early goes
-//! straight into its place. Buffers are made once and travel with the requests.
+//! One round consists of [`Halo::begin`], work that needs no ghosts, and [`Halo::finish`]. The
+//! receives of a round are posted at the end of the round before, so that early messages are
+//! received directly into their buffers. Buffers are allocated once and passed along with the
+//! requests.
 
 use crate::block::Block;
 use crate::comm::{Channel, Comm, Received, pack, unpack};
@@ -19,7 +20,7 @@ pub struct Halo<C: Comm> {
 struct Side<C: Comm> {
     direction: Direction,
     neighbour: usize,
-    /// At home between rounds, with the request during one.
+    /// Held here between rounds, and by the request during a round.
     outgoing: Vec<u8>,
     sending: Option<C::Request>,
     receiving: Option<C::Request>,
@@ -59,7 +60,7 @@ impl<C: Comm> Halo<C> {
     /// Starts to send the block's edges.
     ///
     /// # Errors
-    /// When a neighbour is gone.
+    /// When a neighbour has failed.
     ///
     /// # Panics
     /// When there are no rounds left.
@@ -72,10 +73,10 @@ impl<C: Comm> Halo<C> {
         Ok(())
     }
 
-    /// Waits for the neighbours' edges and puts them into the block's ghost cells.
+    /// Waits for the neighbours' edges and copies them into the block's ghost cells.
     ///
     /// # Errors
-    /// When a neighbour is gone or sends something else than its edge.
+    /// When a neighbour has failed, or sends something other than its edge.
     pub fn finish(&mut self, comm: &mut C, block: &mut Block) -> Result<()> {
         let more = self.rounds_left > 0;
         for side in &mut self.sides {
@@ -92,7 +93,7 @@ impl<C: Comm> Halo<C> {
 }
 
 impl<C: Comm> Side<C> {
-    /// What comes from the west travels east.
+    /// Returns the channel of incoming edges: an edge from the west travels east.
     fn incoming(&self) -> Channel {
         Channel::Halo(self.direction.opposite())
     }

@@ -14,7 +14,7 @@ use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What to compute.
+/// Options of a job.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// PGM image with the initial field; only rank 0 reads it.
@@ -31,27 +31,27 @@ pub struct Options {
     pub palette: Palette,
 }
 
-/// How a process's part in the job ended well.
+/// Successful end of a process's part in the job.
 #[derive(Debug)]
 pub enum Outcome {
-    /// On rank 0.
+    /// All steps are done; on rank 0.
     Finished(Report),
-    /// On the others.
+    /// All steps are done; on other ranks.
     Done,
-    /// Rank 0 refused the job, and it says why.
+    /// Rank 0 cancelled the job, and reports the reason.
     CalledOff,
 }
 
 /// Runs this process's part.
 ///
 /// # Errors
-/// On rank 0 [`HeatError`] for what a person can put right; anywhere, failures of the network; on
-/// rank 0, a result that differs from the sequential solution.
+/// On rank 0: [`HeatError`] for user mistakes, and an error for a result that differs from the
+/// sequential solution. On all ranks: failures of the network.
 pub fn run<C: Comm>(comm: &mut C, options: &Options) -> Result<Outcome> {
     for channel in Channel::ALL {
         comm.open(channel)?;
     }
-    // Nobody sends before everybody can receive.
+    // No process may send before all processes can receive.
     comm.barrier()?;
     let Some((layout, initial)) = agree(comm, options)? else {
         return Ok(Outcome::CalledOff);
@@ -62,14 +62,15 @@ pub fn run<C: Comm>(comm: &mut C, options: &Options) -> Result<Outcome> {
     comm.barrier()?;
     let start = Instant::now();
     let own_time = march(comm, &layout, &mut block, options.alpha, options.steps)?;
-    // Of this process's own time: the others began a little earlier or later.
+    // The share of this process's own time, because other processes began a little earlier or
+    // later.
     let own_share = ratio(own_time.as_secs_f64(), start.elapsed().as_secs_f64());
     comm.barrier()?;
     let elapsed = start.elapsed();
 
     let result = gather(comm, &layout, &block.cells())?;
     let communicating = collect_shares(comm, own_share)?;
-    // Nobody leaves before everything has arrived.
+    // No process may leave before all messages have arrived.
     comm.barrier()?;
     let (Some(initial), Some(result)) = (initial, result) else {
         return Ok(Outcome::Done);
@@ -94,8 +95,8 @@ pub fn run<C: Comm>(comm: &mut C, options: &Options) -> Result<Outcome> {
     Ok(Outcome::Finished(report))
 }
 
-/// Lets rank 0 read the image and tell everybody the size of the field, or that there will be no
-/// job: sides of 0.
+/// Lets rank 0 read the image and send the size of the field to all processes. Sides of 0 cancel
+/// the job.
 fn agree<C: Comm>(comm: &mut C, options: &Options) -> Result<Option<(Layout, Option<Field>)>> {
     let ranks = comm.size();
     if comm.rank() != 0 {
@@ -115,7 +116,7 @@ fn agree<C: Comm>(comm: &mut C, options: &Options) -> Result<Option<(Layout, Opt
     Ok(Some((layout, Some(field))))
 }
 
-/// Finds out on rank 0 whether the job can be done.
+/// Checks on rank 0 that the job can be done, and reads the field.
 fn prepare(options: &Options, ranks: usize) -> Result<(Layout, Field), HeatError> {
     check_alpha(options.alpha)?;
     if let Some(path) = &options.output {
@@ -146,7 +147,7 @@ fn receive_sides<C: Comm>(comm: &mut C) -> Result<(usize, usize)> {
     Ok((usize::try_from(width)?, usize::try_from(height)?))
 }
 
-/// Collects each rank's time on rank 0, in the order of the ranks.
+/// Collects the communication share of each rank on rank 0, in the order of the ranks.
 fn collect_shares<C: Comm>(comm: &mut C, own: f64) -> Result<Vec<f64>> {
     if comm.rank() != 0 {
         comm.send(0, Channel::Shares, &own.to_le_bytes())?;
@@ -166,7 +167,7 @@ fn collect_shares<C: Comm>(comm: &mut C, own: f64) -> Result<Vec<f64>> {
     Ok(shares)
 }
 
-/// Compares `result` with the sequential solution, bit for bit, and returns how long that took.
+/// Compares `result` with the sequential solution, bit for bit, and returns the time this took.
 fn check(initial: &Field, result: &Field, options: &Options) -> Result<Duration> {
     let start = Instant::now();
     let expected = initial.diffused(options.alpha, options.steps);

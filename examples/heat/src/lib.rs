@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The two-dimensional heat equation on any number of processes.
 //!
-//! The field is a grey image; every process owns one rectangle of it and exchanges the cells along
-//! its edges with at most four neighbours in every step. The explicit five-point scheme is used;
-//! the cells on the rim of the image are the (Dirichlet) boundary and keep their values.
+//! The field is a grey image. Every process owns one rectangle of it, and exchanges the cells along
+//! its edges with at most four neighbours in every step. The explicit five-point scheme is used.
+//! The cells on the rim of the image are the (Dirichlet) boundary and keep their values.
 //!
-//! Nothing in this library knows how messages travel: it asks a [`Comm`] for that, which the
-//! program implements with Portolan and the tests with channels between threads.
+//! This library does not depend on a network. It communicates through a [`Comm`], which the program
+//! implements with Portolan, and the tests with channels between threads.
 //!
-//! The one invariant: the arithmetic of a cell is [`field::diffuse`], whoever computes it, so that
-//! the result does not depend on the number of processes, not even in its last bit.
+//! Invariant: all processes compute a cell by [`field::diffuse`]. The result therefore does not
+//! depend on the number of processes, not even in its last bit.
 
 pub mod block;
 pub mod comm;

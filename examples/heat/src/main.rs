@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program: arguments, the network, and the exit status.
 //!
-//! Exit status 2 says that the person who started it can put something right, 1 that the job
-//! failed or that its result is wrong.
+//! Exit status 2 reports a mistake that the user can correct. Exit status 1 reports a failed job or
+//! a wrong result.
 
 mod args;
 mod node;

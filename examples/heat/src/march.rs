@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Advances `block` by `steps` steps and returns the time spent in calls of the network.
 ///
 /// # Errors
-/// When a neighbour is gone.
+/// When a neighbour has failed.
 pub fn march<C: Comm>(
     comm: &mut C,
     layout: &Layout,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Comm`] by Portolan: each channel is a port.
+//! [`Comm`] implemented with Portolan: each channel is a port.
 
 use anyhow::{Context, Result};
 use heat::Comm;
 use heat::comm::{Channel, Received};
 use portolan::{Buffer, Completion, Node, PortConfig, Request, Target};
 
-/// Port of the first channel; any free range would do.
+/// Port of the first channel; any free range works.
 const FIRST_PORT: u16 = 1000;
 
 /// A member of a Portolan job.
@@ -23,7 +23,7 @@ impl NodeComm {
         Ok(NodeComm { node, rank, size })
     }
 
-    /// The paths that were tried, a line each; processes that it had nothing to say to have none.
+    /// Describes the tried paths, one per line; processes without any communication have none.
     pub(crate) fn paths(&self) -> String {
         let others = (0..self.node.size()).filter(|&other| other != self.node.rank());
         let lines = others.flat_map(|other| {

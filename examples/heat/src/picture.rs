@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fields from PGM images, and images from fields.
+//! Conversion of PGM images to fields, and of fields to images.
 
 use crate::HeatError;
 use crate::field::{Field, check_size};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
-/// How temperatures become colours.
+/// Mapping of temperatures to colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Palette {
     /// The colours of a glowing body: black, red, yellow, white.
@@ -21,7 +21,7 @@ pub enum Palette {
     Grey,
 }
 
-/// Corners of the glow palette, at equal distances between 0 and 1.
+/// Colours of the glow palette, at equal distances between 0 and 1.
 const GLOW: [[f64; 3]; 6] = [
     [0.0, 0.0, 20.0],
     [90.0, 10.0, 90.0],
@@ -34,7 +34,7 @@ const GLOW: [[f64; 3]; 6] = [
 /// Reads a grey map, plain (P2) or raw (P5), with up to 65,535 shades. Black becomes 0, white 1.
 ///
 /// # Errors
-/// [`HeatError`] that names the file and what is wrong with it.
+/// [`HeatError`] with the file and the problem.
 pub fn read_pgm(path: &Path) -> Result<Field, HeatError> {
     let unreadable = |cause| HeatError::Unreadable {
         path: path.to_owned(),
@@ -94,7 +94,7 @@ pub fn write_png(path: &Path, field: &Field, palette: Palette) -> Result<(), Hea
     })
 }
 
-/// Refuses a path that could not be written in the end, before the work is done.
+/// Checks that a path can be written, before the work starts.
 ///
 /// # Errors
 /// [`HeatError::Unwritable`].

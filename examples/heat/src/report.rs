@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What rank 0 tells in the end.
+//! Report that rank 0 prints at the end.
 
 use crate::decompose::Layout;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Figures of a finished job.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How the field was cut.
+    /// Layout of the field.
     pub layout: Layout,
-    /// Steps made.
+    /// Number of steps.
     pub steps: u64,
     /// Diffusion number.
     pub alpha: f64,
@@ -19,14 +19,14 @@ pub struct Report {
     pub elapsed: Duration,
     /// Share of its time that each rank spent in calls of the network.
     pub communicating: Vec<f64>,
-    /// Time of the sequential solution, when it was asked for (and found equal).
+    /// Time of the sequential solution, if it was requested; its result was equal.
     pub checked: Option<Duration>,
-    /// Picture written.
+    /// File of the written picture.
     pub output: Option<PathBuf>,
 }
 
 impl Report {
-    /// Cells computed in a second, by all processes together.
+    /// Returns the cells computed per second, by all processes together.
     #[must_use]
     pub fn updates_per_sec(&self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "a figure of three digits")]
@@ -35,7 +35,7 @@ impl Report {
         ratio(updates, self.elapsed.as_secs_f64())
     }
 
-    /// Mean share of the time spent communicating, and the largest with its rank.
+    /// Returns the mean share of time spent communicating, and the largest share with its rank.
     #[must_use]
     pub fn communication_shares(&self) -> (f64, f64, usize) {
         let total: f64 = self.communicating.iter().sum();
@@ -90,7 +90,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// 0 where there is nothing to divide by: a job of no steps.
+/// Returns the ratio, or 0 for a job without steps.
 pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A field to start from when there is no image at hand.
+//! A sample field to start from without an image.
 
 use crate::HeatError;
 use crate::field::Field;
@@ -12,7 +12,7 @@ const DISCS: [(f64, f64, f64, f64); 4] = [
     (0.2, 0.8, 0.05, 1.0),
 ];
 
-/// Makes hot discs on cold ground, between a warm western and a cold eastern rim.
+/// Creates hot discs on a cold ground, between a warm western and a cold eastern rim.
 ///
 /// # Errors
 /// [`HeatError::BadSize`].
@@ -26,7 +26,7 @@ pub fn field(width: usize, height: usize) -> Result<Field, HeatError> {
     Ok(field)
 }
 
-/// Where cell `index` of `len` lies between 0 and 1.
+/// Returns the position of cell `index` of `len` between 0 and 1.
 fn middle(index: usize, len: usize) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "sides are far below 2^52")]
     let (index, len) = (index as f64, len as f64);

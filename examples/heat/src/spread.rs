@@ -6,15 +6,17 @@ use crate::decompose::Layout;
 use crate::field::Field;
 use anyhow::{Result, ensure};
 
-/// Cells per message: 128 KiB, long enough for full bandwidth, short enough for any receiver's memory.
+/// Cells per message: 128 KiB, long enough for full bandwidth, and short enough for any receiver's
+/// memory.
 const PIECE_CELLS: usize = 16 * 1024;
 
 const CELL_LEN: usize = size_of::<f64>();
 
-/// Deals the field out: rank 0 passes it, everybody gets the cells of its own block, row by row.
+/// Distributes the field, which rank 0 passes. Every process gets the cells of its block, row by
+/// row.
 ///
 /// # Errors
-/// When a process is gone.
+/// When a process has failed.
 pub fn scatter<C: Comm>(comm: &mut C, layout: &Layout, field: Option<&Field>) -> Result<Vec<f64>> {
     let rank = comm.rank();
     let Some(field) = field else {
@@ -31,7 +33,7 @@ pub fn scatter<C: Comm>(comm: &mut C, layout: &Layout, field: Option<&Field>) ->
 /// Collects the blocks' cells; only rank 0 gets the field.
 ///
 /// # Errors
-/// When a process is gone.
+/// When a process has failed.
 pub fn gather<C: Comm>(comm: &mut C, layout: &Layout, own: &[f64]) -> Result<Option<Field>> {
     if comm.rank() != 0 {
         send_cells(comm, 0, Channel::Gather, own)?;
@@ -54,7 +56,7 @@ pub fn gather<C: Comm>(comm: &mut C, layout: &Layout, own: &[f64]) -> Result<Opt
     Ok(Some(field))
 }
 
-/// What has come from one process; the pieces of several arrive interleaved.
+/// Cells received from one process; the pieces of several processes arrive interleaved.
 struct Part {
     cells: Vec<f64>,
     filled: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program as a person starts it, without a launcher: a job of one process.
+//! Tests of the program without a launcher, as a job of one process.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The whole job on threads.
+//! Tests of the whole job on threads.
 
 use super::*;
 use crate::picture::write_pgm;
