@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan run` and `portolan mpirun` with CAP_NET_RAW as a file capability pass it on to the programs
-//! of the job, and nothing else.
+//! Tests that `portolan run` and `portolan mpirun` with CAP_NET_RAW as a file capability pass only
+//! this capability on to the programs of the job.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,15 +12,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A user without any privilege.
+/// A user without privileges.
 const UID: &str = "65533";
 
-/// CAP_NET_RAW as /proc shows a set of it alone.
+/// Capability set with CAP_NET_RAW only, in the format of /proc.
 const NET_RAW_ALONE: &str = "0000000000002000";
 const NOTHING: &str = "0000000000000000";
 
-/// A copy of the command that everybody may run, with CAP_NET_RAW if `capable`; `None`, said aloud, where that
-/// cannot be.
+/// Returns a copy of the command that all users may run, with CAP_NET_RAW if `capable`. Prints
+/// SKIPPED and returns `None` where that is not possible.
 fn command_in(directory: &Path, capable: bool) -> Option<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED: file capabilities are root's to give");
@@ -44,7 +44,7 @@ fn command_in(directory: &Path, capable: bool) -> Option<PathBuf> {
     Some(copy)
 }
 
-/// What an ordinary user's `command` prints.
+/// Returns the output of `command` for an ordinary user.
 fn as_user(command: &Path, args: &[&str]) -> String {
     let mut user = Command::new("setpriv");
     user.args(["--reuid", UID, "--regid", UID, "--clear-groups"]);
@@ -53,7 +53,7 @@ fn as_user(command: &Path, args: &[&str]) -> String {
     Ended::from(user.output().unwrap()).succeeded("the command")
 }
 
-/// What the job's programs have in their effective and ambient sets.
+/// Returns the effective and ambient sets of the job's programs.
 fn sets(status: &str) -> [&str; 2] {
     ["CapEff:", "CapAmb:"].map(|name| {
         let line = status.lines().find_map(|line| line.split_once(name));

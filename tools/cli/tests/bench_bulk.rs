@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Smoke runs of the measurements of bulk data, as a person starts them, and the plots of their
-//! JSON. What is asserted is that the work was done; never a time.
+//! Smoke tests of the measurements of bulk data, started as a user would, and of plots of their
+//! JSON. They assert that the work was done, never a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use common::{alone, can_make_labs, refused, run};
 use serde_json::Value;
 use std::fs;
 
-/// Runs `portolan bench` with a short pace; the JSON.
+/// Runs `portolan bench` with a short duration, and returns the JSON.
 fn bench(args: &str) -> Value {
     let _alone = alone();
     let args: Vec<&str> = ["bench", "--repeat", "1", "--json", "-"]

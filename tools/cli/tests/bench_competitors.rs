@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of other libraries in `portolan bench`. What is asserted is that the work was done, or that it is
-//! said what is missing; never a time.
+//! Tests of rows of other libraries in `portolan bench`. They assert that the work was done or a
+//! missing library was reported, never a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn measured(args: &str) -> Value {
     serde_json::from_str(&ended.out).unwrap()
 }
 
-/// Whether the library of `system` can be built with; says aloud if not.
+/// Returns true if the library of `system` is installed; prints SKIPPED if not.
 fn is_installed(system: &str) -> bool {
     let header = match system {
         "ucx" => "/usr/include/ucp/api/ucp.h",
@@ -33,7 +33,8 @@ fn is_installed(system: &str) -> bool {
     installed
 }
 
-/// Each of `systems` has its row of each metric and size, or there is one note that names its package.
+/// Asserts that each of `systems` has rows for each metric and size, or one note that names its
+/// package.
 fn assert_told(report: &Value, path: &str, systems: &[&str]) {
     let results = report["results"].as_array().unwrap();
     let notes: Vec<&str> = report["notes"]
@@ -69,7 +70,7 @@ fn assert_told(report: &Value, path: &str, systems: &[&str]) {
             let row = row.unwrap_or_else(|| panic!("{system}, {metric}, {size}: {report}"));
             assert!(row["msgs_per_s"].as_f64().unwrap() > 0.0, "{row}");
             assert!(row["p50_us"].as_f64().unwrap() > 0.0, "{row}");
-            // Whole turns: windows of 64 messages, batches of round trips.
+            // A multiple of whole windows of 64 messages, or of batches of round trips.
             assert!(row["iterations"].as_u64().unwrap() >= 200, "{row}");
         }
     }

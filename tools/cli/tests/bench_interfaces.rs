@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Smoke runs of the papers' interfaces in `portolan bench`. What is asserted is that the work was done;
+//! Smoke tests of the papers' interfaces in `portolan bench`. They assert that the work was done,
 //! never a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

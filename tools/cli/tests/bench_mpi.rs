@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Smoke runs of MPI programs in `portolan bench`. What is asserted is that the work was done; never a
+//! Smoke tests of MPI programs in `portolan bench`. They assert that the work was done, never a
 //! time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -30,12 +30,12 @@ fn rows_of(name: &str) {
             let row = row.unwrap_or_else(|| panic!("{metric} {size}: {report}"));
             assert!(row["msgs_per_s"].as_f64().unwrap() > 0.0, "{row}");
             assert_eq!(row["variant"], "its shared memory");
-            // Whole turns: windows of 64 messages, batches of round trips.
+            // A multiple of whole windows of 64 messages, or of batches of round trips.
             assert!(row["iterations"].as_u64().unwrap() >= 200, "{row}");
         }
     }
-    // Over Portolan there are rows, or it is said why there are none: only where its provider was built,
-    // and for an MPI that can take it.
+    // Over Portolan there are rows or a note with the reason: the provider may not be built, or the
+    // MPI may not support it.
     let over = format!("{name}-portolan");
     let has_rows = report["results"]
         .as_array()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan bench --server` and `--client`: rows between two hosts, and who is turned away. What is
-//! asserted is that the work was done; never a time.
+//! Tests of `portolan bench --server` and `--client`: rows between two hosts, and refused clients.
+//! They assert that the work was done, never a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// A server that is killed with the test, what it says, and how it is reached.
+/// A server that is killed with the test, its output, and its address.
 struct Server {
     child: KillOnDrop,
     lines: Receiver<String>,
@@ -25,7 +25,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts one by `command`, which is `portolan bench --server …` at a port of the system's choice.
+    /// Starts a server with `command`: `portolan bench --server …` at a port chosen by the system.
     fn start(command: &mut Command) -> Server {
         let mut child = KillOnDrop(command.stdout(Stdio::piped()).spawn().unwrap());
         let output = child.0.stdout.take().unwrap();
@@ -61,7 +61,7 @@ impl Server {
         Server::start(&mut portolan(&args.split(' ').collect::<Vec<_>>()))
     }
 
-    /// A client of this server on this host.
+    /// Returns the command of a client on this host for this server.
     fn client(&self, args: &str) -> Command {
         let mut command = portolan(&args.split(' ').collect::<Vec<_>>());
         command.args(["--client", "127.0.0.1", "--port", &self.port.to_string()]);
@@ -69,7 +69,7 @@ impl Server {
         command
     }
 
-    /// Waits until it says something with `word` in it.
+    /// Waits until the server prints a line that contains `word`.
     fn says(&self, word: &str) {
         let said = |line: String| line.contains(word);
         let patience = std::time::Duration::from_secs(60);
@@ -90,7 +90,7 @@ fn report(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}", ended.out))
 }
 
-/// Expects rows of `metric` from each of `systems` on `path`.
+/// Asserts rows of `metric` from each of `systems` on `path`.
 fn assert_rows(report: &Value, metric: &str, path: &str, systems: &[&str]) {
     for system in systems {
         let is_it = |row: &&Value| {
@@ -103,7 +103,7 @@ fn assert_rows(report: &Value, metric: &str, path: &str, systems: &[&str]) {
     }
 }
 
-/// Few, for each turn may take slices of the scheduler where other tests spin.
+/// Options for few turns, because other spinning tests may delay each turn by time slices.
 const SHORT: &str = "--repeat 1 --iterations 20 --json -";
 
 #[test]
@@ -152,7 +152,7 @@ fn two_hosts_measure_together_several_times() {
     for metric in ["stream", "rate", "bidir", "logp", "loaded"] {
         assert_rows(&second, metric, "auto", &["portolan", "tcp"]);
     }
-    // Libraries that are not installed are notes; `bench_competitors` looks at their rows.
+    // Libraries that are not installed have notes; `bench_competitors` tests their rows.
     let third = measure("pingpong --path udp --vs libfabric-tcp,ucx --size 64");
     let told =
         third["results"].as_array().unwrap().len() + third["notes"].as_array().unwrap().len();
@@ -163,7 +163,7 @@ fn two_hosts_measure_together_several_times() {
     });
 }
 
-/// Takes a lab down with the test.
+/// Removes a lab at the end of the test.
 struct Down(String);
 
 impl Drop for Down {
@@ -189,7 +189,7 @@ fn a_server_outlives_a_client_that_dies_in_a_row() {
         let line = format!("bench pingpong {row} --size 64 --seconds 60 --repeat 1");
         let client = KillOnDrop(server.client(&line).stdout(Stdio::null()).spawn().unwrap());
         server.says("has begun");
-        // The end of a row at this server: a child, or a child of its agent.
+        // The process of a row at this server: a child, or a child of its agent.
         let own = server.child.0.id();
         wait_until("an end works", || !ends_of(own).is_empty());
         drop(client);
@@ -235,7 +235,7 @@ fn a_client_outlives_its_server_and_says_what_is_missing() {
     }
 }
 
-/// Workers that descend from process `ancestor`.
+/// Returns the workers that descend from process `ancestor`.
 fn ends_of(ancestor: u32) -> Vec<i32> {
     let descends = |mut pid: i32| {
         while pid > 1 {
@@ -305,7 +305,7 @@ fn another_version_is_refused_by_either_side() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let other = thread::spawn(move || {
-        // The first is a look whether anybody answers.
+        // The first connection only checks if a server answers.
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
             let greeting = r#"{"portolan_bench":1,"build":"99.0.0","nonce":"1"}"#;
@@ -320,7 +320,7 @@ fn another_version_is_refused_by_either_side() {
     other.join().unwrap();
 }
 
-/// What a client says that is refused at a port of this host.
+/// Returns the error of a client that is refused at a port of this host.
 fn refused_at(port: u16) -> String {
     let port = port.to_string();
     let client = ["bench", "pingpong", "--client", "127.0.0.1"];

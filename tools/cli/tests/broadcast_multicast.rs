@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broadcasts by multicast (P17), in labs: what the root's wire carries, and what becomes of frames that are lost,
-//! of hosts that hear nothing, and of members that die.
+//! Tests of broadcasts by multicast (P17) in labs: bytes on the root's wire, lost frames, hosts
+//! that receive no multicast, and members that die.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A mebibyte and a bit: two blocks.
+/// Slightly more than 1 MiB: two blocks.
 const LEN: usize = (1 << 20) + 4321;
 
 impl Lab {
@@ -30,7 +30,7 @@ fn fill(len: usize, seed: u32) -> Vec<u8> {
     words.flat_map(u32::to_be_bytes).take(len).collect()
 }
 
-/// Bytes that have left this host by its interface.
+/// Returns the number of bytes that have left this host by its interface.
 fn sent_bytes() -> u64 {
     let text = fs::read_to_string("/sys/class/net/eth0/statistics/tx_bytes").unwrap();
     text.trim().parse().unwrap()
@@ -47,7 +47,7 @@ fn broadcast(node: &mut Node, root: u32, len: usize, seed: u32) {
     assert!(bytes == fill(len, seed), "{len} bytes from {root}");
 }
 
-/// Broadcasts of many lengths from every member, blocking and not, two at once.
+/// Broadcasts many lengths from every member, blocking and not, and two at once.
 fn lengths(node: &mut Node) {
     let size = node.size();
     let all = Group::all(node);
@@ -82,7 +82,8 @@ fn lengths(node: &mut Node) {
     println!("\nby multicast: {}", node.multicast_count());
 }
 
-/// What the root's interface sends for one broadcast, after one that has made the members known.
+/// Counts the bytes that the root's interface sends for one broadcast, after a first one for
+/// set-up.
 fn count(node: &mut Node) {
     broadcast(node, 0, LEN, 1);
     node.barrier().unwrap();
@@ -95,7 +96,7 @@ fn count(node: &mut Node) {
     println!("\nby multicast: {}", node.multicast_count());
 }
 
-/// Rank 1 also sends to the group what only looks like datagrams of it.
+/// Lets rank 1 also send forged datagrams to the group.
 fn forged(node: &mut Node) {
     let id = node.job_id();
     let port = 20_000 + u16::from_le_bytes([id[2], id[3]]) % 12_000;
@@ -116,7 +117,7 @@ fn forged(node: &mut Node) {
     println!("\nunknown: {}", dropped.unwrap_or(0));
 }
 
-/// Rank 1 dies in the middle.
+/// Lets rank 1 die during a broadcast.
 fn death(node: &mut Node) {
     node.barrier().unwrap();
     if node.rank() == 1 {
@@ -135,7 +136,7 @@ fn death(node: &mut Node) {
     println!("\ntold of the death");
 }
 
-/// Goes on with the setting in the environment of the second host's processes alone.
+/// Restarts this process with the setting in the environment, on the second host only.
 fn opt_out_on_one_host() {
     const SETTING: &str = "PORTOLAN_MULTICAST";
     let own = fs::read_to_string("/proc/net/fib_trie").unwrap();
@@ -150,7 +151,7 @@ fn opt_out_on_one_host() {
     }
 }
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     if role().as_deref() == Some("mixed") {
@@ -168,7 +169,7 @@ fn as_rank() {
     }
 }
 
-/// The counts that ranks have printed behind `word`.
+/// Returns the counts that ranks printed after `word`.
 fn numbers(out: &str, word: &str) -> Vec<u64> {
     let found = out.lines().filter_map(|line| line.split_once(word));
     found
@@ -183,9 +184,9 @@ fn every_length_from_every_root_arrives() {
     }
     let lab = Lab::up("all", "3");
     for args in [&[][..], &["--option", "auth=aead"]] {
-        // Two on each host: all hear the same frames.
+        // Two ranks on each host, which receive the same frames.
         let out = lab.play(6, "lengths", args).succeeded("lengths");
-        // Five lengths are long enough, and two at once.
+        // Five lengths are long enough, plus two broadcasts at once.
         assert_eq!(numbers(&out, "by multicast:"), [7; 6], "{out}");
     }
     let out = lab.play(3, "mixed", &[]).succeeded("mixed");
@@ -246,7 +247,8 @@ fn a_host_that_hears_no_multicast_gets_the_data_by_messages() {
     let out = lab.play(3, "lengths", &[]).succeeded("lengths");
     let mut counts = numbers(&out, "by multicast:");
     counts.sort_unstable();
-    // Whom it does not hear tries once; it itself is heard.
+    // Roots whose multicasts h1 does not receive try once; the multicasts of h1 itself are
+    // received.
     assert_eq!(counts, [1, 1, 7], "{out}");
 }
 
@@ -259,7 +261,7 @@ fn what_only_looks_like_a_datagram_changes_nothing() {
     let out = lab.play(3, "forged", &[]).succeeded("forged");
     let mut unknown = numbers(&out, "unknown:");
     unknown.sort_unstable();
-    // The root hears nothing; the others have met them.
+    // The root receives none; the other members have received the forged ones.
     assert!(unknown[1] > 0, "{out}");
 }
 

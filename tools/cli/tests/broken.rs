@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that a wire breaks: none arrives, nothing hangs, no session ends.
+//! Tests with frames that a wire corrupts: none is delivered, nothing hangs, no session ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,10 +16,10 @@ use wire::{Breakage, Wire};
 
 const PORT: u16 = 1;
 
-/// Receives that are posted ahead.
+/// Number of receives posted ahead.
 const AHEAD: u32 = 64;
 
-/// What a job is told, and what must have found broken frames.
+/// Arguments of a job, and the counter that must report corrupted frames.
 struct Scene {
     args: &'static [&'static str],
     breakage: Breakage,
@@ -36,9 +36,9 @@ const fn scene(args: &'static [&'static str], breakage: Breakage, found_by: &'st
 
 use Breakage::{AsItWas, Repaired};
 
-/// Every path of a network. By raw Ethernet a broken frame is seen by nobody but Portolan.
+/// Every path of a network. On raw Ethernet only Portolan can detect a corrupted frame.
 const SCENES: &[Scene] = &[
-    // The system's look at UDP's checksum, alone and before the frame's own.
+    // The system's check of UDP's checksum, alone and before the frame's own.
     scene(
         &["--path", "udp", "-o", "checksum=off"],
         AsItWas,
@@ -63,7 +63,7 @@ const SCENES: &[Scene] = &[
     ),
 ];
 
-/// Not a test of its own: what each rank does. The role is how many messages each sends.
+/// Runs one rank of a job; not a test of its own. The role is the number of messages of each rank.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -76,7 +76,7 @@ fn as_rank() {
     }
 }
 
-/// Mostly short, some in several frames, few long.
+/// Returns a message length: mostly short, some of several frames, few long.
 fn len(index: u32) -> usize {
     let word = mix(u64::from(index) + 99);
     let most = match word % 64 {
@@ -88,7 +88,7 @@ fn len(index: u32) -> usize {
     usize::try_from((word >> 8) % most).unwrap()
 }
 
-/// Both ways at once; what arrives is compared byte by byte.
+/// Exchanges messages in both directions at once, and compares them byte by byte.
 fn exchange(node: &mut Node, count: u32) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let (mut posted, mut sends) = (VecDeque::new(), VecDeque::new());
@@ -115,7 +115,7 @@ impl Drop for Lab {
     }
 }
 
-/// Sum over the ranks of what they printed behind `name`.
+/// Returns the sum of the figures that the ranks printed after `name`.
 fn figure(out: &str, name: &str) -> u64 {
     let name = format!("{}=", name.replace(' ', "_"));
     let words = out.split_whitespace();
@@ -124,7 +124,7 @@ fn figure(out: &str, name: &str) -> u64 {
         .sum()
 }
 
-/// Each scene with `count` messages each way, `rounds` times.
+/// Plays each scene with `count` messages each way, `rounds` times.
 fn play(name: &str, count: u32, rounds: u64) {
     if !can_make_labs() {
         return;
@@ -167,8 +167,8 @@ fn no_broken_frame_arrives() {
     play("bk", 5_000, 1);
 }
 
-/// A million messages a scene, in jobs that each must end in time. `BROKEN_SCENE`, a number from 0,
-/// plays one alone.
+/// Sends a million messages per scene, in jobs with a time limit each. `BROKEN_SCENE`, a number
+/// from 0, selects a single scene.
 #[test]
 #[ignore = "takes many minutes"]
 fn no_broken_frame_of_millions_arrives() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan broker` between the two hosts of a lab: a hostile user's process gets nothing out and
-//! nothing in, an ordinary one runs jobs over raw Ethernet, and a broker that dies takes none along.
+//! Tests of `portolan broker` between the two hosts of a lab. A hostile user's process can neither
+//! send nor receive, an ordinary one runs jobs over raw Ethernet, and a broker that dies does not
+//! affect jobs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const PORT: u16 = 1;
 
-/// A user without any privilege, whom nothing else here belongs to.
+/// A user without privileges that owns nothing else here.
 const UID: &str = "65533";
 
 /// Round trips of a job.
@@ -30,10 +31,10 @@ const ROUNDS: u32 = 200;
 
 const HOSTILE: &str = include_str!("broker/hostile.py");
 
-/// EtherType of all frames (ETH_P_ALL of linux/if_ether.h).
+/// EtherType that selects all frames (ETH_P_ALL of linux/if_ether.h).
 const ALL: u16 = 3;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -45,7 +46,7 @@ fn as_rank() {
     for round in 0..ROUNDS {
         if waits && round == ROUNDS / 2 {
             println!("\nmiddle");
-            // Gone when the test has seen both and done what it came for.
+            // The test removes the file when it has seen both ranks and finished its work.
             let flag = std::env::var("BROKER_TEST_FLAG").unwrap();
             wait_until("the test's word", || !Path::new(&flag).exists());
         }
@@ -68,14 +69,14 @@ fn as_rank() {
     println!("\n{}", effective.unwrap());
 }
 
-/// Two hosts, and a broker on each that is asked for.
+/// Two hosts, and a broker on each of them on request.
 struct Lab {
     name: String,
     directory: tempfile::TempDir,
 }
 
 impl Lab {
-    /// Makes the hosts, or says aloud why not.
+    /// Creates the hosts; prints SKIPPED and returns `None` where that is not possible.
     fn up(test: &str) -> Option<Lab> {
         if !can_make_labs() {
             return None;
@@ -93,23 +94,23 @@ impl Lab {
         format!("{}-h{host}", self.name)
     }
 
-    /// Starts a broker at a path, for everyone.
+    /// Starts a broker for all users at a path.
     fn broker_listening(&self, host: usize, socket: &str) -> Option<Broker> {
         let text = format!("socket = '{socket}'\n[[nic]]\ninterface = 'eth0'\ngroups = ['*']\n");
         self.start(host, &text)
     }
 
-    /// Starts a broker for everyone, see [`Lab::broker_for`].
+    /// Starts a broker for all users; see [`Lab::broker_for`].
     fn broker(&self, host: usize, lines: &str) -> Option<Broker> {
         self.broker_for(host, "*", lines)
     }
 
-    /// The same for a group.
+    /// Starts a broker for a group.
     fn broker_for(&self, host: usize, group: &str, lines: &str) -> Option<Broker> {
         self.broker_at(host, "eth0", group, lines)
     }
 
-    /// The same of another interface than the lab's.
+    /// Starts a broker for a group at an interface other than the lab's.
     fn broker_at(&self, host: usize, nic: &str, group: &str, lines: &str) -> Option<Broker> {
         let nic = format!("[[nic]]\ninterface = '{nic}'\ngroups = ['{group}']\n");
         self.start(
@@ -118,7 +119,8 @@ impl Lab {
         )
     }
 
-    /// Starts a broker on a host; `None`, said aloud, where the kernel has not what it takes.
+    /// Starts a broker on a host; prints SKIPPED and returns `None` where the kernel lacks a
+    /// feature.
     fn start(&self, host: usize, text: &str) -> Option<Broker> {
         let config = self.directory.path().join("broker.toml");
         fs::write(&config, text).unwrap();
@@ -152,13 +154,13 @@ impl Lab {
         };
         let ready = lines.next().unwrap();
         assert!(ready.contains("serving at"), "{ready}");
-        // What it says later is not to fill the pipe.
+        // Drain later output, which otherwise could fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         println!("broker on host {host} serves from {mac}");
         Some(broker)
     }
 
-    /// `command` on a host.
+    /// Returns `command` run on a host.
     fn inside(&self, host: usize, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.host(host)]);
@@ -167,7 +169,8 @@ impl Lab {
         inside
     }
 
-    /// A copy of this program: the user without privilege may not enter where it was built.
+    /// Returns a copy of this program, because an unprivileged user may not enter the build
+    /// directory.
     fn program(&self) -> PathBuf {
         let copy = self.directory.path().join("program");
         if !copy.exists() {
@@ -176,20 +179,20 @@ impl Lab {
         copy
     }
 
-    /// A job of two ranks, one a host, of the user without privilege.
+    /// Returns a job of the unprivileged user with two ranks, one on each host.
     fn job(&self, role: &str, args: &[&str]) -> Command {
         self.job_of(UID, role, args)
     }
 
-    /// The same with a group beside the user's own.
+    /// Returns the same job with a group in addition to the user's own.
     fn job_of(&self, group: &str, role: &str, args: &[&str]) -> Command {
         let args = [&["--option", "broker=@portolan-broker"], args].concat();
-        // The launcher is root, which labs need; the ranks are not.
+        // The launcher runs as root, which labs need; the ranks do not.
         let drop = ["setpriv", "--reuid", UID, "--regid", UID, "--groups", group];
         self.job_by(&drop, self.program().to_str().unwrap(), role, &args)
     }
 
-    /// The same with the words in front of each rank's program.
+    /// Returns the same job with the given words in front of each rank's program.
     fn job_by(&self, words: &[&str], program: &str, role: &str, args: &[&str]) -> Command {
         let args = [&["--lab", &self.name, "--path", "packet"], args].concat();
         let whole = ranks_command(2, role, &args, &unique_word());
@@ -208,8 +211,8 @@ impl Lab {
 type Lines = std::io::Lines<BufReader<ChildStdout>>;
 
 impl Lab {
-    /// A job both of whose ranks are in their middle, what else they say, and the file that holds
-    /// them there.
+    /// Starts a job and waits until both ranks are in their middle. Returns the job, its further
+    /// output, and the file that holds the ranks there.
     fn job_in_its_middle(&self) -> (KillOnDrop, Lines, PathBuf) {
         let flag = self.directory.path().join("flag");
         fs::write(&flag, "").unwrap();
@@ -239,7 +242,7 @@ impl Broker {
         &mut self.0.0
     }
 
-    /// Stops it as systemd does.
+    /// Stops the broker as systemd does.
     fn stop(mut self) {
         kill(i32::try_from(self.child().id()).unwrap(), "-TERM");
         assert!(self.child().wait().unwrap().success());
@@ -253,13 +256,13 @@ impl Broker {
     }
 }
 
-/// Frames that come by on a host's eth0 while `work` runs, which is told its address.
+/// Captures the frames on a host's eth0 while `work` runs, which gets the interface's address.
 fn watched<T>(lab: &Lab, host: usize, work: impl FnOnce(MacAddr) -> T) -> (Vec<Vec<u8>>, T) {
     let netns = Path::new("/run/netns").join(lab.host(host));
     watched_at(&netns, "eth0", work)
 }
 
-/// The same at an interface of any namespace.
+/// Does the same at an interface of any namespace.
 fn watched_at<T>(
     netns: &Path,
     interface: &str,
@@ -278,7 +281,7 @@ fn watched_at<T>(
             tell.send(found.mac.unwrap()).unwrap();
             let (mut frames, mut buffer) = (Vec::new(), vec![0; 2048]);
             loop {
-                // Asked before: what came until then is read.
+                // Read the flag first, so that all earlier frames are received.
                 let last = stop.load(Ordering::Acquire);
                 while let Some(len) = net::recv(socket.as_fd(), &mut buffer).unwrap() {
                     frames.push(buffer[..len.min(2048)].to_vec());
@@ -289,7 +292,7 @@ fn watched_at<T>(
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
-        // Also when it fails: the watcher is waited for.
+        // Stop and join the watcher also if `work` panics.
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| work(told.recv().unwrap())));
         stop.store(true, Ordering::Release);
         let result = result.unwrap_or_else(|failure| resume_unwind(failure));
@@ -331,7 +334,7 @@ fn a_hostile_process_gets_nothing_out_and_nothing_in() {
     );
     let forged = frames.iter().find(|frame| holds(frame, b"FORGED"));
     assert_eq!(forged, None);
-    // A debug build takes 15 MiB, a crowd of connections as much again.
+    // A debug build takes 15 MiB, and many connections as much again.
     let memory = broker.memory_kib();
     assert!(memory < 64 << 10, "{memory} KiB");
     broker.stop();
@@ -378,7 +381,7 @@ fn a_job_outlives_its_brokers_and_new_jobs_find_new_ones() {
     };
     let second = lab.broker(1, "").unwrap();
     let (mut job, lines, flag) = lab.job_in_its_middle();
-    // Killed, not stopped: by dropping.
+    // Dropping the brokers kills them instead of stopping them.
     drop((first, second));
     let _first = lab.broker(0, "").unwrap();
     let _second = lab.broker(1, "").unwrap();
@@ -390,7 +393,7 @@ fn a_job_outlives_its_brokers_and_new_jobs_find_new_ones() {
     assert_eq!(paths.count(), 2, "{rest:?}");
 }
 
-/// The kernel says who is in a group: here the one of root, whom the user is not.
+/// The kernel determines group membership: the allowed group is root's, and the user is not in it.
 #[test]
 fn a_group_that_is_not_named_gets_nothing() {
     let Some(lab) = Lab::up("group") else { return };
@@ -428,8 +431,8 @@ fn a_job_goes_on_by_udp_when_its_brokers_are_stopped() {
     assert_eq!((packet, udp), (0, 2), "{rest:?}");
 }
 
-/// Another interface of a lab's host, made by `words` of `ip link add`; `None`, said aloud, where the
-/// kernel has no such thing.
+/// Adds another interface to a lab's host with `words` of `ip link add`. Prints SKIPPED and returns
+/// `None` where the kernel does not support it.
 fn with_interface(lab: &Lab, host: usize, words: &str, address: &str) -> Option<()> {
     let ip = |line: &str| {
         let mut ip = Command::new("ip");
@@ -459,7 +462,7 @@ fn with_interface(lab: &Lab, host: usize, words: &str, address: &str) -> Option<
     Some(())
 }
 
-/// A job by what lies above a NIC.
+/// Runs a job over an interface on top of a NIC.
 fn served(test: &str, words: &str) {
     let Some(lab) = Lab::up(test) else { return };
     let hosts = [(0, "10.79.0.1/24"), (1, "10.79.0.2/24")];
@@ -468,7 +471,7 @@ fn served(test: &str, words: &str) {
             return;
         }
     }
-    // The kernel looks at a change of carrier up to a second later; until then nothing is forwarded.
+    // The kernel handles a change of carrier up to a second later; until then nothing is forwarded.
     for (host, _) in hosts {
         wait_until("the interfaces to be up", || {
             ["eth0", "other"].into_iter().all(|name| {
@@ -507,8 +510,8 @@ fn a_bridge_is_served() {
     served("bridge", "other type bridge");
 }
 
-/// A rank in a container: a root directory, a mount and a process namespace of its own, and of the
-/// broker nothing but its socket.
+/// Runs a rank in a container with its own root directory, mount and process namespaces, and only
+/// the broker's socket from outside.
 const CONTAINER: &str = r#"
 set -e
 root=$1-root socket=$1.sock program=$2
@@ -526,7 +529,8 @@ mount --bind "$program" program
 exec chroot . "$@"
 "#;
 
-/// Runs that, given the directory of the hosts' sockets, which is asked for outside.
+/// Runs [`CONTAINER`], given the directory of the hosts' sockets; selects the host's socket
+/// outside.
 const ENTER: &str = r#"
 at=$1/$(ip netns identify $$)
 shift
@@ -582,7 +586,7 @@ fn the_benchmark_measures_as_a_user_without_privilege() {
     assert_eq!(brokers, [false, true], "{}", report["notes"]);
 }
 
-/// A user without privilege is told of the broker, and not to get privileges.
+/// An unprivileged user gets advice about the broker instead of advice to get privileges.
 #[test]
 fn doctor_says_that_there_is_a_broker() {
     let Some(lab) = Lab::up("doctor") else { return };
@@ -616,13 +620,13 @@ fn a_broker_that_is_stopped_leaves_nothing() {
     };
     assert_eq!(links(), before, "its macvlan is elsewhere");
     broker.stop();
-    // By name and by promiscuity: macvlans of a veth make it hear all.
+    // The host sees the macvlan by name and by promiscuity, which macvlans of a veth set.
     wait_until("the macvlan is gone", || links() == before);
     // The name is free again.
     lab.broker(0, "").unwrap().stop();
 }
 
-/// The service's units as they are installed, for a command that is there.
+/// Checks the service's units as installed, for an existing command.
 #[test]
 fn systemd_takes_the_units() {
     let directory = tempfile::tempdir().unwrap();
@@ -649,7 +653,7 @@ fn systemd_takes_the_units() {
     assert_eq!((told.status, told.err.as_str()), (0, ""), "{}", told.out);
 }
 
-/// Listening is systemd's, as by portolan-broker.socket.
+/// systemd listens, as configured in portolan-broker.socket.
 #[test]
 fn a_broker_takes_the_socket_that_systemd_has_made() {
     let Some(lab) = Lab::up("systemd") else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast`: what arrives is what was sent, and what goes wrong ends one host.
+//! Tests of `portolan cast`: received data equals sent data, and a failure affects only one host.
 //!
-//! The hosts are this one under several names, by an ssh that runs commands here; so no privilege is
-//! needed, and the processes talk through shared memory.
+//! All hosts are this machine under several names, by an ssh that runs commands locally. No
+//! privilege is needed, and the processes communicate through shared memory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 
-/// A file that is some blocks and a bit.
+/// Length of a file of several blocks and a part of one.
 const ODD_LEN: usize = (5 << 20) + 4321;
 
 #[test]
@@ -111,7 +111,7 @@ fn standard_input_goes_to_files_commands_and_standard_output() {
     fs::write(&input, &bytes).unwrap();
     let cast = |target: &[&str]| {
         let mut command = hosts.command(target);
-        // A pipe, whose length nobody knows.
+        // A pipe, whose length is unknown.
         let mut cat = Command::new("cat")
             .arg(&input)
             .stdout(Stdio::piped())
@@ -189,7 +189,7 @@ fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy()
         let copy = fs::read(hosts.path(&format!("{name}.img"))).unwrap();
         assert!(copy == fs::read(&source).unwrap(), "{name}");
     }
-    // Twice for all who live, once for those that do not: one after the other, it would be oftener.
+    // Two attempts for working hosts, one for failed hosts; one after the other would need more.
     let tried = fs::read_to_string(hosts.path("setup/tried")).unwrap();
     let count = |name: &str| tried.lines().filter(|line| *line == name).count();
     let counts = ["n1", "n2", "n3", "n4", "n5"].map(count);
@@ -199,7 +199,7 @@ fn hosts_that_cannot_be_reached_are_found_together_and_keep_nobody_from_a_copy()
 #[test]
 fn a_source_that_has_lost_all_hosts_ends_and_only_they_are_told_of() {
     let hosts = Hosts::new(2);
-    // Of these, nobody would wait for the end.
+    // The cast would not wait for the end of these.
     let mut command = hosts.command(&["/dev/zero", hosts.path("none/%h").to_str().unwrap()]);
     let ended: common::Ended = command.output().unwrap().into();
     assert_eq!(ended.status, 1, "{}", ended.err);
@@ -244,7 +244,7 @@ fn an_interrupt_leaves_no_unfinished_copy() {
     assert!(!hosts.path("n1.img").exists());
 }
 
-/// Slurm's commands, as far as a cast calls them: three nodes, all of them this machine.
+/// Slurm's commands as used by a cast: three nodes, all of them this machine.
 const SLURM: [(&str, &str); 2] = [
     (
         "scontrol",
@@ -281,7 +281,7 @@ fn in_an_allocation_of_slurms_it_goes_to_all_other_nodes() {
     );
     let options = fs::read_to_string(path("options")).unwrap();
     assert_eq!(options.matches("--overlap").count(), 2, "{options}");
-    // Slurm does not know them.
+    // Slurm does not accept this node list.
     command.env("SLURM_JOB_NODELIST", "m1");
     let ended = common::Ended::from(command.output().unwrap());
     assert_eq!(ended.status, 2, "{}", ended.err);
@@ -326,10 +326,10 @@ fn wrong_use_is_explained() {
     assert!(nowhere.contains("--hosts"), "{nowhere}");
 }
 
-/// Blocks of a cast, in bytes (`portolan_cast::BLOCK_LEN`).
+/// Block length of a cast in bytes (`portolan_cast::BLOCK_LEN`).
 const BLOCK_LEN: usize = 1 << 20;
 
-/// Bytes of `source` that lie in blocks which `part` has not.
+/// Returns the bytes of `source` in blocks that `part` lacks.
 fn lacking(source: &[u8], part: &[u8]) -> usize {
     let blocks = source.chunks(BLOCK_LEN).enumerate();
     let lacks = |index: usize, block: &[u8]| {
@@ -341,7 +341,7 @@ fn lacking(source: &[u8], part: &[u8]) -> usize {
         .sum()
 }
 
-/// What host `name` says that it got over the network, in the lines of `--json`.
+/// Returns the bytes that host `name` reports to have received, from the lines of `--json`.
 fn wire_bytes(out: &str, name: &str) -> u64 {
     let mut lines = out
         .lines()
@@ -352,7 +352,7 @@ fn wire_bytes(out: &str, name: &str) -> u64 {
     done["wire_bytes"].as_u64().unwrap()
 }
 
-/// Kills one of four hosts `count` times, which one and when drawn from `seed`, and catches it up.
+/// Kills a random one of four hosts at a random moment, `count` times, and then completes its copy.
 fn kill_hosts(seed: u64, count: u64) {
     println!("SEED={seed}");
     let hosts = Hosts::new(4);
@@ -365,9 +365,9 @@ fn kill_hosts(seed: u64, count: u64) {
     for round in 0..count {
         let word = mix(seed.wrapping_mul(1 << 20) + round);
         let mut command = hosts.command(&names);
-        // Some tenths of a second, so that a moment can be hit.
+        // The cast takes some tenths of a second, so that a moment can be hit.
         let shape = ["chain", "tree:2", "multicast"][usize::try_from(word % 3).unwrap()];
-        // Multicast stays on this host.
+        // Multicast must stay on this host.
         command.args([
             "--limit",
             "60M",
@@ -409,7 +409,7 @@ fn kill_hosts(seed: u64, count: u64) {
             let resumed = hosts.cast(&[&source, &target], &["--resume", "--json"]);
             assert_eq!(resumed.status, 0, "{what}: {}", resumed.err);
             assert!(has_all(&victim), "{what}");
-            // Beside the blocks: the hash of each, 32 bytes, and what the entries take.
+            // In addition to the blocks: a hash of 32 bytes for each, and the entries.
             let most = lacked as u64 * 11 / 10 + 4096;
             let got = wire_bytes(&resumed.out, &victim);
             assert!(got <= most, "{what}: {got} bytes for {lacked}");
@@ -448,7 +448,7 @@ fn an_older_copy_is_brought_up_to_date_by_what_differs() {
     fs::write(source.join("goes"), b"not in the next").unwrap();
     let first = hosts.cast(&[&source, &hosts.path("%h.copy")], &[]);
     assert_eq!(first.status, 0, "{}", first.err);
-    // One host is older than the other in another place.
+    // One host also differs from the older copy in another place.
     let mut bytes = fill(9, 9 * BLOCK_LEN);
     bytes[5 * BLOCK_LEN + 3] ^= 1;
     fs::write(source.join("data"), &bytes).unwrap();
@@ -461,14 +461,14 @@ fn an_older_copy_is_brought_up_to_date_by_what_differs() {
     for name in ["n1", "n2"] {
         compare(&source, &hosts.path(&format!("{name}.copy")));
         let got = wire_bytes(&second.out, name);
-        // The small files share blocks, which the new one moves.
+        // The small files share blocks, which the new file shifts.
         assert!(got < 6 * BLOCK_LEN as u64, "{name}: {got} bytes");
     }
     assert!(wire_bytes(&second.out, "n2") < wire_bytes(&second.out, "n1"));
     assert!(!has_parts(hosts.root()));
 }
 
-/// The number of the file, which it keeps where it is not made anew.
+/// Returns the inode number of a file, which changes if the file is created anew.
 fn number(path: &std::path::Path) -> u64 {
     fs::metadata(path).unwrap().ino()
 }
@@ -500,7 +500,7 @@ fn small_files_that_stay_as_they_are_are_not_made_anew() {
     assert_eq!(hosts.cast(&targets, &[]).status, 0);
     let old = |name: &str| number(&hosts.path("n1").join(name));
     let before = names.map(old);
-    // All but the first and the last differ from the source now, or may not be shared.
+    // All files except the first and the last now differ from the source, or may not be shared.
     let time = fs::metadata(source.join("changed"))
         .unwrap()
         .modified()
@@ -513,7 +513,7 @@ fn small_files_that_stay_as_they_are_are_not_made_anew() {
     fs::write(source.join("longer"), fill(23, 3001)).unwrap();
     let other_name = hosts.path("other name of linked");
     fs::hard_link(hosts.path("n1").join("linked"), &other_name).unwrap();
-    // What a cast that was killed has left: names of files that the older copy has, too.
+    // Left behind by a killed cast: links to files of the older copy.
     let left = hosts.path(".n2.portolan-part");
     fs::create_dir(&left).unwrap();
     for name in ["same", "changed"] {
@@ -536,7 +536,8 @@ fn small_files_that_stay_as_they_are_are_not_made_anew() {
     assert!(!has_parts(hosts.root()));
 }
 
-/// A directory of an older copy that has moved away, and is reached by a symbolic link, is not the copy's.
+/// A directory of an older copy that was moved away and replaced by a symbolic link is not part of
+/// it.
 #[test]
 fn files_behind_a_symbolic_link_are_not_shared() {
     let hosts = Hosts::new(2);
@@ -567,7 +568,7 @@ fn files_behind_a_symbolic_link_are_not_shared() {
     assert!(!has_parts(hosts.root()));
 }
 
-/// Between hosts: a process of the same host that is stopped lives.
+/// Needs a lab: a stopped process on the same host counts as alive.
 #[test]
 fn a_host_that_is_stopped_is_given_up() {
     if !common::can_make_labs() {

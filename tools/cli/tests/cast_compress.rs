@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast --compress`: what arrives is the same, and fewer bytes travel where that pays.
+//! Tests of `portolan cast --compress`: copies are equal, and fewer bytes are sent where that pays.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,10 +11,10 @@ use hosts::{Hosts, compare, fill, make_tree};
 use std::fs;
 use std::path::Path;
 
-/// Long enough to measure, to try, and to change: `INTERVAL_LEN` and `SETTLE_LEN` of `pays.rs`.
+/// Long enough to measure, to try and to change: `INTERVAL_LEN` and `SETTLE_LEN` of `pays.rs`.
 const LEN: usize = 96 << 20;
 
-/// A rate at which no host's disk or processor is the slowest, mostly.
+/// A rate below that of most disks and processors.
 const SLOW: &str = "40M";
 
 fn wire_bytes(out: &str, name: &str) -> u64 {
@@ -25,7 +25,7 @@ fn wire_bytes(out: &str, name: &str) -> u64 {
     done.next().unwrap()["wire_bytes"].as_u64().unwrap()
 }
 
-/// Text, of which half the bytes say nothing.
+/// Returns text in which half of the bytes are redundant.
 fn text(len: usize) -> Vec<u8> {
     fill(1, len.div_ceil(2))
         .iter()
@@ -47,7 +47,7 @@ fn fewer_bytes_travel_where_the_way_is_the_slowest() {
     let source = hosts.path("source");
     let bytes = text(LEN);
     fs::write(&source, &bytes).unwrap();
-    // What pays is measured: on a machine that others load, storing may be the slowest for a while.
+    // The benefit is measured. On a loaded machine, storing may temporarily be the bottleneck.
     let mut tries = (0..10).map(|_| cast(&hosts, &source, &["--limit", SLOW]));
     let is_shorter = |wire: u64| wire < LEN as u64 - LEN as u64 / 8;
     assert!(tries.any(is_shorter), "all {LEN} bytes travel");
@@ -63,7 +63,7 @@ fn what_does_not_shrink_goes_as_it_is() {
     let bytes = fill(2, LEN / 2);
     fs::write(&source, &bytes).unwrap();
     let wire = cast(&hosts, &source, &["--limit", SLOW]);
-    // The block of entries and the last one come to it.
+    // The block of entries and the last one are sent, too.
     assert!(
         (LEN as u64 / 2..LEN as u64 / 2 + 1000).contains(&wire),
         "{wire} bytes"

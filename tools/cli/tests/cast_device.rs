@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast` from and to block devices, which are loop devices here.
+//! Tests of `portolan cast` with block devices, which are loop devices here.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,11 +15,11 @@ use std::process::Command;
 
 const LEN: usize = 24 << 20;
 
-/// A loop device, until it goes out of scope.
+/// A loop device, detached on drop.
 struct Loop(PathBuf);
 
 impl Loop {
-    /// `None`, and said aloud, where this process may make none.
+    /// Creates a loop device; prints SKIPPED and returns `None` where this is not permitted.
     fn new(file: &Path) -> Option<Loop> {
         let made = Command::new("losetup")
             .args(["-f", "--show"])
@@ -39,7 +39,7 @@ impl Loop {
         }
     }
 
-    /// What the device has, past what the kernel keeps of it.
+    /// Returns the bytes of the device, read through the device instead of its file.
     fn bytes(&self) -> Vec<u8> {
         fs::read(&self.0).unwrap()
     }
@@ -51,7 +51,7 @@ impl Drop for Loop {
     }
 }
 
-/// A device of this length with contents of its own.
+/// Creates a device of this length with random contents.
 fn device(hosts: &Hosts, seed: u64, len: usize) -> Option<Loop> {
     let file = hosts.path(&format!("device{seed}"));
     fs::write(&file, fill(seed, len)).unwrap();
@@ -76,7 +76,7 @@ fn a_device_is_copied_onto_another_caught_up_and_compared() {
     let ended = hosts.cast(&names, &["--sync"]);
     assert_eq!((ended.status, ended.err.as_str()), (0, ""));
     assert!(target.bytes()[..LEN] == source.bytes());
-    // Behind the source's end nothing has changed.
+    // Bytes after the end of the source must not change.
     assert!(target.bytes()[LEN..] == fill(2, LEN + (1 << 20))[LEN..]);
     let written = OpenOptions::new().write(true).open(&target.0).unwrap();
     written.write_all_at(b"spoilt", 5_000_000).unwrap();
@@ -126,7 +126,7 @@ fn a_device_that_is_too_small_or_in_use_is_left_alone() {
     assert!(small.err.contains("cast to a larger one"), "{}", small.err);
     assert_eq!(small.err.lines().count(), 1, "{}", small.err);
     fs::write(&image, fill(5, LEN)).unwrap();
-    // As a mounted file system holds it.
+    // Held open like a mounted file system.
     let held = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_EXCL)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast --explain`: what it measures, says and chooses. How near its figures are is no test's
-//! affair; that the arithmetic is right is tested with given rates (`tools/cast/src/model`).
+//! Tests of the measurements, output and choice of `portolan cast --explain`. They do not check the
+//! accuracy of the figures; the arithmetic is tested with given rates (`tools/cast/src/model`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,10 +13,10 @@ use hosts::{Hosts, fill, has_parts};
 use std::fs;
 use std::process::Stdio;
 
-/// Some blocks.
+/// Length of several blocks.
 const LEN: usize = (3 << 20) + 17;
 
-/// The words of the line of `out` that begins with `name`.
+/// Returns the words of the line of `out` that begins with `name`.
 fn row<'a>(out: &'a str, name: &str) -> Vec<&'a str> {
     let mut rows = out.lines().map(|line| line.split_whitespace().collect());
     let is_named = |row: &Vec<&str>| row.first() == Some(&name);
@@ -35,7 +35,7 @@ fn what_was_measured_the_model_and_the_choice_are_printed_and_compared_in_the_en
         let [_, read, rates @ ..] = &row(&ended.out, name)[..] else {
             panic!("{}", ended.out);
         };
-        // It reads nothing, and does everything else.
+        // A receiver reads nothing, and does everything else.
         assert_eq!((*read, rates.len()), ("-", 4), "{}", ended.out);
         let is_rate = |rate: &&str| rate.parse::<f64>().is_ok_and(|rate| rate > 0.0);
         assert!(rates.iter().all(is_rate), "{}", ended.out);
@@ -140,7 +140,7 @@ fn an_interrupt_while_it_measures_ends_all_of_it() {
     );
 }
 
-/// What cannot be written is the cast's to tell; the model goes without it.
+/// The cast itself reports an unwritable target; the model is computed without it.
 #[test]
 fn what_cannot_be_measured_bounds_nothing() {
     let hosts = Hosts::new(2);
@@ -172,11 +172,11 @@ fn without_a_shape_little_data_goes_to_many_hosts_otherwise_than_by_a_chain() {
     };
     let out = dry(&[]);
     assert!(out.contains("by multicast"), "{out}");
-    // Where each host lacks other blocks, by a tree.
+    // If each host lacks different blocks, use a tree.
     let out = dry(&["--resume"]);
     assert!(!out.contains("by multicast"), "{out}");
     assert_ne!(from("n40", &out), "n39", "{out}");
-    // Blocks are what counts, not holes.
+    // Data blocks count, not holes.
     fs::write(&source, vec![1; 64 << 20]).unwrap();
     let out = dry(&["--resume"]);
     assert_eq!(from("n40", &out), "n39", "{out}");

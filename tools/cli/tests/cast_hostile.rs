@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast` with sealed frames, and among frames that are not its own.
+//! Tests of `portolan cast` with sealed frames, and with foreign frames.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use std::process::Stdio;
 
 const LEN: usize = (6 << 20) + 123;
 
-/// Settings under which all goes by UDP, on one host as well.
+/// Settings that send everything by UDP, even on one host.
 const BY_UDP: [&str; 4] = ["--path", "udp", "--option", "stream=off"];
 
 fn assert_whole(hosts: &Hosts, ended: &Ended, bytes: &[u8], count: usize) {
@@ -44,7 +44,7 @@ fn sealed_frames_bring_the_same() {
     assert_whole(&hosts, &ended, &bytes, 3);
 }
 
-/// Addresses of the UDP sockets of a process.
+/// Returns the addresses of the UDP sockets of a process.
 fn udp_sockets(pid: i32) -> Vec<SocketAddr> {
     let links = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
@@ -86,7 +86,8 @@ fn frames_of_an_intruder_to_the_group_change_nothing() {
     among_frames_of_others("multicast");
 }
 
-/// Somebody who is in the group hears all datagrams of the source; he turns bits in them, and says them again.
+/// An attacker in the group receives all datagrams of the source, flips bits in them, and sends
+/// them again.
 #[test]
 fn who_hears_the_group_can_change_nothing() {
     let hosts = Hosts::new(3);
@@ -115,7 +116,7 @@ fn who_hears_the_group_can_change_nothing() {
         let Ok((len, from)) = listener.recv_from(&mut datagram) else {
             continue;
         };
-        // What he says himself comes to him, too.
+        // The attacker also receives its own datagrams.
         if from == speaker.local_addr().unwrap() {
             continue;
         }
@@ -132,7 +133,7 @@ fn who_hears_the_group_can_change_nothing() {
     assert_whole(&hosts, &ended, &bytes, 3);
 }
 
-/// A socket beside those of the hosts, on the loopback.
+/// Opens a socket in the group, on the loopback like those of the hosts.
 fn join_group(group: SocketAddr) -> UdpSocket {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt};
     let (kind, flags) = (SockType::Datagram, SockFlag::SOCK_CLOEXEC);
@@ -186,7 +187,7 @@ fn among_frames_of_others(shape: &str) {
         let mut frame = payload(0, 1, u32::try_from(word >> 32).unwrap(), len);
         disguise(&mut frame, word);
         for aim in &aims {
-            // Refused where the process has just ended.
+            // The send is refused if the process has just ended.
             sent += u64::from(socket.send_to(&frame, aim).is_ok());
         }
         if sent % 64 < aims.len() as u64 {

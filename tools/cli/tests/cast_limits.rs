@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast` at its limits: very many files, very long ones, and the memory that it may take.
+//! Tests of `portolan cast` at its limits: very many files, very long files, and its memory limit.
 //!
-//! Each limit has a short form; the long ones are for `make test-faults`.
+//! Each limit has a short test; the long ones belong to `make test-faults`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// What a process of a cast may take, in bytes (`docs/cast.md`).
+/// Memory limit of a cast's process in bytes (`docs/cast.md`).
 const MEMORY_MAX: u64 = 256 << 20;
 
-/// The most memory that a process says it took, and how many say it, in the lines of `--json`.
+/// Returns the largest memory use that processes reported in `--json`, and the number of reports.
 fn memory(out: &str) -> (u64, usize) {
     let lines = out
         .lines()
@@ -27,7 +27,7 @@ fn memory(out: &str) -> (u64, usize) {
     (memory.iter().copied().max().unwrap_or(0), memory.len())
 }
 
-/// Casts, compares by `--verify`, and looks at the memory.
+/// Runs a cast, compares by `--verify`, and checks the memory.
 fn cast_and_verify(hosts: &Hosts, source: &Path, count: usize) {
     let names = [source, &hosts.path("%h.copy")];
     for args in [
@@ -46,7 +46,7 @@ fn cast_and_verify(hosts: &Hosts, source: &Path, count: usize) {
     }
 }
 
-/// `count` files in directories of 1000, of 0 to 2 KB.
+/// Casts `count` files of 0 to 2 KB in directories of 1000.
 fn many_small_files(count: u64) {
     let hosts = Hosts::new(2);
     let source = hosts.path("source");
@@ -62,7 +62,7 @@ fn many_small_files(count: u64) {
     cast_and_verify(&hosts, &source, 2);
 }
 
-/// `count` empty files with long names in one directory.
+/// Casts `count` empty files with long names in one directory.
 fn many_names(count: u64) {
     let hosts = Hosts::new(1);
     let source = hosts.path("source");
@@ -74,7 +74,8 @@ fn many_names(count: u64) {
     cast_and_verify(&hosts, &source, 1);
 }
 
-/// The last of `count` hosts takes nothing at first, so that all others hold what they may.
+/// Casts to `count` hosts of which the last reads nothing at first, so that all others fill their
+/// memory.
 fn a_cast_that_waits(shape: &str, count: usize, blocks: usize) {
     let hosts = Hosts::new(count);
     let source = hosts.path("source");
@@ -126,7 +127,7 @@ fn a_long_sparse_file_stays_sparse_and_its_holes_are_not_read() {
     file.write_all_at(b"in the middle", 7 << 30).unwrap();
     file.write_all_at(b"the end", len - 7).unwrap();
     assert_eq!(file.metadata().unwrap().len(), len);
-    // Some MB where the file system has large pages for its holes; never the 20 GB.
+    // A file system with large pages needs some MB for holes, but never the 20 GB.
     let sparse = |path: &Path| fs::metadata(path).unwrap().blocks() * 512 < 64 << 20;
     if !sparse(&source) {
         eprintln!("SKIPPED: holes: this file system has none");
@@ -156,7 +157,7 @@ fn memory_is_bounded_where_the_last_host_takes_nothing() {
     a_cast_that_waits("multicast", 6, 48);
 }
 
-/// Hosts of which each may hold as much as any may.
+/// Number of hosts in a chain in which each may use its full memory.
 const LONG_CHAIN: usize = 73;
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast --shape multicast`: on the loopback, where all hosts are this one, and in labs, where
-//! frames are lost.
+//! Tests of `portolan cast --shape multicast`: on the loopback, where all hosts are this machine,
+//! and in labs that lose frames.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-/// Some blocks and a bit.
+/// Length of several blocks and a part of one.
 const LEN: usize = (5 << 20) + 4321;
 
 const BY_MULTICAST: [&str; 2] = ["--shape", "multicast"];
@@ -28,7 +28,7 @@ fn assert_copies(hosts: &Hosts, names: &[&str], bytes: &[u8]) {
     }
 }
 
-/// Nothing is said of another shape: it went by multicast.
+/// Asserts that no other shape was reported, so that the cast used multicast.
 fn assert_silent(ended: &Ended) {
     assert_eq!((ended.status, ended.err.as_str()), (0, ""));
 }
@@ -56,7 +56,7 @@ fn files_and_directories_arrive_sealed_or_not() {
     assert!(!has_parts(hosts.root()));
 }
 
-/// Between hosts: a process of the same host that is stopped lives.
+/// Needs a lab: a stopped process on the same host counts as alive.
 #[test]
 fn a_host_that_fails_or_stops_keeps_nobody_from_a_copy() {
     if !can_make_labs() {
@@ -132,7 +132,7 @@ fn an_interrupt_or_the_end_of_the_source_leaves_no_unfinished_copy() {
     }
 }
 
-/// The parent of a process, as proc(5) tells it.
+/// Returns the parent of a process (proc(5)).
 fn parent(pid: i32) -> Option<i32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut lines = status.lines();
@@ -180,7 +180,7 @@ fn what_frames_are_lost_is_sent_again() {
         return;
     }
     let lab = Lab::up("loss", "5");
-    // Of runs that the kernel keeps together all is lost: more than each hundredth datagram at a time.
+    // The kernel drops whole merged runs: more than each hundredth datagram at a time.
     for (host, loss) in [("h1", 10), ("h2", 10), ("h3", 100)] {
         let rule = format!("udp dport 20000-31999 numgen random mod 1000 < {loss}");
         if !lab.filter(host, &rule) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan cast --verify`: copies that are there are compared, each difference is named, and nothing
-//! is written.
+//! Tests of `portolan cast --verify`: existing copies are compared, each difference is reported,
+//! and nothing is written.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::process::Stdio;
 
 const BLOCK_LEN: usize = 1 << 20;
 
-/// Changes a byte of a file in its place.
+/// Changes a byte of a file in place.
 fn spoil(path: &Path, offset: u64) {
     let file = fs::OpenOptions::new()
         .read(true)
@@ -24,7 +24,7 @@ fn spoil(path: &Path, offset: u64) {
         .open(path)
         .unwrap();
     let mut byte = [0];
-    // Behind the end, and in a hole, it is a zero.
+    // After the end and in a hole, the byte is zero.
     let _ = file.read_at(&mut byte, offset).unwrap();
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
 }
@@ -66,7 +66,7 @@ fn what_differs_is_named_by_host_file_and_number_of_blocks() {
     fs::remove_file(copy("dangling")).unwrap();
     std::os::unix::fs::symlink("elsewhere", copy("dangling")).unwrap();
     fs::set_permissions(copy("large"), fs::Permissions::from_mode(0o600)).unwrap();
-    // The others have trouble of one kind each.
+    // The other hosts have one kind of difference each.
     fs::remove_dir_all(hosts.path("n2.copy")).unwrap();
     fs::OpenOptions::new()
         .write(true)
@@ -95,7 +95,7 @@ fn what_differs_is_named_by_host_file_and_number_of_blocks() {
     );
     has("n1: DIFFERS in ");
     has("n4: the same, ");
-    // Of the directory that is gone only the top is named.
+    // Only the top of a missing directory is reported.
     assert!(!ended.out.contains("n1.copy/a/b/c"), "{}", ended.out);
     assert!(!hosts.path("n2.copy").exists() && !copy("a/b").exists());
     assert!(!has_parts(hosts.root()));

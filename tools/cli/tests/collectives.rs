@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Collective operations that fail: every member's call ends, and says who did what.
+//! Tests of failing collective operations: every member's call ends with an error that names the
+//! cause.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +9,7 @@ mod common;
 use common::ranks::{joined, role, run_ranks};
 use portolan::{Error, Group, Lane, Node, ReduceOp, Target};
 
-/// What members may call.
+/// Collective calls of a member.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Barrier,
@@ -25,13 +26,13 @@ use Call::*;
 
 const PORT: u16 = 1;
 
-/// Longer than any message that goes without asking.
+/// Longer than any eager message.
 const LONG: usize = 300_000;
 
-/// Some blocks of a cast and a byte.
+/// Several blocks of a cast and one byte.
 const MUCH: usize = 7_000_001;
 
-/// What rank 0 calls, what all others call, and words that every member's error must have.
+/// Call of rank 0, call of all other ranks, and words that every member's error must contain.
 const PAIRS: &[(Call, Call, [&str; 2])] = &[
     (
         Allreduce(ReduceOp::Sum, 1),
@@ -93,7 +94,7 @@ const PAIRS: &[(Call, Call, [&str; 2])] = &[
         BeginBroadcast(0, LONG),
         ["of 300000 bytes", "of 8 bytes"],
     ),
-    // Each of these waits for the other, or sends to the other.
+    // Each of these waits for the other, or sends to it.
     (
         Broadcast(1, 8),
         Broadcast(0, 8),
@@ -159,7 +160,8 @@ fn make(node: &mut Node, group: &Group, call: Call) -> Result<(), Error> {
     }
 }
 
-/// Calls `call`, and barriers behind it: a member that waits for nobody hears of it later. The error.
+/// Calls `call` and then barriers, because a member that does not wait gets the error later.
+/// Returns the error.
 fn until_refused(node: &mut Node, group: &Group, call: Call) -> Error {
     let calls = std::iter::once(call).chain([Barrier; 4]);
     let mut failures = calls.filter_map(|call| make(node, group, call).err());
@@ -183,18 +185,18 @@ fn mismatches(node: &mut Node) {
         );
         let again = node.barrier_of(&group).unwrap_err().to_string();
         assert_eq!(again, told, "the group can be used again");
-        // Other groups are as they were.
+        // Other groups are not affected.
         node.barrier().unwrap();
     }
 }
 
-/// A member's broadcast of its own, and then messages that have nothing to do with groups: whoever
-/// waits in the broadcast asks those that have done their part and left it.
+/// Calls a broadcast with a root of its own at one member, and then sends messages outside of
+/// groups. The member that waits in the broadcast inquires at those that have already left it.
 fn roots(node: &mut Node) {
     let (own, size) = (node.rank(), node.size());
     let all: Vec<u32> = (0..size).collect();
     for (id, len) in [(1, 8), (2, 5_000), (3, LONG)] {
-        // All but the last agree. What the last waits for never comes.
+        // All but the last member agree. The last one waits for a message that is never sent.
         let group = Group::new(node, id, &all).unwrap();
         let call = Broadcast(u32::from(own == size - 1), len);
         let failed = make(node, &group, call).err();
@@ -216,12 +218,12 @@ fn roots(node: &mut Node) {
     }
 }
 
-/// Every member is the root of a broadcast, and waits for nobody; it closes with what it found out.
+/// Makes every member the root of a broadcast, so that none waits; each closes with its error.
 fn all_roots(mut node: Node) {
     let (own, size) = (node.rank(), node.size());
-    // What the others have sent may have come by then.
+    // Messages of other members may have arrived by then.
     let at_once = node.broadcast(own, &mut [1; 8]).err();
-    // Behind what the others have sent, as it goes by the same lane.
+    // These messages follow the members' broadcasts in the same lane.
     for rank in (0..size).filter(|rank| *rank != own) {
         let target = Target::new(rank, PORT).lane(Lane::High);
         node.send(target, b"done").unwrap();
@@ -234,7 +236,7 @@ fn all_roots(mut node: Node) {
     assert!(matches!(error, Error::CollectiveMismatch(_)), "{error}");
 }
 
-/// Groups of one number whose members stand in another order at one rank, or are others.
+/// Creates groups with equal ids but another order of members, or other members, at one rank.
 fn orders(node: &mut Node) {
     let own: u32 = node.rank();
     let all: Vec<u32> = (0..node.size()).collect();
@@ -260,7 +262,8 @@ fn orders(node: &mut Node) {
         node.barrier().unwrap();
     }
     if node.size() > 2 {
-        // The first two, and all: who is no member for the others is told, too.
+        // The first two members, and all: a rank that is no member for others must be reported,
+        // too.
         let ranks = if own < 2 { &all[..2] } else { &all };
         let group = Group::new(node, 100, ranks).unwrap();
         let call = if own < 2 {
@@ -281,7 +284,8 @@ fn orders(node: &mut Node) {
     }
 }
 
-/// Two at once in one group, begun by all in the same order and ended in the other; no third.
+/// Runs two operations at once in one group, started in the same order and completed in the reverse
+/// one; a third one is refused.
 fn two_at_once(node: &mut Node) {
     let all = Group::all(node);
     for len in [8, LONG] {
@@ -302,7 +306,7 @@ fn two_at_once(node: &mut Node) {
     }
 }
 
-/// Casts of all lengths from all members, in groups of any order.
+/// Broadcasts all lengths from all members, in groups of any order.
 fn casts(node: &mut Node) {
     let size = node.size();
     let backwards: Vec<u32> = (0..size).rev().collect();
@@ -311,7 +315,7 @@ fn casts(node: &mut Node) {
         .iter()
         .flat_map(|it| (0..size).map(move |root| (it, root)))
     {
-        // An empty one, one within its head, just a block, and just more.
+        // Empty, within the head, exactly a block, and slightly more.
         for len in [0, 1, 992, 993, 1 << 20, (1 << 20) + 1, MUCH] {
             let fill = |seed: u32| -> Vec<u8> {
                 let words = (0..).map(|at: u32| (at ^ seed).wrapping_mul(0x9e37_79b1));
@@ -327,10 +331,10 @@ fn casts(node: &mut Node) {
     node.barrier().unwrap();
 }
 
-/// Rank 1 dies while the others are in an operation; some of them wait for others than it.
+/// Lets rank 1 die while other ranks are in an operation; some of them wait for other ranks.
 fn death(node: &mut Node) {
     node.barrier().unwrap();
-    // None of the others is still in the barrier when it dies: that would be told of the death, too.
+    // No rank may still be in the barrier at the death, or the barrier would report it, too.
     if node.rank() == 1 {
         for _ in 1..node.size() {
             node.recv(PORT, &mut [0]).unwrap();
@@ -351,7 +355,7 @@ fn death(node: &mut Node) {
     println!("\ntold of the death");
 }
 
-/// Rank 1 dies in the middle of a cast, which it would pass on.
+/// Lets rank 1 die in the middle of a cast that it forwards.
 fn death_in_a_cast(node: &mut Node) {
     node.barrier().unwrap();
     let all = Group::all(node);
@@ -368,8 +372,8 @@ fn death_in_a_cast(node: &mut Node) {
     println!("\ntold of the death");
 }
 
-/// Rank 1 loses its node by a panic, and ends some time later, as a process does that writes a trace of
-/// its calls first; rank 0 ends at once because of that.
+/// Lets rank 1 lose its node by a panic, and end some time later, like a process that first writes
+/// a backtrace. Rank 0 ends at once because of the loss.
 fn late_panic(mut node: Node) {
     node.barrier().unwrap();
     if node.rank() == 0 {
@@ -385,7 +389,7 @@ fn late_panic(mut node: Node) {
     std::process::exit(101);
 }
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the others see of a rank that is killed, stopped or cut off, and what it leaves behind.
+//! Tests of a rank that is killed, stopped or disconnected: effects on other ranks, and leftovers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,25 +13,25 @@ use portolan::{Error, Node, PortConfig, ReduceOp, TagMatch, TagTarget, Target};
 use std::process::Command;
 use std::time::Duration;
 
-/// The rank that something happens to.
+/// Rank that fails.
 const VICTIM: u32 = 1;
 
-/// From its last message until it is killed: the others wait by then.
+/// Time from the victim's last message until it is killed; the other ranks wait by then.
 const DELAY: Duration = Duration::from_millis(300);
 
-/// Between looks whether an operation has ended: often enough to be waiting (`P9.3`).
+/// Interval between tests of an operation: short enough to count as waiting (`P9.3`).
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Patience that a stop of some seconds exceeds.
+/// A peer timeout that is shorter than a stop of some seconds.
 const IMPATIENT: &str = "peer_timeout=900ms";
 
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
 
-/// Long enough to need an answer by the receiver.
+/// Long enough to need an answer from the receiver.
 const LARGE: usize = 3_000_000;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -41,7 +41,7 @@ fn as_rank() {
     }
     node.open(PORT, PortConfig::default()).unwrap();
     node.open(SIDE_PORT, PortConfig::default()).unwrap();
-    // Everybody has spoken with everybody, and has said what it holds.
+    // All pairs have communicated, and each rank has listed its sockets.
     exchange(&mut node, 0);
     println!("\nholds: {}", unix_sockets().join(" "));
     node.barrier().unwrap();
@@ -61,7 +61,7 @@ fn as_rank() {
     }
 }
 
-/// One of many processes on few cores.
+/// Runs one of many processes on few cores.
 fn crowd(mut node: Node) {
     let mut sum = [u64::from(node.rank())];
     node.allreduce(ReduceOp::Sum, &mut sum).unwrap();
@@ -72,7 +72,7 @@ fn crowd(mut node: Node) {
     println!("\nlives on");
 }
 
-/// A message from each to each but the victim, to be repeated when it is gone.
+/// Sends a message from each rank to each; later rounds exclude the failed victim.
 fn exchange(node: &mut Node, index: u32) {
     let ranks = (0..node.size()).filter(|&rank| index == 0 || rank != VICTIM);
     let ranks: Vec<u32> = ranks.collect();
@@ -88,7 +88,7 @@ fn exchange(node: &mut Node, index: u32) {
     }
 }
 
-/// Waits for the victim in the way that `role` says, then shows that the others are still there.
+/// Waits for the victim as given by `role`, then checks that the other ranks still work.
 fn bereaved(node: &mut Node, role: &str) {
     let result = wait_for_victim(node, role);
     let error = result.expect_err("the victim cannot have answered");
@@ -110,10 +110,11 @@ fn bereaved(node: &mut Node, role: &str) {
     println!("\nlives on");
 }
 
-/// Who does not wait for the victim sees its ring end first; then the launcher tells how.
+/// A rank that does not wait for the victim first sees its ring end; the launcher reports the cause
+/// later.
 fn told_late(node: &mut Node) {
     wait_until("the launcher's word", || {
-        // Fails if no other process is left.
+        // This fails if no other process is left.
         let _ = node.progress();
         let result = node.send(Target::new(VICTIM, PORT), b"late");
         result.is_err_and(|error| error.to_string().contains("killed by signal 9"))
@@ -129,7 +130,7 @@ fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
             node.wait(request).map(|_| ())
         }
         "send" => node.send(Target::new(VICTIM, PORT), &vec![7; LARGE]),
-        // With more than two ranks, not everybody waits for the victim itself.
+        // With more than two ranks, not every rank waits for the victim itself.
         "barrier" => node
             .recv_from(VICTIM, PORT, &mut [])
             .map(|_| ())
@@ -139,7 +140,8 @@ fn wait_for_victim(node: &mut Node, role: &str) -> Result<(), Error> {
     }
 }
 
-/// What only the victim could have ended ends with it; a receive from anybody goes on.
+/// Operations that only the victim could complete fail with it; a receive from any source
+/// continues.
 fn bereaved_of_tags(node: &mut Node) {
     let survivors: Vec<u32> = (0..node.size()).filter(|&rank| rank != VICTIM).collect();
     let from_victim = TagMatch::new(5).source(VICTIM);
@@ -167,7 +169,7 @@ fn bereaved_of_tags(node: &mut Node) {
     println!("\nlives on");
 }
 
-/// A peer that is stopped is not taken for dead, however long.
+/// A stopped peer is not taken for dead, however long the stop.
 fn stopped(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
@@ -189,15 +191,15 @@ fn stopped(node: &mut Node) {
     println!("\nlives on");
 }
 
-/// The victim is stopped for longer than the others have patience, who do something else between two
-/// looks for its message.
+/// The victim is stopped for longer than the peer timeout of the others, which do other work
+/// between two tests for its message.
 fn looked_for(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
         let script = format!("kill -STOP {pid}; sleep 5; kill -CONT {pid}");
         let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
         child.wait().unwrap();
-        // Too late for whoever has given it up.
+        // Too late for a peer that has given it up.
         let _ = node.send(Target::new(0, PORT), &[1; 8]);
     } else {
         let request = node.post_recv_from(VICTIM, PORT, vec![0; 8]).unwrap();
@@ -212,8 +214,8 @@ fn looked_for(node: &mut Node) {
     }
 }
 
-/// The victim is stopped for longer than the rank that waits for it has patience. It learns
-/// that it was given up, and the two speak again. The others of the job wait for something else.
+/// The victim is stopped for longer than the peer timeout of the rank that waits for it. It learns
+/// that it was given up, and the two communicate again. The other ranks wait for something else.
 fn given_up(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
@@ -242,8 +244,8 @@ fn given_up(node: &mut Node) {
     println!("\nlives on");
 }
 
-/// The victim is stopped for longer than whoever waits for it has patience. Nobody does: the other has
-/// sent it something and makes no call.
+/// The victim is stopped for longer than the peer timeout, but no rank waits for it. The other rank
+/// has sent it a message and makes no call.
 fn not_waited_for(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
@@ -260,7 +262,7 @@ fn not_waited_for(node: &mut Node) {
     println!("\nlives on");
 }
 
-/// The victim takes its own interface down; both ends find out.
+/// The victim takes its own interface down; both ends detect it.
 fn cut_off(node: &mut Node) {
     let other = if node.rank() == VICTIM { 0 } else { VICTIM };
     if node.rank() == VICTIM {
@@ -277,11 +279,12 @@ fn cut_off(node: &mut Node) {
         "{error:?}"
     );
     println!("\nnoticed: {error}");
-    // The one that ends first must not be what the other notices.
+    // The other rank must not detect the end of this one instead.
     std::thread::sleep(Duration::from_millis(1_500));
 }
 
-/// Every survivor has noticed by name and lives on; the launcher says what happened.
+/// Asserts that every survivor has detected the failure by name and continues, and the launcher
+/// reports it.
 fn assert_killed(count: u32, role: &str, args: &[&str]) {
     let ended = run_clean(count, role, args);
     let (out, err) = (&ended.out, &ended.err);
@@ -363,7 +366,7 @@ fn a_silent_rank_that_nobody_waits_for_is_not_given_up() {
 fn a_rank_that_is_stopped_for_a_while_is_not_given_up() {
     assert_stopped(3, &["--path", "shm"]);
     assert_stopped(3, &["--path", "udp"]);
-    // Within a host no patience is so short that silence counts.
+    // Within a host, silence never counts, however short the timeout.
     assert_stopped(3, &["--path", "udp", "--option", IMPATIENT]);
 }
 
@@ -407,7 +410,7 @@ fn a_silent_rank_that_is_looked_for_now_and_then_is_given_up() {
     assert!(ended.out.contains("set peer_timeout"), "{}", ended.out);
 }
 
-/// Ranks of a crowd, and jobs one after the other: `CROWD_RANKS`, `CROWD_JOBS`.
+/// Returns the value of a variable of the crowd test: `CROWD_RANKS`, `CROWD_JOBS`.
 fn number(name: &str, default: u32) -> u32 {
     let value = std::env::var(name).ok();
     value.map_or(default, |value| value.parse().unwrap())

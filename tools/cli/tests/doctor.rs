@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan doctor` and `portolan info` on the machine at hand.
+//! Tests of `portolan doctor` and `portolan info` on this machine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "doctor/between.rs"]
@@ -157,7 +157,7 @@ fn info_lists_every_setting_with_its_value() {
 fn doctor_says_what_each_mpi_would_use() {
     let directory = tempfile::tempdir().unwrap();
     let launcher = directory.path().join("mpirun");
-    // By another process, so that no child of this one keeps the file open for writing.
+    // Written by another process, so that no child of this one keeps the file open for writing.
     let script = "printf '#!/bin/sh\\necho \"mpirun (Open MPI) 4.1.4\"\\n' > $0; chmod +x $0";
     let made = std::process::Command::new("sh")
         .args(["-c", script])

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A wire between two hosts of a lab that turns bits of frames: a man in the middle with a raw socket
-//! on each side, where the lab's bridge was.
+//! A wire between two hosts of a lab that flips bits of frames. It replaces the lab's bridge by a
+//! process with a raw socket on each side.
 //!
-//! What reaches it are single frames of Ethernet length. As a NIC does, it fills in the checksums that
-//! the system has left to it; then it turns bits. What it hands on is not marked as verified, so the
-//! receiver verifies it.
+//! It receives single frames of Ethernet length. Like a NIC, it fills in the checksums that the
+//! system has left to it; then it flips bits. The frames that it sends are not marked as verified,
+//! so the receiver verifies them.
 
 use portolan_sys::net;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,20 +26,20 @@ const PORTOLAN: [u8; 2] = [0x88, 0xb5];
 const UDP: u8 = 17;
 const UDP_HEADER_LEN: usize = 8;
 
-/// One frame in so many is broken.
+/// Reciprocal of the share of corrupted frames.
 const ONE_IN: u64 = 100;
 
-/// What breaks.
+/// Kind of corruption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breakage {
-    /// A bit behind the Ethernet header; checksums stay as they were.
+    /// One bit after the Ethernet header; checksums are not updated.
     AsItWas,
-    /// One to eight bits of what IP and UDP carry, whose checksums are then made right again: as if it
+    /// One to eight bits of the payload of IP and UDP, with updated checksums, as if the corruption
     /// had happened before they were computed.
     Repaired,
 }
 
-/// Joins two interfaces of a namespace, until it is dropped.
+/// Joins two interfaces of a namespace; ends on drop.
 pub(crate) struct Wire {
     stop: Arc<AtomicBool>,
     broken: Arc<AtomicU64>,
@@ -47,7 +47,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Between hosts 0 and 1 of `lab`, which has three.
+    /// Joins hosts 0 and 1 of `lab`, which has three hosts.
     pub(crate) fn new(lab: &str, breakage: Breakage, seed: u64) -> Wire {
         let namespace = format!("{lab}-sw");
         for port in ["p0", "p1"] {
@@ -55,7 +55,7 @@ impl Wire {
         }
         for host in ["h0", "h1"] {
             let host = format!("{lab}-{host}");
-            // Runs of segments are cut before they leave.
+            // Segments must be cut before they leave.
             let args = ["-n", &host, "link", "set", "eth0", "gso_max_segs", "1"];
             ip(&args);
         }
@@ -78,7 +78,7 @@ impl Wire {
         }
     }
 
-    /// Frames that were broken so far.
+    /// Returns the number of frames corrupted so far.
     pub(crate) fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
     }
@@ -109,14 +109,14 @@ fn port(name: &str) -> OwnedFd {
     socket
 }
 
-/// Hands on what waits on either side.
+/// Forwards pending frames in both directions.
 fn pass(ports: &[OwnedFd; 2], dice: &mut Dice, broken: &AtomicU64) {
     let raw = [ports[0].as_raw_fd(), ports[1].as_raw_fd()];
-    // Not longer than a test that has ended may wait for it.
+    // A short wait, because the end of the test waits for this.
     net::wait_readable(&raw, Duration::from_millis(50)).unwrap();
     let mut frame = [0; 2048];
     for (from, to) in [(0, 1), (1, 0)] {
-        // As many as one side may send while the other waits.
+        // A limit, so that one direction does not starve the other.
         for _ in 0..64 {
             let Ok(Some(len)) = net::recv(ports[from].as_fd(), &mut frame) else {
                 break;
@@ -125,7 +125,7 @@ fn pass(ports: &[OwnedFd; 2], dice: &mut Dice, broken: &AtomicU64) {
             if dice.treat(frame) {
                 broken.fetch_add(1, Ordering::Relaxed);
             }
-            // A full queue loses it, as a switch would.
+            // A full queue drops the frame, as a switch would.
             let _ = net::send(ports[to].as_fd(), frame);
         }
     }
@@ -142,7 +142,7 @@ impl Dice {
         mix(self.seed) % sides
     }
 
-    /// Breaks `frame` if it is its turn.
+    /// Corrupts `frame` if it is selected.
     fn treat(&mut self, frame: &mut [u8]) -> bool {
         let ether_type = &frame[12..ETHERNET_LEN];
         if ether_type == PORTOLAN {
@@ -168,7 +168,8 @@ impl Dice {
         }
     }
 
-    /// Checksums that stay as they were find every single bit, and of several most.
+    /// Flips bits. Without updated checksums only one bit: checksums detect any single bit, but not
+    /// every set of several.
     fn turn_bits(&mut self, bytes: &mut [u8]) -> bool {
         let count = match self.breakage {
             Breakage::AsItWas => 1,
@@ -182,7 +183,7 @@ impl Dice {
     }
 }
 
-/// Puts the checksum of a UDP datagram in its place (RFC 768).
+/// Stores the checksum of a UDP datagram (RFC 768).
 fn sum_udp(packet: &mut [u8], header_len: usize) {
     let at = header_len + 6;
     packet[at..at + 2].fill(0);

@@ -22,7 +22,7 @@ PACKET_QDISC_BYPASS, PACKET_IGNORE_OUTGOING, PACKET_VNET_HDR, PACKET_VERSION = 2
 SO_ATTACH_FILTER, SO_DETACH_FILTER, SO_LOCK_FILTER, SO_MARK = 26, 27, 44, 36
 ETH_P_ALL, OURS = 3, 0x88B5
 RING_LEN = 1 << 18
-# What a frame that the rules drop is answered with, by one kernel or another.
+# Errors that kernels return when a rule drops a frame.
 DROPPED = (errno.EPERM, errno.ENOBUFS)
 
 
@@ -96,7 +96,7 @@ class Lent:
             self.connection.send(record or request())
             reply, fds, _, _ = socket.recv_fds(self.connection, 64, 4)
         except (BrokenPipeError, ConnectionResetError):
-            # Refused before the request was sent, or read: the reply is behind the error.
+            # Refused before the request was sent or read: the reply follows the error.
             reply, fds, _, _ = socket.recv_fds(self.connection, 64, 4)
         self.status = struct.unpack_from("<H", reply, 6)[0] if len(reply) == 48 else -1
         self.socket = None
@@ -121,7 +121,7 @@ lent = Lent()
 say("a socket is lent", lent.socket is not None, lent.status)
 one = lent.socket
 refused("a socket of one's own", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW), errno.EPERM)
-# AF_XDP, which the rules would not see; Python has no name for it.
+# AF_XDP, which the rules would not see; Python has no constant for it.
 refused("an AF_XDP socket", lambda: socket.socket(44, socket.SOCK_RAW), errno.EPERM, errno.EAFNOSUPPORT)
 sent = one.send(lent.frame(b"HONEST"))
 say("an honest frame leaves", sent > 0)
@@ -131,7 +131,7 @@ def send(frame, **kw):
     return lambda: one.send(frame)
 
 
-# Everything but one kind of frame.
+# Every kind of frame except ours.
 survivors = []
 for kind in range(0x10000):
     if kind == OURS:
@@ -184,7 +184,7 @@ for interface in ("lo", "eth0"):
     refused(f"by interface {interface}", sendto(lent.frame(b"FORGED"), interface, OURS),
             errno.ENODEV, errno.ENETDOWN, errno.ENXIO, *DROPPED)
 
-# Past traffic control, with each protocol; and with a header for offloads.
+# Bypassing traffic control, with each protocol, and with a header for offloads.
 one.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
 for protocol in (0, ETH_P_ALL, 0x0800, OURS):
     arp = lent.frame(b"FORGED", kind=0x0806)
@@ -193,7 +193,7 @@ for protocol in (0, ETH_P_ALL, 0x0800, OURS):
     refused(f"the same from another endpoint, {protocol:#x}", sendto(other, "portolan0", protocol), *DROPPED)
 one.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 0)
 
-# Mark, filter, ring.
+# Mark, filter and ring.
 for mark in (0, 0x506F0000 + lent.endpoint + 1):
     refused(f"mark {mark:#x}", lambda: one.setsockopt(socket.SOL_SOCKET, SO_MARK, mark), errno.EPERM)
 program = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0xFFFFFFFF))
@@ -211,7 +211,7 @@ granted = one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 allowed = int(open("/proc/sys/net/core/rmem_max").read())
 say("a receive buffer beyond the host's limit", granted <= 2 * allowed, granted)
 
-# Reading what is another's: the other socket's frames, all frames, outgoing ones.
+# Reading foreign frames: those of the other socket, all frames, and outgoing ones.
 other = Lent()
 thief = Lent()
 thief.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 0)
@@ -242,11 +242,11 @@ say("frames of others", not readable and b"HONEST" not in view[:], "it read one"
 view.close()
 own.close()
 
-# The place of the broker itself: its process and its namespace.
+# Access to the broker's own process and namespace.
 for path in ("/proc/sys/net/ipv4/ip_forward",):
     refused("the host's settings", lambda: os.open(path, os.O_WRONLY), errno.EACCES, errno.EROFS)
 
-# Quota: sockets per user, also those whose connections are closed.
+# Quota: sockets per user, including those with closed connections.
 lent_more, status = [], 0
 while len(lent_more) < 64:
     more = Lent()
@@ -268,7 +268,7 @@ for more in lent_more:
 other.close()
 thief.close()
 
-# Requests that are none: each is answered or closed, and the broker goes on.
+# Invalid requests: each is answered or closed, and the broker continues.
 for name, record in (
     ("half a request", request()[:9]),
     ("an empty request", b"PBRK"),
@@ -288,7 +288,7 @@ with_fds = connect()
 socket.send_fds(with_fds, [request()[:5]], [0, 1, 2] * 50)
 with_fds.close()
 
-# A second request by the connection of a socket; a flood that reads no reply; many connections.
+# A second request on the connection of a socket; a flood that reads no reply; many connections.
 lent.connection.send(request())
 reply = lent.connection.recv(64)
 say("a second socket by one connection", struct.unpack_from("<H", reply, 6)[0] == 1)

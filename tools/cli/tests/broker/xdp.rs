@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why the broker lends no AF_XDP sockets: what they send passes its rules unseen. Should a kernel change
-//! that, this test fails, and the broker may be thought over.
+//! Documents why the broker offers no AF_XDP sockets: their frames bypass its rules. If a kernel
+//! changes that, this test fails, and the decision should be reviewed.
 
 use super::{Broker, Lab, holds, watched, watched_at};
 use crate::common::Ended;
@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The mark of the socket with endpoint 1, as the rules know it.
+/// Mark of the socket with endpoint 1, as used in the rules.
 const MARK: u32 = 0x506F_0001;
 
 /// Chunks of the area, and entries of each ring.
@@ -24,12 +24,12 @@ const CHUNKS: usize = 4;
 const RING_LEN: u32 = 4;
 const CHUNK_LEN: usize = 2048;
 
-/// The namespace that a broker has made: that of its thread for the NIC.
+/// Returns the namespace that a broker has created: that of its thread for the NIC.
 fn namespace_of(broker: &mut Broker) -> PathBuf {
     let threads = Path::new("/proc")
         .join(broker.child().id().to_string())
         .join("task");
-    // Another thread may end meanwhile.
+    // Another thread may end meanwhile, so a failed read means no match.
     let is_nic = |thread: &PathBuf| {
         fs::read_to_string(thread.join("comm")).is_ok_and(|name| name == "eth0\n")
     };
@@ -52,7 +52,7 @@ fn inside<T: Send>(netns: &Path, work: impl FnOnce(&Interface) -> T + Send) -> T
     })
 }
 
-/// ARP from an address that nobody has: what the broker promises not to let out.
+/// Returns an ARP frame from an unused address, which the broker must not let out.
 fn forged(to: MacAddr, word: &str) -> Vec<u8> {
     let mut frame = [&to.0[..], &[2, 0, 0, 0, 0xBA, 0xD0], &[8, 6]].concat();
     frame.extend(word.as_bytes());
@@ -60,7 +60,7 @@ fn forged(to: MacAddr, word: &str) -> Vec<u8> {
     frame
 }
 
-/// Sends by a packet socket of the broker's kind, but for its filter.
+/// Sends by a packet socket like the broker's, but without its filter.
 fn send_by_packet(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
     let socket = net::packet_socket().unwrap();
     net::set_mark(socket.as_fd(), MARK).unwrap();
@@ -79,7 +79,7 @@ fn send_by_xdp(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
     socket.own_area(&area, RING_LEN, RING_LEN).unwrap();
     socket.make_tx_ring(RING_LEN).unwrap();
     let way = XdpSocketUse::Copy;
-    // The kernel frees the queue of a socket that was closed some milliseconds later.
+    // The kernel frees the queue of a closed socket some milliseconds later.
     crate::common::wait_until("the macvlan's queue to be free", || {
         socket.bind_owner(macvlan.index, 0, way).is_ok()
     });
@@ -90,7 +90,7 @@ fn send_by_xdp(macvlan: &Interface, frame: &[u8]) -> io::Result<usize> {
     net::send(socket.as_fd(), &[])
 }
 
-/// Drops at the NIC what has that mark.
+/// Returns rules that drop frames with that mark at the NIC.
 fn rules_at_eth0() -> String {
     let chain = "type filter hook egress device \"eth0\" priority 0; policy accept;";
     format!("table netdev low {{\n chain out {{\n {chain}\n meta mark {MARK} drop\n }}\n}}\n")
@@ -119,8 +119,8 @@ fn what_af_xdp_sends_passes_the_rules_unseen() {
     assert!(came(b"BY AF_XDP"), "and do not hold these");
 }
 
-/// Nor is there a better place for rules: the NIC's own way out sees such a frame, with its mark, and
-/// all of the host's traffic; and what goes to another macvlan of the NIC does not get there.
+/// Rules at the NIC would not be better. The NIC's egress hook sees such a frame with its mark, but
+/// also all of the host's traffic. Frames to another macvlan of the NIC do not reach it.
 #[test]
 fn rules_at_the_nic_do_not_see_what_goes_to_its_other_macvlans() {
     let Some(lab) = Lab::up("xdplow") else { return };
@@ -157,7 +157,7 @@ fn rules_at_the_nic_do_not_see_what_goes_to_its_other_macvlans() {
     );
 }
 
-/// A macvlan has no native mode, in which AF_XDP is worth its price on hardware.
+/// A macvlan has no native mode, the only one in which AF_XDP is worth its cost on hardware.
 #[test]
 fn a_macvlan_has_no_native_mode() {
     let Some(lab) = Lab::up("xdpmode") else {
@@ -171,7 +171,8 @@ fn a_macvlan_has_no_native_mode() {
     };
     let mut config = XdpConfig::new(InterfaceRef::Name("portolan0".into()), 1);
     let netns = namespace_of(&mut broker);
-    // Before the other mode, whose queue the kernel frees some milliseconds after its socket was closed.
+    // Tested before the other mode, whose queue the kernel frees some milliseconds after its socket
+    // closes.
     config.mode = XdpMode::Native;
     let refused = inside(&netns, |_| Xdp::open(&config).err());
     let refused = refused.expect("native mode is refused");

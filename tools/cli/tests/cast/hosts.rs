@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// This host under the names n1, n2 …
+/// This machine under the names n1, n2 …
 pub(crate) struct Hosts {
     directory: TempDir,
     script: String,
@@ -25,7 +25,7 @@ impl Hosts {
         Hosts::with_ssh(count, "")
     }
 
-    /// Hosts whose ssh runs `first` before what is asked for.
+    /// Creates hosts whose ssh runs `first` before the requested command.
     pub(crate) fn with_ssh(count: usize, first: &str) -> Hosts {
         let directory = tempfile::tempdir().unwrap();
         let names: String = (1..=count).map(|number| format!("n{number}\n")).collect();
@@ -45,12 +45,12 @@ impl Hosts {
         self.directory.path().join(name)
     }
 
-    /// Files in the directory that are there before a cast.
+    /// Returns the number of files in the directory before a cast.
     pub(crate) fn own_files(&self) -> usize {
         1
     }
 
-    /// `portolan cast` to these hosts.
+    /// Returns a `portolan cast` command for these hosts.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = common::portolan(&["cast"]);
         command
@@ -58,19 +58,19 @@ impl Hosts {
             .arg("--hosts")
             .arg(self.path("setup/hosts"));
         command.args(["--remote-program", env!("CARGO_BIN_EXE_portolan")]);
-        // They are this one: nothing shall leave it.
+        // All hosts are this machine, so no packet may leave it.
         command.args(["--option", "interface=lo"]);
         give_ssh(&mut command, &self.path("setup"), &self.script);
         command
     }
 
-    /// The process of host `name`.
+    /// Returns the process of host `name`.
     pub(crate) fn worker(&self, name: &str) -> Option<i32> {
         let (host, root) = (
             format!("FAKE_HOST={name}"),
             self.root().to_str().unwrap().to_owned(),
         );
-        // The search path has the directory, which is this test's own.
+        // PATH contains this test's own directory.
         let is_ours = |pid: &i32| {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             let mut variables = environment.split(|byte| *byte == 0);
@@ -82,8 +82,8 @@ impl Hosts {
             .find(is_ours)
     }
 
-    /// Kills the process of host `name` at a moment of its life, from 0, when it starts, to 1, which is
-    /// some half second later. `false` if it has ended before.
+    /// Kills the process of host `name` at a moment between 0, its start, and 1, about 0.5 s later.
+    /// Returns `false` if it has ended before.
     pub(crate) fn kill_at(&self, name: &str, moment: f64) -> bool {
         let mut found = None;
         common::wait_until("a process of each host", || {
@@ -107,7 +107,7 @@ impl Hosts {
     }
 }
 
-/// Bytes that look like nothing else.
+/// Returns pseudo-random bytes.
 pub(crate) fn fill(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len + 8);
@@ -122,7 +122,7 @@ pub(crate) fn fill(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether an unfinished copy is anywhere below.
+/// Returns true if there is an unfinished copy below `root`.
 pub(crate) fn has_parts(root: &Path) -> bool {
     let mut names = fs::read_dir(root).unwrap().flatten();
     names.any(|entry| {
@@ -131,7 +131,7 @@ pub(crate) fn has_parts(root: &Path) -> bool {
     })
 }
 
-/// A directory with everything that directories hold.
+/// Creates a directory with every kind of entry.
 pub(crate) fn make_tree(root: &Path) {
     fs::create_dir_all(root.join("empty")).unwrap();
     fs::create_dir_all(root.join("a/b/c")).unwrap();
@@ -187,7 +187,7 @@ fn nix_is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// What a name is: type and mode, owner, length, time, number of links, contents.
+/// Properties of an entry: type and mode, owner, length, time, number of links, contents.
 type Fact = (u32, (u32, u32), u64, (i64, i64), u64, Vec<u8>);
 
 fn facts(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Fact>) {
@@ -208,7 +208,7 @@ fn facts(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Fact>) {
                 let lines = output.stdout.split(|byte| *byte == b'\n').skip(1);
                 lines.flatten().copied().collect()
             });
-            // A sparse file is told by its length and what is in the middle.
+            // A sparse file is identified by its length and its middle.
             let contents = if metadata.len() > 1 << 29 {
                 let mut middle = vec![0; 8192];
                 let file = fs::File::open(&path).unwrap();
@@ -239,7 +239,7 @@ fn facts(root: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Fact>) {
     }
 }
 
-/// Both trees are the same to whoever looks.
+/// Asserts that both trees are equal.
 pub(crate) fn compare(one: &Path, other: &Path) {
     let (mut here, mut there) = (BTreeMap::new(), BTreeMap::new());
     facts(one, Path::new(""), &mut here);

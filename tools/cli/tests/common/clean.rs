@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a job may leave behind: nothing.
+//! Checks that a job leaves nothing behind.
 
 use super::ranks::{ranks_command, unique_word};
 use super::{Ended, processes_with, wait_until};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-/// Names of this process's abstract unix sockets.
+/// Returns the names of this process's abstract unix sockets.
 pub(crate) fn unix_sockets() -> Vec<String> {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -31,8 +31,8 @@ fn names_in(dir: &str) -> Vec<String> {
         .collect()
 }
 
-/// Runs a command with a `/dev/shm` of its own, where no other program of the machine comes and goes,
-/// and lists what is there afterwards. Mounts of the machine are seen, and none is made there.
+/// Runs a command with a `/dev/shm` of its own, which no other program uses, and then lists its
+/// contents. The machine's mounts are visible but not changed.
 const WITH_OWN_SHM: &str = r#"
 mount -t tmpfs tmpfs /dev/shm || exit 97
 list="$1"; shift
@@ -56,7 +56,7 @@ fn with_own_shm(list: &Path, command: &Command) -> Command {
     own
 }
 
-/// Whether jobs can be given a `/dev/shm` of their own; says aloud what is not checked if not.
+/// Set if jobs can have a `/dev/shm` of their own; prints SKIPPED if not.
 pub(crate) static CAN_OWN_SHM: LazyLock<bool> = LazyLock::new(|| {
     let tried = with_own_shm(Path::new("/dev/null"), &Command::new("true")).output();
     let can = tried.is_ok_and(|output| output.status.success());
@@ -90,7 +90,7 @@ pub(crate) fn run_clean(count: u32, role: &str, args: &[&str]) -> Ended {
     ended
 }
 
-/// None of the sockets that the ranks said they hold is there any more.
+/// Asserts that none of the sockets that the ranks listed still exists.
 fn assert_no_sockets(out: &str) {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap();
     let lines = out.lines().filter_map(|line| line.split_once("holds: "));
@@ -100,7 +100,7 @@ fn assert_no_sockets(out: &str) {
     }
 }
 
-/// None of the namespaces that the job named as hosts is there any more.
+/// Asserts that none of the namespaces of the job's hosts still exists.
 fn assert_no_namespaces(ended: &Ended) {
     for name in names_in("/run/netns") {
         let named = ended.out.contains(&name) || ended.err.contains(&name);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that look like those of a job, and are not its own.
+//! Frames that look like those of a job but are not.
 
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello};
 
-/// Makes random bytes look like something in one of several ways, where they are long enough.
+/// Makes random bytes look like a frame in one of several ways, if they are long enough.
 pub(crate) fn disguise(bytes: &mut [u8], word: u64) {
     if bytes.len() < FRAME_HEADER_LEN {
         return;
@@ -27,19 +27,19 @@ pub(crate) fn disguise(bytes: &mut [u8], word: u64) {
     match word % 6 {
         // Random bytes.
         0 => return,
-        // A version that does not exist yet.
+        // An unknown version.
         1 => {
             header.emit(bytes);
             bytes[0] = 0x20 | bytes[0] & 0x0f;
             return;
         }
-        // Cut off on the way.
+        // Truncated.
         2 => header.frame_len = len + 1,
-        // A session of the right peer, long ago.
+        // An old session of the right peer.
         3 => header.session = word << 20 | 1,
         // A handshake of another job.
         4 if bytes.len() >= FRAME_HEADER_LEN + HELLO_LEN => return hello(bytes, word),
-        // A kind of frame that does not exist.
+        // An unknown kind of frame.
         5 => {
             header.emit(bytes);
             bytes[0] |= 0x0f;

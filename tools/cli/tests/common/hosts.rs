@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two hosts `a` and `b`, joined in the ways in which real hosts are. A host is a network namespace, and
-//! `portolan` enters it by a command named `ssh`.
+//! Two hosts `a` and `b`, joined like real hosts. A host is a network namespace, which `portolan`
+//! enters by a command named `ssh`.
 
 use super::{can_make_labs, give_ssh};
 use std::path::Path;
@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
-/// Shell functions for topologies. `$A` and `$B` are the namespaces of the hosts, and `$N` is one that leads
-/// nowhere. IPv6 is off except on hosts that `v6` was called for.
+/// Shell functions for topologies. `$A` and `$B` are the namespaces of the hosts, and `$N` is one
+/// without connections. IPv6 is off except on hosts for which `v6` was called.
 const SHELL: &str = r#"
 set -e
 no_v6() {
@@ -56,22 +56,22 @@ for namespace in $A $B $N; do
 done
 "#;
 
-/// Runs a command in the namespace of the host that is the first word behind ssh's options.
+/// Runs a command in the namespace of the host that follows ssh's options.
 const SSH: &str = r#"
 shift 5
 host=$1; shift
 exec ip netns exec "$HOSTS-$host" sh -c "$*"
 "#;
 
-/// The hosts of one test. Their namespaces are removed with it.
+/// The hosts of one test. Their namespaces are removed on drop.
 pub(crate) struct Hosts {
     prefix: String,
     directory: TempDir,
 }
 
 impl Hosts {
-    /// Makes the hosts and joins them by `script`. Prints SKIPPED and returns `None` where that is not
-    /// possible.
+    /// Creates the hosts and joins them by `script`. Prints SKIPPED and returns `None` where that
+    /// is not possible.
     pub(crate) fn made(script: &str) -> Option<Hosts> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !can_make_labs() {
@@ -101,12 +101,12 @@ impl Hosts {
         format!("{}-{}", self.prefix, host.to_lowercase())
     }
 
-    /// A directory that is removed with the hosts.
+    /// Returns a directory that is removed with the hosts.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Makes the `ssh` that `command` finds lead to these hosts.
+    /// Makes the `ssh` of `command` lead to these hosts.
     pub(crate) fn give_ssh(&self, command: &mut Command) {
         give_ssh(command, self.directory(), SSH);
         command.env("HOSTS", &self.prefix);

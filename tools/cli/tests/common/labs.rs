@@ -8,13 +8,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread::{JoinHandle, spawn};
 
-/// A port of a host of a lab.
+/// Returns the address of a port on a host of a lab.
 pub(crate) fn address(host: u32, port: u16) -> SocketAddr {
     let [low, ..] = (host + 1).to_le_bytes();
     (Ipv4Addr::new(10, 77, 0, low), port).into()
 }
 
-/// Takes the lab down when a test ends, however it ends.
+/// A lab that is removed when a test ends, however it ends.
 pub(crate) struct Lab(pub(crate) String);
 
 impl Lab {
@@ -22,7 +22,7 @@ impl Lab {
         Lab::up_with(test, &["--hosts", hosts])
     }
 
-    /// With these arguments of `lab up`.
+    /// Creates a lab with these arguments of `lab up`.
     pub(crate) fn up_with(test: &str, args: &[&str]) -> Lab {
         let lab = Lab(format!("t{}-{test}", std::process::id()));
         let ended = run(&[&["lab", "up", "--name", &lab.0], args].concat());
@@ -30,7 +30,7 @@ impl Lab {
         lab
     }
 
-    /// Does `work` on a host, in a thread.
+    /// Runs `work` on a host, in a thread.
     pub(crate) fn on_host<T: Send + 'static>(
         &self,
         host: u32,
@@ -43,7 +43,7 @@ impl Lab {
         })
     }
 
-    /// A connection from host 0 to host 1, and its two ends.
+    /// Opens a connection from host 0 to host 1, and returns its two ends.
     pub(crate) fn connect(&self) -> (TcpStream, TcpStream) {
         let listening = self.on_host(1, || TcpListener::bind(address(1, 7)).unwrap());
         let listener = listening.join().unwrap();
@@ -72,8 +72,9 @@ impl Lab {
         run(&[&words[..], command].concat())
     }
 
-    /// Lets in nothing of UDP and TCP but to these ports, without regard to connections, so that a
-    /// connection from another port gets no answer. Prints SKIPPED and returns `false` without nftables.
+    /// Drops incoming UDP and TCP packets except to these ports, regardless of connections. A
+    /// connection from another port therefore gets no answer. Prints SKIPPED and returns `false`
+    /// without nftables.
     pub(crate) fn pass_only(&self, host: &str, ports: &str) -> bool {
         let rules = format!(
             "table inet wall {{ chain into {{ type filter hook input priority 0; \
@@ -87,14 +88,15 @@ impl Lab {
         ended.status == 0
     }
 
-    /// Returns how many packets [`Lab::pass_only`] has dropped on a host.
+    /// Returns the number of packets that [`Lab::pass_only`] has dropped on a host.
     pub(crate) fn dropped(&self, host: &str) -> u64 {
         let listed = self.exec(host, &["nft", "list", "table", "inet", "wall"]);
         let (_, count) = listed.out.split_once("counter packets ").unwrap();
         count.split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Drops what comes to a host and fits `rule` of nftables; `false`, said aloud, where that is not.
+    /// Drops incoming packets of a host that match `rule` of nftables. Prints SKIPPED and returns
+    /// `false` without nftables.
     pub(crate) fn filter(&self, host: &str, rule: &str) -> bool {
         let rules = format!(
             "table inet loss {{ chain into {{ type filter hook input priority 0; {rule} drop; }}; }}"

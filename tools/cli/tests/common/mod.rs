@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Running the command `portolan` and looking at what it leaves.
+//! Runs the command `portolan` and checks its effects.
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
@@ -17,10 +17,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long anything here may take before the test has failed: the machine may be busy.
+/// Time limit for every wait before a test fails; generous because the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command, with arguments, and without what its user has stored.
+/// Returns the command with arguments, without its user's stored model.
 pub(crate) fn portolan(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portolan"));
     command.args(args).stdin(Stdio::null());
@@ -28,7 +28,7 @@ pub(crate) fn portolan(args: &[&str]) -> Command {
     command
 }
 
-/// Builds a package of the workspace, in the profile of this test; returns the path of its `file`.
+/// Builds a package of the workspace in the profile of this test; returns the path of its `file`.
 pub(crate) fn built(package: &str, file: &str) -> PathBuf {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_portolan"));
     let mut parts = beside.components();
@@ -47,7 +47,7 @@ pub(crate) fn built(package: &str, file: &str) -> PathBuf {
     beside.with_file_name(file)
 }
 
-/// What it said and how it ended.
+/// Output and exit status of a command.
 pub(crate) struct Ended {
     pub(crate) status: i32,
     pub(crate) out: String,
@@ -67,12 +67,12 @@ impl From<Output> for Ended {
     }
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn run(args: &[&str]) -> Ended {
     portolan(args).output().unwrap().into()
 }
 
-/// Makes `command` find a program named `ssh` that is `script`, put into `directory`.
+/// Makes `command` find `script` as `ssh`, which is written to `directory`.
 pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
     write_command(&directory.join("ssh"), script);
     let search = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
@@ -81,8 +81,9 @@ pub(crate) fn give_ssh(command: &mut Command, directory: &Path, script: &str) {
 
 /// Writes a command for `sh`.
 pub(crate) fn write_command(path: &Path, script: &str) {
-    // By another process: a child that this one starts meanwhile, in another thread, would hold a
-    // descriptor for writing, and what is open for writing cannot be run (ETXTBSY, execve(2)).
+    // Let another process write the file. A child forked by another thread of this one would
+    // inherit the descriptor, and a file that is open for writing cannot be run (ETXTBSY,
+    // execve(2)).
     let script = format!("#!/bin/sh\n{script}\n");
     let written = Command::new("sh")
         .args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#])
@@ -91,16 +92,16 @@ pub(crate) fn write_command(path: &Path, script: &str) {
     assert!(written.unwrap().success());
 }
 
-/// An ssh that runs the command here; it shows the host's name in FAKE_HOST, and understands exactly
-/// the options that `run` gives.
+/// An ssh that runs the command locally, with the host's name in FAKE_HOST. It accepts exactly the
+/// options that `run` passes.
 pub(crate) const LOCAL_SSH: &str = r#"
 test "$1 $2 $3 $4 $5" = "-T -o BatchMode=yes -o ConnectTimeout=10" || exit 99
 export FAKE_HOST="$6"; shift 6
 exec sh -c "$*"
 "#;
 
-/// Runs it and expects the status of a mistake a person can make, and one line on standard error,
-/// which is returned.
+/// Runs the command, expects the exit status of a user mistake and one line on standard error, and
+/// returns that line.
 pub(crate) fn refused(args: &[&str]) -> String {
     let ended = run(args);
     assert_eq!(ended.status, 2, "{args:?} said: {}", ended.err);
@@ -113,7 +114,7 @@ pub(crate) fn refused(args: &[&str]) -> String {
     ended.err
 }
 
-/// Whether this process may make network namespaces; says aloud that tests are skipped if not.
+/// Returns true if this process may create network namespaces; prints SKIPPED if not.
 pub(crate) fn can_make_labs() -> bool {
     let may = Command::new("unshare")
         .args(["--net", "--mount", "true"])
@@ -126,8 +127,8 @@ pub(crate) fn can_make_labs() -> bool {
     can
 }
 
-/// Ends spin: several measurements at once on two cores would wait for one another's time slices. Of the
-/// tests of one file one at a time measures, for as long as it has this.
+/// Locks out other measurements of the same test program. Ends spin, so several measurements on two
+/// cores would wait for each other's time slices.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -142,7 +143,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Processes whose command line holds `needle`, zombies not counted.
+/// Returns the processes whose command line contains `needle`, except zombies.
 pub(crate) fn processes_with(needle: &str) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -153,8 +154,8 @@ pub(crate) fn processes_with(needle: &str) -> Vec<i32> {
     .collect()
 }
 
-/// A number of seconds for `sleep` that no other test uses, by which its processes are known; about a minute, so
-/// that a test that fails ends.
+/// Returns a number of seconds for `sleep` that no other test uses, which identifies its processes.
+/// It is about a minute, so that the processes of a failed test end.
 pub(crate) fn unique_sleep() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -184,7 +185,7 @@ pub(crate) fn kill(pid: i32, signal: &str) {
     assert!(status.success());
 }
 
-/// Where a shell finds a program that is installed.
+/// Returns the path where a shell finds an installed program.
 pub(crate) fn find_in_path(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let mut places = std::env::split_paths(&path).map(|place| place.join(program));

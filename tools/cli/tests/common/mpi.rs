@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Debian's MPIs, where they are installed.
+//! Debian's MPIs, if installed.
 
 use std::process::{Command, Stdio};
 
-/// An installed MPI, by the names of its commands.
+/// Commands of an installed MPI.
 pub(crate) struct Commands {
     pub(crate) compiler: String,
     pub(crate) launcher: String,
 }
 
-/// `None`, said aloud, where Debian's MPI of this name is not.
+/// Finds Debian's MPI of this name; prints SKIPPED and returns `None` if it is not installed.
 pub(crate) fn find(name: &str) -> Option<Commands> {
     let [compiler, launcher] = ["mpicc", "mpirun"].map(|tool| format!("{tool}.{name}"));
     if !is_installed(&compiler) || !is_installed(&launcher) {
@@ -25,8 +25,8 @@ fn is_installed(command: &str) -> bool {
     version.output().is_ok_and(|told| told.status.success())
 }
 
-/// Lets `command` start MPI programs as root, and more processes than there are cores, which Open MPI
-/// refuses unless it is told otherwise.
+/// Lets `command` start MPI programs as root, and more processes than there are cores; Open MPI
+/// refuses both by default.
 pub(crate) fn allow(command: &mut Command) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
     command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

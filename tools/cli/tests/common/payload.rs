@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that say what they are: any byte that is lost, moved or mixed up shows.
+//! Messages with unique contents, in which any lost, moved or mixed up byte is detected.
 
 /// Mixes the bits of a word (the finalizer of SplitMix64, Steele et al. 2014).
 pub(crate) fn mix(word: u64) -> u64 {
@@ -8,7 +8,7 @@ pub(crate) fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// A message of `len` bytes that only (`from`, `kind`, `index`) has.
+/// Returns a message of `len` bytes that is unique to (`from`, `kind`, `index`).
 pub(crate) fn payload(from: u32, kind: u32, index: u32, len: usize) -> Vec<u8> {
     let seed = mix(u64::from(from) << 32 | u64::from(kind)) ^ mix(u64::from(index) + 1);
     let mut bytes = vec![0; len];
@@ -19,7 +19,7 @@ pub(crate) fn payload(from: u32, kind: u32, index: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Fails unless `got` is the message of (`from`, `kind`, `index`) in `len` bytes.
+/// Asserts that `got` is the message of (`from`, `kind`, `index`) with `len` bytes.
 pub(crate) fn check(got: &[u8], from: u32, kind: u32, index: u32, len: usize) {
     let name = format!("message {index} of kind {kind} from rank {from}");
     assert_eq!(got.len(), len, "length of {name}");
@@ -33,8 +33,8 @@ pub(crate) fn check(got: &[u8], from: u32, kind: u32, index: u32, len: usize) {
     }
 }
 
-/// A length for message `index`: mostly short, some in fragments, few by rendezvous; the same for
-/// all that ask.
+/// Returns the length of message `index`: mostly short, some in fragments, few by rendezvous. All
+/// callers get the same length.
 pub(crate) fn mixed_len(index: u32) -> usize {
     let word = mix(u64::from(index) + 77);
     let most = match word % 16 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A PMI-1 server played by the test: one job, whose processes are its children.
+//! A PMI-1 server for tests: one job, whose processes are its children.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,17 +8,17 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// How long a process may be waited for at a barrier, on a busy machine.
+/// Time limit for a process to arrive at a barrier, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What became of a process, as the server sees it.
+/// End of a process, as seen by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// It took its leave.
+    /// It finalized.
     Well,
-    /// It asked for the job to end, with this status.
+    /// It requested the end of the job, with this status.
     Abort(i32),
-    /// It ended without a word.
+    /// It ended without finalizing.
     Silently,
 }
 
@@ -26,13 +26,13 @@ struct Job {
     name: String,
     values: Mutex<BTreeMap<String, String>>,
     size: usize,
-    /// How often a process has come to a barrier.
+    /// Number of arrivals at barriers.
     arrived: Mutex<usize>,
     moved: Condvar,
 }
 
-/// Starts `make(rank)` as each of `size` ranks of the job `name`, and serves them; what became of
-/// each, and the children.
+/// Starts `make(rank)` as each of `size` ranks of the job `name`, and serves them. Returns the end
+/// of each, and the children.
 pub(crate) fn serve(
     name: &str,
     size: usize,
@@ -56,7 +56,7 @@ pub(crate) fn serve(
                 .env("PMI_SIZE", size.to_string());
             portolan_sys::inherit::give_fd(&mut command, theirs.into());
             let child = command.spawn().unwrap();
-            // Our copy of the child's end goes with it.
+            // Close our copy of the child's end.
             drop(command);
             let job = Arc::clone(&job);
             (std::thread::spawn(move || job.converse(ours)), child)
@@ -83,7 +83,7 @@ impl Job {
                 "put" => self.put(word("key").unwrap(), word("value").unwrap()),
                 "barrier_in" => {
                     if !self.wait_for_all() {
-                        // The process sees its launcher end, and so does the test.
+                        // The process sees the end of its launcher, and so does the test.
                         return Left::Silently;
                     }
                     "cmd=barrier_out".to_owned()
@@ -101,7 +101,7 @@ impl Job {
         Left::Silently
     }
 
-    /// Waits until all have come; `false` if one does not in the time that a test may take.
+    /// Waits until all processes have arrived; `false` at the time limit.
     fn wait_for_all(&self) -> bool {
         let mut arrived = self.arrived.lock().unwrap();
         *arrived += 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan doctor --between` on hosts that are joined in the ways in which real hosts are: it names the
+//! Tests of `portolan doctor --between` on hosts that are joined like real hosts: it reports the
 //! cause and the remedy, or finds nothing to change.
 
 use crate::common::hosts::Hosts;
@@ -16,8 +16,8 @@ fn examined(hosts: &Hosts, args: &[&str]) -> Ended {
     command.output().unwrap().into()
 }
 
-/// Examines hosts made by `script`: the report for people must have all of `words`, and the exit status
-/// says whether jobs run.
+/// Examines hosts made by `script`. The text report must contain all of `words`, and the exit
+/// status must report if jobs can run.
 fn tells(script: &str, runs: bool, words: &[&str]) {
     tells_with(script, &[], runs, words);
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what receives from anybody told can have come about: each took the next message of some
-//! sender, and none was taken twice. A receive that was told of a cut alone may have had the next message
-//! of several, so all ways are tried.
+//! Checks outcomes of receives from any source: each must have taken the next message of some
+//! sender, and no message may be taken twice. A truncated receive may have taken the next message
+//! of several senders, so all possibilities are searched.
 
 use crate::model::{AnyClass, Streams, received};
 use crate::plan::{Message, Outcome, Place, sum};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was taken, in the order of the receives.
+/// A taken message, in the order of the receives.
 enum Taken<'a> {
-    /// By the receive that this step told of, into so many bytes.
+    /// By the receive of this step, into this many bytes.
     Receive(usize, &'a Outcome, usize),
-    /// By a handler: from this rank, so many bytes with this sum.
+    /// By a handler: from this rank, this many bytes with this sum.
     Handler(u32, u64, u64),
 }
 
@@ -29,15 +29,15 @@ impl Taken<'_> {
     }
 }
 
-/// Per sender and lane, how many messages were taken.
+/// Number of taken messages by sender and lane.
 type Places = BTreeMap<(u32, bool), usize>;
 
 struct Search<'a> {
     streams: &'a Streams,
     taken: Vec<Taken<'a>>,
-    /// From where it cannot go on.
+    /// States from which the search cannot continue.
     dead_ends: BTreeSet<Vec<usize>>,
-    /// The furthest it came, and where it stood.
+    /// The furthest state of the search.
     furthest: (usize, Places),
 }
 
@@ -86,11 +86,11 @@ impl Search<'_> {
     }
 }
 
-/// Where `told`, the outcomes of the rank's steps, cannot have come about, in words.
+/// Describes the contradiction if the outcomes `told` of the rank's steps are impossible.
 pub(crate) fn difference(class: &AnyClass, told: &[Outcome]) -> Option<String> {
     let mut taken = Vec::new();
     for &(step, buffer) in &class.receives {
-        // A process that did not come so far has been told of.
+        // A process that did not reach this step is reported elsewhere.
         taken.push(Taken::Receive(step, told.get(step)?, buffer));
     }
     if let Some(step) = class.handled
@@ -121,7 +121,7 @@ mod tests {
         Message { id, len: 4096 }
     }
 
-    /// One message of each of two ranks; the first receive is told of a cut alone.
+    /// Returns one message of each of two ranks; the first receive was truncated.
     fn class() -> AnyClass {
         let stream = |id| VecDeque::from([(message(id), PORT)]);
         AnyClass {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Draws programs from a seed.
+//! Draws random programs from a seed.
 //!
-//! What belongs together (a send and its receive, a key and what is done with it) is drawn as one
-//! event. An event has its steps done at once or some events later, so that the order of calls is
-//! mixed in every process and a receive may be there long before its message, or long after.
+//! Steps that belong together (a send and its receive, a key and its uses) are drawn as one event.
+//! The steps of an event run at once or some events later. The order of calls is therefore mixed in
+//! every process, and a receive may be posted long before its message or long after it.
 
 mod messages;
 mod others;
@@ -19,52 +19,52 @@ use rand::{Rng, SeedableRng};
 
 /// Ports that receive from one sender each.
 const PORTS: [u16; 4] = [1, 2, 7, 40_000];
-/// A port that receives from anybody.
+/// A port that receives from any rank.
 const ANY_PORT: u16 = 100;
 /// A port with a handler.
 const HANDLED_PORT: u16 = 101;
-/// Ports of keys, bursts, and one that nobody opens.
+/// Ports of keys and bursts, and one that is never opened.
 const KEY_PORT: u16 = 200;
 const BURST_PORT: u16 = 300;
 const CLOSED_PORT: u16 = 999;
-/// What is withdrawn has tags of its own: nobody sends them.
+/// Tags of cancelled receives, which no message has.
 const WITHDRAWN_TAGS: u64 = 0xcc << 56;
-/// All bits of a tag but its class.
+/// All bits of a tag except its class.
 const ANY_BITS: u64 = !(0xff << 56);
 
-/// Around the borders of words, frames, fragments, eager and asked for.
+/// Lengths around the limits of words, frames, fragments, eager and rendezvous.
 const LENS: [usize; 14] = [
     0, 1, 7, 8, 64, 255, 256, 1_400, 1_473, 4_096, 16_383, 16_384, 16_385, 32_769,
 ];
 const LONG_LENS: [usize; 6] = [65_535, 65_536, 65_537, 100_001, 262_145, 700_000];
 
-/// How the processes of a program come to their ends.
+/// Way in which the processes of a program end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// All together.
     Barrier,
-    /// Each when it has done its part.
+    /// Each after its part is done.
     Each,
     /// One long before the others, by itself.
     Early,
-    /// The same, by a signal.
+    /// One long before the others, by a signal.
     Killed,
 }
 
-/// A program in the making.
+/// A program under construction.
 struct Drawing {
     rng: StdRng,
     path: Path,
     size: u32,
     now: usize,
-    /// Steps for later: (when, rank, (event, step)), in the order of drawing.
+    /// Delayed steps: (when, rank, (event, step)), in the order of drawing.
     later: Vec<(usize, u32, (usize, Step))>,
     processes: Vec<Vec<(usize, Step)>>,
     next_id: u32,
     next_slot: u32,
     next_region: u32,
     next_group: u16,
-    /// The one that ends early, and whether it has.
+    /// The rank that ends early, and a flag set after its end.
     victim: Option<u32>,
     victim_ended: bool,
     opened: Vec<(u32, u16)>,
@@ -72,17 +72,17 @@ struct Drawing {
     lanes: u64,
 }
 
-/// A program, and of each step which event it belongs to.
+/// A program, with the event of each step.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) program: Program,
     pub(crate) events: Vec<Vec<usize>>,
 }
 
-/// The event of steps that others may rely on.
+/// Event of steps that other events may depend on.
 pub(crate) const EVERYBODYS: usize = usize::MAX;
 
-/// The program of `seed`, which nobody has looked at yet: it may be unsound.
+/// Draws the program of `seed`. It has not been checked and may be unsound.
 pub(crate) fn draw(seed: u64, paths: &[Path]) -> Drawn {
     let mut rng = StdRng::seed_from_u64(seed);
     let size = rng.random_range(2..=5);
@@ -145,7 +145,7 @@ impl Drawing {
         }
     }
 
-    /// Lets what was put off to this event happen.
+    /// Performs the steps that were delayed until this event.
     fn tick(&mut self) {
         self.now += 1;
         let (due, later) = std::mem::take(&mut self.later)
@@ -178,7 +178,7 @@ impl Drawing {
         self.rng.random_range(0..100) < percent
     }
 
-    /// Mostly none, sometimes some events.
+    /// Returns a delay: mostly none, sometimes several events.
     fn delay(&mut self) -> usize {
         match self.chance(50) {
             true => 0,
@@ -190,7 +190,7 @@ impl Drawing {
         self.rng.random_range(0..self.size)
     }
 
-    /// Another rank, seldom the same.
+    /// Returns two ranks, seldom the same.
     fn pair(&mut self) -> (u32, u32) {
         let from = self.rank();
         if self.chance(8) {
@@ -225,7 +225,8 @@ impl Drawing {
         }
     }
 
-    /// A buffer for a message of `len` bytes: mostly as long, or longer, or too short.
+    /// Returns the buffer length for a message of `len` bytes: mostly equal, or longer, or too
+    /// short.
     fn buffer(&mut self, len: usize) -> usize {
         match self.rng.random_range(0..10) {
             0 => len / 2,
@@ -242,7 +243,7 @@ impl Drawing {
             .unwrap()
     }
 
-    /// The lane of a place: one for each sender, receiver and port.
+    /// Returns the lane, which is fixed for each sender, receiver and port.
     fn lane(&self, from: u32, to: u32, port: u16) -> bool {
         let bit = u64::from(from) * 5 + u64::from(to) + u64::from(port) * 7;
         self.lanes >> (bit % 64) & 1 == 1
@@ -251,7 +252,7 @@ impl Drawing {
     fn open(&mut self, rank: u32, port: u16) {
         if !self.opened.contains(&(rank, port)) {
             self.opened.push((rank, port));
-            // Opened before or after messages come, but before it is received from.
+            // Opened before or after messages arrive, but before the first receive.
             self.push_of(EVERYBODYS, rank, Step::Open(port));
         }
     }
@@ -303,7 +304,7 @@ impl Drawing {
     }
 }
 
-/// Makes each process wait for as many messages to its handler as are sent there.
+/// Makes each process wait for as many messages to its handler as are sent to it.
 pub(crate) fn count_handled(program: &mut Program) {
     let goals = program
         .processes

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages, in the many ways to send and to receive them.
+//! Draws messages, with the many ways to send and receive them.
 
 use super::*;
 
 impl Drawing {
-    /// A message with its receive, in one of the many ways.
+    /// Draws a message with its receive, in one of many ways.
     pub(super) fn message(&mut self) {
         let (from, to) = self.pair();
         let len = self.len();
@@ -29,13 +29,13 @@ impl Drawing {
             true => self.delay(),
             false => 0,
         };
-        // A blocking send of a long message wants its receive at once.
+        // A blocking send of a long message needs its receive at once.
         let starts = self.chance(40) || is_long && !posted_first && late > 0;
         if starts {
             let slot = self.start(sends_later, from, goal, message);
             let ended = sends_later + late + self.rng.random_range(0..3);
             let step = self.wait_step(slot);
-            // After the receive, of whichever process.
+            // After the receive of either process.
             let ended = if from == to { ended + 1 } else { ended };
             if self.chance(90) {
                 self.put_off(ended.max(1), from, step);
@@ -48,20 +48,20 @@ impl Drawing {
             Some(slot) => self.wait_step(slot),
             None => Step::recv(which, buffer),
         };
-        // A message that nobody asks for waits until the end.
+        // A message without a receive stays until the end.
         if posting.is_some() || self.chance(95) || is_long {
             self.put_off(sends_later + late, to, step);
         }
     }
 
-    /// Posts a receive at once; the slot that waits for it.
+    /// Posts a receive at once; returns the slot that waits for it.
     fn post(&mut self, rank: u32, which: Wanted, buffer: usize) -> u32 {
         let slot = self.slot();
         self.push(rank, Step::post(slot, which, buffer));
         slot
     }
 
-    /// Begins a send, now or later; the slot that waits for it.
+    /// Starts a send, now or later; returns the slot that waits for it.
     fn start(&mut self, late: usize, rank: u32, to: Goal, message: Message) -> u32 {
         let slot = self.slot();
         self.put_off(late, rank, Step::start(slot, to, message));
@@ -87,7 +87,7 @@ impl Drawing {
         }
     }
 
-    /// A message to a place where it may be taken for any other.
+    /// Draws a message to a port where it may match any receive.
     pub(super) fn send_to_anybody(&mut self) {
         let (from, to) = self.pair();
         let len = self.short_len().clamp(8, BUFFERED_MAX);
@@ -118,7 +118,7 @@ impl Drawing {
         self.put_off(late, to, step);
     }
 
-    /// Messages to a handler; what it got is asked for at the end.
+    /// Draws messages to a handler; the received ones are checked at the end.
     pub(super) fn send_to_handler(&mut self) {
         let (from, to) = self.pair();
         if !self.handled.contains(&to) {
@@ -141,7 +141,7 @@ impl Drawing {
         }
     }
 
-    /// A message that is looked at, claimed, and received later.
+    /// Draws a message that is probed, claimed, and received later.
     pub(super) fn claim(&mut self) {
         let (from, to) = self.pair();
         let len = self.len();
@@ -190,7 +190,7 @@ impl Drawing {
         }
     }
 
-    /// Best-effort messages between two that wait for one another before and after.
+    /// Draws best-effort messages between two ranks that wait for each other before and after.
     pub(super) fn burst(&mut self) {
         let (from, to) = self.pair();
         if from == to || [from, to].iter().any(|&rank| self.victim == Some(rank)) {
@@ -233,7 +233,8 @@ impl Drawing {
         self.push(to, Step::TakeBursts(port));
     }
 
-    /// More than the credit of a lane, which its receiver takes while it comes, or late.
+    /// Draws more messages than the credit of a lane, which are received while they arrive, or
+    /// late.
     pub(super) fn flood(&mut self) {
         let (from, to) = self.pair();
         if from == to {

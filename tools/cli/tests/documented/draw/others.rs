@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done beside messages: collective operations, remote memory, mistakes, ends.
+//! Draws operations other than messages: collective operations, remote memory, mistakes, ends.
 
 use super::*;
 
 impl Drawing {
-    /// Some ranks, in any order, or all.
+    /// Returns some ranks in any order, or all.
     pub(super) fn members(&mut self) -> Members {
         let alive = |rank: &u32| self.victim != Some(*rank);
         let mut ranks: Vec<u32> = (0..self.size).filter(alive).collect();
@@ -61,7 +61,8 @@ impl Drawing {
         }
     }
 
-    /// Memory that is opened, used by one, or counted in by all, looked at and closed.
+    /// Draws a memory region that is opened, used by one rank or counted in by all, checked and
+    /// closed.
     pub(super) fn remote(&mut self) {
         let alive: Vec<u32> = (0..self.size)
             .filter(|&rank| self.victim != Some(rank))
@@ -106,7 +107,7 @@ impl Drawing {
                 late += self.rng.random_range(0..2);
                 self.use_region((owner, user, region), len, counts, (late, high));
             }
-            // The owner hears when it is done.
+            // The user notifies the owner when it is done.
             let message = self.message_of(3);
             let goal = Goal::port(owner, port, high);
             let step = Step::send(goal, message, How::Plain);
@@ -166,7 +167,7 @@ impl Drawing {
         self.put_off(late, user, step);
     }
 
-    /// Closes a region, and has it used once more.
+    /// Closes a region, and draws a further use of it.
     pub(super) fn close_region(
         &mut self,
         (owner, user, region): (u32, u32, u32),
@@ -179,7 +180,7 @@ impl Drawing {
         let late = late + 9;
         let port = KEY_PORT + u16::try_from(region).unwrap();
         self.put_off(late, owner, Step::Deregister(region));
-        // The user hears of it, and tries again.
+        // The user is notified and tries again.
         let message = self.message_of(1);
         let to = Goal::port(user, port, false);
         self.put_off(late, owner, Step::send(to, message, How::Plain));
@@ -198,7 +199,7 @@ impl Drawing {
         );
     }
 
-    /// A call that is refused and has no effect.
+    /// Draws a call that is refused and has no effect.
     pub(super) fn mistake(&mut self) {
         let rank = self.rank();
         let size = self.size;
@@ -265,7 +266,7 @@ impl Drawing {
         self.push(rank, step);
     }
 
-    /// Messages that ask for an answer: a process knows that another came so far.
+    /// Draws messages with an answer, by which a process knows the progress of another.
     pub(super) fn farewells(&mut self) {
         let (from, to) = self.pair();
         if from == to {
@@ -292,7 +293,7 @@ impl Drawing {
         self.push(rank, step);
     }
 
-    /// The victim comes to its end; others may hear of it.
+    /// Ends the victim; other ranks may make calls that detect it.
     pub(super) fn end_victim(&mut self, end: End) {
         let Some(victim) = self.victim else { return };
         self.push(
@@ -311,7 +312,7 @@ impl Drawing {
         }
     }
 
-    /// Calls that only the victim could have ended.
+    /// Draws calls that only the victim could complete.
     pub(super) fn mourn(&mut self, rank: u32, victim: u32) {
         let late = self.delay();
         let tag = 5_000_000;
