@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long messages within a host, of which sender and receiver copy a part each: every byte is right,
-//! nothing is written after the end, and either may die in the middle. So it is where the sender may not
-//! write the receiver's memory, and where both have one core.
+//! Tests of long messages within a host, of which sender and receiver copy a part each. Every byte
+//! must be right, nothing may be written after the end, and either process may die in the middle.
+//! The same holds if the sender may not write to the receiver's memory, and if both share one core.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,17 +21,17 @@ use std::time::{Duration, Instant};
 const BULK: u16 = 1;
 const WORDS: u16 = 2;
 
-/// Around the shortest that is shared out, around units of it, and long.
+/// Lengths around the shortest shared message and around units of sharing, and long ones.
 const LENS: [usize; 6] = [131_071, 131_072, 196_609, 1_000_003, 4 << 20, 9_000_001];
 
-/// Messages that are under way at once.
+/// Number of messages in flight.
 const WINDOW: u32 = 4;
 
-/// Rounds at least; more until the sender has had its turn, however busy the machine is.
+/// Minimum number of rounds; more follow until the sender has copied, however busy the machine is.
 const ROUNDS: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[BULK, WORDS]) else {
@@ -47,7 +47,7 @@ fn as_rank() {
         ("one-way", _) => {
             let place = forbid_writing(&mut node);
             receive(&mut node);
-            // A write that the kernel lets pass is the probe's.
+            // The probe's byte, in case the kernel permits the write.
             drop(place);
         }
         ("one-core", 0) => {
@@ -64,7 +64,7 @@ fn as_rank() {
             receive(&mut node);
         }
         ("sender-dies", 0) | ("receiver-dies", 1) => {
-            // In the middle of something, most likely.
+            // At a random time, most likely during a copy.
             std::thread::spawn(|| {
                 std::thread::sleep(Duration::from_millis(300));
                 common::kill(i32::try_from(std::process::id()).unwrap(), "-9");
@@ -73,7 +73,7 @@ fn as_rank() {
         }
         _ => {
             let error = for_ever(&mut node);
-            // The second where it died between two messages.
+            // `NobodyLeft` if the other rank died between two messages.
             let gone = matches!(error, Error::PeerGone { .. } | Error::NobodyLeft { .. });
             assert!(gone, "{error}");
             println!("\nheard of it");
@@ -87,13 +87,13 @@ fn count_of(call: &str) -> u64 {
     found.map_or(0, |(_, count)| count)
 }
 
-/// Makes the kernel refuse writes of this process to the other, as far as it does: whether it lets them
-/// pass all the same. Reading goes the other way, and is not touched.
+/// Makes the kernel refuse writes of this process to the other one. Returns true if the kernel
+/// still permits them. Reading has the opposite direction and is not affected.
 fn may_write_there(node: &mut Node) -> bool {
     let mut place = [0; 12];
     node.recv(WORDS, &mut place).unwrap();
     for set in [CapSet::Effective, CapSet::Permitted] {
-        // Without privilege there is none to lose.
+        // An unprivileged process has no capability to drop.
         let _ = caps::drop(None, set, Capability::CAP_SYS_PTRACE);
     }
     let (pid, addr) = place.split_at(4);
@@ -102,7 +102,7 @@ fn may_write_there(node: &mut Node) -> bool {
     write_process(pid, addr, &[1]).is_ok()
 }
 
-/// The same on the other side, which tells where the first may try; a byte there is kept for it.
+/// Does the same on the other side, and sends the address of a byte for a test write.
 fn forbid_writing(node: &mut Node) -> Box<[u8]> {
     set_dumpable(false).unwrap();
     let place: Box<[u8]> = vec![0; 1].into();
@@ -126,7 +126,7 @@ fn stay_on(core: usize) {
     println!("\ncore={core}");
 }
 
-/// Sends rounds of messages; with `until_helped`, until this side has written, or tried to.
+/// Sends rounds of messages; with `until_helped`, until this side has written or tried to.
 fn send(node: &mut Node, until_helped: bool) {
     let end = Instant::now() + PATIENCE;
     let before = count_of("process_vm_writev");
@@ -139,7 +139,7 @@ fn send(node: &mut Node, until_helped: bool) {
             break;
         }
         for (index, len) in (0..).zip(LENS) {
-            // Overwritten as soon as it may be.
+            // Overwrite the buffer as soon as the send is complete.
             let mut bytes = payload(0, round, index, len);
             node.send(Target::new(1, BULK), &bytes).unwrap();
             bytes.fill(0xee);
@@ -166,9 +166,9 @@ fn receive(node: &mut Node) {
         }
         let mut buffer = Vec::new();
         for (index, len) in (0..).zip(LENS) {
-            // What belonged to the last message is the program's again.
+            // The previous message must not change the buffer any more.
             assert!(buffer.iter().all(|byte| *byte == 0x3c), "before {len}");
-            // Some are cut off.
+            // Some buffers are too short.
             let cut = if round % 3 == 2 { len / 3 } else { len };
             buffer.clear();
             buffer.resize(cut, 0xa5);
@@ -191,7 +191,7 @@ fn receive(node: &mut Node) {
     node.send(Target::new(0, WORDS), &reads).unwrap();
 }
 
-/// Sends or receives until the other is gone; the error.
+/// Sends or receives until the other rank has failed, and returns the error.
 fn for_ever(node: &mut Node) -> Error {
     let mut bytes = vec![0xa5; 8 << 20];
     loop {
@@ -222,8 +222,8 @@ fn both_copy_and_no_byte_is_wrong_or_late() {
     assert!(figure(&ended.out, "writes") > 0, "{}", ended.out);
 }
 
-/// The receiver asks for help, the sender cannot, and what it has claimed is read after all; it is not
-/// asked again.
+/// The receiver requests help, the sender cannot give it, and the receiver reads the claimed part
+/// itself. It sends no further requests.
 #[test]
 fn a_sender_that_may_not_write_is_asked_once() {
     let ended = run_ranks(2, "one-way", &[]);
@@ -237,8 +237,8 @@ fn a_sender_that_may_not_write_is_asked_once() {
     assert_eq!(figure(&ended.out, "writes"), 1, "{}", ended.out);
 }
 
-/// The sender waits in the library while the receiver reads, and has the core only between: whatever it
-/// has claimed by then it finishes.
+/// The sender waits in the library while the receiver reads, and gets the core only in between. It
+/// must finish everything that it has claimed by then.
 #[test]
 fn on_one_core_no_byte_is_wrong_or_late_either() {
     let ended = run_ranks(2, "one-core", &[]);
@@ -249,12 +249,12 @@ fn on_one_core_no_byte_is_wrong_or_late_either() {
         .filter_map(|line| Some(line.split_once("core=")?.1.trim()))
         .collect();
     assert!(cores.len() == 2 && cores[0] == cores[1], "{}", ended.out);
-    // Forbidden, all goes through the ring.
+    // If reading is not permitted, everything uses the ring.
     let reads = figure(&ended.out, "reads");
     println!("reads={reads} writes={}", figure(&ended.out, "writes"));
 }
 
-/// In `role` one of two dies, and the other hears of it.
+/// Runs `role`, in which one of two ranks dies, and checks that the other one detects it.
 fn the_death_is_heard_of(role: &str) {
     let ended = run_ranks(2, role, &[]);
     assert_ne!(ended.status, 0);

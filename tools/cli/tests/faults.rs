@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages over a network that loses, doubles and reorders: each arrives once, intact, in order.
+//! Tests of messages over a network that loses, duplicates and reorders frames: each message
+//! arrives once, intact and in order.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,17 +18,18 @@ const COUNT: u32 = 1_500;
 /// Best-effort messages each way.
 const BEST_EFFORT_COUNT: u32 = 5_000;
 
-/// Of those, sent without waiting for the peer: nothing holds them back, so a socket's default buffer
-/// must have room for all (208 KiB, of which each takes 768 bytes) while the peer has no core.
+/// Best-effort messages sent without waiting for the peer. Nothing limits them, so a socket's
+/// default buffer must have room for all (208 KiB, of which each takes 768 bytes) while the peer
+/// has no core.
 const BEST_EFFORT_BURST: u32 = 100;
 
-/// Of several frames each way: each waits for the peer to have taken what came before.
+/// Messages of several frames each way: each waits until the peer has received the previous ones.
 const LONG_COUNT: u32 = 400;
 
-/// Receives that are posted ahead.
+/// Number of receives posted ahead.
 const AHEAD: u32 = 64;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -42,7 +44,7 @@ fn as_rank() {
     report(&node);
 }
 
-/// What the ranks went through, for [`figure`].
+/// Prints the counters of this rank, for [`figure`].
 fn report(node: &Node) {
     let counters = node.counters();
     let incomplete = portolan::DropReason::BestEffortIncomplete;
@@ -58,7 +60,7 @@ fn report(node: &Node) {
     println!("\nbroken={broken}");
 }
 
-/// Sum over all ranks of a figure that they printed.
+/// Returns the sum over all ranks of a figure that they printed.
 fn figure(out: &str, name: &str) -> u64 {
     let name = format!("{name}=");
     let words = out
@@ -67,7 +69,7 @@ fn figure(out: &str, name: &str) -> u64 {
     words.map(|word| word.parse::<u64>().unwrap()).sum()
 }
 
-/// Both ways at once on both lanes, all lengths mixed, some large.
+/// Exchanges messages of mixed lengths, some large, in both directions on both lanes at once.
 fn reliable(node: &mut Node) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let lanes = [(Lane::Low, 1), (Lane::High, 2)];
@@ -111,7 +113,7 @@ fn reliable(node: &mut Node) {
     nothing_more(node, peer);
 }
 
-/// Exactly once: nothing came that nobody waited for.
+/// Checks that each message arrived exactly once: no unexpected message is left.
 fn nothing_more(node: &mut Node, peer: u32) {
     node.barrier().unwrap();
     for port in [1, 2] {
@@ -125,7 +127,7 @@ fn nothing_more(node: &mut Node, peer: u32) {
     }
 }
 
-/// What arrives is intact, new, and together with what is counted as lost it is all.
+/// Checks that arrived messages are intact and new, and with the lost ones account for all.
 fn best_effort(node: &mut Node) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
@@ -149,13 +151,13 @@ fn best_effort(node: &mut Node) {
         }
     }
     node.barrier().unwrap();
-    // What the wire still holds comes within this time.
+    // Messages still on the wire arrive within this time.
     let end = std::time::Instant::now() + std::time::Duration::from_millis(50);
     node.wait_until(|| std::time::Instant::now() > end).unwrap();
     account(node, &seen.lock().unwrap());
 }
 
-/// Message `index` of several frames.
+/// Returns message `index`, of several frames.
 fn long_message(rank: u32, index: u32) -> Vec<u8> {
     let lens = [1_500, 9_000, 30_000, 65_536];
     let mut bytes = payload(rank, 4, index, lens[index as usize % lens.len()]);
@@ -163,7 +165,8 @@ fn long_message(rank: u32, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// What arrives is whole and new; with what is counted as lost or incomplete it is all.
+/// Checks that arrived messages are whole and new, and with lost or incomplete ones account for
+/// all.
 fn long_best_effort(node: &mut Node) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let seen = Arc::new(Mutex::new(Vec::<u32>::new()));
@@ -182,7 +185,7 @@ fn long_best_effort(node: &mut Node) {
         node.send(target, &long_message(own, index)).unwrap();
     }
     node.barrier().unwrap();
-    // What is incomplete is given up after a while; how long that takes here is not what is tested.
+    // Incomplete messages expire after a while; the duration is not tested here.
     let incomplete = portolan::DropReason::BestEffortIncomplete;
     for _ in 0..100 {
         let end = std::time::Instant::now() + std::time::Duration::from_millis(100);
@@ -195,7 +198,7 @@ fn long_best_effort(node: &mut Node) {
         let missing = counters.best_effort_lost + counters.drops(incomplete);
         let counted = missing + unique.len() as u64;
         assert!(counted <= LONG_COUNT.into(), "{counted}");
-        // Of the last ones nothing may have come that would tell of them.
+        // The loss of the last messages may be unknown, because no later frame arrived.
         if counted > u64::from(*unique.last().unwrap()) {
             println!("\narrived={}", unique.len());
             return;
@@ -223,7 +226,7 @@ fn account(node: &Node, seen: &[u32]) {
     println!("\narrived={}", seen.len());
 }
 
-/// A fault setting, with a fixed seed.
+/// Returns a fault setting with a fixed seed.
 fn fault(percent: u32) -> String {
     let drop = f64::from(percent) / 100.0;
     format!("fault=drop={drop},dup=0.02,reorder=0.05,seed={percent}")
@@ -282,12 +285,12 @@ fn each_message_arrives_once_over_lossy_raw_ethernet() {
     }
 }
 
-/// The example of docs/settings.md, with more broken frames.
+/// The example of docs/settings.md, with more corrupted frames.
 const EVERYTHING: &str =
     "fault=drop=0.01,dup=0.005,reorder=0.02,corrupt=0.02,delay=0.01:200us,seed=7";
 
-/// P13.5: broken where a wire breaks them; found by the frames' checksums, or by what the wire is
-/// supposed to have.
+/// P13.5: frames are corrupted as a wire would. The frames' checksums detect it, or those that the
+/// wire is supposed to have.
 #[test]
 fn broken_frames_are_lost_frames_whoever_checks() {
     let mut jobs = vec![
@@ -353,7 +356,8 @@ fn lost_best_effort_messages_are_counted() {
     }
 }
 
-/// Paths by which a message of several frames leaves as a run, frame by frame, sealed, and with sums.
+/// Returns paths on which a message of several frames leaves as a run, frame by frame, sealed, and
+/// with checksums.
 fn long_paths() -> Vec<Vec<&'static str>> {
     let ethernet = ["--path", "udp", "--option", "frame_len_max=1472"];
     let with = |option| [&ethernet[..], &["--option", option]].concat();
@@ -376,7 +380,7 @@ fn without_loss_no_frame_of_a_best_effort_message_is_missing_but_by_delay() {
     for path in long_paths() {
         let what = format!("{path:?}");
         let out = run_ranks(2, "long best effort", &path).succeeded(&what);
-        // One whose sender lost its core between two calls is given up.
+        // A message expires if its sender lost its core between two calls.
         let (arrived, incomplete) = (figure(&out, "arrived"), figure(&out, "incomplete"));
         assert_eq!(
             arrived + incomplete,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that forks after it has joined: its child is refused, whatever it calls, and the parent
-//! notices nothing. `P9.10`
+//! Tests of a process that forks after it has joined: every call of its child is refused, and the
+//! parent is not affected. `P9.10`
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "forks")]
@@ -19,7 +19,7 @@ use portolan::{
 const PORT: u16 = 1;
 const OWN_PORT: u16 = 2;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -77,7 +77,7 @@ fn exchange(node: &mut Node, other: u32, index: u32) {
     }
 }
 
-/// Lets a child do `work` with what this process has, and drop it; gives it back to the parent.
+/// Lets a child do `work` with the given value and drop it, and returns the value to the parent.
 fn outlive_a_child<T>(owned: T, work: impl FnOnce(T) -> bool) -> T {
     // SAFETY: the test runs by itself in its process; the child ends by `_exit`.
     match unsafe { fork() }.unwrap() {
@@ -107,7 +107,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on() {
     }
 }
 
-/// The same between endpoints, here both of one process.
+/// Tests the same between endpoints, here both in one process.
 #[test]
 fn a_forked_child_is_refused_by_endpoints_too() {
     let open = || Endpoint::open(&EndpointConfig::default()).unwrap();
@@ -151,7 +151,7 @@ fn a_forked_child_is_refused_by_endpoints_too() {
     }
 }
 
-/// A process may fork first and join then, also when an earlier life of it has joined before.
+/// A process may fork first and then join, even if its parent has joined before.
 #[test]
 fn a_child_joins_a_job_of_its_own() {
     let parent = outlive_a_child(Node::join().unwrap(), |parents| {

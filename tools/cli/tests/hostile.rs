@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job under a rain of frames that are not its own: no crash, no growth, each counted by its
-//! reason, and the job's own messages all arrive.
+//! Tests of a job that receives many foreign frames: it does not crash or grow, counts each frame
+//! by its reason, and receives all of its own messages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,19 +19,21 @@ use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Hostile frames that the target must have looked at.
+/// Minimum number of hostile frames that the target must have checked.
 const FRAMES: u64 = 1_000_000;
 
-/// What memory may grow by, in bytes: a page table or an arena, but not a frame in a thousand.
+/// Largest growth of memory in bytes: enough for a page table or an arena, but not for one frame in
+/// a thousand.
 const GROWTH_MAX: u64 = 1 << 20;
 
 const PORT: u16 = 1;
 const ADDRESS_PORT: u16 = 2;
 
-/// Where to spray, in the environment of the sprayer: an address and perhaps a hardware address.
+/// Environment variable of the sprayer with its target: an address, and optionally a hardware
+/// address.
 const AIM: &str = "PORTOLAN_TEST_AIM";
 
-/// Not a test of its own: what each rank does, and the sprayer.
+/// Runs one rank of a job, or the sprayer; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -49,7 +51,7 @@ fn as_rank() {
     node.barrier().unwrap();
 }
 
-/// Is sprayed, while it exchanges messages with the other rank.
+/// Receives hostile frames while it exchanges messages with the other rank.
 fn target(node: &mut Node, role: &str) {
     let aim = own_aim(role == "packet");
     node.send(Target::new(1, ADDRESS_PORT), aim.as_bytes())
@@ -57,7 +59,7 @@ fn target(node: &mut Node, role: &str) {
     let (mut index, mut resident_before) = (0, 0);
     while hostile(node) < FRAMES {
         talk(node, index, true);
-        // By a tenth, every table and buffer has been used.
+        // After a tenth of the frames, every table and buffer has been used.
         if resident_before == 0 && hostile(node) > FRAMES / 10 {
             resident_before = resident();
         }
@@ -84,7 +86,7 @@ fn target(node: &mut Node, role: &str) {
     assert!(index > 20, "the job hardly went on: {index} messages");
 }
 
-/// Starts the sprayer where it is, and answers.
+/// Starts the sprayer on its own host, and answers messages.
 fn bystander(node: &mut Node) {
     let mut aim = [0; 100];
     let got = node.recv_from(0, ADDRESS_PORT, &mut aim).unwrap();
@@ -97,7 +99,7 @@ fn bystander(node: &mut Node) {
     drop(sprayer);
 }
 
-/// One message to the other rank and one back; the first byte says whether more will follow.
+/// Sends one message to the other rank and receives one; the first byte is set if more will follow.
 fn talk(node: &mut Node, index: u32, more: bool) {
     let len = mixed_len(index);
     let body = payload(0, 0, index, len);
@@ -123,7 +125,7 @@ fn answer(node: &mut Node, index: u32) -> bool {
     buffer[0] == 1
 }
 
-/// Everything that was dropped here but what belongs to the job itself.
+/// Returns the number of frames dropped here, except those of the job itself.
 fn hostile(node: &Node) -> u64 {
     let own = ["duplicate", "stale transfer"];
     let drops = node.drops();
@@ -134,15 +136,15 @@ fn hostile(node: &Node) -> u64 {
         .sum()
 }
 
-/// Bytes of this process in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// This process's address: `IP:PORT`, and for raw Ethernet the hardware address behind it. Of its
-/// two sockets the first is that of messages; the other answers whether it lives.
+/// Returns this process's address: `IP:PORT`, and for raw Ethernet also the hardware address. The
+/// first of its two sockets receives messages; the other answers liveness probes.
 fn own_aim(with_mac: bool) -> String {
     let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -206,7 +208,7 @@ fn spray(aim: &str) -> ! {
     std::process::exit(3);
 }
 
-/// As many frames of one length as the link takes at once, each of another kind.
+/// Sends as many frames of one length as the link takes at once, each of another kind.
 fn volley(link: &mut dyn Link, word: u64) {
     let count = link.caps().segments_max.min(32);
     let len = usize::try_from(mix(word) % 200).unwrap() + 1;
@@ -239,7 +241,7 @@ fn volley(link: &mut dyn Link, word: u64) {
     while link.poll_notice().is_some() {}
 }
 
-/// The job must end by itself and say that it counted.
+/// Asserts that the job ends by itself and has counted the frames.
 fn assert_withstood(role: &str, args: &[&str]) {
     let out = run_ranks(2, role, args).succeeded(&format!("{role} {args:?}"));
     assert!(out.contains("exchanged "), "{out}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that wait use no CPU, and more processes than cores make progress.
+//! Tests that waiting processes use no CPU, and that more processes than cores make progress.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,27 +13,27 @@ use portolan::{Node, PortConfig, Target};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a rank waits.
+/// Duration for which a rank waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Wake-ups in that time: 25 a second. Some 10 are seen: 5 to ask whether the rank that is waited for
-/// lives, 5 by its answers.
+/// Largest number of wake-ups in that time: 25 per second. About 10 are typical: 5 for liveness
+/// probes of the awaited rank, and 5 for its answers.
 const WAKEUPS_MAX: u64 = 5 * 25;
 
-/// Questions or answers in that time: 5 a second, to the rank that is waited for or to the one that
-/// waits. What a loaded machine keeps for longer is asked again (`P9.3`), as is another rank that leaves
-/// something unacknowledged, and has its own wake-ups.
+/// Probes or answers in that time: 5 per second, to the awaited rank or to the waiting one. A probe
+/// that a loaded machine delays is repeated (`P9.3`). So is one for another rank that leaves
+/// something unacknowledged; it has its own wake-ups.
 const QUESTIONS: u64 = 5 * 5;
 
-/// By the question's timer, by its answer, and to send again what was not acknowledged.
+/// Wake-ups by the probe's timer, by its answer, and for a retransmission.
 const WAKEUPS_PER_QUESTION: u64 = 3;
 
-/// Turns in that time: a millisecond of spinning has fewer, five seconds have a hundred million.
+/// Largest number of turns in that time: 1 ms of spinning has fewer, 5 s have a hundred million.
 const TURNS_MAX: u32 = 1_000_000;
 
 const PORT: u16 = 1;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -48,13 +48,13 @@ fn as_rank() {
     node.barrier().unwrap();
 }
 
-/// Times at which a thread of this process went to sleep, and was woken.
+/// Returns how often a thread of this process slept and was woken.
 fn wakeups() -> u64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
     usage.voluntary_context_switches().try_into().unwrap()
 }
 
-/// Rank 0 is late; rank 1 waits for it alone, rank 2 for anybody, rank 3 for the barrier.
+/// Rank 0 is late. Rank 1 waits for it alone, rank 2 for any rank, rank 3 for the barrier.
 fn idle(node: &mut Node) {
     let before = (wakeups(), node.turn_count(), node.question_count());
     match node.rank() {
@@ -81,7 +81,7 @@ fn idle(node: &mut Node) {
     }
 }
 
-/// Each to each, in rounds of windows: everybody waits for everybody.
+/// Exchanges messages between all ranks in rounds of windows, in which each rank waits for all.
 fn all_to_all(node: &mut Node) {
     const COUNT: u32 = 60;
     for index in 0..COUNT {

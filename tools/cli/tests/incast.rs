@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eight hosts send to one at the same time: no datagram is lost to a full buffer there, in
-//! whichever order they are served.
+//! Tests that eight hosts can send to one at the same time: no datagram is lost to a full buffer
+//! there, in any order of service.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use portolan::{Node, Target};
 const PORT: u16 = 1;
 const SENDERS: u32 = 8;
 
-/// Bytes of each message: 4 MB, ten times what the receiver's socket holds by default.
+/// Bytes of each message: 4 MB, ten times the default capacity of the receiver's socket.
 const LEN: usize = 4 << 20;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -38,7 +38,7 @@ fn as_rank() {
     }
 }
 
-/// Takes a message of each sender, all of which may come at once.
+/// Receives a message of each sender, all of which may arrive at once.
 fn receive(node: &mut Node) {
     let post = |from| node.post_recv_from(from, PORT, vec![0xa5; LEN]).unwrap();
     let posted: Vec<_> = (1..=SENDERS).map(post).collect();
@@ -48,7 +48,7 @@ fn receive(node: &mut Node) {
     }
 }
 
-/// Datagrams that this host (network namespace) has lost to full socket buffers.
+/// Returns the datagrams that this host (network namespace) has lost to full socket buffers.
 fn lost() -> u64 {
     let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
@@ -67,7 +67,7 @@ fn eight_hosts_at_once_lose_nothing_to_full_buffers() {
     for schedule in ["schedule=fair", "schedule=shortest"] {
         let (ranks, hosts) = (SENDERS + 1, (SENDERS + 1).to_string());
         let job = ["--new-lab", &hosts, "--map-by", "node", "--path", "udp"];
-        // A busy machine runs nine processes when it comes to it.
+        // A busy machine may delay any of the nine processes.
         let options = ["--option", schedule, "--option", "peer_timeout=60s"];
         let out = run_ranks(ranks, "any", &[&job[..], &options].concat()).succeeded(schedule);
         let figures: Vec<&str> = out.split_whitespace().filter(|w| w.contains('=')).collect();

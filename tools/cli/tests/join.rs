@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan run` with programs that join the job: this test program itself, started as a rank.
+//! Tests of `portolan run` with programs that join the job: this test program itself, started as a
+//! rank.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +28,7 @@ fn run_ranks(count: u32, role: &str, args: &[&str]) -> common::Ended {
     run(&[&options, args, &program].concat())
 }
 
-/// Not a test of its own: what each rank does. Without a role it has nothing to do.
+/// Runs one rank of a job; not a test of its own. Does nothing without a role.
 #[test]
 fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else {

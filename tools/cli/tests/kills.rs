@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A rank is killed between two frames, wherever that may be: the other one is told, nothing is
-//! left, and the next job starts at once.
+//! Tests of a rank that is killed between two frames, at any point: the other rank is notified,
+//! nothing is left, and the next job starts at once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,21 +12,22 @@ use common::payload::{check, payload};
 use common::ranks::joined;
 use portolan::{Error, Node, PortConfig, Target};
 
-/// The rank that is killed.
+/// Rank that is killed.
 const VICTIM: u32 = 1;
 
-/// A death is told by whoever saw it, not by silence: so none is taken for one on a busy machine.
+/// Long peer timeout, so that a death is reported by its observer and not detected by silence on a
+/// busy machine.
 const PATIENT: &str = "peer_timeout=5s";
 
-/// Frames that either rank sends or receives in a journey, about: later points are behind its end.
+/// Approximate number of frames of either rank in a journey; later points are after its end.
 const FRAMES: usize = 48;
 
 const PORT: u16 = 1;
 
-/// Long enough to ask first, and for some frames.
+/// Long enough for rendezvous, and for several frames.
 const LARGE: usize = 150_000;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[]) else {
@@ -50,8 +51,8 @@ fn as_rank() {
     println!("\nlives on");
 }
 
-/// Handshake, short messages, long ones, barrier; some of each, so that every frame of theirs is
-/// there more than once.
+/// Performs a handshake, short messages, long messages and a barrier, several of each, so that
+/// every kind of frame occurs more than once.
 fn journey(node: &mut Node) -> Result<(), Error> {
     node.open(PORT, PortConfig::default())?;
     for index in 0..2 {
@@ -63,7 +64,7 @@ fn journey(node: &mut Node) -> Result<(), Error> {
     Ok(())
 }
 
-/// A message each way at the same time.
+/// Sends a message each way at the same time.
 fn pass(node: &mut Node, index: u32, len: usize) -> Result<(), Error> {
     let (own, other) = (node.rank(), 1 - node.rank());
     let receive = node.post_recv_from(other, PORT, vec![0xa5; len])?;
@@ -74,7 +75,7 @@ fn pass(node: &mut Node, index: u32, len: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// One job whose victim dies at `point`, such as `sent:7`; `false` if it was at its end before.
+/// Runs a job whose victim dies at `point`, such as `sent:7`; returns `false` if it ended before.
 fn kill_at(point: &str, args: &[&str]) -> bool {
     let die = format!("die={VICTIM}:{point}");
     let options = ["--option", &die, "--option", PATIENT];
@@ -95,7 +96,7 @@ fn kill_at(point: &str, args: &[&str]) -> bool {
     true
 }
 
-/// How the ranks reach one another; those in a lab last.
+/// Paths between the ranks; those in a lab are last.
 const WAYS: [&[&str]; 5] = [
     &["--path", "shm"],
     &["--path", "udp", "--option", "frame_len_max=1472"],
@@ -135,7 +136,7 @@ fn many_deaths_leave_nothing() {
     };
     let (mut killed, mut jobs) = (0, 0);
     while killed < kills {
-        // Every way with every point in turn: five ways, two directions, and all frames.
+        // Every path with every point in turn: five paths, two directions, and all frames.
         let way = ways[jobs % ways.len()];
         let turn = jobs / ways.len();
         let direction = ["sent", "received"][turn % 2];

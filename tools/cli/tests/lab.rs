@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan lab`, in namespaces with names of their own.
+//! Tests of `portolan lab`, in namespaces with unique names.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use common::ranks::{joined, role, run_ranks};
 use common::{KillOnDrop, can_make_labs, kill, portolan, refused, run, wait_until};
 use std::process::{Command, Stdio};
 
-/// Not a test by itself: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     match role().as_deref() {
@@ -41,7 +41,7 @@ fn exchanged(exchange: fn(&mut portolan::Node) -> Result<(), portolan::Error>) {
     }
 }
 
-/// One host has one name, whoever speaks of it.
+/// Ranks and launcher use the same name for a host.
 #[test]
 fn errors_name_a_host_as_the_launcher_does() {
     if !can_make_labs() {
@@ -55,7 +55,7 @@ fn errors_name_a_host_as_the_launcher_does() {
     assert!(ended.err.contains(&named), "{}", ended.err);
 }
 
-/// The option works where hosts share two networks and the first one loses all UDP.
+/// The option works if hosts share two networks and the first one loses all UDP.
 #[test]
 fn setting_network_selects_the_network_that_works() {
     if !can_make_labs() {
@@ -100,7 +100,7 @@ fn ip(name: &str, host: &str, args: &[&str]) {
     run(&[&["lab", "exec", "--name", name, host, "--", "ip"], args].concat()).succeeded("ip");
 }
 
-/// Takes the lab down when a test ends, however it ends.
+/// A lab that is removed when a test ends, however it ends.
 struct Lab(String);
 
 impl Lab {
@@ -134,7 +134,7 @@ fn namespaces_of(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Names of this namespace's own interfaces.
+/// Returns the names of this namespace's own interfaces.
 fn own_links() -> Vec<String> {
     let entries = std::fs::read_dir("/sys/class/net").unwrap().flatten();
     entries
@@ -205,7 +205,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
     assert_eq!(own_links(), before);
 }
 
-/// Over the smallest MTU there is, too, and with frames that are sealed.
+/// Includes the smallest MTU, and sealed frames.
 #[test]
 fn one_host_has_an_interface_that_a_job_can_use() {
     if !can_make_labs() {
@@ -395,7 +395,7 @@ fn a_lab_goes_even_when_nobody_is_left_to_be_told_that_it_is_up() {
         return;
     }
     let name = format!("t{}-untold", std::process::id());
-    // What `run` leaves when it is killed while its lab is being made.
+    // The guard's situation if `run` is killed while its lab is being created.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let guard = portolan(&["lab", "guard", "--name", &name, "--hosts", "2"])
@@ -404,7 +404,7 @@ fn a_lab_goes_even_when_nobody_is_left_to_be_told_that_it_is_up() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&guard.stderr);
-    // Who has lost its reader says so by its status: the lab was made.
+    // The guard reports its lost reader by its exit status; the lab had been created.
     assert_eq!((guard.status.code(), &*said), (Some(141), ""));
     assert_eq!(namespaces_of(&name), Vec::<String>::new());
 }
@@ -421,7 +421,7 @@ fn a_missing_ip_command_is_named_with_the_package() {
     assert_eq!(up.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&up.stderr).contains("apt install iproute2"));
 }
-/// The cores that a process says it may use.
+/// Returns the cores that a process may use according to its status.
 fn allowed(status: &str) -> String {
     let line = status
         .lines()
@@ -493,7 +493,7 @@ fn cores_may_be_chosen_or_left_to_the_scheduler() {
     }
 }
 
-/// The queue of an interface inside a namespace, as `tc` shows it.
+/// Returns the queue of an interface inside a namespace, as shown by `tc`.
 fn queue(namespace: &str, interface: &str) -> serde_json::Value {
     let show = [
         "-n", namespace, "-j", "-r", "qdisc", "show", "dev", interface, "root",
@@ -502,7 +502,7 @@ fn queue(namespace: &str, interface: &str) -> serde_json::Value {
     serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap()[0].clone()
 }
 
-/// Bytes a second of a gigabit, in which `tc` tells a rate.
+/// Bytes per second of a gigabit, the unit in which `tc` reports a rate.
 const GIGABIT: u64 = 125_000_000;
 
 #[test]
@@ -517,7 +517,8 @@ fn two_hosts_have_a_cable_of_the_rate() {
         assert_eq!(queue["kind"], "tbf");
         assert_eq!(queue["options"]["rate"], GIGABIT);
         assert_eq!(queue["options"]["limit"], 128 << 10);
-        // What leaves at once after a pause is less than the longest burst of segments, and more than a frame.
+        // The burst after a pause is less than the longest burst of segments, and more than a
+        // frame.
         let burst = queue["options"]["burst"].as_u64().unwrap();
         assert!((1538..=32_768).contains(&burst), "{queue}");
         let shown = lab
@@ -549,8 +550,8 @@ fn ports_of_a_switch_have_the_rate_and_its_queue() {
     }
 }
 
-/// Sends datagrams from h0 to h1, of which a share of `loss` is lost, and returns how many arrive: at most
-/// a few are under way, so that no queue is full.
+/// Sends datagrams from h0 to h1, a share of which is lost, and returns the number that arrives. At
+/// most a few are in flight, so that no queue is full.
 fn survivors(lab: &Lab, count: u32) -> u32 {
     let receive = "import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                    s.bind(('0.0.0.0', 7))\nprint('ready', flush=True)\ngot = 0\nwhile True:\n \
@@ -586,7 +587,7 @@ fn a_lossy_wire_loses_its_share() {
     const COUNT: u32 = 20_000;
     let lab = Lab::up("lossy", &["--hosts", "2", "--link", "rate=1g,loss=10%"]);
     let lost = COUNT - survivors(&lab, COUNT);
-    // Six standard deviations, of 42, to either side.
+    // Six standard deviations of 42 to either side.
     assert!((1746..=2254).contains(&lost), "{lost} of {COUNT} were lost");
     let whole = Lab::up("whole", &["--hosts", "2", "--link", "1g"]);
     assert_eq!(survivors(&whole, COUNT / 10), COUNT / 10);

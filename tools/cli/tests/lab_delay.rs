@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Labs whose wires take time: by a process that is the wires, or by the kernel's netem where it has that.
+//! Tests of labs whose wires have a delay: by a process that replaces the wires, or by the kernel's
+//! netem where available.
 //!
-//! A delay is a least time, so that a test may say that something took at least as long; none says that it took
+//! A delay is a minimum, so tests assert that something took at least as long, never that it took
 //! no longer.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -22,10 +23,10 @@ use std::time::{Duration, Instant};
 
 const PORT: u16 = 1;
 
-/// Messages of a job: short ones, those of several frames, and long ones by turns.
+/// Messages of a job: short ones, those of several frames, and long ones in turn.
 const COUNT: u32 = 120;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -59,7 +60,7 @@ fn send(node: &mut Node) {
     }
 }
 
-/// Whatever their lengths, messages come in their order.
+/// Receives messages of different lengths, which must arrive in order.
 fn receive(node: &mut Node) {
     let mut bytes = vec![0xa5; 300_000];
     for index in 0..COUNT {
@@ -68,7 +69,7 @@ fn receive(node: &mut Node) {
     }
 }
 
-/// The shortest of some round trips of datagrams from host 0 to `host`.
+/// Returns the shortest of several round trips of datagrams from host 0 to `host`.
 fn shortest_round_trip(lab: &Lab, host: u32) -> Duration {
     const ROUNDS: u32 = 20;
     let answerer = lab.on_host(host, move || {
@@ -103,7 +104,7 @@ fn shortest_round_trip(lab: &Lab, host: u32) -> Duration {
     shortest
 }
 
-/// Bytes from host 0 to host 1 by TCP, and their echo.
+/// Sends bytes from host 0 to host 1 by TCP, and receives their echo.
 fn stream_there_and_back(lab: &Lab, len: usize) {
     let (mut stream, mut there) = lab.connect();
     let echoing = spawn(move || {
@@ -127,7 +128,7 @@ fn stream_there_and_back(lab: &Lab, len: usize) {
     echoing.join().unwrap();
 }
 
-/// The process that holds frames up; `None` where the kernel does.
+/// Returns the process that delays frames; `None` where the kernel does.
 fn line_of(lab: &Lab) -> Option<i32> {
     let by_line = run(&["lab", "list"]).out.lines().any(|line| {
         line.starts_with(&format!("{} ", lab.0)) && line.contains(",by=line line process ")
@@ -173,7 +174,7 @@ fn a_switch_with_long_cables_takes_the_delay_from_any_host_to_any_other() {
     stream_there_and_back(&lab, 2_000_000);
 }
 
-/// Whole bursts of segments, long frames, those of a rate, and what is lost and sent again.
+/// Covers whole bursts of segments, long frames, a rate, and lost and retransmitted segments.
 #[test]
 fn every_byte_of_tcp_comes_over_a_wire_that_takes_time() {
     if !can_make_labs() {
@@ -208,7 +209,7 @@ fn a_job_s_messages_come_whole_and_in_order_by_every_path() {
     }
 }
 
-/// The kernel keeps a tag beside its frame, from where it has to be put back.
+/// The kernel keeps a VLAN tag outside of its frame, so the line must restore it.
 #[test]
 fn tags_of_vlans_are_carried() {
     if !can_make_labs() {
@@ -217,8 +218,8 @@ fn tags_of_vlans_are_carried() {
     let lab = Lab::up_with("vlan", &["--link", "delay=300us"]);
     let open = |host| lab.on_host(host, raw_socket).join().unwrap();
     let (sender, receiver) = (open(0), open(1));
-    // Nothing for the interface to do; to nobody in particular; a tag of priority 3 and number 7; a type that
-    // is for experiments (IEEE 802, clause 9.2.3).
+    // No work for the interface; an unused destination; a tag of priority 3 and number 7; an
+    // EtherType for experiments (IEEE 802, clause 9.2.3).
     let mut frame = vec![0; 10];
     frame.extend_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8]);
     frame.extend_from_slice(&[0x81, 0, 0x60, 7, 0x88, 0xb5]);
@@ -228,7 +229,7 @@ fn tags_of_vlans_are_carried() {
     wait_until("the frame", || {
         loop {
             match receiver.receive(&mut room).unwrap() {
-                // Hosts say other things, too.
+                // The hosts also send other frames.
                 Some(arrived) if room[arrived.bytes.clone()] == frame => return true,
                 Some(_) => {}
                 None => return false,
@@ -294,7 +295,7 @@ fn delete(namespace: &str) {
     assert!(deleted.unwrap().success());
 }
 
-/// What is held up goes with its lab also when the command that had it is killed.
+/// The line ends with its lab even if the command that owned the lab is killed.
 #[test]
 fn a_lab_for_one_job_takes_its_line_along() {
     if !can_make_labs() {

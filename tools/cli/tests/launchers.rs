@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same program under launchers that are not Portolan's: a PMI-1 server of the test, and those
-//! that are installed. This test program itself is started as each rank.
+//! Tests of one program under other launchers: a PMI-1 server of the test, and installed ones. This
+//! test program itself is started as each rank.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 
 const PORT: u16 = 3;
 
-/// Not a test of its own: what each rank does. Without a role it has nothing to do.
+/// Runs one rank of a job; not a test of its own. Does nothing without a role.
 #[test]
 fn as_rank() {
     let Some(role) = role() else {
@@ -36,7 +36,7 @@ fn as_rank() {
     println!("\nrank {} of {} is done", node.rank(), node.size());
 }
 
-/// A word goes around, with the name of the job, so that a message of another job shows.
+/// Passes a word around with the name of the job, so that a message of another job is detected.
 fn ring(node: &mut Node) {
     let job = std::env::var("JOB_NAME").unwrap_or_default();
     node.open(PORT, PortConfig::default()).unwrap();
@@ -53,7 +53,7 @@ fn ring(node: &mut Node) {
     node.barrier().unwrap();
 }
 
-/// Looks for a message of `peer` until that is known to be gone.
+/// Tests for a message of `peer` until the peer is known to have failed.
 fn look_for(node: &mut Node, peer: u32) {
     node.open(PORT, PortConfig::default()).unwrap();
     let request = node.post_recv_from(peer, PORT, vec![0; 8]).unwrap();
@@ -68,7 +68,7 @@ fn look_for(node: &mut Node, peer: u32) {
     assert!(named, "{error}");
 }
 
-/// This program in `role`, as a child of a launcher of the test.
+/// Returns a command for this program in `role`, as a child of a launcher of the test.
 fn rank_in(role: &str) -> Command {
     let mut command = alone(role);
     command
@@ -84,7 +84,7 @@ fn finish(ranks: Vec<(Left, std::process::Child)>) -> Vec<(Left, Output)> {
     ranks.into_iter().map(wait).collect()
 }
 
-/// Expects that all ranks of `job` did what they had to.
+/// Expects that all ranks of `job` did their part.
 fn expect_ring(job: &str, ended: &[(Left, Output)]) {
     for (rank, (left, output)) in ended.iter().enumerate() {
         let out = String::from_utf8_lossy(&output.stdout);
@@ -111,7 +111,7 @@ fn a_pmi_server_starts_a_job() {
     }
 }
 
-/// Nobody tells of an end: it is found out between the looks.
+/// No launcher reports the end: it is detected between the tests.
 #[test]
 fn a_receive_that_is_looked_for_ends_when_its_sender_has_ended_before_any_session() {
     for path in ["shm", "udp"] {
@@ -129,7 +129,7 @@ fn a_receive_that_is_looked_for_ends_when_its_sender_has_ended_before_any_sessio
 
 #[test]
 fn several_jobs_on_one_host_do_not_disturb_one_another() {
-    // All with the same name at their launchers, half of them over the network links, too.
+    // All jobs have the same name at their launchers, and half of them also use the network links.
     let jobs: Vec<_> = (0..4)
         .map(|index| {
             std::thread::spawn(move || {
@@ -147,7 +147,7 @@ fn several_jobs_on_one_host_do_not_disturb_one_another() {
     jobs.into_iter().for_each(|job| job.join().unwrap());
 }
 
-/// With raw Ethernet, frames of all jobs come to the same interface.
+/// On raw Ethernet, frames of all jobs arrive at the same interface.
 #[test]
 fn several_jobs_share_the_hosts_of_a_lab() {
     if !can_make_labs() {
@@ -223,7 +223,7 @@ fn a_program_can_be_told_to_be_alone() {
     );
 }
 
-/// Whether a launcher is there; says aloud that a test is skipped if not.
+/// Returns true if a launcher is installed; prints SKIPPED if not.
 fn is_installed(launcher: &str) -> bool {
     let there = Command::new(launcher).arg("--version").output().is_ok();
     if !there {
@@ -232,7 +232,7 @@ fn is_installed(launcher: &str) -> bool {
     there
 }
 
-/// Runs this program in `role` by `command`, which starts a program; its status and what it printed.
+/// Runs this program in `role` by `command`, which starts a program; returns its status and output.
 fn run_by(command: &mut Command, role: &str) -> (Option<i32>, String) {
     let output = command
         .arg(std::env::current_exe().unwrap())
@@ -249,7 +249,7 @@ fn run_by(command: &mut Command, role: &str) -> (Option<i32>, String) {
     (output.status.code(), text.into_owned())
 }
 
-/// Runs a ring of `count` ranks by `command`; what it printed.
+/// Runs a ring of `count` ranks by `command`; returns its output.
 fn run_ring(mut command: Command, count: u32) -> String {
     let (status, text) = run_by(&mut command, "ring");
     assert_eq!(status, Some(0), "{command:?}: {text}");
@@ -261,7 +261,8 @@ fn run_ring(mut command: Command, count: u32) -> String {
     text
 }
 
-/// An installed launcher starts a job, which finds it by `how`; and ends one that aborts.
+/// Checks that an installed launcher starts a job, which detects it by `how`, and ends one that
+/// aborts.
 fn start_and_end(launcher: &[&str], how: &str) {
     if !is_installed(launcher[0]) {
         return;
@@ -274,7 +275,7 @@ fn start_and_end(launcher: &[&str], how: &str) {
     let text = run_ring(command(), 2);
     assert!(text.contains(how), "{text}");
     let (status, text) = run_by(&mut command(), "abort");
-    // What a rank wrote just before, launchers may lose: the status is what they pass on.
+    // Launchers may lose the last output of a rank, but they pass on its status.
     assert_eq!(status, Some(42), "{text}");
 }
 
@@ -317,7 +318,7 @@ fn launchers_of_mpi_reach_the_hosts_of_a_lab() {
     }
 }
 
-/// Takes the lab down when a test ends, however it ends.
+/// Removes the lab when a test ends, however it ends.
 struct Down(String);
 
 impl Drop for Down {
@@ -331,8 +332,8 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().to_str().unwrap();
     let launcher = dir.path().join("mpirun");
-    // Written by another process: one that a test next door forks while the file is open for
-    // writing here would make it "busy".
+    // Written by another process: a child forked by another test while the file is open for writing
+    // here would make it "busy".
     let script = "printf '#!/bin/sh\\necho \"mpirun (Open MPI) 4.1.4\"\\n' > $0; chmod +x $0";
     let made = Command::new("sh")
         .args(["-c", script])
@@ -354,7 +355,7 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     std::fs::write(dir.path().join("libportolan-fi.so"), "").unwrap();
     let ended = run(&[&args[..], &["--dry-run", "-n", "2", "x", "--mpi", "y"]].concat());
     assert_eq!((ended.status, ended.out.as_str()), (0, ""), "{}", ended.err);
-    // The warning about Open MPI 4.1, and the line that says what is run.
+    // The warning about Open MPI 4.1, and the line with the command.
     assert_eq!(ended.err.lines().count(), 2, "{}", ended.err);
     assert!(ended.err.contains("--via btl"), "{}", ended.err);
     assert!(
@@ -364,7 +365,8 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     );
     assert!(ended.err.ends_with(" -n 2 x --mpi y\n"), "{}", ended.err);
 
-    // Before the program they are Portolan's wherever they stand; behind it they are the program's.
+    // Options before the program are Portolan's wherever they stand; options after it are the
+    // program's.
     let args = [
         "mpirun",
         "-n",
@@ -383,13 +385,14 @@ fn mpirun_says_what_it_would_do_or_what_is_missing() {
     assert!(error.contains("/bin/true"), "{error}");
 }
 
-/// A launcher that prints the hosts file that it gets.
+/// A launcher that prints its hosts file.
 const SHOW_HOSTS: &str = r#"
 test "$1" = --version && { echo "mpirun (Open MPI) 4.1.4"; exit; }
 test "$1" = --default-hostfile && cat "$2"; shift 2
 echo "then $*""#;
 
-/// Runs `portolan mpirun --hosts` with [`SHOW_HOSTS`], where `ssh` stands in for reaching the hosts.
+/// Runs `portolan mpirun --hosts` with [`SHOW_HOSTS`]; `ssh` replaces the program that reaches the
+/// hosts.
 fn mpirun_on_hosts(ssh: &str) -> Ended {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

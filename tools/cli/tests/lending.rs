@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages lent to a plain stream of bytes, and changed at the first moment that the rules of
-//! `portolan_sys::net::LendingWriter` allow, while frames are lost and sent again: what arrives is what was lent.
+//! Tests of pages that are exposed to a plain stream of bytes, and changed as early as the rules of
+//! `portolan_sys::net::LendingWriter` allow, while frames are lost and retransmitted. The receiver
+//! must get the original bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,17 +15,17 @@ use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::thread::{spawn, yield_now};
 
-/// Bytes of a write: some times what is lent at once.
+/// Bytes of a write: several times the amount exposed at once.
 const LEN: usize = 400_000;
 
 const AT_ONCE: usize = 128 << 10;
 
-/// Bytes that a receiving socket takes before its program reads.
+/// Bytes that a receiving socket accepts before its program reads.
 const SHORT_LEN: usize = 40_000;
 
 const ROUNDS: u32 = 60;
 
-/// L2, on one machine, where the receiver's kernel has the very pages until its program reads.
+/// L2 on one machine, where the receiver's kernel holds the same pages until its program reads.
 #[test]
 fn pages_may_change_when_the_peer_s_program_has_said_that_it_has_them() {
     if !can_make_labs() {
@@ -55,7 +56,7 @@ fn pages_may_change_when_the_peer_s_program_has_said_that_it_has_them() {
     }
 }
 
-/// L3, over a wire that copies, as one between machines does: the line.
+/// L3 over a wire that copies, as between machines: the line.
 #[test]
 fn over_a_wire_pages_may_change_when_the_peer_s_tcp_has_acknowledged_them() {
     if !can_make_labs() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A network that marks datagrams: the receiver sees it, the sender hears of it and holds back, and
-//! every byte arrives.
+//! Tests of a network that marks datagrams: the receiver sees the marks, the sender is notified and
+//! slows down, and every byte arrives.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,23 +15,23 @@ use std::process::Stdio;
 
 const PORT: u16 = 1;
 
-/// Messages, and bytes of each: 6 MB are hundreds of round trips at the least window.
+/// Number of messages, and bytes of each: 6 MB are hundreds of round trips at the smallest window.
 const COUNT: u32 = 12;
 const LEN: usize = 500_000;
 
-/// Messages under way.
+/// Number of messages in flight.
 const AHEAD: u32 = 4;
 
-/// Two calls of 44 datagrams: delay alone does not push a window below (P3.13).
+/// Two calls of 44 datagrams: delay alone does not reduce a window below this (P3.13).
 const TWO_CALLS: u64 = 88;
 
-/// Those of plain Ethernet, 44 of which fill a call.
+/// Frames of plain Ethernet, 44 of which fill a call.
 const FRAMES: &str = "frame_len_max=1472";
 
-/// The program that marks, for a host of a lab.
+/// The program that marks datagrams on a host of a lab.
 const MARK: &str = include_str!("marks/mark.py");
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -46,7 +46,7 @@ fn as_rank() {
     } else {
         send(&mut node);
     }
-    // Before the barrier: what it says is the window of the stream.
+    // Before the barrier, so that the window is that of the stream.
     let paths = node.paths(1 - node.rank());
     let window = paths.first().map(ToString::to_string).unwrap();
     node.barrier().unwrap();
@@ -79,7 +79,7 @@ impl Drop for Lab {
     }
 }
 
-/// Makes host h1, where rank 1 runs, mark `share` of what it sends; `None` if the system cannot.
+/// Makes host h1, which runs rank 1, mark `share` of what it sends; `None` if the system cannot.
 fn mark(lab: &Lab, share: &str) -> Option<KillOnDrop> {
     let command = ["lab", "exec", "--name", &lab.0, "h1", "--", "python3", "-c"];
     let mut command = portolan(&[&command[..], &[MARK, share]].concat());
@@ -99,14 +99,14 @@ fn mark(lab: &Lab, share: &str) -> Option<KillOnDrop> {
     None
 }
 
-/// The number behind `name` in what the ranks printed; the greater one of both.
+/// Returns the number that ranks printed after `name`; the greater one if both did.
 fn figure(out: &str, name: &str) -> u64 {
     let words = out.split_whitespace();
     let numbers = words.filter_map(|word| word.strip_prefix(name)?.parse().ok());
     numbers.max().unwrap()
 }
 
-/// The window of the sender's path, as its line says.
+/// Returns the window of the sender's path from its line.
 fn window(out: &str) -> u64 {
     let lines = out.lines().filter(|line| line.contains("path="));
     let windows = lines.map(|line| {
@@ -134,7 +134,7 @@ fn a_stream_through_a_network_that_marks_is_whole_and_holds_back() {
             return;
         };
         let options = ["--lab", &lab.0, "--map-by", "node", "--path", "udp"];
-        // A busy machine runs both processes when it comes to it.
+        // A busy machine may delay both processes.
         let settings = [FRAMES, auth, "peer_timeout=60s"].map(|value| ["--option", value]);
         let args = [&options[..], settings.as_flattened()].concat();
         let out = run_ranks(2, "any", &args).succeeded(share);

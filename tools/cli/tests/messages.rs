@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of all kinds and lengths between processes, on every link: intact and in order.
+//! Tests of messages of all kinds and lengths between processes, on every link: intact and in
+//! order.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +15,7 @@ use common::ranks::{alone, joined, run_ranks};
 use portolan_sys::bpf;
 use portolan_sys::net::XdpSocket;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[]) else {
@@ -33,7 +34,7 @@ fn as_rank() {
     println!("\nall scenes done");
 }
 
-/// All scenes as one job; what its ranks have said.
+/// Plays all scenes as one job; returns the output of its ranks.
 fn play(count: u32, args: &[&str]) -> String {
     let out = run_ranks(count, "scenes", args).succeeded(&format!("{count} ranks, {args:?}"));
     let done = out.matches("all scenes done").count();
@@ -81,7 +82,7 @@ fn messages_arrive_between_hosts_and_within_them() {
     }
 }
 
-/// Two ranks a host share an interface, its program and their frames' memory.
+/// Two ranks on a host share an interface, its program and the memory of their frames.
 #[test]
 fn messages_arrive_by_af_xdp() {
     let tried = XdpSocket::open().and_then(|_| bpf::create_socket_map(1));

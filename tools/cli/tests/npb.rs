@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs of `examples/npb` under the MPIs that are installed, by their own transports: they
-//! verify their results, and what is spoilt does not verify.
+//! Tests of the programs of `examples/npb` under installed MPIs, with their own transports: the
+//! programs verify their results, and spoilt results fail.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,22 +14,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PROGRAMS: [&str; 4] = ["ep", "is", "cg", "mg"];
-/// Longer than any takes with class S; without it a deadlock would end only with the test run.
+/// Time limit of a program with class S, which ends a deadlocked one before the whole test run.
 const PATIENCE_S: &str = "120";
 
-/// An installed MPI with the programs, which find undefined behaviour by themselves.
+/// An installed MPI with the programs, built to detect undefined behaviour.
 struct Mpi {
     launcher: String,
     programs: tempfile::TempDir,
 }
 
-/// Where the programs' sources are.
+/// Returns the directory of the programs' sources.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/npb")
 }
 
 impl Mpi {
-    /// `None`, said aloud, where Debian's MPI of this name is not.
+    /// Finds Debian's MPI of this name; prints SKIPPED and returns `None` if it is not installed.
     fn find(name: &str) -> Option<Mpi> {
         let Commands { compiler, launcher } = mpi::find(name)?;
         let programs = tempfile::tempdir().unwrap();

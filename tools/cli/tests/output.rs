@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A standard output that nobody reads, or that is full, is an error or none, never a panic.
+//! Tests that a closed standard output is no failure, a full one is an error, and neither causes a
+//! panic.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ fn a_reader_that_has_gone_ends_the_command_quietly() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let (status, said) = portolan(args, writer.into());
-        // As a shell reports SIGPIPE.
+        // The status that a shell reports for SIGPIPE.
         assert_eq!((status, said.as_str()), (Some(141), ""), "{args:?}");
     }
 }

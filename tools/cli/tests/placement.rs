@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bulk messages from several senders at once into one receiver, among small ones: wherever they
-//! are received, every byte is right.
+//! Tests of bulk messages from several senders to one receiver at once, among small ones. Every
+//! byte must be right, wherever the data is received.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,19 +11,19 @@ use common::ranks::{joined, run_ranks};
 use portolan::{Lane, Node, Region, Request, Target};
 use std::collections::VecDeque;
 
-/// Bulk messages of each sender.
+/// Number of bulk messages of each sender.
 const COUNT: u32 = 60;
 
-/// The longest of them.
+/// Length of the longest bulk message.
 const LEN_MAX: usize = 3 << 20;
 
 const BULK: u16 = 1;
 const SMALL: u16 = 2;
 
-/// Receives that are posted ahead for each sender.
+/// Number of receives posted ahead for each sender.
 const AHEAD: usize = 2;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[BULK, SMALL]) else {
@@ -40,7 +40,7 @@ fn as_rank() {
     println!("\nrepaired={}", counters.placement_repaired_bytes);
 }
 
-/// Half of them a megabyte, the others of any length beyond the eager one.
+/// Returns a length: half of the messages have one megabyte, the others any length above eager.
 fn len_of(from: u32, index: u32) -> usize {
     let word = mix(u64::from(from) << 32 | u64::from(index));
     match word % 2 {
@@ -95,7 +95,7 @@ fn post(node: &mut Node, from: u32, region: Region) -> (Request, Request) {
     (bulk, small)
 }
 
-/// What the receiver printed under `name`.
+/// Returns the figure that the receiver printed under `name`.
 fn figure(out: &str, name: &str) -> u64 {
     let name = format!("{name}=");
     let mut words = out.split_whitespace();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan predict` from the profile of a program of which every message is known, on networks that
-//! are written by hand; and what is said where there is nothing to predict from.
+//! Tests of `portolan predict` with the profile of a program whose messages are all known, on
+//! networks written by hand, and of its errors without a usable profile.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Longer than any run takes; without it a deadlock would end only with the test run.
+/// Time limit of a run, which ends a deadlocked one before the whole test run.
 const PATIENCE_S: &str = "120";
 
-/// Messages that wait for one another in the known program, at least: five, whose receiver begins the
-/// sixth.
+/// Minimum number of messages in the known program that wait for one another: five, whose receiver
+/// starts the sixth.
 const CHAIN: f64 = 6.0;
 
-/// The records of the known program with events, under the MPI `name`; `None` where that is not.
+/// Returns the records of the known program with events, under the MPI `name`; `None` without that
+/// MPI.
 fn profiled(name: &str) -> Option<TempDir> {
     let Commands { compiler, launcher } = mpi::find(name)?;
     let room = tempfile::tempdir().unwrap();
@@ -71,7 +72,7 @@ fn known_program_on_networks(name: &str) {
     let [ideal, far] = [&ideal, &far].map(|file| file.to_str().unwrap());
     let told = predict(room, &["--network", far, "--network", ideal]);
     assert_eq!(told["processes"], 3);
-    // Every message of it has both its ends.
+    // Both ends of every message were recorded.
     assert_eq!(told["notes"], json!([]), "{told}");
     let [on_far, on_ideal] = [0, 1].map(|at| told["predictions"][at].clone());
     let seconds = |on: &Value| on["seconds"].as_f64().unwrap();
@@ -86,7 +87,7 @@ fn known_program_on_networks(name: &str) {
         "{told}"
     );
     assert_eq!(told["smallest"], "ideal");
-    // On one host nothing crosses the network between hosts.
+    // On one host no message uses the network between hosts.
     let told = predict(room, &["--network", far, "--hosts", "1,3"]);
     let [one, three] = [0, 1].map(|at| seconds(&told["predictions"][at]));
     assert!(one < 0.1 && three >= CHAIN * 0.1, "{told}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan profile` under the MPIs that are installed: a program of which every message is known,
-//! one that is killed, and commands of which there is nothing to count.
+//! Tests of `portolan profile` under installed MPIs: a program whose messages are all known, a
+//! killed program, and commands without anything to count.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Longer than any run takes; without it a deadlock would end only with the test run.
+/// Time limit of a run, which ends a deadlocked one before the whole test run.
 const PATIENCE_S: &str = "120";
 
 /// An installed MPI, and the known program.
 struct Mpi {
     launcher: String,
-    /// The program, and the cache of what `portolan profile` builds.
+    /// Directory of the program, and of the cache of what `portolan profile` builds.
     room: TempDir,
 }
 
 impl Mpi {
-    /// `None`, said aloud, where Debian's MPI of this name is not.
+    /// Finds Debian's MPI of this name; prints SKIPPED and returns `None` if it is not installed.
     fn find(name: &str) -> Option<Mpi> {
         let Commands { compiler, launcher } = mpi::find(name)?;
         let room = tempfile::tempdir().unwrap();
@@ -44,7 +44,7 @@ impl Mpi {
         self.room.path().join("known")
     }
 
-    /// `portolan profile OPTIONS --`.
+    /// Returns the command `portolan profile OPTIONS --`.
     fn command(&self, options: &[&str]) -> Command {
         let mut run = Command::new("timeout");
         run.args([PATIENCE_S, env!("CARGO_BIN_EXE_portolan"), "profile"]);
@@ -55,13 +55,13 @@ impl Mpi {
         run
     }
 
-    /// `portolan profile OPTIONS -- COMMAND`, to its end.
+    /// Runs `portolan profile OPTIONS -- COMMAND` to its end.
     fn profile(&self, options: &[&str], command: &[&str]) -> Ended {
         let mut run = self.command(options);
         run.args(command).output().unwrap().into()
     }
 
-    /// The profile of the three processes that `command` starts.
+    /// Returns the profile of the three processes that `command` starts.
     fn counted(&self, command: &[&str]) -> Value {
         let file = self.room.path().join("profile.json");
         let ended = self.profile(&["--json", file.to_str().unwrap()], command);
@@ -73,7 +73,7 @@ impl Mpi {
     }
 }
 
-/// Messages of each class of sizes, and their bytes.
+/// Returns the messages and bytes of each size class.
 fn classes(of: &Value) -> Vec<(u64, u64)> {
     let number = |class: &Value, name: &str| class[name].as_u64().unwrap();
     let classes = of.as_array().unwrap().iter();
@@ -82,7 +82,7 @@ fn classes(of: &Value) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// What rank `from` exchanged with rank `with`, as count and bytes: sent, received, one-sided.
+/// Returns the messages and bytes between rank `from` and rank `with`: sent, received, one-sided.
 fn pair(world: &Value, from: usize, with: u64) -> [(u64, u64); 3] {
     let peers = world["processes"][from]["peers"].as_array().unwrap();
     let none = Value::Null;
@@ -96,14 +96,14 @@ fn pair(world: &Value, from: usize, with: u64) -> [(u64, u64); 3] {
     })
 }
 
-/// Calls of a kind by rank `rank`.
+/// Returns the number of calls of a kind by rank `rank`.
 fn calls(world: &Value, rank: usize, kind: &str) -> u64 {
     let kinds = world["processes"][rank]["kinds"].as_array().unwrap();
     let found = kinds.iter().find(|time| time["kind"] == kind);
     found.map_or(0, |time| time["calls"].as_u64().unwrap())
 }
 
-/// The counts of `profile/known.c`, by hand.
+/// Asserts the counts of `profile/known.c`, which were determined by hand.
 fn assert_is_the_known_program(world: &Value) {
     assert_eq!(world["process_count"], 3);
     assert_eq!(world["missing"].as_array().unwrap().len(), 0);
@@ -120,12 +120,12 @@ fn assert_is_the_known_program(world: &Value) {
     assert_eq!(classes(&world["sizes"]["messages"]), messages);
     let one_sided = [(0, 0), (0, 0), (2, 400), (0, 0), (0, 0), (0, 0)];
     assert_eq!(classes(&world["sizes"]["one_sided"]), one_sided);
-    // A sum to all is two trees of 2 messages of 8 bytes, a broadcast one of 400; an exchange of all
-    // with all 9 messages of 12 bytes.
+    // An allreduce is two trees of 2 messages of 8 bytes, a broadcast one tree of 400-byte
+    // messages; an all-to-all has 9 messages of 12 bytes.
     let collective = [(4, 32), (9, 108), (2, 800), (0, 0), (0, 0), (0, 0)];
     assert_eq!(classes(&world["sizes"]["of_collectives"]), collective);
 
-    // Each sends 100,000, 50 and 1000 bytes to the next.
+    // Each rank sends 100,000, 50 and 1000 bytes to the next.
     let ring = (3, 101_050);
     let none = (0, 0);
     assert_eq!(pair(world, 0, 1), [(9, 101_260), none, none]);
@@ -135,7 +135,7 @@ fn assert_is_the_known_program(world: &Value) {
     assert_eq!(pair(world, 2, 0), [(6, 125_057), none, none]);
     assert_eq!(pair(world, 0, 2), [none, (6, 125_057), none]);
 
-    // Rank 0: 5 sends, one synchronous, one to nobody, one of 1000 bytes.
+    // Rank 0: 5 sends, one synchronous send, one to MPI_PROC_NULL, one of 1000 bytes.
     assert_eq!(calls(world, 0, "Send"), 8);
     assert_eq!(calls(world, 1, "Recv"), 6);
     assert_eq!(calls(world, 1, "Probe"), 1);
@@ -174,7 +174,7 @@ fn counts_equal_a_hand_count(name: &str) {
     let [one, two] = ["1", "2"];
     let json = mpi.counted(&[&mpi.launcher, "-n", one, program, ":", "-n", two, program]);
     assert_is_the_known_program(&json["worlds"][0]);
-    // By the command's own way to start MPI programs.
+    // By the command's own support for MPI programs.
     let which = format!("--mpi={}", common::find_in_path(&mpi.launcher).display());
     let own = env!("CARGO_BIN_EXE_portolan");
     let json = mpi.counted(&[own, "mpirun", "--plain", &which, "-n", "3", program]);
@@ -191,7 +191,7 @@ fn what_was_killed_is_told(name: &str) {
     assert_ne!(ended.status, 0, "{}", ended.err);
     let told = "rank 1 ended without MPI_Finalize: its figures go up to its last call";
     assert!(ended.err.contains(told), "{}", ended.err);
-    // What was kept is read again, and is not mixed with another run's.
+    // Kept records can be read again, and are not mixed with those of another run.
     let again = common::run(&["profile", "--read", kept]);
     assert_eq!(again.status, 0, "{}", again.err);
     assert!(again.err.contains(told), "{}", again.err);
@@ -204,7 +204,7 @@ fn what_was_killed_is_told(name: &str) {
     );
 }
 
-/// Whether three processes have begun their records: what is empty has no magic yet.
+/// Returns true if three processes have started their records: an empty record has no magic yet.
 fn have_begun(directory: &Path) -> bool {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
     let begun = |path: PathBuf| fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"PTLNMPI"));
@@ -225,7 +225,7 @@ fn who_ends_it_hears_of_what_there_was(name: &str) {
         .unwrap();
     let mut child = common::KillOnDrop(child);
     common::wait_until("three processes begin", || have_begun(&kept));
-    // `timeout` passes it on.
+    // `timeout` forwards the signal.
     common::kill(i32::try_from(child.0.id()).unwrap(), "-TERM");
     let mut told = String::new();
     child
@@ -235,7 +235,7 @@ fn who_ends_it_hears_of_what_there_was(name: &str) {
         .unwrap()
         .read_to_string(&mut told)
         .unwrap();
-    // The status is the launcher's: MPICH's is not always that of a failure.
+    // The exit status is the launcher's; MPICH's does not always report a failure.
     child.0.wait().unwrap();
     assert!(told.contains("known: 3 processes on 1 host"), "{told}");
     assert!(told.contains("ended without MPI_Finalize"), "{told}");
@@ -324,7 +324,7 @@ fn a_command_that_starts_no_mpi_is_refused() {
     assert!(told.contains("there are no records"), "{told}");
 }
 
-/// A launcher that only says that it is one, in a directory of its own.
+/// Creates a directory with a launcher that only reports its version.
 fn lone_launcher() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     common::write_command(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! With `progress=thread` a process serves what comes while its program makes no call.
+//! Tests that with `progress=thread` a process serves incoming requests while its program makes no
+//! call.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,24 +14,24 @@ use std::path::PathBuf;
 
 const PORT: u16 = 1;
 
-/// Puts, as many gets and as many additions.
+/// Number of puts, of gets and of additions.
 const COUNT: u32 = 3_000;
 const LEN: usize = 64;
 
-/// Longer than anything that goes without being asked for.
+/// Longer than any eager message.
 const LONG: usize = 1 << 20;
 
-/// Calls between computations in a scene of many short ones.
+/// Number of calls between computations in a scene of many short ones.
 const ROUNDS: u32 = 200;
 
-/// Names the file by which the other process says that it has been served.
+/// Environment variable with the file by which the other process reports that it was served.
 const MARK: &str = "MARK_OF_TEST";
 
 fn mark() -> PathBuf {
     PathBuf::from(std::env::var_os(MARK).unwrap())
 }
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT]) else {
@@ -44,7 +45,7 @@ fn as_rank() {
     println!("\nclosed");
 }
 
-/// The process that computes while others use its memory, and send to it.
+/// Computes while other processes access this process's memory, and send to it.
 fn compute(node: &mut Node) {
     let memory = Region::new(4096).unwrap();
     let region = node.register(memory, Access::BOTH).unwrap();
@@ -58,7 +59,7 @@ fn compute(node: &mut Node) {
     let done = node.wait(long).unwrap();
     check(&done.buffer.unwrap(), 1, 2, 0, LONG);
 
-    // Calls and computations in turns: whoever serves, nothing is lost.
+    // Calls and computations alternate: nothing may be lost, whichever thread serves.
     for round in 0..ROUNDS {
         let mut bytes = [0; 4];
         node.recv_from(1, PORT, &mut bytes).unwrap();

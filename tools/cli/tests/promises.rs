@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What was accepted arrives, however late its receiver asks, and although its sender has ended.
+//! Tests that accepted messages arrive, however late they are received, and even if their sender
+//! has ended.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,17 +18,17 @@ use std::time::Duration;
 const PORT: u16 = 1;
 const OTHER: u16 = 2;
 
-/// Within the credit of a lane, and more than a ring holds.
+/// Number of messages: within the credit of a lane, and more than a ring holds.
 const COUNT: u32 = 100;
 const LEN: usize = 4000;
 
-/// Longer than anything here waits by itself for a receiver that does not ask.
+/// Longer than any wait of the library for a receiver that posts no receive.
 const LATE: Duration = Duration::from_millis(1300);
 
-/// Names the file by which a receiver says that it has everything.
+/// Environment variable with the file by which a receiver reports that it has everything.
 const MARK: &str = "MARK_OF_TEST";
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[PORT, OTHER]) else {
@@ -43,7 +44,7 @@ fn as_rank() {
         ("tagged", 0) => send_all_tagged(&mut node),
         ("tagged", _) => receive_tagged_late(&mut node),
         ("copies", 0) => {
-            // More than credit lets leave before the receiver asks.
+            // More than credit allows to leave before the receives are posted.
             for index in 0..3 * COUNT {
                 let bytes = payload(0, 1, index, LEN);
                 node.isend_copy(Target::new(1, PORT), &bytes).unwrap();
@@ -61,7 +62,7 @@ fn as_rank() {
         ("unread", _) => send_unread(&mut node),
         (role, 0) if role.starts_with("away") => {
             begin_burst(&mut node, role);
-            // Meanwhile no call of the library is made.
+            // No call of the library is made meanwhile.
             wait_until("the receiver has all", || mark().exists());
         }
         (role, _) if role.starts_with("away") => {
@@ -76,7 +77,7 @@ fn as_rank() {
         }
         ("last", 0) => node.send(Target::new(1, PORT), b"bye").unwrap(),
         ("last", _) => receive_last(&mut node),
-        // What nobody asks for; then the copies of the longest that a send makes.
+        // Messages that are never received; then the longest message that a send copies.
         ("unasked", 0) => {
             for len in [20_000, 50_000, 65_536] {
                 node.send(Target::new(1, OTHER), &payload(0, 2, 0, len))
@@ -112,7 +113,7 @@ fn receive_tagged_late(node: &mut Node) {
     println!("\ngot all");
 }
 
-/// Sends what the other will not receive, of all kinds.
+/// Sends messages of all kinds that the other rank will not receive.
 fn send_unread(node: &mut Node) {
     let to = 1 - node.rank();
     for index in 0..3 * COUNT {
@@ -124,7 +125,7 @@ fn send_unread(node: &mut Node) {
         .unwrap();
 }
 
-/// Both send before they receive.
+/// Sends and receives; both ranks send before they receive.
 fn send_to_one_another(node: &mut Node) {
     let (rank, other) = (node.rank(), 1 - node.rank());
     for len in [1, 5_000, 16_385, 40_000, Node::BUFFERED_LEN_MAX] {
@@ -136,11 +137,11 @@ fn send_to_one_another(node: &mut Node) {
     }
 }
 
-/// Receives from anybody until nobody is left, and goes on speaking to itself.
+/// Receives from any rank until no other is left, and continues to send to itself.
 fn receive_last(node: &mut Node) {
     let mut bytes = [0; 8];
     assert_eq!(node.recv(PORT, &mut bytes).unwrap().len, 3);
-    // What it has sent to itself, and nobody asks for, does not keep it waiting.
+    // A message that it sent to itself and never receives must not keep it waiting.
     node.send(Target::new(1, OTHER), &[1; 20_000]).unwrap();
     is_alone(node.recv(PORT, &mut bytes).unwrap_err());
     let any = portolan::TagMatch::any();
@@ -153,7 +154,7 @@ fn receive_last(node: &mut Node) {
     assert_eq!(node.recv(PORT, &mut bytes).unwrap().source, 1);
 }
 
-/// Waits for something else than what was sent, until its sender has ended; then receives that.
+/// Waits for a message that is never sent, until the sender has ended; then receives what was sent.
 fn receive_what_is_not_sent(node: &mut Node) {
     let mut bytes = vec![0; 65_536];
     names_rank_0(node.recv_from(0, PORT, &mut bytes).unwrap_err());
@@ -165,7 +166,7 @@ fn receive_what_is_not_sent(node: &mut Node) {
     println!("\ngot all");
 }
 
-/// Looks again and again for messages of a rank that has ended without a word, then of anybody.
+/// Repeatedly tests for messages of a rank that has been killed, then of any rank.
 fn look_for_the_gone(node: &mut Node) {
     let tagged = portolan::TagMatch::new(7).source(0);
     let requests = [
@@ -177,7 +178,7 @@ fn look_for_the_gone(node: &mut Node) {
     }
     let any = node.post_recv(PORT, vec![0; 8]).unwrap();
     is_alone(look(node, any).unwrap_err());
-    // What is there is received, also when nobody is left.
+    // Available messages are received even if no other rank is left.
     let own = node.post_recv(PORT, vec![0; 20_000]).unwrap();
     node.send(Target::new(1, PORT), &[7; 20_000]).unwrap();
     assert_eq!(look(node, own).unwrap().len, 20_000);
@@ -202,7 +203,7 @@ fn names_rank_0(error: Error) {
 
 fn send_to_oneself(node: &mut Node) {
     let own = node.rank();
-    // Each alone, then all before the first is received.
+    // First one by one, then all before the first is received.
     let lens = [1, 5_000, 20_000, 70_000, 3_000_000];
     for (index, len) in (0..).zip(lens) {
         let bytes = payload(own, 2, index, len);
@@ -220,7 +221,7 @@ fn send_to_oneself(node: &mut Node) {
         node.recv(PORT, &mut got).unwrap();
         check(&got, own, 3, index, len);
     }
-    // Nobody can receive what a process goes on sending to itself.
+    // A process that only sends to itself can never receive these.
     let long = vec![7; 9_000_000];
     let error = (0..100).find_map(|_| node.send(Target::new(own, PORT), &long).err());
     let error = error.expect("no end of it");
@@ -230,7 +231,7 @@ fn send_to_oneself(node: &mut Node) {
     node.send(Target::new(own, PORT), &long).unwrap();
 }
 
-/// Begins sends in the way that `role` says, and waits for none that need not be waited for.
+/// Starts sends as `role` requests, and waits for none that needs no wait.
 fn begin_burst(node: &mut Node, role: &str) {
     let len = if role.ends_with("short") { 8 } else { LEN };
     for index in 0..2 * COUNT {
@@ -240,7 +241,7 @@ fn begin_burst(node: &mut Node, role: &str) {
             node.isend_copy(to, &bytes).unwrap();
         } else if role.contains("begun") {
             let request = node.isend(to, bytes).unwrap();
-            // A look takes the engine back from whoever carries on what earlier calls have left.
+            // A test takes the engine back from the thread that completes earlier calls.
             if role.contains("looked") {
                 let _ = node.test(request).unwrap();
             }
@@ -249,14 +250,14 @@ fn begin_burst(node: &mut Node, role: &str) {
         }
     }
     if role.contains("looked") {
-        // Nor does a call keep it that only reads, or is refused.
+        // Calls that only read or are refused must not keep the engine, either.
         assert!(node.counters().messages_sent <= u64::from(2 * COUNT));
         let nobody = Target::new(u32::MAX, PORT);
         node.isend_copy(nobody, &[]).unwrap_err();
     }
 }
 
-/// A file that one rank makes for the other to see.
+/// Returns the file that one rank creates for the other to see.
 fn mark() -> PathBuf {
     PathBuf::from(std::env::var_os(MARK).unwrap())
 }
@@ -293,7 +294,7 @@ fn receive(node: &mut Node, count: u32) {
     println!("\ngot all");
 }
 
-/// The ways between two processes: on one host, and between hosts where they can be made.
+/// Returns the paths between two processes: on one host, and between hosts where labs are possible.
 fn paths() -> Vec<Vec<&'static str>> {
     let mut paths = vec![vec!["--path", "shm"], vec!["--path", "udp"]];
     if can_make_labs() {
@@ -342,7 +343,7 @@ fn two_that_close_with_unread_messages_of_one_another_end() {
     both_end_well("unread", 0);
 }
 
-/// What was sent arrives although its sender makes no further call: at most some milliseconds later.
+/// Sent messages must arrive without further calls of the sender, at most some milliseconds later.
 #[test]
 fn what_was_sent_leaves_without_another_call() {
     for kind in ["sent", "copies", "begun", "begun looked"] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory between processes, on every link: intact, in order, and only where it is open.
+//! Tests of remote memory between processes, on every link: intact, in order, and only where
+//! permitted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +11,7 @@ mod scenes;
 use common::can_make_labs;
 use common::ranks::{alone, joined, run_ranks};
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[]) else {
@@ -24,7 +25,7 @@ fn as_rank() {
     println!("\nall scenes done");
 }
 
-/// All scenes as one job.
+/// Plays all scenes as one job.
 fn play(count: u32, args: &[&str]) {
     let out = run_ranks(count, "scenes", args).succeeded(&format!("{count} ranks, {args:?}"));
     let done = out.matches("all scenes done").count();

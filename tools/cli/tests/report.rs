@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results as people use them: gone on with, compared, kept, and told on a page. No test here asserts
-//! a time.
+//! Tests of uses of results: they are resumed, compared, kept, and reported on a page. No test here
+//! asserts a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A result of one row, whose rounds are these.
+/// Returns a result of one row with the given rounds.
 fn result(per_round: &[f64]) -> Value {
     json!({"schema": 1, "machine": {
         "kernel": "6.18", "cpu": "one", "cores": 2, "pinned": [0, 1], "hypervisor": "none",
@@ -86,7 +86,7 @@ fn an_interrupted_run_prints_what_there_is_and_is_gone_on_with() {
     assert_eq!(ended.status, 0, "{}", ended.err);
     let before: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
 
-    // A size that takes long is asked for besides, and the run is stopped there.
+    // Also requests a size that takes long, and stops the run there.
     let more = [
         &args[..],
         &["--size", "8,64,1M", "--resume", json.to_str().unwrap()],

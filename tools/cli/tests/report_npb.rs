@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan report npb` under the MPIs that are installed, class S: every program is run, verified and
-//! counted, and what is missing is told. No test here asserts a time.
+//! Tests of `portolan report npb` under installed MPIs with class S: every program is run, verified
+//! and counted, and missing results are reported. No test here asserts a time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Messages of a run by size, those of collective operations among them.
+/// Returns the messages of a run by size, including those of collective operations.
 fn classes(run: &Value) -> Vec<u64> {
     let sizes = &run["world"]["sizes"];
     let count = |what: &str, class: usize| sizes[what][class]["count"].as_u64().unwrap();
@@ -40,7 +40,8 @@ fn report_on(name: &str) {
     if has_ours {
         assert_eq!(ended.status, 0, "{}", ended.err);
     } else {
-        // The provider is not built, or this MPI cannot take it: told once, and the rest went on.
+        // The provider is not built, or this MPI does not support it: reported once, and the rest
+        // continued.
         assert_eq!(ended.status, 1, "{}", ended.err);
         assert_eq!(ended.err.matches("nothing runs over Portolan").count(), 1);
     }
@@ -53,12 +54,12 @@ fn report_on(name: &str) {
         assert_eq!(of(&Value::Null)["processes"], 1);
         let (tcp, memory) = (of(&"own-tcp".into()), of(&"own-shm".into()));
         assert!(tcp["seconds"].as_f64().unwrap() > 0.0);
-        // What is sent is the program's own affair.
+        // The messages depend only on the program.
         assert_eq!(classes(tcp), classes(memory), "{program}");
         assert!(classes(tcp).iter().sum::<u64>() > 0, "{program}");
     }
     assert_tells_the_tables(&page);
-    // The page is made again from what was kept.
+    // The page can be made again from the kept results.
     let again = room.path().join("again.html");
     let ended = run(&[
         "report",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan run` with programs that know nothing of Portolan.
+//! Tests of `portolan run` with programs that do not use Portolan.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -117,13 +117,13 @@ fn a_killed_rank_is_named_and_ends_the_others() {
     assert_eq!(ranks(), [] as [i32; 0]);
 }
 
-/// Whether the process is `run` itself, whose command line holds that of its ranks.
+/// Returns true if the process is `run` itself, whose command line contains that of its ranks.
 fn is_portolan(pid: i32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("portolan"))
 }
 
-/// Starts ranks that start processes of their own, in and out of their process group, and
-/// returns when all run.
+/// Starts ranks that start processes of their own, inside and outside of their process group, and
+/// returns when all of them run.
 fn start_tree(sleep: &str) -> KillOnDrop {
     let script = format!("sleep {sleep} & setsid sleep {sleep} & sleep {sleep}");
     let job = portolan(&["run", "-n", "2", "--", "sh", "-c", &script])
@@ -213,7 +213,7 @@ fn programs_that_cannot_start_are_named_with_the_remedy() {
     }
 }
 
-/// A process that finds no memory where nobody looks after that can only abort.
+/// A process that fails to allocate memory, and does not handle it, can only abort.
 #[test]
 fn the_limit_behind_an_abort_is_named() {
     let script = r#"ulimit -v 8000000; exec "$0" run -- sh -c 'kill -ABRT $$'"#;
@@ -272,7 +272,7 @@ fn mistakes_get_one_sentence_and_status_two() {
     assert!(err.contains("/no/such/dir"), "{err}");
 }
 
-/// Runs the command with a program of the test's own for ssh.
+/// Runs the command with a script of the test as ssh.
 fn with_ssh(directory: &Path, script: &str, args: &[&str]) -> common::Ended {
     let mut command = portolan(args);
     give_ssh(&mut command, directory, script);
@@ -329,14 +329,15 @@ fn hosts_that_cannot_be_reached_are_named_with_what_ssh_said() {
     }
 }
 
-/// As `make install PREFIX=$HOME/.local` on all hosts, where a shell that ssh starts has a shorter `PATH`.
+/// As after `make install PREFIX=$HOME/.local` on all hosts, where a shell started by ssh has a
+/// shorter `PATH`.
 #[test]
 fn hosts_run_the_command_of_the_same_path() {
     let directory = tempfile::tempdir().unwrap();
     let hosts = directory.path().join("hosts");
     fs::write(&hosts, "nodeA\n").unwrap();
     let args = ["run", "--hosts", hosts.to_str().unwrap(), "--", "true"];
-    // Start-up files may print something, with or without an end of line.
+    // Start-up files may print text, with or without an end of line.
     let chatty = format!("echo welcome; printf 'no mail'\n{LOCAL_SSH}");
     let ended = with_ssh(directory.path(), &chatty, &args);
     assert_eq!((ended.status, ended.err.as_str()), (0, ""));

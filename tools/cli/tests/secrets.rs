@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that seal their frames, and how the job's secret reaches its processes.
+//! Tests of jobs with sealed frames, and of the path by which the job's secret reaches its
+//! processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,22 +14,22 @@ use portolan::{Lane, Node, PortConfig, Target};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Messages each way on each lane.
+/// Number of messages each way on each lane.
 const COUNT: u32 = 400;
 
 /// Bytes of a message that takes many calls.
 const LONG: usize = 1_000_000;
 
-/// What nobody may read on the wire.
+/// Text that must not be readable on the wire.
 const NEEDLE: &[u8] = b"a needle of twenty-nine bytes";
 
-/// In the environment of the processes, where the search must find it: a control.
+/// Variable in the environment of the processes that the search must find, as a control.
 const PLANTED: &str = "PORTOLAN_TEST_PLANTED";
 
-/// Bytes of a file that is searched for the secret, at most.
+/// Largest file in bytes that is searched for the secret.
 const SHORT_FILE_LEN: u64 = 64 << 10;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     match role().as_deref() {
@@ -39,7 +40,7 @@ fn as_rank() {
     }
 }
 
-/// Both ways on both lanes, all lengths mixed, some large.
+/// Exchanges messages of mixed lengths, some large, in both directions on both lanes.
 fn exchange(node: &mut Node) {
     let (own, peer) = (node.rank(), 1 - node.rank());
     let lanes = [(Lane::Low, 1), (Lane::High, 2)];
@@ -163,13 +164,13 @@ fn a_setting_that_cannot_be_is_refused() {
     );
 }
 
-/// Looks for the secret where other processes and users might.
+/// Searches for the secret where other processes and users could find it.
 fn search() {
     let mut launch = Launch::from_env().unwrap().unwrap();
     let secret = launch.job().secret;
     assert_ne!(secret, [0; 32]);
     let planted = hex::decode(std::env::var(PLANTED).unwrap()).unwrap();
-    // All processes of the job live while one of them searches.
+    // All processes of the job are alive while one of them searches.
     launch.exchange(&serde_json::json!({})).unwrap();
     let mut places = process_places();
     places.extend(open_files());
@@ -197,7 +198,7 @@ fn search() {
     launch.bye();
 }
 
-/// Arguments and environments of all processes that may be looked at.
+/// Returns arguments and environments of all readable processes.
 fn process_places() -> Vec<(String, Vec<u8>)> {
     let mut places = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -211,7 +212,7 @@ fn process_places() -> Vec<(String, Vec<u8>)> {
     places
 }
 
-/// Files that processes of this user have open.
+/// Returns the files that processes of this user have open.
 fn open_files() -> Vec<(String, Vec<u8>)> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -219,7 +220,7 @@ fn open_files() -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// Regular files in a directory, as far as they are short enough to be somebody's notes.
+/// Returns the regular files of a directory that are short enough to contain notes.
 fn files_in(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -238,7 +239,7 @@ fn holds(bytes: &[u8], needle: &[u8]) -> bool {
     bytes.windows(needle.len()).any(|window| window == needle)
 }
 
-/// What is planted for the search to find.
+/// Returns the value that is planted for the search.
 fn planting() -> String {
     format!("{PLANTED}={}", hex::encode([0xd1; 32]))
 }

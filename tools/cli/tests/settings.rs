@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Settings that mean nothing: each is told, with its name and what to do, before anything is sent.
+//! Tests of invalid settings: each is reported, with its name and the remedy, before anything is
+//! sent.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +12,7 @@ use portolan::{Node, settings};
 use std::fs::{self, File};
 use std::process::Command;
 
-/// Not a test by itself: a rank that joins, and says why it cannot.
+/// Runs a rank that joins, and prints the error if it cannot; not a test of its own.
 #[test]
 fn as_rank() {
     if role().is_none() {
@@ -26,13 +27,13 @@ fn as_rank() {
     }
 }
 
-/// What a rank says with this variable in its environment.
+/// Returns the output of a rank with this variable in its environment.
 fn with(variable: &str, value: &str) -> Ended {
     let mut command = ranks_command(1, "join", &["--path", "shm"], &unique_word());
     command.env(variable, value).output().unwrap().into()
 }
 
-/// Also those that a job without a network has no use for: the next one may.
+/// Includes settings that a job without a network does not use, because the next job may.
 #[test]
 fn a_value_that_cannot_be_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -77,8 +78,8 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert!(with("PORTOLAN_VERBOSE", "0").out.contains("met: true"));
 }
 
-/// Told once, by the command, also where the program never joins; of the job's options and of variables
-/// alike.
+/// Reported once by the command, even if the program never joins, both for options of the job and
+/// for variables.
 #[test]
 fn a_value_that_no_process_could_obey_starts_none() {
     for (name, value, words) in [
@@ -104,7 +105,7 @@ fn a_value_that_no_process_could_obey_starts_none() {
     }
 }
 
-/// A script that takes a variable back with `NAME=` means what it says.
+/// A script may unset a variable with `NAME=`.
 #[test]
 fn an_empty_variable_is_not_set() {
     let mut command = ranks_command(1, "join", &[], &unique_word());
@@ -131,7 +132,7 @@ fn an_empty_variable_is_not_set() {
     );
 }
 
-/// Else a job that should be sealed runs in the clear without a word.
+/// Otherwise a job that should be sealed would silently run in the clear.
 #[test]
 fn a_name_that_is_no_setting_is_refused_with_the_closest_one() {
     let ended = with("PORTOLAN_ATUH", "aead");
@@ -155,7 +156,7 @@ fn a_name_that_is_no_setting_is_refused_with_the_closest_one() {
     );
 }
 
-/// Nobody but the library looks at the names of a program that no launcher has started.
+/// Without a launcher, only the library checks the names of a program's variables.
 #[test]
 fn the_library_refuses_a_name_by_itself() {
     let mut command = Command::new(std::env::current_exe().unwrap());

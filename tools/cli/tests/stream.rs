@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long messages by kernel TCP between the hosts of a lab: pages that were lent may be used again the
-//! moment their send ends, and whatever becomes of a connection, every byte arrives once.
+//! Tests of long messages by kernel TCP between the hosts of a lab. Exposed pages may be reused as
+//! soon as their send has completed, and every byte arrives once, whatever happens to a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,39 +23,40 @@ use std::time::{Duration, Instant};
 
 const BULK: u16 = 1;
 
-/// Messages of one role.
+/// Number of messages of one role.
 const COUNT: u32 = 400;
 
-/// Between one that just may not be sent without asking, and some parts.
+/// Lengths from the shortest rendezvous message to several parts.
 const LEN_MIN: usize = 65_537;
 const LEN_MAX: usize = 600_000;
 
-/// Drops every TCP packet at the way in: of frames of IPv4 (at byte 12), those whose protocol (at byte 23) is
-/// 6. Portolan's own frames have their numbers there.
+/// Drops every incoming TCP packet: of IPv4 frames (EtherType at byte 12), those with protocol 6
+/// (at byte 23). Portolan's own frames have their numbers there.
 const NO_TCP: &str = "6,40 0 0 12,21 0 3 2048,48 0 0 23,21 0 1 6,6 0 0 2,6 0 0 0";
 
 /// Drops one packet in a hundred: SKF_AD_OFF + SKF_AD_RANDOM of include/uapi/linux/filter.h.
 const SOME_LOST: &str = "4,32 0 0 4294963256,53 1 0 42949672,6 0 0 2,6 0 0 0";
 
-/// The same of one in a thousand.
+/// Drops one packet in a thousand in the same way.
 const FEW_LOST: &str = "4,32 0 0 4294963256,53 1 0 4294967,6 0 0 2,6 0 0 0";
 
-/// Packets wait where they leave: up to 20 ms.
+/// Delays packets at the sender's interface by up to 20 ms.
 const SLOW: &str = "tc qdisc add dev eth0 root tbf rate 4gbit burst 128kb latency 20ms";
 
-/// Messages of each role of [`endings`], and of its long form: so many jobs of so many.
+/// Number of messages of each role of [`endings`], and in its long form number of messages and
+/// jobs.
 const ENDINGS: u32 = 1500;
 const ENDINGS_LONG: u32 = 25_000;
 const ENDING_JOBS: u32 = 4;
 
-/// Lengths of these: a part or two.
+/// Longest of these messages: one or two parts.
 const ENDING_LEN_MAX: usize = LEN_MIN + 60_000;
 
-/// Connections of an intruder, and how many of them it holds at a time.
+/// Number of an intruder's connections, and of those that it holds open at a time.
 const INTRUSIONS: usize = 3000;
 const INTRUSIONS_HELD: usize = 100;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[BULK]) else {
@@ -105,7 +106,8 @@ fn len_of(index: u32) -> usize {
     LEN_MIN + usize::try_from(word >> 8).unwrap() % (LEN_MAX - LEN_MIN)
 }
 
-/// One buffer for all messages: it is filled anew, or is gone, as soon as a send has ended.
+/// Sends all messages from one buffer, which is refilled or unmapped as soon as a send has
+/// completed.
 fn send(node: &mut Node, role: &str) {
     let mut region = Region::new(LEN_MAX).unwrap();
     for index in 0..COUNT {
@@ -120,7 +122,7 @@ fn send(node: &mut Node, role: &str) {
             // The pages are unmapped.
             "unmapped" => region = Region::new(LEN_MAX).unwrap(),
             "forked" if index % 8 == 0 => fork_and_write(&mut region[..len]),
-            // All connections of this host.
+            // Kill all connections of this host.
             "killed" if index % 20 == 10 => {
                 shell("ss -K -t state established >/dev/null");
             }
@@ -129,14 +131,14 @@ fn send(node: &mut Node, role: &str) {
     }
 }
 
-/// Sends from where the two pieces lie on both sides of `border`; they are whoever's when this returns.
+/// Sends two pieces, split at `border`; the caller may reuse them when this returns.
 #[allow(
     unsafe_code,
     reason = "what is tested is memory that is lent by address"
 )]
 fn send_in_two(node: &mut Node, bytes: &[u8], border: usize) {
     let (first, second) = bytes.split_at(border);
-    // SAFETY: both stay as they are until the send has ended, for which this waits.
+    // SAFETY: both pieces stay unchanged until the send has completed, for which this waits.
     let lent = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
     let target = Target::new(1, BULK);
     let sent = node.isend_two(target, lent(first), lent(second)).unwrap();
@@ -144,13 +146,13 @@ fn send_in_two(node: &mut Node, bytes: &[u8], border: usize) {
     assert_eq!(done.len, bytes.len());
 }
 
-/// Both the process and a child of it write to what was lent.
+/// Writes to the exposed pages, in this process and in a child.
 #[allow(
     unsafe_code,
     reason = "what is tested is what a fork does to lent pages"
 )]
 fn fork_and_write(bytes: &mut [u8]) {
-    // SAFETY: the child writes to memory and ends; it calls nothing that another thread may hold.
+    // SAFETY: the child writes to memory and exits; it takes no lock that another thread may hold.
     let forked = unsafe { fork() };
     match forked.unwrap() {
         ForkResult::Child => {
@@ -181,7 +183,7 @@ fn receive(node: &mut Node, role: &str) {
     }
 }
 
-/// Two transfers each way at a time.
+/// Runs two transfers each way at a time.
 fn exchange(node: &mut Node) {
     let (own, other) = (node.rank(), 1 - node.rank());
     for index in (0..COUNT / 2).step_by(2) {
@@ -205,7 +207,7 @@ fn exchange(node: &mut Node) {
     }
 }
 
-/// Messages of each role of [`endings`].
+/// Returns the number of messages of each role of [`endings`].
 fn ending_count() -> u32 {
     match std::env::var("STREAM_ENDINGS") {
         Ok(count) => count.parse().unwrap(),
@@ -217,8 +219,8 @@ fn ending_len(index: u32) -> usize {
     LEN_MIN + len_of(index) % (ENDING_LEN_MAX - LEN_MIN)
 }
 
-/// The moment that a send ends, its buffer is written to, unmapped, dropped by advice or shared with a
-/// child that writes.
+/// Sends messages. As soon as a send has completed, its buffer is written to, unmapped, dropped by
+/// madvise, or shared with a child that writes to it.
 fn endings(node: &mut Node) {
     let mut region = Region::new(ENDING_LEN_MAX).unwrap();
     for index in 0..ending_count() {
@@ -244,15 +246,16 @@ fn take_endings(node: &mut Node) {
     }
 }
 
-/// The system takes the pages away; new ones, of zeros, come when they are touched.
+/// Makes the system discard the pages; new pages of zeros appear on access.
 #[allow(unsafe_code, reason = "what is tested is what it does to lent pages")]
 fn advise(region: &mut Region) {
     let (begin, len) = (region.as_mut_ptr(), region.len());
-    // SAFETY: a region is whole pages of its own; what they hold is not read again.
+    // SAFETY: a region consists of whole pages of its own; their contents are not read again.
     let _ = unsafe { nix::libc::madvise(begin.cast(), len, nix::libc::MADV_DONTNEED) };
 }
 
-/// `dies-RANK-MICROSECONDS`: that rank is killed so much later, while long messages pass.
+/// Plays `dies-RANK-MICROSECONDS`: that rank is killed after this time, while long messages are in
+/// flight.
 fn die(node: &mut Node, role: &str) {
     let mut words = role.split('-').skip(1).map(|word| word.parse().unwrap());
     let (victim, delay) = (words.next().unwrap(), words.next().unwrap());
@@ -268,7 +271,7 @@ fn die(node: &mut Node, role: &str) {
     println!("\nnoticed: {error}");
 }
 
-/// One message from rank 0 to rank 1.
+/// Passes one message from rank 0 to rank 1.
 fn pass(node: &mut Node, index: u32) -> Result<(), Error> {
     let len = len_of(index);
     if node.rank() == 0 {
@@ -280,7 +283,7 @@ fn pass(node: &mut Node, index: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rank 0 attacks the socket that rank 1 listens at for streams, while messages pass.
+/// Rank 0 attacks the socket on which rank 1 listens for streams, while messages are exchanged.
 fn be_intruded(node: &mut Node) {
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     if node.rank() == 1 {
@@ -288,7 +291,7 @@ fn be_intruded(node: &mut Node) {
         node.send(Target::new(0, BULK), at.as_bytes()).unwrap();
         let before = descriptors();
         exchange(node);
-        // A connection of each side with its pipe, and the places of strangers.
+        // A connection of each side with its pipe, and the slots for unidentified connections.
         let after = descriptors();
         assert!(after <= before + 2 * 3 + 16, "{before}, then {after}");
         return;
@@ -303,7 +306,7 @@ fn be_intruded(node: &mut Node) {
     assert!(made > INTRUSIONS_HELD, "{made}");
 }
 
-/// Where TCP sockets of this host listen; of a host in a lab, that is those of its ranks.
+/// Returns the listening TCP sockets of this host; on a host of a lab these are those of its ranks.
 fn listeners() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
     let fields = table.lines().skip(1).map(|line| {
@@ -320,8 +323,8 @@ fn listeners() -> Vec<String> {
     listening.map(decode).collect()
 }
 
-/// Connects again and again, and says nothing, half a greeting, a greeting with wrong tokens, or much
-/// that is none; returns how many connections were made.
+/// Connects repeatedly, and sends nothing, half a greeting, a greeting with wrong tokens, or
+/// garbage. Returns the number of connections.
 fn intrude(at: &str) -> usize {
     let words: [&[u8]; 5] = [
         b"",
@@ -339,7 +342,7 @@ fn intrude(at: &str) -> usize {
     let mut made = 0;
     for index in 0..INTRUSIONS {
         let addr = &addrs[index % addrs.len()];
-        // A full queue of the listener would make the attempt wait.
+        // With a full queue of the listener the attempt would block.
         let Ok(mut stream) = TcpStream::connect_timeout(addr, Duration::from_millis(2)) else {
             continue;
         };
@@ -360,7 +363,7 @@ fn has_stream(node: &Node) -> bool {
         .any(|path| path.to_string().starts_with("stream"))
 }
 
-/// A connection stands while it is used, and not much longer; then there is another.
+/// A connection is kept while it is used, and not much longer; then a new one is made.
 fn idle(node: &mut Node) {
     for _ in 0..2 {
         exchange(node);
@@ -375,7 +378,7 @@ fn idle(node: &mut Node) {
     }
 }
 
-/// Two hosts; gone when dropped.
+/// Two hosts; removed on drop.
 struct Lab(String);
 
 impl Lab {
@@ -393,8 +396,8 @@ impl Drop for Lab {
     }
 }
 
-/// Runs `role` on two hosts, without checksums, so that pages are lent; returns the bytes that each rank
-/// got by streams.
+/// Runs `role` on two hosts, without checksums, so that pages are exposed. Returns the bytes that
+/// each rank received by streams.
 fn run_role(role: &str, usage: &str) -> Vec<u64> {
     run_checked(role, usage, "off")
 }
@@ -414,7 +417,7 @@ fn run_checked(role: &str, usage: &str, checksum: &str) -> Vec<u64> {
     counts
 }
 
-/// Returns the bytes that each rank got by streams.
+/// Returns the bytes that each rank received by streams.
 fn streamed(out: &str) -> Vec<u64> {
     let counts = out.split_whitespace();
     let counts = counts.filter_map(|word| word.strip_prefix("streamed="));
@@ -429,7 +432,7 @@ fn total() -> u64 {
 fn a_buffer_may_be_used_again_when_its_send_has_ended() {
     for role in ["overwritten", "unmapped", "forked"] {
         let counts = run_role(role, "on");
-        // The first goes before the connection stands.
+        // The first message is sent before the connection is established.
         assert!(counts.iter().all(|count| *count == 0) || counts.iter().sum::<u64>() > total() / 2);
     }
 }
@@ -543,7 +546,7 @@ fn all_sockets_are_in_the_range_that_a_firewall_passes() {
     assert!(streamed.iter().all(|bytes| *bytes > 0), "{streamed:?}");
     copy_and_measure(&lab, PORTS);
     assert_eq!(dropped(), 0);
-    // The firewall is one: without the setting nothing passes.
+    // Control: without the setting the firewall lets nothing pass.
     assert_ne!(run_ranks(2, "both", &args).status, 0);
     assert_ne!(dropped(), 0);
 }

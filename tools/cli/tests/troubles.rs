@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Real trouble on real links: interfaces that go down, become narrower, lose and refuse packets or
-//! change their address; peers that do not read; resources that run out.
+//! Tests of real trouble on real links: interfaces that go down, get a smaller MTU, lose and refuse
+//! packets or change their address; peers that do not read; exhausted resources.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,13 +16,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The rank on whose host the trouble is.
+/// Rank on the host that has the trouble.
 const VICTIM: u32 = 1;
 
 const PORT: u16 = 1;
 const SIDE_PORT: u16 = 2;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(role) = role() else { return };
@@ -76,9 +76,10 @@ fn shell(script: &str) {
     assert!(status.success(), "{script}");
 }
 
-/// Loses a share of the packets of `eth0` in one direction. Classic BPF: a random number
-/// (`SKF_AD_OFF` + `SKF_AD_RANDOM` of include/uapi/linux/filter.h) below the threshold is
-/// `TC_ACT_SHOT`. Without segmentation offload a packet is one frame.
+/// Returns a command that drops a share of the packets of `eth0` in one direction. A classic BPF
+/// program returns `TC_ACT_SHOT` for random numbers (`SKF_AD_OFF` + `SKF_AD_RANDOM` of
+/// include/uapi/linux/filter.h) below the threshold. Without segmentation offload a packet is one
+/// frame.
 fn filter(direction: &str, percent: u64) -> String {
     let threshold = (percent << 32) / 100;
     let program = if percent == 100 {
@@ -93,8 +94,8 @@ fn filter(direction: &str, percent: u64) -> String {
 
 const UNFILTER: &str = "tc qdisc del dev eth0 clsact";
 
-/// Starts this process once more with clocks of its own, as on a host that has been up for another
-/// time: by its number, so that no two ranks have the same.
+/// Restarts this process with clocks of its own, as on a host with another uptime. The offset
+/// depends on the process id, so that no two ranks have the same.
 fn enter_other_time() {
     const ENTERED: &str = "PORTOLAN_TEST_TIME";
     let ahead = std::process::id() * 1000;
@@ -113,7 +114,7 @@ fn enter_other_time() {
     panic!("{error}");
 }
 
-/// Takes the address away from `eth0`, for another one, and gives it back.
+/// Returns commands that replace the address of `eth0` by another one, and restore it.
 fn other_address() -> (String, String) {
     let words = "ip -o -4 addr show dev eth0 | awk '{print $4}'";
     let output = Command::new("sh").args(["-c", words]).output().unwrap();
@@ -125,7 +126,7 @@ fn other_address() -> (String, String) {
     )
 }
 
-/// A message of each kind each way, whole and in order.
+/// Exchanges a message of each kind each way, whole and in order.
 fn exchange(node: &mut Node, index: u32) {
     try_exchange(node, index).unwrap();
 }
@@ -143,8 +144,8 @@ fn try_exchange(node: &mut Node, index: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes on exchanging while there is trouble, for less time than anybody's patience (which is
-/// enlarged, since a busy machine may prolong the trouble), and after.
+/// Exchanges messages during trouble that is shorter than the peer timeout, and afterwards. The
+/// timeout is increased, because a busy machine may prolong the trouble.
 fn during(node: &mut Node, begin: &str, end: &str) {
     let trouble = (node.rank() == VICTIM).then(|| {
         let script = format!("{begin}; sleep 0.3; {end}");
@@ -152,7 +153,7 @@ fn during(node: &mut Node, begin: &str, end: &str) {
     });
     let began = Instant::now();
     let mut index = 1;
-    // Both stop at the same count, whoever sees the trouble end.
+    // Both ranks stop at the same count, whichever sees the end of the trouble.
     let mut left = None;
     while left != Some(0) {
         exchange(node, index);
@@ -166,12 +167,12 @@ fn during(node: &mut Node, begin: &str, end: &str) {
         trouble.join().unwrap();
     }
     exchange(node, index);
-    // What streams send again, their system does.
+    // Retransmissions of streams are done by the kernel.
     let unseen = u64::from(node.counters().stream_bytes > 0);
     println!("\nsent again: {}", node.counters().retransmits + unseen);
 }
 
-/// Whether both ranks say so.
+/// Returns true if both ranks pass true.
 fn agree(node: &mut Node, own: bool) -> bool {
     let other = 1 - node.rank();
     let receive = node.post_recv_from(other, PORT, vec![0; 1]).unwrap();
@@ -181,8 +182,8 @@ fn agree(node: &mut Node, own: bool) -> bool {
     own && theirs
 }
 
-/// Trouble that lasts: both are told, within the limit. When it is over, the same processes speak
-/// again, without anybody's help.
+/// Lasting trouble: both ranks get an error in time. When it is over, the same processes
+/// communicate again without help.
 fn healed(node: &mut Node, begin: &str, end: &str) {
     if node.rank() == VICTIM {
         let script = format!("{begin}; sleep 3; {end}");
@@ -203,7 +204,7 @@ fn healed(node: &mut Node, begin: &str, end: &str) {
             node.progress().unwrap();
         }
         if node.rank() == VICTIM {
-            // Pings that came although their sender was told otherwise are answered, too.
+            // Also answers pings that arrived although their sender got an error.
             let heard = node.recv_from(other, PORT, &mut word).is_ok();
             let _ = heard.then(|| node.send(target, b"pong"));
             return heard && word == *b"done";
@@ -229,8 +230,8 @@ fn stranded(node: Node) {
     println!("\nlives on");
 }
 
-/// A peer that lives and does not read holds its senders back; it is not given up, and what it
-/// does not read is bounded by its credit.
+/// A live peer that does not read slows its senders down. It is not given up, and its unread data
+/// is limited by its credit.
 fn unread(node: &mut Node) {
     const COUNT: u32 = 1_500;
     const LEN: usize = 8_000;
@@ -262,7 +263,7 @@ fn unread(node: &mut Node) {
     assert!(ended * LEN < 4 << 20, "{ended} messages that nobody read");
 }
 
-/// With more patience than usual, a peer that is stopped for longer than usual is not given up.
+/// With a longer peer timeout, a peer that is stopped for longer than the default is not given up.
 fn patient(node: &mut Node) {
     let other = 1 - node.rank();
     if node.rank() == VICTIM {
@@ -278,7 +279,7 @@ fn patient(node: &mut Node) {
     exchange(node, 1);
 }
 
-/// Limits `resource` to what is in use, and as much more as the environment says.
+/// Limits `resource` to the amount in use, plus the amount given in the environment.
 fn limit(resource: Resource, in_use: u64) {
     let more: u64 = std::env::var("PORTOLAN_TEST_MORE")
         .unwrap()
@@ -289,13 +290,13 @@ fn limit(resource: Resource, in_use: u64) {
 }
 
 fn few_descriptors() {
-    // Descriptors are numbered from the lowest that is free.
+    // New descriptors get the lowest free number.
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() - 1;
     limit(Resource::RLIMIT_NOFILE, open as u64);
     join_and_exchange();
 }
 
-/// Everybody talks with everybody.
+/// Lets all ranks communicate with each other.
 fn all_few_descriptors() {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().count() - 1;
     limit(Resource::RLIMIT_NOFILE, open as u64);
@@ -320,9 +321,9 @@ fn little_memory() {
     join_and_exchange();
 }
 
-/// The victim waits for what comes behind more messages than its memory holds.
+/// The victim waits for a message that follows more messages than its memory holds.
 fn flooded() {
-    // Ten times what is left; a thread's heap may have address space to spare.
+    // Ten times the remaining memory; a thread's heap may have spare address space.
     const COUNT: u32 = 25_000;
     say_refusal(|| {
         let mut node = Node::join()?;
@@ -334,22 +335,22 @@ fn flooded() {
             return node.recv_from(0, SIDE_PORT, &mut [0]).map(|_| ());
         }
         for _ in 0..COUNT {
-            // Longer ones ask on shared memory.
+            // Longer ones use rendezvous on shared memory.
             node.send(Target::new(VICTIM, PORT), &[1; 16_000])?;
         }
         node.send(Target::new(VICTIM, SIDE_PORT), b"x")
     });
 }
 
-/// Bytes of address space in use.
+/// Returns the bytes of address space in use.
 fn address_space() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// After it has joined, the victim has nothing left of what the environment names; everybody else
-/// talks with it alone.
+/// After joining, the victim has nothing left of the resource given in the environment. Every other
+/// rank communicates only with the victim.
 fn starved() {
     let lack = std::env::var("PORTOLAN_TEST_LACK").unwrap();
     say_refusal(|| {
@@ -377,7 +378,7 @@ fn starved() {
     });
 }
 
-/// The victim is sent a message to a port that it never opens.
+/// The victim gets a message to a port that it never opens.
 fn unopened() {
     env_logger::init();
     let mut node = Node::join().unwrap();
@@ -395,7 +396,7 @@ fn unopened() {
     node.barrier().unwrap();
 }
 
-/// Says what was refused, in the words of the library.
+/// Prints the library's error.
 fn join_and_exchange() {
     say_refusal(|| {
         let mut node = Node::join()?;
@@ -424,13 +425,13 @@ fn survives(role: &str, args: &[&str]) -> String {
 
 const LAB: &[&str] = &["--new-lab", "2", "--path"];
 
-/// Enlarged patience of the ranks with one another.
+/// Increased peer timeout of the ranks.
 const PATIENT: &[&str] = &["--option", "peer_timeout=10s"];
 
-/// A shorter patience than the trouble lasts, so that the ranks give one another up.
+/// A peer timeout that is shorter than the trouble, so that the ranks give each other up.
 const IMPATIENT: &[&str] = &["--option", "peer_timeout=900ms"];
 
-/// Trouble that nobody but the protocol may notice.
+/// Trouble that only the protocol notices.
 fn loses_nothing(role: &str, paths: &[&str]) {
     if !can_make_labs() {
         return;
@@ -444,7 +445,7 @@ fn loses_nothing(role: &str, paths: &[&str]) {
     }
 }
 
-/// Trouble that both are told of, and that ends.
+/// Trouble that both ranks detect, and that ends.
 fn heals(role: &str, paths: &[&str]) {
     if !can_make_labs() {
         return;
@@ -500,7 +501,7 @@ fn patience_with_silent_peers_can_be_set() {
     }
 }
 
-/// Clocks of hosts differ by the time since which they are up: nobody may compare them.
+/// Clocks of hosts differ by their uptime, so processes must not compare them.
 #[test]
 fn hosts_that_are_up_for_different_times_understand_one_another() {
     let probe = Command::new("unshare").args(["--time", "true"]).status();
@@ -510,14 +511,14 @@ fn hosts_that_are_up_for_different_times_understand_one_another() {
     }
     for path in ["shm", "udp"] {
         let out = survives("other clock", &["--path", path]);
-        // Older kernels than 6.3 put only children there.
+        // Kernels before 6.3 move only children into the time namespace.
         if out.matches("ahead: true").count() < 2 {
             println!("SKIPPED: this kernel does not change clocks at exec: {out}");
         }
     }
 }
 
-/// It is the clock of all programs of the machine: others may be confused.
+/// Affects the clock of all programs of the machine, some of which may be confused.
 #[test]
 #[ignore = "sets the machine's clock: PORTOLAN_MAY_SET_CLOCK=1 allows it"]
 fn a_clock_that_jumps_by_days_disturbs_nobody() {
@@ -532,7 +533,7 @@ fn a_clock_that_jumps_by_days_disturbs_nobody() {
     }
 }
 
-/// With nothing to spare it is told what is missing; with enough, all is well.
+/// Without any spare amount the lack is reported; with enough, everything works.
 fn refuses_or_works(role: &str, spare: &[u64]) {
     let mut refused = 0;
     for path in ["shm", "udp"] {
@@ -545,7 +546,7 @@ fn refuses_or_works(role: &str, spare: &[u64]) {
             let is_told = ended.out.contains("refused: ");
             assert!(ended.status == 0 || is_told, "{shown}");
             refused += u32::from(is_told);
-            // The last is enough for anybody.
+            // The last amount is enough for every rank.
             assert!(!is_told || spare.last() != Some(more), "{shown}");
         }
     }
@@ -557,8 +558,8 @@ fn without_descriptors_a_process_is_told_what_is_missing() {
     refuses_or_works("few descriptors", &[0, 3, 6, 60]);
 }
 
-/// `P8.13`: who lacks something says what, with the limit and the remedy, and so do its peers and
-/// the launcher, who name it; nobody speaks of an end without a reason.
+/// `P8.13`: a rank that lacks a resource reports it with the limit and the remedy. So do its peers
+/// and the launcher, with its name; none of them reports an end without a reason.
 #[test]
 fn a_lack_is_told_by_everybody_as_what_it_is() {
     for (lack, words) in [
@@ -597,8 +598,8 @@ fn a_lack_is_told_by_everybody_as_what_it_is() {
     }
 }
 
-/// `P4.15`: memory that a limit of the process leaves no more of is told as such, by whoever waits for
-/// what does not fit, however much the setting allows.
+/// `P4.15`: if a limit of the process leaves no memory, a rank that waits for a message that does
+/// not fit reports that limit, however much the setting allows.
 #[test]
 fn a_flood_that_finds_no_memory_ends_with_the_limit_and_the_remedy() {
     for path in ["shm", "udp"] {
@@ -613,7 +614,7 @@ fn a_flood_that_finds_no_memory_ends_with_the_limit_and_the_remedy() {
     }
 }
 
-/// Else the check that stands behind every test here could not fail.
+/// Control: checks that the search of every test here can fail.
 #[test]
 fn what_a_job_leaves_in_shared_memory_is_found() {
     if *CAN_OWN_SHM {
@@ -625,7 +626,8 @@ fn what_a_job_leaves_in_shared_memory_is_found() {
     }
 }
 
-/// `P9.9`: the receiver says who waits, and where; an open port is nothing to speak of.
+/// `P9.9`: the receiver reports the waiting sender and the port; for an open port it reports
+/// nothing.
 #[test]
 fn a_message_at_a_port_that_nobody_opened_is_told_in_the_log() {
     for path in ["shm", "udp"] {
@@ -643,7 +645,8 @@ fn a_message_at_a_port_that_nobody_opened_is_told_in_the_log() {
     }
 }
 
-/// With too few descriptors in every process, the first to fail says why, and the launcher too.
+/// With too few descriptors in every process, the first rank to fail reports the cause, and so does
+/// the launcher.
 #[test]
 fn a_limit_too_low_for_the_job_is_named() {
     let args = ["--path", "shm", "--env", "PORTOLAN_TEST_MORE=6"];
@@ -667,7 +670,7 @@ fn all_troubles_on_all_paths_lose_nothing() {
         loses_nothing(role, &paths);
     }
     heals("healed", &paths);
-    // Raw Ethernet has addresses of its own, which stay: there nobody would notice.
+    // Raw Ethernet has its own addresses, which do not change, so nothing would be detected there.
     heals("moved", &["udp"]);
 }
 

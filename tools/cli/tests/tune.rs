@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan tune` with a tiny budget: what is asserted is that everything was measured and makes
-//! sense, never a time.
+//! Tests of `portolan tune` with a tiny budget: they assert that everything was measured and is
+//! plausible, never a time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::io::Read;
 use std::process::Stdio;
 
-/// Every number below `value` that has a time's name.
+/// Collects every number below `value` whose name is that of a time.
 fn times(value: &Value, found: &mut Vec<f64>) {
     match value {
         Value::Object(fields) => {
@@ -100,7 +100,7 @@ fn nonsense_is_refused() {
     assert!(refused(&nowhere).contains("--json"));
 }
 
-/// The refusal comes before anything is measured: the budget is one that no test would wait for.
+/// The refusal precedes all measurements: the budget is longer than any test could wait.
 #[test]
 fn a_model_that_cannot_be_stored_is_told_before_anything_is_measured() {
     let tune = |args: &[&str], home: Option<&str>| {
@@ -119,7 +119,7 @@ fn a_model_that_cannot_be_stored_is_told_before_anything_is_measured() {
         stderr.read_to_string(&mut err).unwrap();
         err
     };
-    // No directory can be made below a file, by root neither.
+    // No directory can be created below a file, not even by root.
     let err = tune(&[], Some("/dev/null"));
     assert!(
         err.contains("/dev/null/.config/portolan/model.json"),

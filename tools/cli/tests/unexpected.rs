@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A million messages that nobody has asked for, in front of the one that is waited for: they fit into
-//! little memory, and where they do not, whoever waits is told (P4.14, P4.15).
+//! Tests of a million unexpected messages in front of the awaited one: they fit into little memory,
+//! and otherwise the waiting rank gets an error (P4.14, P4.15).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,12 +11,12 @@ use common::ranks::{joined, role, run_ranks};
 use portolan::{Error, Node, TagMatch, TagTarget, Target};
 use std::fs;
 
-/// Messages of a flood.
+/// Number of messages of a flood.
 const COUNT: u64 = 1_000_000;
 const UNREAD: u16 = 3;
 const AWAITED: u16 = 4;
 
-/// Not a test by itself: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     let Some(mut node) = joined(&[UNREAD, AWAITED]) else {
@@ -28,7 +28,7 @@ fn as_rank() {
         ("flood", _) => receive_flood(&mut node),
         ("ports", 0) => send_to_ports(&mut node),
         ("ports", _) => receive_at_ports(&mut node),
-        // Twice as much as fits.
+        // Twice as many as fit.
         ("full", 0) => send_flood(&mut node, 40_000),
         ("full", _) => receive_in_vain(&mut node),
         (other, _) => panic!("{other} is no role"),
@@ -43,7 +43,7 @@ fn send_flood(node: &mut Node, count: u64) {
     }
 }
 
-/// The message with this tag from rank 0, which says its tag.
+/// Receives the message with this tag from rank 0; its contents equal the tag.
 fn receive(node: &mut Node, tag: u64) -> Result<(), Error> {
     let mut bytes = [0; 8];
     let got = node.recv_tagged(TagMatch::new(tag).source(0), &mut bytes)?;
@@ -51,7 +51,7 @@ fn receive(node: &mut Node, tag: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Bytes of memory that this process has touched.
+/// Returns the resident memory of this process in bytes.
 fn resident_len() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -80,7 +80,7 @@ fn receive_flood(node: &mut Node) {
     println!("\nall received");
 }
 
-/// Far more than the credit of a lane.
+/// Far more messages than the credit of a lane allows.
 const UNREAD_COUNT: u32 = 20_000;
 
 fn send_to_ports(node: &mut Node) {
@@ -124,7 +124,7 @@ fn play(role: &str, args: &[&str]) -> String {
     out
 }
 
-/// Where two processes may be.
+/// Plays a role with two processes on one host, and on two hosts where possible.
 fn everywhere(role: &str, args: &[&str]) {
     play(role, &[&["--path", "shm"], args].concat());
     if can_make_labs() {

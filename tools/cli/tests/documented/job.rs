@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a program as a job of real processes, and compares what they tell with the prediction.
+//! Runs a program as a job of real processes, and compares the reported outcomes with the
+//! prediction.
 
 use crate::anybody;
 use crate::common::{Ended, portolan};
@@ -11,21 +12,22 @@ use std::fs::{File, read_to_string, write};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The directory of a job, in the environment of its processes.
+/// Environment variable with the directory of a job.
 const DIRECTORY: &str = "DOCUMENTED_DIRECTORY";
 
-/// What a job may take, in seconds; one that hangs is a difference. A busy machine takes its time.
+/// Time limit of a job in seconds, generous for a busy machine; a hanging job counts as a
+/// difference.
 pub(crate) const JOB_SECONDS: u64 = 40;
-/// The same while a program is made small, most of whose jobs hang then if one did.
+/// Time limit while a program is shrunk: if a job hung, most of the smaller ones hang as well.
 pub(crate) const SMALL_JOB_SECONDS: u64 = 6;
 
-/// How long the others go on when a process was killed, in milliseconds: to their ends.
+/// Time in milliseconds for which other processes continue after a kill, enough to finish.
 const GRACE_MS: &str = "40000";
 
 /// Exit status of a job whose process was ended by SIGKILL.
 const KILLED_STATUS: i32 = 128 + 9;
 
-/// The part of a process of a job; `false` in the test program proper.
+/// Plays the part of a process of a job; returns `false` in the test program itself.
 pub(crate) fn play_as_rank() -> bool {
     let Some(directory) = std::env::var_os(DIRECTORY).map(PathBuf::from) else {
         return false;
@@ -38,13 +40,13 @@ pub(crate) fn play_as_rank() -> bool {
             results.get_or_insert_with(|| File::create(directory.join(rank.to_string())).unwrap());
         let mut line = serde_json::to_vec(outcome).unwrap();
         line.push(b'\n');
-        // In one call: a process that is killed leaves whole lines.
+        // Written in one call, so that a killed process leaves whole lines.
         file.write_all(&line).unwrap();
     });
     true
 }
 
-/// How a job ended, and what its processes told, by rank.
+/// End of a job, and the outcomes reported by its processes, by rank.
 pub(crate) struct Run {
     ended: Ended,
     told: Vec<Vec<Outcome>>,
@@ -84,7 +86,7 @@ pub(crate) fn run(program: &Program, lab: Option<&str>, seconds: u64) -> Run {
 }
 
 impl Run {
-    /// Where it differs from the prediction, in words.
+    /// Describes the first difference from the prediction.
     pub(crate) fn difference(&self, program: &Program, prediction: &Prediction) -> Option<String> {
         let differences =
             (0..self.told.len()).filter_map(|rank| self.in_steps(program, prediction, rank));
@@ -156,8 +158,8 @@ impl Run {
         ))
     }
 
-    /// A process counts the best-effort messages that it lost or dropped whichever port they were
-    /// for: with those that were received they are no more than were sent.
+    /// Checks the counts of best-effort messages. A process counts lost and dropped ones for all
+    /// ports together. With the received ones they must not exceed the number sent.
     fn in_bursts(&self, program: &Program, rank: usize) -> Option<String> {
         let sent_to = |step: &Step| match *step {
             Step::Burst { to, count, .. } if to as usize == rank => count,

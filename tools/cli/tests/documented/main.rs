@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that nobody wrote do what is documented: they are drawn from a seed, each call's result
-//! is predicted, and real processes perform them.
+//! Tests that random programs behave as documented. Programs are drawn from a seed, the result of
+//! each call is predicted, and real processes run them.
 //!
-//! `make test-documented` runs many of them; `SEED=S PROGRAMS=1` runs one again. What differs is
-//! made small and printed.
+//! `make test-documented` runs many of them; `SEED=S PROGRAMS=1` repeats one. A program with a
+//! difference is shrunk and printed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -31,21 +31,21 @@ use model::predict;
 use plan::{Goal, How, Message, Path, Pick, Program, Step, Wanted};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Programs of fixed seeds in the ordinary tests, and new ones beside them.
+/// Number of programs in the ordinary tests: with fixed seeds, and with new ones.
 const FIXED: u64 = 120;
 const FRESH: u64 = 20;
 
-/// Jobs at a time: the processes of each begin, wait for one another and end, and leave half of two
-/// cores unused if only two jobs run.
+/// Number of concurrent jobs. Processes often wait for each other, so two jobs leave half of two
+/// cores unused.
 const JOBS: usize = 4;
 
-/// Programs drawn for a seed until one is sound. Most are.
+/// Largest number of programs drawn for a seed until one is sound; most are.
 const DRAWS_MAX: u64 = 1_000;
 
-/// How often a program is run again that may differ only now and then.
+/// Number of repeated runs of a program that may differ only sometimes.
 const AGAIN: usize = 8;
 
-/// Not a test of its own: what each rank does.
+/// Runs one rank of a job; not a test of its own.
 #[test]
 fn as_rank() {
     job::play_as_rank();
@@ -74,7 +74,7 @@ impl Drop for Lab {
     }
 }
 
-/// The first sound program of a seed.
+/// Returns the first sound program of a seed.
 fn sound(seed: u64) -> Drawn {
     for turn in 0..DRAWS_MAX {
         let drawn = draw(mix(seed) ^ mix(turn + 1), &Path::ALL);
@@ -85,13 +85,13 @@ fn sound(seed: u64) -> Drawn {
     panic!("of {DRAWS_MAX} programs of seed {seed} none is sound");
 }
 
-/// What `program` did otherwise than predicted.
+/// Describes the difference of a run of `program` from the prediction.
 fn difference(program: &Program, lab: &Lab, seconds: u64) -> Option<String> {
     let prediction = predict(program).expect("only sound programs are run");
     job::run(program, lab.0.as_deref(), seconds).difference(program, &prediction)
 }
 
-/// Runs the program of `seed`, and tells a difference with the smallest program that shows it.
+/// Runs the program of `seed`, and reports a difference with the smallest program that shows it.
 fn check(seed: u64, lab: &Lab) -> Result<(), String> {
     let drawn = sound(seed);
     let between_hosts = matches!(drawn.program.path, Path::Packet | Path::Auto);
@@ -122,7 +122,7 @@ fn check(seed: u64, lab: &Lab) -> Result<(), String> {
     ))
 }
 
-/// Runs the programs of `seeds`; every difference, in words.
+/// Runs the programs of `seeds`, and describes every difference.
 fn check_all(seeds: &[u64]) -> Vec<String> {
     let lab = Lab::up();
     let next = AtomicU64::new(0);
@@ -163,7 +163,7 @@ fn programs_do_what_is_documented() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Of `DOCUMENTED_PROGRAMS` seeds, from `DOCUMENTED_SEED` on.
+/// Runs `DOCUMENTED_PROGRAMS` seeds, starting with `DOCUMENTED_SEED`.
 #[test]
 #[ignore = "takes long: make test-documented"]
 fn many_programs_do_what_is_documented() {
@@ -180,7 +180,8 @@ fn many_programs_do_what_is_documented() {
     );
 }
 
-/// Two messages to whoever receives next, and one that is expected.
+/// Returns a program with two messages for a receive from any source, and one for an exact
+/// prediction.
 fn canary(ids: [u32; 3]) -> Program {
     let [first, second, third] = ids.map(|id| Message { id, len: 20 });
     let send = |message, port| Step::send(Goal::port(1, port, false), message, How::Plain);
@@ -201,7 +202,7 @@ fn canary(ids: [u32; 3]) -> Program {
     }
 }
 
-/// A check that cannot fail would pass here.
+/// Guards against a check that never fails.
 #[test]
 fn what_differs_from_the_prediction_is_told() {
     let program = canary([1, 2, 3]);
@@ -225,7 +226,7 @@ fn what_differs_from_the_prediction_is_told() {
     assert!(alive.contains("should end with status 137"), "{alive}");
 }
 
-/// Most of what is drawn can be predicted, and every step is drawn.
+/// Checks that most drawn programs are sound, and that every kind of step is drawn.
 #[test]
 fn programs_have_every_step() {
     let mut drawn = String::new();

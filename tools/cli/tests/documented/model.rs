@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Predicts what each step of a program results in, by what is documented.
+//! Predicts the result of each step of a program from the documentation.
 //!
-//! The program is played by an abstract machine that is as unhelpful as the documentation allows:
-//! what may wait does wait. A program that ends there ends everywhere, because more buffering only
-//! helps; one that does not end, or whose results depend on time, is refused and never run.
+//! An abstract machine runs the program with the least help that the documentation allows: every
+//! call that may wait does wait. A program that ends there ends everywhere, because more buffering
+//! only helps. A program that does not end, or whose results depend on time, is rejected and never
+//! run.
 
 mod ends;
 mod receives;
@@ -20,37 +21,37 @@ use crate::rules::{BUFFERED_MAX, CHARGE, CREDIT, UNASKED_MAX};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// What a step may result in.
+/// Possible results of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expected {
     Is(Outcome),
-    /// Any of these: processes race.
+    /// Any of these, because processes race.
     OneOf(Vec<Outcome>),
     /// The next message of any sender; checked over all receives of its class.
     NextOfAny,
     Handled,
     Bursts(BTreeSet<u64>),
-    /// The process does not live to tell.
+    /// No result, because the process is killed first.
     Never,
 }
 
-/// By (sender, lane): messages with their places.
+/// Messages with their places, by (sender, lane).
 pub(crate) type Streams = BTreeMap<(u32, bool), VecDeque<(Message, Place)>>;
 
-/// Receives that take what comes first, whoever sent it.
+/// Receives that take the first message of any sender.
 #[derive(Debug, Default)]
 pub(crate) struct AnyClass {
     pub(crate) rank: u32,
-    /// In the order of posting: the step that tells the result, and the bytes of the buffer.
+    /// Step that reports the result, and bytes of the buffer, in the order of posting.
     pub(crate) receives: Vec<(usize, usize)>,
-    /// What each (sender, lane) sends, in order.
+    /// Messages of each (sender, lane), in order.
     pub(crate) streams: Streams,
-    /// The step that tells what a handler got.
+    /// Step that reports the messages of a handler.
     pub(crate) handled: Option<usize>,
 }
 
-/// Receives of a rank from one that is killed, in the order of the messages: after the first that
-/// fails all do.
+/// Receives of a rank from a rank that is killed, in the order of the messages. After the first
+/// failure all of them fail.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) rank: u32,
@@ -61,12 +62,12 @@ pub(crate) struct Chain {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) step: usize,
-    /// Its message may be lost without those behind it: they are matched by their tags while it
-    /// waits, announced, for a receive that asks for it.
+    /// Set if the message may be lost although later ones arrive. These are matched by their tags
+    /// while the message is announced and waits for its receive.
     pub(crate) may_fail_alone: bool,
 }
 
-/// What a program should do.
+/// Predicted behaviour of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Prediction {
     pub(crate) steps: Vec<Vec<Expected>>,
@@ -75,7 +76,7 @@ pub(crate) struct Prediction {
     pub(crate) killed: Option<u32>,
 }
 
-/// Why a program is not run.
+/// Reason for which a program is not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unsound(pub(crate) String);
 
@@ -85,12 +86,12 @@ fn unsound<T>(why: impl Into<String>) -> Verdict<T> {
     Err(Unsound(why.into()))
 }
 
-/// Tags of messages that are received from anybody have this in their highest byte.
+/// Highest byte of the tags of messages that are received from any source.
 pub(crate) const ANY_TAGS: u64 = 0xaa << 56;
-/// Bits of a tag that tell such tags from others.
+/// Bits of a tag that distinguish such tags.
 const TAG_CLASS: u64 = 0xff << 56;
 
-/// What a message is matched among: a port, all tags of one sender, or those for anybody.
+/// Scope in which a message is matched: a port, all tags of one sender, or tags for any source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Port(u16),
@@ -116,7 +117,7 @@ fn class_wanted(which: Wanted) -> Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Unsent,
-    /// Held back by credit.
+    /// Waiting for credit.
     Queued,
     Sent,
 }
@@ -128,14 +129,14 @@ struct Sent {
     step: usize,
     to: Goal,
     message: Message,
-    /// A key: its bytes are not known beforehand.
+    /// Set for a key, whose bytes are not known in advance.
     secret: bool,
     blocking: bool,
-    /// Its end is waited for, or none is to be waited for.
+    /// Set if its completion is waited for, or needs no wait.
     promised: bool,
     receive: Option<usize>,
     state: State,
-    /// Its bytes count as unread.
+    /// Bytes that count as unread.
     charged: usize,
     clock: Vec<usize>,
 }
@@ -144,14 +145,14 @@ struct Sent {
 #[derive(Debug)]
 struct Receive {
     rank: u32,
-    /// The step that tells how it ended, if one does.
+    /// Step that reports its end, if there is one.
     result: Option<usize>,
     which: Wanted,
     buffer: usize,
     message: Option<usize>,
     posted: bool,
     claimed: bool,
-    /// It has ended because nobody is left.
+    /// Set if it has ended because no peer is left.
     orphaned: bool,
 }
 
@@ -161,7 +162,7 @@ enum PortUse {
     Handled,
 }
 
-/// How a slot was filled.
+/// Contents of a slot.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Send(usize),
@@ -188,9 +189,9 @@ struct Region {
     write: bool,
     bytes: Vec<u8>,
     touches: Vec<usize>,
-    /// Steps of the owner that looked at it.
+    /// Steps in which the owner read it.
     looks: Vec<usize>,
-    /// The step of the owner that closed it.
+    /// Step in which the owner closed it.
     deregistered: Option<usize>,
 }
 
@@ -201,31 +202,32 @@ struct Machine<'a> {
     clocks: Vec<Vec<usize>>,
     messages: Vec<Sent>,
     receives: Vec<Receive>,
-    /// By (rank, step).
+    /// Messages by (rank, step).
     message_at: HashMap<(u32, usize), usize>,
     receive_at: HashMap<(u32, usize), usize>,
     any: BTreeSet<(u32, Class)>,
     handled: BTreeSet<(u32, u16)>,
     ports: Vec<BTreeMap<u16, PortUse>>,
     slots: Vec<HashMap<u32, Slot>>,
-    /// Messages to a class of anybody that were sent.
+    /// Number of messages sent to a class for any source.
     arrived: BTreeMap<(u32, Class), usize>,
     unread: BTreeMap<(u32, u32, bool), usize>,
     queues: BTreeMap<(u32, u32, bool), VecDeque<usize>>,
     regions: HashMap<u32, Region>,
     touches: Vec<Touch>,
-    /// By (owner, user, lane): how many steps of the user are known to have been sent before.
+    /// By (owner, user, lane): number of steps of the user known to have been sent before.
     lane_seen: HashMap<(u32, u32, bool), usize>,
-    /// Sends whose result depends on whether the receiver still lives: (rank, step, message).
+    /// Sends whose result depends on a receiver that may have ended: (rank, step, message).
     gambles: Vec<(u32, usize, usize)>,
-    /// Accesses and collective operations: (rank, step, other rank), to be over before that ends.
+    /// Accesses and collective operations: (rank, step, other rank). They must be over before the
+    /// other rank ends.
     needs: Vec<(u32, usize, u32)>,
-    /// Ranks known to be gone, to whom.
+    /// Known ends of ranks: (rank that knows, ended rank).
     known_gone: BTreeSet<(u32, u32)>,
     expected: Vec<Vec<Expected>>,
 }
 
-/// What `program` should do; an error if that is not determined.
+/// Returns the predicted behaviour of `program`; an error if it is not determined.
 pub(crate) fn predict(program: &Program) -> Verdict<Prediction> {
     let mut machine = Machine::new(program)?;
     machine.match_streams()?;
@@ -276,7 +278,7 @@ impl<'a> Machine<'a> {
         Ok(machine)
     }
 
-    /// Lets every process go as far as it can; whether any moved.
+    /// Lets every process continue as far as possible; returns true if any of them moved.
     fn turn(&mut self) -> Verdict<bool> {
         let mut moved = false;
         for rank in 0..self.size {
@@ -312,8 +314,8 @@ impl<'a> Machine<'a> {
         self.program.processes[rank as usize].last() == Some(&Step::Kill)
     }
 
-    /// The clock of `rank` as what it sends now carries it: of each process, how many of its steps
-    /// are over, and one.
+    /// Returns the clock of `rank` as carried by what it sends now: for each process, the number of
+    /// its steps that are over, plus one.
     fn stamp(&mut self, rank: u32) -> Vec<usize> {
         let own = self.pc(rank) + 1;
         let clock = &mut self.clocks[rank as usize];
@@ -327,7 +329,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether `rank` knows that `step` of `other` is over.
+    /// Returns true if `rank` knows that `step` of `other` is over.
     fn knows(&self, rank: u32, other: u32, step: usize) -> bool {
         rank == other || self.clocks[rank as usize][other as usize] >= step + 2
     }
@@ -351,7 +353,7 @@ impl<'a> Machine<'a> {
             Step::Claim { slot, which, .. } => return self.claim(rank, slot, which),
             Step::PostShared(port) => {
                 let mut faults = vec![Outcome::Fault(Fault::BufferShared)];
-                // Which of two mistakes is told is not said.
+                // The documentation does not specify which of two mistakes is reported.
                 if !self.ports[rank as usize].contains_key(&port) {
                     faults.push(Outcome::Fault(Fault::PortClosed(port)));
                 }
@@ -434,7 +436,7 @@ fn refused(rank: u32, why: &str) -> Fault {
     }
 }
 
-/// What the receive of a message results in.
+/// Returns the result of receiving a message.
 pub(crate) fn received(
     message: Message,
     place: Place,

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs: what each process of a job does, step by step, and what a step can result in.
+//! Programs: the steps of each process of a job, and the possible results of a step.
 //!
-//! A program is data: it is drawn, predicted, sent to processes, made small and printed.
+//! A program is data: it is drawn, predicted, sent to processes, shrunk and printed.
 
 use crate::common::payload::{mix, payload};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// By which paths the processes of a program reach one another.
+/// Paths between the processes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Path {
     Shm,
     Udp,
-    /// UDP, every frame sealed.
+    /// UDP, with every frame sealed.
     Aead,
-    /// Two hosts of a lab, raw Ethernet for short messages.
+    /// Two hosts of a lab, with raw Ethernet for short messages.
     Packet,
-    /// Two hosts of a lab, whatever is best.
+    /// Two hosts of a lab, with the best available path.
     Auto,
 }
 
@@ -24,21 +24,21 @@ impl Path {
     pub(crate) const ALL: [Path; 5] = [Path::Shm, Path::Udp, Path::Aead, Path::Packet, Path::Auto];
 }
 
-/// A job: what its processes do, by rank.
+/// A job: the steps of its processes, by rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Program {
     pub(crate) path: Path,
     pub(crate) processes: Vec<Vec<Step>>,
 }
 
-/// A message; no two have the same number.
+/// A message with a unique id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) id: u32,
     pub(crate) len: usize,
 }
 
-/// Where a message goes.
+/// Destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Goal {
     pub(crate) rank: u32,
@@ -52,7 +52,7 @@ pub(crate) enum Place {
     Tag { tag: u64, imm: Option<u64> },
 }
 
-/// What a receive takes.
+/// Messages that a receive accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) source: Option<u32>,
@@ -66,7 +66,7 @@ pub(crate) enum Pick {
 }
 
 impl Pick {
-    /// Whether it takes what is sent to `place`.
+    /// Returns true if it accepts messages sent to `place`.
     pub(crate) fn takes(self, place: Place) -> bool {
         match (self, place) {
             (Pick::Port(own), Place::Port(port)) => own == port,
@@ -76,17 +76,17 @@ impl Pick {
     }
 }
 
-/// How a blocking send is called.
+/// Variant of a blocking send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum How {
     Plain,
-    /// In three pieces; to a tag as plain.
+    /// In three pieces; for a tag as `Plain`.
     Gathered,
-    /// By the call that copies and has nothing to wait for.
+    /// By the call that copies and needs no wait.
     Copied,
 }
 
-/// Some ranks under a number; 0 is the job.
+/// Some ranks under a group id; 0 is the whole job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Members {
     pub(crate) id: u16,
@@ -101,19 +101,19 @@ pub(crate) enum Reducer {
     Max,
 }
 
-/// What is done to the memory of another process.
+/// An operation on the memory of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Remote {
     Put(Message),
     Get(usize),
     /// Adds to a `u64`.
     Add(u64),
-    /// The same, and returns what was before.
+    /// Adds, and returns the previous value.
     FetchAdd(u64),
 }
 
 impl Remote {
-    /// Bytes of the region that it touches.
+    /// Returns the number of bytes of the region that it accesses.
     pub(crate) fn len(self) -> usize {
         match self {
             Remote::Put(message) => message.len,
@@ -123,11 +123,11 @@ impl Remote {
     }
 }
 
-/// One call, or a few that belong together.
+/// One call, or several that belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Step {
     Open(u16),
-    /// A port with a handler: in place, or with as many buffers of that length.
+    /// Opens a port with a handler: in place, or with this number of buffers of this length.
     OpenActive {
         port: u16,
         buffers: Option<(usize, usize)>,
@@ -137,7 +137,7 @@ pub(crate) enum Step {
         message: Message,
         how: How,
     },
-    /// A non-blocking send.
+    /// Starts a non-blocking send.
     Start {
         slot: u32,
         to: Goal,
@@ -152,23 +152,23 @@ pub(crate) enum Step {
         which: Wanted,
         buffer: usize,
     },
-    /// Posts memory that others share.
+    /// Posts memory that is shared with other processes.
     PostShared(u16),
     Wait(u32),
-    /// Tests until it has ended.
+    /// Tests until the request has completed.
     Test(u32),
     Cancel(u32),
-    /// Looks until something is there.
+    /// Probes until a message is there.
     Peek(Wanted),
-    /// Looks once for what nobody sends.
+    /// Probes once for a message that is never sent.
     PeekNothing(Wanted),
-    /// Claims until something is there, and begins to receive it.
+    /// Claims until a message is there, and starts to receive it.
     Claim {
         slot: u32,
         which: Wanted,
         buffer: usize,
     },
-    /// Waits until the handler of a port has had as many messages.
+    /// Waits until the handler of a port has received this number of messages.
     Handled {
         port: u16,
         count: usize,
@@ -179,14 +179,14 @@ pub(crate) enum Step {
         root: u32,
         message: Message,
     },
-    /// To a root, or to all.
+    /// Reduces to a root, or to all.
     Reduce {
         group: Members,
         root: Option<u32>,
         op: Reducer,
         len: usize,
     },
-    /// Makes a group, for the error only.
+    /// Creates a group; only its error is of interest.
     Group(Members),
     Register {
         region: u32,
@@ -205,7 +205,7 @@ pub(crate) enum Step {
         which: Wanted,
         region: u32,
     },
-    /// Blocking; on a region whose key was taken.
+    /// Accesses a region whose key was received, and waits.
     Access {
         rank: u32,
         region: u32,
@@ -213,7 +213,7 @@ pub(crate) enum Step {
         what: Remote,
         high: bool,
     },
-    /// The same without waiting.
+    /// Starts an access without waiting.
     StartAccess {
         slot: u32,
         rank: u32,
@@ -222,40 +222,40 @@ pub(crate) enum Step {
         what: Remote,
         high: bool,
     },
-    /// Accesses memory by a key that nobody has given out.
+    /// Accesses memory by a key that no rank has sent.
     Trespass(u32),
-    /// The bytes of an own region.
+    /// Reads the bytes of an own region.
     Look(u32),
-    /// Closes an own region, and looks at its bytes.
+    /// Closes an own region, and reads its bytes.
     Deregister(u32),
-    /// Posts as many receives at a port for best-effort messages.
+    /// Posts this number of receives at a port for best-effort messages.
     ExpectBursts {
         port: u16,
         count: usize,
     },
-    /// Sends them, numbered from the message's on.
+    /// Sends them, with ids that start at the message's.
     Burst {
         to: u32,
         port: u16,
         first: Message,
         count: usize,
     },
-    /// Takes what came, and withdraws the other receives.
+    /// Takes the messages that arrived, and cancels the other receives.
     TakeBursts(u16),
     Flush,
     Progress,
     SleepUs(u64),
-    /// Leaves the job; nothing follows.
+    /// Leaves the job; the last step.
     Close,
-    /// Ends the own process by SIGKILL; nothing follows.
+    /// Ends the own process by SIGKILL; the last step.
     Kill,
 }
 
-/// What a call resulted in, as far as the documentation says.
+/// Result of a call, as far as the documentation specifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     Done,
-    /// A send has ended.
+    /// A send has completed.
     Sent {
         len: usize,
         to: u32,
@@ -267,7 +267,7 @@ pub(crate) enum Outcome {
         label: Option<(u64, Option<u64>)>,
         bytes: u64,
     },
-    /// One that was too long for a blocking receive; its first bytes are there.
+    /// A message was too long for a blocking receive; the buffer has its first bytes.
     Cut {
         fault: Fault,
         bytes: u64,
@@ -279,22 +279,22 @@ pub(crate) enum Outcome {
     },
     Nothing,
     Withdrawn(bool),
-    /// Numbers or memory.
+    /// Sum of numbers or memory.
     Bytes(u64),
-    /// What a handler got: (source, length of the message, sum of the bytes).
+    /// Messages of a handler: (source, length of the message, sum of the bytes).
     Handled(Vec<(u32, u64, u64)>),
-    /// Sums of the best-effort messages that came, and how many the process has counted as lost or
-    /// dropped so far, from all senders and for all ports.
+    /// Sums of the received best-effort messages, and the number of lost or dropped ones that the
+    /// process has counted so far, from all senders and for all ports.
     Bursts {
         got: Vec<u64>,
         counted: u64,
     },
     Fault(Fault),
-    /// The call that should have begun this failed.
+    /// The call that should have started the request failed.
     NoRequest,
 }
 
-/// An error, by what it names.
+/// An error, by the objects that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Fault {
     NoSuchRank {
@@ -334,7 +334,7 @@ pub(crate) enum Fault {
         rank: u32,
         why: String,
     },
-    /// Any other, as it is told to people.
+    /// Any other error, as displayed to users.
     Other(String),
 }
 
@@ -359,7 +359,7 @@ impl Step {
         }
     }
 
-    /// Whether it waits for what `slot` holds.
+    /// Returns true if the step waits for the request in `slot`.
     pub(crate) fn waits_for(&self, slot: u32) -> bool {
         matches!(self, Step::Wait(own) | Step::Test(own) if *own == slot)
     }
@@ -409,10 +409,10 @@ impl Message {
     }
 }
 
-/// What a buffer holds before anything is received into it.
+/// Contents of a buffer before it is received into.
 pub(crate) const UNTOUCHED: u8 = 0xa5;
 
-/// A sum of bytes in which every byte and place counts.
+/// Returns a sum of bytes that depends on every byte and its position.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -424,7 +424,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// The sum of a buffer of `len` bytes into which `message` was received.
+/// Returns the sum of a buffer of `len` bytes into which `message` was received.
 pub(crate) fn sum_received(message: Message, len: usize) -> u64 {
     let mut buffer = vec![UNTOUCHED; len];
     let bytes = message.bytes();
@@ -433,7 +433,7 @@ pub(crate) fn sum_received(message: Message, len: usize) -> u64 {
     sum(&buffer)
 }
 
-/// The values that member `rank` gives to a reduction.
+/// Returns the values that member `rank` passes to a reduction.
 pub(crate) fn values(rank: u32, len: usize) -> Vec<u64> {
     let values = 0..len as u64;
     values
@@ -441,7 +441,7 @@ pub(crate) fn values(rank: u32, len: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The sum of numbers.
+/// Returns the sum of numbers.
 pub(crate) fn sum_values(values: &[u64]) -> u64 {
     let bytes: Vec<u8> = values
         .iter()
@@ -450,7 +450,7 @@ pub(crate) fn sum_values(values: &[u64]) -> u64 {
     sum(&bytes)
 }
 
-/// The names of the steps.
+/// Names of the steps.
 pub(crate) const STEPS: &[&str] = &[
     "Open(",
     "OpenActive",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Performs one process's part of a program, and says what each step resulted in.
+//! Performs one process's part of a program, and reports the result of each step.
 
 use crate::plan::{
     Fault, Goal, How, Members, Message, Outcome, Pick, Place, Program, Reducer, Remote, Step,
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a slot waits for.
+/// Kind of request in a slot.
 #[derive(Clone, Copy)]
 enum Kind {
     Send,
@@ -25,7 +25,7 @@ enum Kind {
 
 type Heard = Arc<Mutex<Vec<(u32, u64, u64)>>>;
 
-/// A process in the middle of its part.
+/// A process that performs its part.
 pub(crate) struct Player {
     node: Option<Node>,
     slots: HashMap<u32, (Request, Kind)>,
@@ -35,7 +35,7 @@ pub(crate) struct Player {
     bursts: HashMap<u16, Vec<Request>>,
 }
 
-/// Joins, does what `program` has for this process, and tells `report` the result of each step.
+/// Joins, performs the steps of this process, and passes the result of each to `report`.
 pub(crate) fn play(program: &Program, mut report: impl FnMut(u32, &Outcome)) {
     let node = Node::join().unwrap();
     let rank = node.rank();
@@ -73,7 +73,7 @@ fn tag_match(which: Wanted, tag: u64, ignore: u64) -> TagMatch {
     which.source.map_or(wanted, |rank| wanted.source(rank))
 }
 
-/// What an error says.
+/// Converts an error to the form of the plan.
 fn fault(error: &Error) -> Fault {
     match error {
         &Error::NoSuchRank { rank, size } => Fault::NoSuchRank { rank, size },
@@ -159,7 +159,7 @@ impl Player {
             Step::OpenActive { port, buffers } => self.open_active(port, buffers)?,
             Step::Flush => self.node().flush(),
             Step::Progress => {
-                // Others may have ended, as they do at different times.
+                // Fails if other processes have ended, which depends on time.
                 let _ = self.node().progress();
             }
             Step::SleepUs(micros) => std::thread::sleep(Duration::from_micros(micros)),
@@ -330,7 +330,7 @@ impl Player {
                     Some(root) => node.reduce_of(&group, root, op, &mut values)?,
                     None => node.allreduce_of(&group, op, &mut values)?,
                 }
-                // What the others hold afterwards is not said.
+                // The documentation does not specify the values of the other ranks.
                 Ok(match root.is_none_or(|root| root == group.rank()) {
                     true => Outcome::Bytes(sum_values(&values)),
                     false => Outcome::Done,
@@ -432,7 +432,7 @@ impl Player {
             Step::ExpectBursts { port, count } => {
                 self.node().open(port, PortConfig::default())?;
                 for _ in 0..count {
-                    // More than any message of a burst: what is longer than a frame is no burst.
+                    // Longer than any message of a burst, which must fit a frame.
                     let request = self.node().post_recv(port, vec![0; 2048])?;
                     self.bursts.entry(port).or_default().push(request);
                 }
@@ -471,7 +471,7 @@ impl Player {
     }
 }
 
-/// Asks until there is something.
+/// Repeats the call until it returns a value.
 fn until_some<T>(mut ask: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
     loop {
         if let Some(found) = ask()? {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a program small that did something else than predicted.
+//! Shrinks a program whose run differed from the prediction.
 
 use crate::draw::{Drawn, EVERYBODYS, count_handled};
 use crate::model::predict;
 use crate::plan::{Message, Program, Step};
 
-/// Programs that may be tried while one is made small: some minutes of jobs, of which a hanging one
-/// takes seconds.
+/// Largest number of programs to try while shrinking: some minutes of jobs, as a hanging job takes
+/// seconds.
 const TRIES_MAX: usize = 300;
 
 /// A search for a smaller program that `differs`.
@@ -16,7 +16,7 @@ struct Search<F> {
     tries: usize,
 }
 
-/// The smallest program found that `differs`, beginning with `drawn`, which does.
+/// Returns the smallest program found that `differs`, starting with `drawn`, which does.
 pub(crate) fn shrink(drawn: Drawn, differs: impl FnMut(&Program) -> bool) -> Program {
     let mut search = Search {
         best: drawn,
@@ -56,7 +56,7 @@ impl<F: FnMut(&Program) -> bool> Search<F> {
         self.try_it(smaller)
     }
 
-    /// Halves of the events, quarters, and so on, then single ones.
+    /// Tries to drop halves of the events, quarters, and so on, then single events.
     fn drop_events(&mut self) -> bool {
         let mut moved = false;
         let mut len = usize::MAX;
@@ -83,7 +83,7 @@ impl<F: FnMut(&Program) -> bool> Search<F> {
         moved
     }
 
-    /// Messages of half the length, with their buffers as they are.
+    /// Tries to halve the lengths of messages, with unchanged buffers.
     fn shorten(&mut self) -> bool {
         let mut moved = false;
         for rank in 0..self.best.program.processes.len() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two hosts `a` and `b`, joined in the ways in which real hosts are: a job runs, or it ends within 10 s
+//! Tests with two hosts `a` and `b`, joined like real hosts: a job runs, or it ends within 10 s
 //! with an error that names host, interface or address, cause and remedy.
 //!
-//! `TOPOLOGY_ROUNDS` runs each topology more than once.
+//! `TOPOLOGY_ROUNDS` runs each topology several times.
 
 use crate::common::Ended;
 use crate::common::hosts::Hosts;
@@ -70,7 +70,7 @@ const ANY: RawRecv = RawRecv {
     source: None,
 };
 
-/// Does the same by endpoints, as MPI programs do: only their addresses go through the job.
+/// Does the same with endpoints, like MPI programs: only their addresses go through the job.
 pub(crate) fn exchange_by_endpoints(node: &mut Node) -> Result<(), portolan::Error> {
     let (own, peer) = (node.rank(), 1 - node.rank());
     node.open(PORT, portolan::PortConfig::default())?;
@@ -125,7 +125,7 @@ fn rounds() -> u32 {
     rounds.map_or(1, |rounds| rounds.parse().unwrap())
 }
 
-/// Expects that jobs run, with `args` each.
+/// Expects jobs with each of `args` to run.
 fn runs_with(script: &str, args: &[&[&str]]) {
     let Some(hosts) = Hosts::made(script) else {
         return;
@@ -148,8 +148,8 @@ fn runs(script: &str) {
     runs_with(script, &[&[]]);
 }
 
-/// Expects that a job ends in time, and that one rank's error has all of `words`; of words with `|` between
-/// them, one.
+/// Expects a job to end in time, and one rank's error to contain all of `words`; of words separated
+/// by `|`, one suffices.
 fn fails(script: &str, args: &[&str], words: &[&str]) {
     let Some(hosts) = Hosts::made(script) else {
         return;
@@ -176,7 +176,7 @@ fn fails(script: &str, args: &[&str], words: &[&str]) {
     }
 }
 
-/// Tests whether this machine starts processes fast enough for times to mean something.
+/// Returns true if this machine starts processes fast enough for times to be meaningful.
 fn is_prompt() -> bool {
     let begin = Instant::now();
     let _ = Command::new(env!("CARGO_BIN_EXE_portolan"))
@@ -253,7 +253,8 @@ fn interfaces_of_different_names_join() {
 
 #[test]
 fn of_two_interfaces_on_one_subnet_the_second_joins() {
-    // The kernel sends to all of the subnet by the first. Addresses of one link name their interface.
+    // The kernel sends to the whole subnet by the first. Link-local addresses include their
+    // interface.
     runs_with(
         "v6 $A; v6 $B; dead $A eth0; dead $B eth0; join $A eth1 $B eth1
          addr $A eth0 10.1.0.1/24; addr $B eth0 10.1.0.2/24

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Marks a share of the datagrams that leave by eth0 as having met congestion, until it is killed: an
-# eBPF program at the interface's way out (BPF_TCX_EGRESS, Linux 6.6).
+# Marks a share of the datagrams that leave by eth0 as having experienced congestion, until it is
+# killed. Uses an eBPF program at the interface's egress (BPF_TCX_EGRESS, Linux 6.6).
 import ctypes, os, platform, socket, struct, sys, time
 BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
 libc = ctypes.CDLL(None, use_errno=True)

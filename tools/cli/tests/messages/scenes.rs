@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ranks of a job do with one another, scene by scene. Each has ports of its own.
+//! Scenes of messages between the ranks of a job. Each scene has its own ports.
 
 use crate::common::payload::{check, mixed_len, payload};
 use portolan::{Error, Group, Lane, Node, PortConfig, ReduceOp, Request, Target};
@@ -27,7 +27,7 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("many at once", many_at_once),
 ];
 
-/// Around every border: of words, frames, fragments, eager and asked for.
+/// Lengths around all limits: of words, frames, fragments, eager and rendezvous.
 pub(crate) const LENS: &[usize] = &[
     0, 1, 7, 8, 63, 64, 1_400, 1_456, 1_472, 1_473, 4_096, 16_383, 16_384, 16_385, 32_768, 32_769,
     65_535, 65_536, 100_001, 262_144, 262_145, 1_000_000, 4_000_000,
@@ -49,7 +49,7 @@ pub(crate) fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap()
 }
 
-/// Around the ring, blocking, posted before; then non-blocking, posted after.
+/// Passes messages around the ring, blocking and posted before; then non-blocking and posted after.
 fn every_length(node: &mut Node) {
     open(node, 10);
     let (own, to, from) = (node.rank(), next(node), previous(node));
@@ -82,7 +82,7 @@ fn every_length(node: &mut Node) {
     }
 }
 
-/// Everybody to everybody on both lanes; receivers come late and ask for sources in turn.
+/// Sends from all ranks to all on both lanes; receivers are late and select sources in turn.
 fn late_bursts(node: &mut Node) {
     const COUNT: u32 = 150;
     let lanes = [(Lane::Low, 11), (Lane::High, 12)];
@@ -141,7 +141,7 @@ fn gathered(node: &mut Node) {
         let posted = node.post_recv_from(from, 13, vec![0; len]).unwrap();
         node.send_gather(target, pieces).unwrap();
         let again = node.post_recv_from(from, 13, vec![0; len]).unwrap();
-        // Cut where no frame ends, and where one piece is empty.
+        // Split where no frame ends, and where one piece is empty.
         let border = [len / 3, 0, len, len - len / 5][index as usize % 4];
         let (first, second) = bytes.split_at(border);
         let two = node
@@ -158,7 +158,7 @@ fn gathered(node: &mut Node) {
     }
 }
 
-/// The handler answers from inside; the answers come to a handler, too.
+/// The handler answers from inside; the answers also arrive at a handler.
 fn handlers_in_place(node: &mut Node) {
     const COUNT: u32 = 200;
     let from = previous(node);
@@ -191,8 +191,8 @@ fn handlers_in_place(node: &mut Node) {
     .unwrap();
 }
 
-/// Messages that do not travel in a frame get buffers of the library's: the right one for each.
-/// Half of them come before the port is open; all lanes and sources wait for buffers at once.
+/// Messages that do not fit a frame get buffers of the library, the right one for each. Half of
+/// them arrive before the port is open; all lanes and sources wait for buffers at once.
 fn long_to_a_handler(node: &mut Node) {
     const COUNT: u32 = 20;
     let len = |index: u32| mixed_len(index) + 70_000;
@@ -232,7 +232,7 @@ fn open_long(node: &mut Node, seen: Arc<AtomicU32>, len: fn(u32) -> usize) {
         .unwrap();
 }
 
-/// Two buffers go round: the handler posts each again.
+/// Two buffers are reused: the handler posts each again.
 fn handlers_with_buffers(node: &mut Node) {
     const COUNT: u32 = 200;
     let (own, from) = (node.rank(), previous(node));
@@ -263,7 +263,7 @@ fn handlers_with_buffers(node: &mut Node) {
     wait_all(node, sends);
 }
 
-/// The error says both lengths, what fits is there, and the next message is whole.
+/// The error reports both lengths, the buffer has what fits, and the next message is whole.
 fn truncated(node: &mut Node) {
     open(node, 17);
     let (own, to, from) = (node.rank(), next(node), previous(node));
@@ -316,7 +316,7 @@ fn tested(node: &mut Node) {
     }
 }
 
-/// A receive without a source takes from each, in each one's order.
+/// A receive without a source accepts messages of each sender, in each sender's order.
 fn any_source(node: &mut Node) {
     const COUNT: u32 = 50;
     open(node, 19);
@@ -363,7 +363,7 @@ fn to_itself(node: &mut Node) {
     }
 }
 
-/// Time, on a clock that the processes of a machine share.
+/// Returns the time by a clock that the processes of a machine share.
 fn now_us() -> u64 {
     #[allow(
         clippy::disallowed_methods,
@@ -375,7 +375,7 @@ fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap()
 }
 
-/// Nobody leaves before everybody has come.
+/// No rank leaves a barrier before all have arrived.
 fn barriers(node: &mut Node) {
     open(node, 21);
     for late in 0..node.size() {
@@ -447,7 +447,7 @@ fn groups(node: &mut Node) {
 
 fn reductions(node: &mut Node) {
     let (own, size) = (node.rank(), node.size());
-    // Whole numbers: their sums are exact in any order. The last length does not fit a frame.
+    // Sums of whole numbers are exact in any order. The last length does not fit a frame.
     let value = |rank: u32, index: usize| f64::from(rank + 1) * index as f64;
     for len in [0, 1, 3, 1_000, 40_000] {
         let mut values: Vec<f64> = (0..len).map(|index| value(own, index)).collect();
@@ -463,12 +463,12 @@ fn reductions(node: &mut Node) {
         if own == root {
             assert_eq!(values, [0, 1 - i64::from(size)]);
         }
-        // On the same port: neither is taken for the other.
+        // On the same port: neither must be taken for the other.
         let mut byte = [u8::try_from(own).unwrap()];
         node.broadcast(root, &mut byte).unwrap();
         assert_eq!(u32::from(byte[0]), root);
     }
-    // Thirds are no whole numbers: all must have added them in one order all the same.
+    // Sums of thirds depend on the order, so all ranks must have added them in the same order.
     let mut third = [1.0 / f64::from(3 + own)];
     node.allreduce(ReduceOp::Sum, &mut third).unwrap();
     let mut of_first = third[0].to_le_bytes();
@@ -476,7 +476,7 @@ fn reductions(node: &mut Node) {
     assert_eq!(third[0].to_le_bytes(), of_first);
 }
 
-/// More operations under way than any window or table holds, both ways at once.
+/// Starts more operations than any window or table holds, in both directions at once.
 fn many_at_once(node: &mut Node) {
     const COUNT: u32 = 3_000;
     open(node, 22);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tagged messages, scene by scene.
+//! Scenes of tagged messages.
 
 use crate::common::payload::{check, mixed_len, payload};
 use crate::scenes::{LENS, Scene, index_of, next, previous};
@@ -16,7 +16,7 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("tagged, to itself", to_itself),
 ];
 
-/// Around the ring, posted before and after, with immediate data and without.
+/// Passes messages around the ring, posted before and after, with immediate data and without.
 fn every_length(node: &mut Node) {
     let (own, to, from) = (node.rank(), next(node), previous(node));
     for (index, &len) in LENS.iter().enumerate() {
@@ -48,7 +48,7 @@ fn every_length(node: &mut Node) {
     }
 }
 
-/// Everybody to everybody; each takes the last tag first, and in the end what is left in order.
+/// Sends from all ranks to all; each receives the last tag first, and finally the rest in order.
 fn another_order(node: &mut Node) {
     const COUNT: u32 = 120;
     let own = node.rank();
@@ -82,7 +82,7 @@ fn another_order(node: &mut Node) {
     }
 }
 
-/// Copies of short messages gather in frames with those to a port, and each finds its own.
+/// Copies of short messages share frames with messages to a port, and each matches its own receive.
 fn beside_ports(node: &mut Node) {
     const COUNT: u32 = 2000;
     const PORT: u16 = 40;
@@ -150,7 +150,7 @@ fn withdrawn(node: &mut Node) {
     assert!(node.cancel(first));
     assert!(!node.cancel(first));
     assert!(matches!(node.wait(first), Err(Error::Cancelled)));
-    // Nobody sends before everybody has withdrawn.
+    // No rank may send before all have cancelled.
     node.barrier().unwrap();
     node.send_tagged(TagTarget::new(to, 5), b"x").unwrap();
     let done = node.wait(second).unwrap();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Scenes for Open MPI's component btl/portolan. Each checks the content of what arrives; rank 0 prints one line
- * with the number of wrong elements. Usage: component SCENE [HOST]. */
+/* Scenes for Open MPI's component btl/portolan. Each checks the received contents; rank 0 prints one
+ * line with the number of wrong elements. Usage: component SCENE [HOST]. */
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ static void *room(size_t len)
     return memset(memory, 0xa5, len);
 }
 
-/* Element `at` of what `from` sends in round `round`. */
+/* Returns element `at` of the data that `from` sends in round `round`. */
 static int element(int from, int round, int at)
 {
     return from * 1000003 + round * 7919 + at;
@@ -34,7 +34,7 @@ static long wrong_in(const int *got, int from, int round, int first, int count)
     return wrong;
 }
 
-/* A contiguous part of an array, not at its beginning. */
+/* Returns a type for a contiguous part of an array, not at its beginning. */
 static MPI_Datatype part_of(int whole, int len, int start)
 {
     MPI_Datatype type;
@@ -43,7 +43,7 @@ static MPI_Datatype part_of(int whole, int len, int start)
     return type;
 }
 
-/* Persistent sends of types that begin at an offset. */
+/* Tests persistent sends of types that begin at an offset. */
 static long offsets(void)
 {
     static const int wholes[] = {8, 100, 5000, 50000, 1000000};
@@ -73,7 +73,7 @@ static long offsets(void)
     return wrong;
 }
 
-/* Alltoallw of such types, as used by Fourier transforms of several dimensions. */
+/* Tests Alltoallw of such types, as used by Fourier transforms of several dimensions. */
 static long alltoallw(void)
 {
     int len = 3000, whole = len * size;
@@ -101,7 +101,7 @@ static long alltoallw(void)
     return wrong;
 }
 
-/* Messages of all lengths, in one piece and with gaps. */
+/* Tests messages of all lengths, in one piece and with gaps. */
 static long lengths(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -126,7 +126,7 @@ static long lengths(void)
     return wrong;
 }
 
-/* Many unexpected messages, received in reverse order. */
+/* Tests many unexpected messages, received in reverse order. */
 static long unexpected(void)
 {
     enum { COUNT = 5000 };
@@ -148,7 +148,7 @@ static long unexpected(void)
     return wrong;
 }
 
-/* Matched probes with synchronous sends, which hang in Open MPI 4.1 over libfabric. */
+/* Tests matched probes with synchronous sends, which hang in Open MPI 4.1 over libfabric. */
 static long probes(void)
 {
     long wrong = 0;
@@ -187,7 +187,7 @@ static void fill(int *words, int round)
     }
 }
 
-/* Puts, gets, sums and compared swaps under each kind of synchronisation. */
+/* Tests puts, gets, sums and compare-and-swap under each kind of synchronisation. */
 static long windows(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -226,7 +226,7 @@ static long windows(void)
     MPI_Win_wait(win);
     wrong += wrong_in(window, left, 3, 0, WINDOW_LEN);
 
-    /* Everybody adds to the first word of rank 0, and takes a number from the second. */
+    /* Each rank adds to the first word of rank 0, and takes a number from the second. */
     if (0 == rank) {
         window[0] = window[1] = window[2] = 0;
     }
@@ -253,7 +253,7 @@ static long windows(void)
     return wrong;
 }
 
-/* A window whose memory is attached later. */
+/* Tests a window whose memory is attached later. */
 static long dynamic(void)
 {
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -317,7 +317,7 @@ static long threads(void)
     return wrong;
 }
 
-/* Rank 1 kills itself while rank 0 exchanges messages with it and the others wait for it. */
+/* Kills rank 1 while rank 0 exchanges messages with it and the other ranks wait for it. */
 static long killed(void)
 {
     int word = 0;
@@ -338,7 +338,7 @@ static long killed(void)
     return 1;
 }
 
-/* One child a rank, on one host if it is named; each sends what it gets to a parent. */
+/* Starts one child per rank, on one host if it is named; each child sends its data back to a parent. */
 static long spawn(char *self, const char *host)
 {
     MPI_Comm children;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPI programs over Open MPI's component btl/portolan, on one host and between the hosts of a lab.
+//! Tests of MPI programs over Open MPI's component btl/portolan, on one host and between the hosts
+//! of a lab.
 //!
-//! `component.c` plays the scenes and compares the contents that arrive. The component is linked with the static
-//! library of this build.
+//! `component.c` plays the scenes and compares the received contents. The component is linked with
+//! the static library of this build.
 
 use super::common::labs::Lab;
 use super::common::mpi::{self, Commands};
@@ -11,8 +12,8 @@ use super::{PATIENCE_S, PROGRAMS, sources};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Scenes of `component.c` for two or more ranks. Plain Open MPI 4.1 passes them too, except for `windows` between
-/// hosts, which it does not have.
+/// Scenes of `component.c` for two or more ranks. Open MPI 4.1 without the component also passes
+/// them, except `windows` between hosts, which it does not support.
 const SCENES: [&str; 7] = [
     "offsets",
     "alltoallw",
@@ -23,7 +24,7 @@ const SCENES: [&str; 7] = [
     "threads",
 ];
 
-/// The command `portolan`, the component beside it, and programs.
+/// The command `portolan`, the component next to it, and programs.
 struct Stage {
     room: tempfile::TempDir,
     launcher: String,
@@ -59,7 +60,7 @@ impl Stage {
         Some(Stage { room, launcher })
     }
 
-    /// The launcher on this host, or on the hosts of `lab`, up to the program.
+    /// Returns the launcher's command up to the program, on this host or on the hosts of `lab`.
     fn command(&self, lab: Option<&Lab>, ranks: usize) -> Command {
         let mut run = Command::new("timeout");
         run.arg(PATIENCE_S).arg(self.room.path().join("portolan"));
@@ -96,7 +97,7 @@ impl Stage {
     }
 }
 
-/// Runs a scene; nothing that arrives is wrong.
+/// Runs a scene, and asserts that no element is wrong.
 fn check(mut run: Command, ranks: usize, words: &[&str]) {
     let ended = Ended::from(run.stdin(Stdio::null()).output().unwrap());
     let expected = format!("{} ranks={ranks} wrong=0\n", words[0]);
@@ -116,14 +117,14 @@ fn programs_are_right_over_the_component_between_hosts() {
     for scene in SCENES {
         stage.play(Some(&lab), 2, &[scene]);
     }
-    // More ranks than hosts: vader beside the component.
+    // More ranks than hosts, so that vader is used together with the component.
     for scene in ["offsets", "lengths", "windows"] {
         stage.play(Some(&lab), 4, &[scene]);
     }
     // Open MPI 4.1 itself starts children on one host only; half of their parents are on the other.
     let host = format!("{}-h1:2", lab.0);
     stage.play(Some(&lab), 2, &["spawn", &host]);
-    // Its osc rdma waits for itself from 4.1.2 to 4.1.4 (docs/mpi.md).
+    // Its osc rdma deadlocks from 4.1.2 to 4.1.4 (docs/mpi.md).
     let mut run = stage.command(Some(&lab), 2);
     run.env("OMPI_MCA_osc", "pt2pt");
     run.arg(stage.room.path().join("component")).arg("dynamic");
@@ -132,7 +133,7 @@ fn programs_are_right_over_the_component_between_hosts() {
     stage.verify(Some(&lab), 4);
 }
 
-/// The job ends by itself, with a failure, and not by the time limit.
+/// The job must end by itself with a failure, and not by the time limit.
 #[test]
 fn a_killed_rank_ends_the_job_over_the_component() {
     let Some(stage) = Stage::build().filter(|_| can_make_labs()) else {
@@ -143,7 +144,7 @@ fn a_killed_rank_ends_the_job_over_the_component() {
         let mut run = stage.command(Some(&lab), ranks);
         run.arg(stage.room.path().join("component")).arg("killed");
         let ended = Ended::from(run.stdin(Stdio::null()).output().unwrap());
-        // `timeout` ends with 124.
+        // `timeout` exits with 124.
         assert!(![0, 124].contains(&ended.status), "{}", ended.err);
         let said = [&ended.out[..], &ended.err].concat();
         assert!(
@@ -174,9 +175,9 @@ fn programs_are_right_beside_the_component_within_a_host() {
         stage.play(None, 2, &[scene]);
     }
     stage.play(None, 2, &["dynamic"]);
-    // vader does not reach processes that are started later: the component does.
+    // vader does not reach processes that are started later, but the component does.
     stage.play(None, 2, &["spawn"]);
-    // Windows by the component's own remote memory, that of the process itself included.
+    // Windows with the component's remote memory, including that of the process itself.
     let mut run = stage.command(None, 2);
     run.env("OMPI_MCA_osc", "rdma");
     run.env("OMPI_MCA_osc_rdma_btls", "portolan");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program of three processes of which every message is known: profile.rs has the counts. Given the
- * word "die", rank 1 kills itself while the others wait for it; given "stay", all wait for ever.
+  * A program of three processes whose messages are all known: profile.rs has the counts. With the
+  * word "die", rank 1 kills itself while the other ranks wait for it; with "stay", all ranks wait
+  * forever.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -13,7 +14,7 @@ enum { LONG = 100000 };
 static char out[LONG], in[LONG];
 static int rank, next, before;
 
-/* 5 messages of 40 bytes from rank 0 to rank 1, and one of 10 to rank 1, which looks for it first. */
+/* Sends 5 messages of 40 bytes from rank 0 to rank 1, and one of 10 bytes, which rank 1 probes first. */
 static void blocking(void)
 {
     for (int i = 0; i < 5; i++) {
@@ -29,11 +30,11 @@ static void blocking(void)
         MPI_Mprobe(0, 8, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
         MPI_Mrecv(in, LONG, MPI_BYTE, &found, MPI_STATUS_IGNORE);
     }
-    /* To nobody: a call, but no message. */
+    /* A call with MPI_PROC_NULL, which sends no message. */
     MPI_Send(out, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
 }
 
-/* 100,000 bytes from each to the next; the receives are longer than what comes. */
+/* Sends 100,000 bytes from each rank to the next; the receives are longer than the messages. */
 static void not_blocking(void)
 {
     MPI_Request requests[2];
@@ -48,7 +49,7 @@ static void not_blocking(void)
         MPI_Test(&requests[0], &done, MPI_STATUS_IGNORE);
 }
 
-/* Twice 12,000 bytes from rank 2 to rank 0, by requests that are started. */
+/* Sends 12,000 bytes twice from rank 2 to rank 0, by persistent requests. */
 static void persistent(void)
 {
     MPI_Request request;
@@ -64,7 +65,7 @@ static void persistent(void)
         MPI_Request_free(&request);
 }
 
-/* 7 bytes from world rank 2 to world rank 0, which have exchanged their ranks in another communicator. */
+/* Sends 7 bytes from world rank 2 to world rank 0; another communicator exchanges their ranks. */
 static void reversed(void)
 {
     MPI_Comm comm;
@@ -76,7 +77,7 @@ static void reversed(void)
     MPI_Comm_free(&comm);
 }
 
-/* Twice 200 bytes from rank 1 into rank 0's memory. */
+/* Puts 200 bytes twice from rank 1 into rank 0's memory. */
 static void one_sided(void)
 {
     MPI_Win win;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that hang in different ways, and what `portolan run` says each rank waits for.
+//! Tests of jobs that hang in different ways, and of the explanation by `portolan run`.
 
 use crate::common::ranks::{ranks_command, unique_word};
 use crate::common::{kill, wait_until};
@@ -10,10 +10,10 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Too long to leave before its receiver asks for it.
+/// Too long to leave before its receive is posted.
 const LONG: usize = 3_000_000;
 
-/// Each hang, and what the explanation contains.
+/// Each hang, and the contents of its explanation.
 const HANGS: &[(&str, &[&str])] = &[
     (
         "hang: receive",
@@ -66,7 +66,7 @@ const HANGS: &[(&str, &[&str])] = &[
     ("hang: close", &["close: rank 1 has not received all"]),
 ];
 
-/// What a rank of a job that hangs does.
+/// Plays a rank of a job that hangs.
 pub(crate) fn play(mut node: Node, hang: &str) {
     println!("\nhangs");
     match (hang, node.rank()) {
@@ -164,7 +164,7 @@ impl Drop for Hung {
     }
 }
 
-/// A person asks with Ctrl-\, and the job goes on.
+/// A user requests the explanation with Ctrl-\, and the job continues.
 #[test]
 fn a_hang_explains_itself_when_asked() {
     for (hang, words) in HANGS {
@@ -176,7 +176,7 @@ fn a_hang_explains_itself_when_asked() {
             hung.has(words)
         });
         assert!(hung.child.try_wait().unwrap().is_none(), "{hang} goes on");
-        // What is stopped does not end by SIGTERM; the second signal kills.
+        // SIGTERM does not end a stopped process; the second signal kills it.
         hung.signal("-TERM");
         hung.signal("-TERM");
         hung.child.wait().unwrap();

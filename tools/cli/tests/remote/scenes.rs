@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ranks of a job do with one another's memory, scene by scene.
+//! Scenes of remote memory between the ranks of a job.
 
 use crate::common::payload::{check, mixed_len, payload};
 use portolan::{
@@ -20,7 +20,7 @@ pub(crate) const ALL: &[(&str, Scene)] = &[
     ("what is not open", not_open),
 ];
 
-/// Around every border: of frames, of what goes without a transfer, of chunks.
+/// Lengths around all limits: of frames, of eager operations, of chunks.
 const LENS: &[usize] = &[
     0, 1, 8, 200, 1_400, 1_472, 4_096, 16_384, 16_385, 65_536, 65_537, 1_000_000,
 ];
@@ -38,7 +38,7 @@ fn index_of(index: usize) -> u32 {
     u32::try_from(index).unwrap()
 }
 
-/// Registers a region to the previous rank, and learns the key of the next rank's.
+/// Registers a region for the previous rank, and receives the key of the next rank's region.
 fn exchange(node: &mut Node, port: u16, access: Access) -> (Registration, RemoteKey) {
     node.open(port, PortConfig::default()).unwrap();
     let region = node
@@ -51,13 +51,13 @@ fn exchange(node: &mut Node, port: u16, access: Access) -> (Registration, Remote
     (region, RemoteKey::from_bytes(bytes))
 }
 
-/// Gives a region back when nobody uses it any more.
+/// Deregisters a region when no rank uses it any more, and returns its memory.
 fn end(node: &mut Node, region: Registration) -> Vec<u8> {
     node.barrier().unwrap();
     node.deregister(region).into_vec()
 }
 
-/// Puts and gets back, blocking and not.
+/// Puts data and gets it back, blocking and non-blocking.
 fn every_length(node: &mut Node) {
     let (region, key) = exchange(node, 10, Access::BOTH);
     let (own, to) = (node.rank(), next(node));
@@ -75,7 +75,7 @@ fn every_length(node: &mut Node) {
         let get = node.iget(at.lane(Lane::Low), vec![0; len]).unwrap();
         let done = node.wait(put).unwrap();
         assert_eq!((done.len, done.source), (len, to));
-        // Two transfers of the same bytes are not ordered; all others are.
+        // Two transfers of the same bytes are not ordered; shorter operations are.
         let done = node.wait(get).unwrap();
         if len <= 16_384 {
             check(&done.buffer.unwrap(), own, 1, index, len);
@@ -84,11 +84,11 @@ fn every_length(node: &mut Node) {
     let memory = end(node, region);
     let (from, last) = (previous(node), LENS.len() - 1);
     let place = &memory[3 * last..][..LENS[last]];
-    // Those before lie within, and were overwritten but for their first bytes.
+    // The earlier puts lie within it, and were overwritten except for their first bytes.
     check(place, from, 1, index_of(last), LENS[last]);
 }
 
-/// A message tells that a put is in place, without a completion being waited for.
+/// A message after a put reports that the put is in place, without a wait for its completion.
 fn message_behind(node: &mut Node) {
     let (region, key) = exchange(node, 11, Access::WRITE);
     let (own, to, from) = (node.rank(), next(node), previous(node));
@@ -103,13 +103,13 @@ fn message_behind(node: &mut Node) {
         assert_eq!(u32::from_le_bytes(got), index);
         check(&node.registered(&region)[5..5 + len], from, 2, index, len);
         node.wait(put).unwrap();
-        // The next put may come only when this one was looked at.
+        // The next put may arrive only after this one was checked.
         node.barrier().unwrap();
     }
     end(node, region);
 }
 
-/// More than credit and frames take, in both directions at once.
+/// Starts more operations than credit and frames allow, in both directions at once.
 fn many_at_once(node: &mut Node) {
     const COUNT: u32 = 300;
     const SLOT: usize = 4_000;
@@ -136,7 +136,7 @@ fn many_at_once(node: &mut Node) {
     end(node, region);
 }
 
-/// The target hears of puts that ask for it, in order.
+/// The target is notified of puts that request it, in order.
 fn notices(node: &mut Node) {
     let (region, key) = exchange(node, 13, Access::WRITE);
     let (own, to, from) = (node.rank(), next(node), previous(node));
@@ -160,14 +160,14 @@ fn notices(node: &mut Node) {
     end(node, region);
 }
 
-/// Everybody tells everybody rank 0's key.
+/// Sends rank 0's key to all ranks.
 fn key_of_first(node: &mut Node, region: &Registration) -> RemoteKey {
     let mut bytes = region.key().to_bytes();
     node.broadcast(0, &mut bytes).unwrap();
     RemoteKey::from_bytes(bytes)
 }
 
-/// All ranks count at rank 0; each sees every number once.
+/// All ranks count at rank 0; each number is returned exactly once.
 fn counters(node: &mut Node) {
     const COUNT: u64 = 200;
     let region = node.register(vec![0; 16], Access::BOTH).unwrap();
@@ -191,7 +191,7 @@ fn counters(node: &mut Node) {
     end(node, region);
 }
 
-/// A lock that is taken by comparing keeps a plain sum right.
+/// A lock by compare-and-swap protects a plain sum.
 fn locks(node: &mut Node) {
     let region = node.register(vec![0; 12], Access::BOTH).unwrap();
     let key = key_of_first(node, &region);
@@ -207,7 +207,7 @@ fn locks(node: &mut Node) {
         let mut bytes = [0; 8];
         node.get(sum, &mut bytes).unwrap();
         let next = u64::from_le_bytes(bytes) + 1;
-        // Not waited for: the lock is freed behind it.
+        // Without a wait for the put, because the unlock is ordered after it.
         let put = node.iput(sum, next.to_le_bytes().to_vec()).unwrap();
         node.atomic(lock, AtomicOp::SwapIfEqual, &[0, own]).unwrap();
         node.wait(put).unwrap();
@@ -219,7 +219,7 @@ fn locks(node: &mut Node) {
     end(node, region);
 }
 
-/// As many numbers as go at once, not aligned; and what cannot be asked for.
+/// Uses as many unaligned numbers as one call allows, and makes invalid calls.
 fn atomic_arrays(node: &mut Node) {
     let (region, key) = exchange(node, 15, Access::BOTH);
     let at = RemoteTarget::new(next(node), key, 3);
@@ -263,7 +263,7 @@ fn fault(result: Result<(), Error>) -> RemoteFault {
     }
 }
 
-/// Neither what has another key, nor lies beyond, nor was given a right to, nor is closed.
+/// Accesses with a wrong key, out of bounds, without the right, or to a closed region are refused.
 fn not_open(node: &mut Node) {
     let (region, key) = exchange(node, 14, Access::READ);
     let to = next(node);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What depends on who ended when.
+//! Predictions that depend on the order in which processes end.
 
 use super::*;
 
@@ -22,7 +22,7 @@ impl Machine<'_> {
         Expected::Bursts(sums)
     }
 
-    /// What depends on who ended when, now that the ends are known.
+    /// Completes the predictions that depend on the order of ends, which is now known.
     pub(super) fn finish(mut self) -> Verdict<Prediction> {
         for &(rank, step, other) in &self.needs {
             if rank != other && !self.knows(other, rank, step) {
@@ -45,7 +45,7 @@ impl Machine<'_> {
             };
             let mut outcomes = vec![outcome.clone(), gone_outcome(to)];
             if matches!(outcome, Outcome::Sent { .. }) {
-                // The call that began it may have failed.
+                // The call that started it may have failed.
                 outcomes.push(Outcome::NoRequest);
             }
             *expected = Expected::OneOf(outcomes);
@@ -61,7 +61,7 @@ impl Machine<'_> {
         })
     }
 
-    /// Whether the receiver asks for a message, and waits until it has it.
+    /// Returns true if a receive for the message is waited for.
     pub(super) fn is_received(&self, index: usize) -> bool {
         let sent = &self.messages[index];
         let Some(receive) = sent.receive else {
@@ -70,7 +70,8 @@ impl Machine<'_> {
         self.receives[receive].result.is_some()
     }
 
-    /// Receives from a rank that is killed fail from some message on, each stream for itself.
+    /// Collects receives from a killed rank, which fail from some message on, separately for each
+    /// stream.
     pub(super) fn chains(&mut self) -> Vec<Chain> {
         let mut chains: BTreeMap<(u32, u32, Class), Vec<Link>> = BTreeMap::new();
         for index in 0..self.messages.len() {

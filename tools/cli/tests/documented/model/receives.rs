@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives, waits, looks and claims.
+//! Receives, waits, probes and claims.
 
 use super::*;
 
 impl Machine<'_> {
-    /// The error of a receive that cannot be posted, if so.
+    /// Returns the error of a receive that cannot be posted, if there is one.
     pub(super) fn check_receive(
         &self,
         rank: u32,
@@ -56,7 +56,7 @@ impl Machine<'_> {
         self.fill_receive(rank, slot).map(Some)
     }
 
-    /// The receive of this step is there, and waited for by `slot`.
+    /// Fills `slot` with the receive of this step.
     fn fill_receive(&mut self, rank: u32, slot: u32) -> Verdict<Expected> {
         let index = self.receive_at[&(rank, self.pc(rank))];
         self.fill(rank, slot, Slot::Receive(index))?;
@@ -81,7 +81,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The message of a receive, once a look finds it.
+    /// Returns the message of a receive, once a probe finds it.
     fn seen(&self, receive: usize) -> Verdict<Option<&Sent>> {
         let Some(message) = self.receives[receive].message else {
             return unsound("a look for what nobody sends");
@@ -98,7 +98,7 @@ impl Machine<'_> {
             return Ok(Some(refused));
         }
         let here = self.pc(rank);
-        // The claim that follows has it; no earlier receive may take it.
+        // The claim that follows must get it; no earlier receive may take it.
         let claim = self.receive_at.get(&(rank, here + 1)).copied();
         let claims = |receive: &Receive| receive.claimed && receive.which == which;
         let Some(claim) = claim.filter(|&claim| claims(&self.receives[claim])) else {
@@ -124,7 +124,7 @@ impl Machine<'_> {
         if self.may_be_matched(rank, which) {
             return unsound("a look that may find something");
         }
-        // The other processes may end at any time; the peek then fails.
+        // The other processes may end at any time, and then the peek fails.
         let others = self.size - 1;
         let ended = match which.source {
             Some(source) if source == rank => None,
@@ -136,7 +136,7 @@ impl Machine<'_> {
         Ok(Some(Expected::OneOf(outcomes.collect())))
     }
 
-    /// The end of a posted receive.
+    /// Completes a posted receive.
     pub(super) fn end_receive(
         &mut self,
         rank: u32,
@@ -171,7 +171,7 @@ impl Machine<'_> {
         Ok(Some(Expected::Is(outcome)))
     }
 
-    /// The end of a receive from anybody: those posted before it are served first.
+    /// Completes a receive from any source, after those posted before it.
     fn end_of_any(&mut self, index: usize) -> Option<Expected> {
         let Receive { rank, which, .. } = self.receives[index];
         let class = class_wanted(which);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory, and who knows of which access to it.
+//! Remote memory, and the ranks that know of each access.
 
 use super::*;
 
@@ -86,7 +86,7 @@ impl Machine<'_> {
         Ok(Some(Expected::Is(Outcome::Done)))
     }
 
-    /// Refuses what races with others.
+    /// Rejects an access that races with others.
     pub(super) fn check_touch(
         &self,
         rank: u32,
@@ -94,7 +94,8 @@ impl Machine<'_> {
         what: Remote,
         high: bool,
     ) -> Verdict<()> {
-        /// Longer ones may travel as transfers, which are not ordered among one another.
+        /// Longest ordered access; longer ones may use transfers, which are not ordered among
+        /// themselves.
         const ORDERED_MAX: usize = 16 << 10;
         let Some(region) = self.regions.get(&region) else {
             return unsound("no such region");
@@ -170,7 +171,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The owner looks at its region: every access must be known to be over.
+    /// Lets the owner read its region, when every access is known to be over.
     pub(super) fn look(&mut self, rank: u32, region: u32, closes: bool) -> Verdict<Expected> {
         let here = self.pc(rank);
         let Some(held) = self.regions.get(&region) else {
@@ -189,7 +190,7 @@ impl Machine<'_> {
                 .lane_seen
                 .get(&lane)
                 .is_some_and(|&seen| seen > touch.issued);
-            // Before it is closed the answer must be out as well; in place is enough for a look.
+            // A read needs the access to be in place; closing also needs the answer to have left.
             if !(known || behind && !closes) {
                 return unsound("a look beside an access");
             }

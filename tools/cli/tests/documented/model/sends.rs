@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends: what waits for credit, for a receive, or for nothing.
+//! Sends: those that wait for credit, for a receive, or for nothing.
 
 use super::*;
 
@@ -9,11 +9,11 @@ impl Machine<'_> {
         (sent.from, sent.to.rank, sent.to.high)
     }
 
-    /// Whether the send of a message may wait for its receive.
+    /// Returns true if the send of a message may wait for its receive.
     pub(super) fn is_long(&self, index: usize) -> bool {
         let sent = &self.messages[index];
         let copied = sent.from == sent.to.rank && sent.blocking;
-        // What is promised of blocking sends is not of others.
+        // The documentation promises more for blocking sends.
         let most = match sent.blocking {
             true => BUFFERED_MAX,
             false => UNASKED_MAX,
@@ -34,7 +34,7 @@ impl Machine<'_> {
         unread + self.charge_of(index) <= CREDIT
     }
 
-    /// A message leaves, and is received if its receive is there.
+    /// Lets a message leave; it is received if its receive is posted.
     pub(super) fn leave(&mut self, index: usize) {
         let (charge, lane) = (self.charge_of(index), self.lane_of(index));
         let sent = &mut self.messages[index];
@@ -69,7 +69,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Begins to send; what has no room waits in its lane.
+    /// Begins to send; a message without credit waits in its lane.
     pub(super) fn submit(&mut self, rank: u32, index: usize) -> Verdict<()> {
         self.messages[index].clock = self.stamp(rank);
         let place = self.messages[index].to.place;
@@ -83,14 +83,15 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Whether the send of a message that has left may still wait for its receive.
+    /// Returns true if a started send may still wait for credit or its receive.
     pub(super) fn is_awaited(&self, index: usize) -> bool {
         let is_sent = self.messages[index].state == State::Sent;
         !is_sent || self.is_long(index) && !self.is_taken(index)
     }
 
-    /// Whether the end of its sender may wait for the receive of a message: what has to ask arrives
-    /// then, also if its send has ended by a copy.
+    /// Returns true if the close of its sender may wait for the receive of a message. A message
+    /// that is too long for eager needs its receive to arrive, even if its send completed by a
+    /// copy.
     fn holds_up(&self, index: usize) -> bool {
         let sent = &self.messages[index];
         let asks = sent.message.len > UNASKED_MAX;
@@ -101,20 +102,20 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether the receive of a message is there.
+    /// Returns true if the receive of a message is posted.
     fn is_taken(&self, index: usize) -> bool {
         let receive = self.messages[index].receive;
         receive.is_some_and(|receive| self.receives[receive].posted)
     }
 
-    /// Whether a process takes nothing any more.
+    /// Returns true if a process receives no more messages.
     pub(super) fn is_leaving(&self, rank: u32) -> bool {
         let next = self.program.processes[rank as usize].get(self.pc(rank));
         next.is_none_or(|step| *step == Step::Close)
     }
 
-    /// Whether a process that closes may end: what it has sent, and what it made the library send,
-    /// has left it, or its receiver takes nothing any more.
+    /// Returns true if a process that closes may end. Its own messages, and those that the library
+    /// sent for it, must have left, or their receiver must be leaving.
     pub(super) fn may_close(&self, rank: u32) -> Verdict<bool> {
         for (index, sent) in self.messages.iter().enumerate() {
             let to = sent.to.rank;
@@ -124,7 +125,7 @@ impl Machine<'_> {
             if sent.promised {
                 return Ok(false);
             }
-            // It gets a second to be asked for; what comes of it is a matter of time.
+            // Its receive has one second to be posted, so the result would depend on time.
             if self.is_received(index) {
                 return unsound("the end of a send that nobody waits for");
             }
@@ -151,7 +152,8 @@ impl Machine<'_> {
         Ok(Some(Expected::Is(Outcome::Done)))
     }
 
-    /// The end of a send that nobody will ask for: one that closes throws it away.
+    /// Returns the result of a send without a receive, if the receiver closes and discards the
+    /// message.
     pub(super) fn doomed(&self, index: usize, sent: Outcome) -> Option<Expected> {
         let to = self.messages[index].to.rank;
         if self.messages[index].receive.is_some() {

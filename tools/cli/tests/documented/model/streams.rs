@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which receive takes which message.
+//! Matching of messages with receives.
 
 use super::*;
 
 impl Machine<'_> {
-    /// Notes what a process sends and receives.
+    /// Records the sends and receives of a process.
     pub(super) fn collect(&mut self, rank: u32) -> Verdict<()> {
         let steps = &self.program.processes[rank as usize];
         if !matches!(steps.last(), Some(Step::Close | Step::Kill)) {
@@ -124,7 +124,7 @@ impl Machine<'_> {
         }
         if which.source.is_none() {
             if class == Class::Tags {
-                // Only to be withdrawn: nobody may send it.
+                // A receive that is only posted to be cancelled: no rank may send a match.
                 if self.may_be_matched(rank, which) {
                     return unsound("a receive from anybody takes a tag of one sender");
                 }
@@ -146,7 +146,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Whether somebody sends, now or later, what a receive of `rank` takes.
+    /// Returns true if a message is sent, now or later, that a receive of `rank` would match.
     pub(super) fn may_be_matched(&self, rank: u32, which: Wanted) -> bool {
         let takes = |sent: &Sent| {
             sent.to.rank == rank
@@ -156,8 +156,8 @@ impl Machine<'_> {
         self.messages.iter().any(takes)
     }
 
-    /// Finds the receive of each message: messages of one sender are matched in order, each with
-    /// the first receive that takes it. That is the same whenever they come.
+    /// Finds the receive of each message. Messages of one sender are matched in order, each with
+    /// the first receive that accepts it. The result does not depend on arrival times.
     pub(super) fn match_streams(&mut self) -> Verdict<()> {
         let mut lanes: BTreeMap<(u32, u32, Class), bool> = BTreeMap::new();
         for index in 0..self.messages.len() {
@@ -215,7 +215,7 @@ impl Machine<'_> {
         matches!(place, Place::Port(port) if self.handled.contains(&(rank, port)))
     }
 
-    /// Whether it may be any message that the receiver takes next.
+    /// Returns true if the receiver may take this message for any of its receives.
     pub(super) fn is_any(&self, rank: u32, place: Place) -> bool {
         self.is_handled(rank, place) || self.any.contains(&(rank, class_of(place)))
     }

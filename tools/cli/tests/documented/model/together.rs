@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Collective operations: all members at once.
+//! Collective operations, which all members perform together.
 
 use super::*;
 
@@ -30,7 +30,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A collective operation: all members at once.
+    /// Performs a collective operation of all members.
     pub(super) fn together(&mut self, rank: u32, step: &Step) -> Verdict<Option<Expected>> {
         let (group, root) = match step {
             Step::Barrier(group) | Step::Group(group) => (group, None),
@@ -71,7 +71,7 @@ impl Machine<'_> {
         self.perform_together(rank, step, &ranks).map(Some)
     }
 
-    /// With a single other member that has ended, a barrier ends with an error.
+    /// Returns the error of a barrier whose only other member has ended.
     pub(super) fn bereaved(
         &self,
         rank: u32,
@@ -89,7 +89,8 @@ impl Machine<'_> {
         Ok(Some(self.has_ended(other).then(|| gone(other))))
     }
 
-    /// Collective operations go by the high lane, behind what is unread there.
+    /// Checks the high lanes, which collective operations use: unread messages there would block
+    /// them.
     pub(super) fn check_high_lanes(&self, step: &Step, ranks: &[u32]) -> Verdict<()> {
         let len = match step {
             Step::Broadcast { message, .. } => message.len,
@@ -159,7 +160,7 @@ fn group_of(step: &Step) -> Option<&Members> {
     }
 }
 
-/// What a collective operation results in at a member.
+/// Returns the result of a collective operation at a member.
 fn result_together(step: &Step, ranks: &[u32], root: Option<usize>, member: usize) -> Outcome {
     match *step {
         Step::Broadcast { message, .. } => Outcome::Bytes(sum(&message.bytes())),
