@@ -78,7 +78,7 @@ with_portolan_multicast() {
 }
 
 # Looks for receivers every 100 ms; by default it finds them two seconds later. Uses a group,
-# because receivers look for the sender at the interface's broadcast address, which lab interfaces
+# because receivers search for the sender at the interface's broadcast address, which lab interfaces
 # lack.
 with_udpcast() {
     local host options=(--interface eth0 --nokbd --mcast-rdv-address 239.255.77.1 --ttl 1)

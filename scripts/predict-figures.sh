@@ -32,7 +32,7 @@ end_with take_lab_down
 mkdir -p "$out"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# shape GBPS: creates a lab whose hosts are joined by such a wire; 0 for bare veth.
+# shape GBPS: creates a lab with such a wire between its hosts; 0 for bare veth.
 shape() {
     local link=()
     [[ $1 == 0 ]] || link=(--link "rate=$1g,queue=2m")

@@ -20,7 +20,7 @@ check_rust() {
     fi
 }
 
-# Prints the packages whose commands are missing.
+# Prints the packages of missing commands.
 missing_packages() {
     # The linker of every Rust program, and the C library's startup files.
     command -v cc >/dev/null || echo gcc libc6-dev

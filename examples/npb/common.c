@@ -67,7 +67,7 @@ void npb_want_power_of_two(const struct npb_run *run) {
 }
 
 void *npb_alloc(size_t count, size_t len) {
-    /* Allocate at least one item, because NULL for no items would look like a failure. */
+    /* Allocate at least one item, because NULL for no items would count as a failure. */
     void *memory = calloc(count > 0 ? count : 1, len);
     if (memory == NULL) {
         fprintf(stderr, "there is no memory for %zu items of %zu bytes: take a smaller class, or more "

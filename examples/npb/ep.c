@@ -50,8 +50,8 @@ static void tally_block(struct tally *tally, uint64_t block) {
         double factor = sqrt(-2 * log(square) / square);
         x *= factor;
         y *= factor;
-        /* No pair of these classes reaches 10. The smallest square is 2^-90, whose factor gives 11.2; such a
-         * pair would be reported as missing. */
+        /* No pair of these classes reaches 10. The smallest square is 2^-90; its factor gives 11.2, and
+         * such a pair would be reported as missing. */
         int ring = (int)fmax(fabs(x), fabs(y));
         if (ring < RING_COUNT)
             tally->rings[ring] += 1;

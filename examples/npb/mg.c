@@ -191,7 +191,7 @@ static void smooth(const struct solver *s, struct grid *grid) {
     apply(s, &grid->box, &s->problem->smoother, 1, grid->residual, grid->solution, grid->solution);
 }
 
-/* Restricts the residual to a coarser grid, whose point j lies on point 2j + 1 of the finer one. */
+/* Restricts the residual to a coarser grid: its point j lies on point 2j + 1 of the finer one. */
 static void restrict_residual(const struct solver *s, const struct grid *fine, struct grid *coarse) {
     for (size_t z = 1; z + 1 < size(&coarse->box, 2); z++)
         for (size_t y = 1; y + 1 < size(&coarse->box, 1); y++) {

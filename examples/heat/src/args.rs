@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "output")]
     grey: bool,
 
-    /// Print the paths by which each process reached the others
+    /// Print the paths by which each process reached other processes
     #[arg(long)]
     paths: bool,
 

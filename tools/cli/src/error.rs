@@ -40,7 +40,7 @@ macro_rules! user_error {
 }
 pub(crate) use user_error;
 
-/// Returns the exit status for `error`; scripts can tell user mistakes from other failures.
+/// Returns the exit status for `error`; scripts can distinguish user mistakes from other failures.
 pub(crate) fn exit_status(error: &anyhow::Error) -> u8 {
     if error.chain().any(|cause| cause.is::<UserError>()) {
         USER_STATUS

@@ -55,8 +55,8 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
     })
 }
 
-/// Calls `work` for each of `files`. If one of several fails, its error is printed and the others
-/// are processed; the exit status reports the failure.
+/// Calls `work` for each of `files`. If one of several fails, its error is printed and the other
+/// files are processed; the exit status reports the failure.
 ///
 /// # Errors
 /// The error of the only file.

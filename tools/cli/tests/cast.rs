@@ -111,7 +111,7 @@ fn standard_input_goes_to_files_commands_and_standard_output() {
     fs::write(&input, &bytes).unwrap();
     let cast = |target: &[&str]| {
         let mut command = hosts.command(target);
-        // A pipe, whose length is unknown.
+        // A pipe has no known length.
         let mut cat = Command::new("cat")
             .arg(&input)
             .stdout(Stdio::piped())

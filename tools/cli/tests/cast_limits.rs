@@ -74,8 +74,8 @@ fn many_names(count: u64) {
     cast_and_verify(&hosts, &source, 1);
 }
 
-/// Casts to `count` hosts of which the last reads nothing at first, so that all others fill their
-/// memory.
+/// Casts to `count` hosts of which the last reads nothing at first, so that all other hosts fill
+/// their memory.
 fn a_cast_that_waits(shape: &str, count: usize, blocks: usize) {
     let hosts = Hosts::new(count);
     let source = hosts.path("source");

@@ -262,8 +262,8 @@ fn orders(node: &mut Node) {
         node.barrier().unwrap();
     }
     if node.size() > 2 {
-        // The first two members, and all: a rank that is no member for others must be reported,
-        // too.
+        // The first two members, and all: a rank that is no member for other ranks must be
+        // reported, too.
         let ranks = if own < 2 { &all[..2] } else { &all };
         let group = Group::new(node, 100, ranks).unwrap();
         let call = if own < 2 {

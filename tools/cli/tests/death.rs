@@ -214,8 +214,9 @@ fn looked_for(node: &mut Node) {
     }
 }
 
-/// The victim is stopped for longer than the peer timeout of the rank that waits for it. It learns
-/// that it was given up, and the two communicate again. The other ranks wait for something else.
+/// The victim is stopped for longer than the peer timeout of the rank that waits for it. It is
+/// notified that it was given up, and the two communicate again. The other ranks wait for something
+/// else.
 fn given_up(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();

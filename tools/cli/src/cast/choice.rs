@@ -19,8 +19,8 @@ pub(super) struct Choice {
 }
 
 /// Largest number of receivers for which a chain is chosen without the model. At the assumed rates
-/// the latency of such a chain is at most 50 ms, the smallest at which the model chooses another
-/// shape.
+/// the latency of such a chain is at most 50 ms. That is the smallest gain for which the model
+/// chooses another shape.
 const CHAINED: usize = 4;
 
 /// Chooses a shape with assumed rates.

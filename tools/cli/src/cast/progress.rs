@@ -153,7 +153,7 @@ fn rates(stored: Size, all: Option<Size>, passed: Duration) -> String {
     }
 }
 
-/// Returns true for a directory, whose entries are counted.
+/// Returns true for a directory: its entries are counted.
 fn has_entries(all: Size) -> bool {
     all.entries > 1
 }

@@ -252,7 +252,7 @@ impl Observer for Watch {
             .iter()
             .filter(|state| !state.has_ended)
             .peekable();
-        // A host that the others gave up may be stopped, and would never end.
+        // A host that other hosts gave up may be stopped, and would never end.
         others.peek().is_some() && others.all(|state| state.bypassed.is_some())
     }
 }

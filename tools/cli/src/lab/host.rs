@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a process look like a host of a lab to other programs: with a host name, and names for the
+//! Presents a process to other programs as a host of a lab: with a host name, and names for the
 //! other hosts.
 //!
 //! A network namespace alone is a host for Portolan. Launchers and schedulers also use the host

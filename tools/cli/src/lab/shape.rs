@@ -89,7 +89,7 @@ pub(super) fn check(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Shapes the wires of a lab whose interfaces exist.
+/// Shapes the wires of a lab with existing interfaces.
 pub(super) fn make(options: &Options) -> Result<()> {
     if !options.link.is_shaped() {
         return Ok(());

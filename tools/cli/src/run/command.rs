@@ -21,10 +21,11 @@ const MTU: u32 = 1500;
 
 /// Start a program as the processes of one job: on this host, in a lab, or on the hosts of a file.
 ///
-/// When a process fails, the others are notified at once and end. The exit status is that of the
-/// process that failed first (128 + n for signal n), 2 if the job could not be started, and 124
-/// after --timeout. With --on-failure=continue the others go on, and the exit status is that of
-/// rank 0. All processes have /dev/null as standard input.
+/// When a process fails, the other processes are notified at once and end. The exit status is that
+/// of the process that failed first (128 + n for signal n), 2 if the job could not be started, and
+/// 124 after --timeout. With --on-failure=continue the other processes go on, and the exit status
+/// is that of rank
+/// 0. All processes have /dev/null as standard input.
 ///
 /// After --timeout, and on SIGQUIT (Ctrl-\), a line for each process shows what it waits for. The
 /// job continues after SIGQUIT.
@@ -63,8 +64,8 @@ pub(crate) struct Args {
     /// failed.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     grace_ms: u64,
-    /// Action when a process fails after all have joined: end the others, or let them continue; the
-    /// exit status is then that of rank 0.
+    /// Action when a process fails after all have joined: end the other processes, or let them
+    /// continue; the exit status is then that of rank 0.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnFailure::End)]
     on_failure: OnFailure,
     /// Links that the processes may use.
@@ -139,7 +140,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     // If standard error cannot be written, the exit status still reports the failure.
     let _ = writeln!(std::io::stderr(), "portolan: {failure}");
-    // The shell gets only the low byte, and a failure must not look like success.
+    // The shell gets only the low byte, and a failure must not appear as success.
     Ok(ExitCode::from(
         u8::try_from(failure.status() & 0xff).unwrap_or(1).max(1),
     ))

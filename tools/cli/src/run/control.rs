@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time between SIGTERM and SIGKILL: enough to close files, and short for a user who waits.
+/// Time between SIGTERM and SIGKILL: enough to close files, and short for a waiting user.
 const KILL_DELAY: Duration = Duration::from_secs(1);
 
 /// Time from SIGKILL until a silent agent counts as lost: many times a network round trip and a
@@ -155,10 +155,10 @@ enum Stage {
 /// Effect of a rank's failure on the other ranks, once all have joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnFailure {
-    /// The others are notified, and ended after the grace period.
+    /// The other ranks are notified, and ended after the grace period.
     #[default]
     End,
-    /// The others are notified and go on. The exit status is that of rank 0.
+    /// The other ranks are notified and go on. The exit status is that of rank 0.
     Continue,
     /// As `Continue`, without messages to the user: the caller judges the ranks.
     #[value(skip)]
@@ -287,7 +287,7 @@ impl Control {
         if !matches!(state, Some(RankState::Running | RankState::Joined)) {
             return;
         }
-        // Only the low byte reaches a shell; an abort must not look like success.
+        // Only the low byte reaches a shell; an abort must not appear as success.
         let status = if status & 0xff == 0 { 1 } else { status & 0xff };
         self.fail(
             now,

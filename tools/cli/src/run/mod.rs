@@ -54,7 +54,7 @@ pub(crate) struct Options {
     pub(crate) capture: bool,
     /// Time for the other ranks to report errors of their own after a rank failed.
     pub(crate) grace: Duration,
-    /// Effect of a rank's failure on the others.
+    /// Effect of a rank's failure on other ranks.
     pub(crate) on_failure: OnFailure,
     /// Time limit of the job.
     pub(crate) limit: Option<Duration>,

@@ -16,7 +16,7 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
-    /// Adds a host; the first one sets the deadline for the others.
+    /// Adds a host; the first one sets the deadline for the other hosts.
     pub(super) fn add(&mut self, deadline: Instant, host: String, error: UserError) {
         self.deadline.get_or_insert(deadline);
         self.hosts.push((host, error));

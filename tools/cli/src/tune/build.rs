@@ -126,7 +126,7 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
             _ if seen.len <= frame_len => 1.0,
             datagram => seen.len.div_ceil(datagram) as f64,
         };
-        // Where each datagram is a call, one column covers both.
+        // If each datagram is a call, one column covers both.
         let calls = if by_call { pieces } else { 1.0 };
         let datagrams = if by_call { 0.0 } else { pieces };
         vec![calls, datagrams, seen.len as f64]

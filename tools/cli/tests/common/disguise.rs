@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that look like those of a job but are not.
+//! Frames that resemble those of a job but are not.
 
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello};
 
-/// Makes random bytes look like a frame in one of several ways, if they are long enough.
+/// Makes random bytes resemble a frame in one of several ways, if they are long enough.
 pub(crate) fn disguise(bytes: &mut [u8], word: u64) {
     if bytes.len() < FRAME_HEADER_LEN {
         return;

@@ -45,9 +45,9 @@ enum End {
     Barrier,
     /// Each after its part is done.
     Each,
-    /// One long before the others, by itself.
+    /// One long before the other processes, by itself.
     Early,
-    /// One long before the others, by a signal.
+    /// One long before the other processes, by a signal.
     Killed,
 }
 

@@ -45,7 +45,7 @@ impl Stage {
             eprintln!("{why}");
             return None;
         }
-        // `portolan` looks for the component in its own directory.
+        // `portolan` searches for the component in its own directory.
         std::fs::copy(env!("CARGO_BIN_EXE_portolan"), room.path().join("portolan")).unwrap();
         let mut compile = Command::new(&compiler);
         compile.args(["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"]);

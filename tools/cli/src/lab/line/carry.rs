@@ -204,7 +204,7 @@ impl Carrier {
         }
     }
 
-    /// Removes a host whose interface no longer exists.
+    /// Removes a host after its interface was removed.
     fn retire(&mut self, index: usize) {
         if let Some(end) = self.ports[index].end.take() {
             self.epoll.remove(&end);

@@ -105,7 +105,7 @@ fn kernel_len(link: &Link) -> u64 {
     KERNEL_LEN.max(link.queue_len.unwrap_or(0).saturating_mul(4))
 }
 
-/// Starts the line of a lab whose interfaces exist, and returns when frames pass.
+/// Starts the line of a lab with existing interfaces, and returns when frames pass.
 pub(super) fn start(options: &Options) -> Result<()> {
     let counts = tempfile::tempfile().context("making the file of counts")?;
     let mut command = Command::new(std::env::current_exe()?);

@@ -275,7 +275,7 @@ fn a_question_changes_nothing_of_a_job() {
     job.control.on_question(job.now);
     job.control.on_question(job.now);
     assert_eq!(job.orders(), ["explain"]);
-    // Rank 1 has ended, and rank 2 was not asked.
+    // Rank 1 has ended, and rank 2 received no request.
     job.control.on_waits(job.now, 1, waits("waits"));
     job.control.on_waits(job.now, 2, waits("waits"));
     assert_eq!(job.control.poll_note(), None);

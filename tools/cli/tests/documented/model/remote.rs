@@ -86,7 +86,7 @@ impl Machine<'_> {
         Ok(Some(Expected::Is(Outcome::Done)))
     }
 
-    /// Rejects an access that races with others.
+    /// Rejects an access that races with another access.
     pub(super) fn check_touch(
         &self,
         rank: u32,
