@@ -65,7 +65,7 @@ struct Up {
     #[arg(long, default_value = "lab")]
     name: String,
     /// Cores of the hosts, one entry for each host: 0,1,2-3,4+6; `all` to assign none [default: one
-    /// of the cores that this process may use for each host, in turn].
+    /// core for each host, in turn, of those that this process may use].
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
     /// Properties of the wires: a class (fast-ethernet, 1g, 10g, 25g), single values (rate=1g,

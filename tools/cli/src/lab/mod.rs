@@ -2,7 +2,7 @@
 //! Labs: hosts on one machine, made of network namespaces.
 //!
 //! A lab NAME consists of the namespaces NAME-h0, NAME-h1 … with one interface `eth0` each,
-//! 10.77.0.1 upwards. Two hosts are joined by a veth pair, more hosts by a bridge in NAME-sw.
+//! 10.77.0.1 upwards. Two hosts are joined by a veth pair, other numbers by a bridge in NAME-sw.
 //! Everything is created inside these namespaces; the machine's own network is never changed.
 //!
 //! Invariant: only namespaces that carry this program's mark (the alias of their `lo`) are listed,

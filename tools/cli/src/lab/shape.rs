@@ -116,7 +116,7 @@ enum Burst {
     Frame,
     /// Segments of this many bytes together.
     Segments(u64),
-    /// As many segments as a NIC accepts that segments in hardware.
+    /// No limit of its own: as many segments as a segmenting NIC accepts.
     Whole,
 }
 
@@ -179,7 +179,7 @@ fn switch_commands(options: &Options) -> String {
     commands
 }
 
-/// Position of the port's rate if the port has netem: delayed frames continue into it (tc-netem(8),
+/// Parent of the port's rate if the port has netem: delayed frames continue into it (tc-netem(8),
 /// "rate control").
 const UNDER_NETEM: &str = "parent 1: handle 2:";
 

@@ -126,7 +126,7 @@ fn of_report(report: &Report) -> (Vec<Network>, Option<Network>) {
     (between, within)
 }
 
-/// Returns the name of a row's network; TCP is measured only once for all paths.
+/// Returns the name of a row's network. TCP rows next to different paths have the same name.
 fn name_of(row: &Row) -> String {
     match (row.system.as_str(), row.path) {
         ("portolan", path) => format!("portolan, {path}"),
