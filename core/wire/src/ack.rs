@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record by which a receiver says which numbered frames have arrived (`P3.4`).
+//! Acknowledgement record: the numbered frames that have arrived (`P3.4`).
 
 use crate::field::{put, u16_at, u32_at};
 
-/// Bytes of an acknowledgement without its bitmap.
+/// Length in bytes of an acknowledgement without its bitmap.
 pub const ACK_FIXED_LEN: usize = 16;
 
 pub(crate) const KIND_ACK: u8 = 8;
 
-/// Which frames of a path have arrived; `word_count` 64-bit words of bitmap follow.
+/// Set of frames of a path that have arrived; `word_count` 64-bit words of bitmap follow.
 ///
-/// Everything below `base` has arrived; bit `i` of the bitmap stands for `base + 1 + i` (`base`
-/// itself is the first one missing).
+/// All frames below `base` have arrived; bit `i` of the bitmap stands for `base + 1 + i` (`base`
+/// itself is the first missing one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// Which of the acknowledged side's paths.
+    /// Number of the path, as numbered by the acknowledged side.
     pub path: u8,
-    /// Words of bitmap.
+    /// Number of 64-bit words in the bitmap.
     pub word_count: u8,
-    /// Attempt of the frame `echo_num`.
+    /// Attempt of frame `echo_num`.
     pub echo_attempt: u8,
     /// Microseconds between the arrival of `echo_num` and this acknowledgement, saturating.
     pub delay_us: u16,
     /// Lowest packet number that has not arrived.
     pub base: u32,
-    /// The numbered frame that arrived last.
+    /// Number of the frame that arrived last.
     pub echo_num: u32,
 }
 
 impl Ack {
-    /// Reads the first [`ACK_FIXED_LEN`] bytes of an acknowledgement; `None` if the record is of another
-    /// kind, or is cut short.
+    /// Parses the first [`ACK_FIXED_LEN`] bytes of an acknowledgement; `None` if the record is of
+    /// another kind or truncated.
     #[inline]
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<Ack> {
@@ -53,7 +53,7 @@ impl Ack {
     /// Writes the record without its bitmap into the first [`ACK_FIXED_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_ACK;

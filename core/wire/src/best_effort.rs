@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record that carries a part of a best-effort message which fills several frames (`P7.6`).
+//! Record for a part of a best-effort message that fills several frames (`P7.6`).
 
 use crate::field::{put, u16_at, u32_at};
 use crate::{LaneId, Malformed, flags};
 
-/// Bytes of the header.
+/// Length in bytes of the header.
 pub const BEST_EFFORT_PART_LEN: usize = 20;
 
 pub(crate) const KIND_BEST_EFFORT_PART: u8 = 11;
 
-/// A part of a best-effort message; `len` bytes of payload follow.
+/// Header of a part of a best-effort message; `len` bytes of payload follow.
 ///
 /// ```text
 /// | kind u8 | flags u8 | port u16 | len u16 | 0 u16 | message_len u32 | offset u32 | number u32 |
@@ -18,23 +18,23 @@ pub(crate) const KIND_BEST_EFFORT_PART: u8 = 11;
 pub struct BestEffortPart {
     /// Priority.
     pub lane: LaneId,
-    /// The port belongs to the library, not to the program.
+    /// Set if the port belongs to the library, not to the program.
     pub system: bool,
     /// Destination port.
     pub port: u16,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: u16,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub message_len: u32,
-    /// Where this part belongs.
+    /// Byte offset of this part in the message.
     pub offset: u32,
-    /// Number of the message among those of its lane that fill several frames. So wide that a part
-    /// which comes late is never taken for one of another message.
+    /// Number of the message, counting only messages of its lane that fill several frames. It has
+    /// 32 bits, so that a late part is never assigned to another message.
     pub number: u32,
 }
 
 impl BestEffortPart {
-    /// Reads the header; `bytes` holds at least [`BEST_EFFORT_PART_LEN`].
+    /// Parses the header; `bytes` holds at least [`BEST_EFFORT_PART_LEN`].
     pub(crate) fn parse(bytes: &[u8]) -> Result<BestEffortPart, Malformed> {
         let part = BestEffortPart {
             lane: flags::lane_of(bytes[1]),
@@ -54,7 +54,7 @@ impl BestEffortPart {
         }
     }
 
-    /// Reads the header of the record at the front of `bytes`; `None` if it is of another kind or
+    /// Parses the header of the record at the front of `bytes`; `None` if it is of another kind or
     /// malformed.
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<BestEffortPart> {
@@ -66,7 +66,7 @@ impl BestEffortPart {
     /// Writes the header into the first [`BEST_EFFORT_PART_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         let system = if self.system { flags::SYSTEM } else { 0 };
         bytes[0] = KIND_BEST_EFFORT_PART;
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_part_that_cannot_be_is_refused() {
         let parse = |bytes: &[u8]| Records::new(bytes, 0, bytes.len()).next().unwrap();
-        // Flags that nobody knows; nothing in it; beyond its message, by one byte and by far.
+        // Unknown flags; no payload; payload beyond the message, by one byte and by far.
         let bad = [
             (1, 2),
             (1, 8),

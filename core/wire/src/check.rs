@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames with a checksum in front (`P13`). The sum is the caller's to compute.
+//! Frames with a checksum in front (`P13`). The caller computes the sum.
 //!
 //! ```text
 //!  0        1          2                              8
@@ -8,31 +8,31 @@
 //! +--------+----------+------------------------------+------- - -
 //! ```
 //!
-//! The sum covers the frame, whose first byte but one says that a sum stands in front of it. Of what
-//! stands before the sum, the first byte has one value only, and the second has a part in the sum: nothing
-//! is left that could change unseen.
+//! The sum covers the frame, and the second byte of the frame states that a sum precedes it. Of the
+//! bytes before the sum, the first has only one valid value, and the second determines how the sum
+//! is computed. No bit can change undetected.
 
 use crate::field::{u16_at, u64_at};
 use crate::frame::{CHECKED, FRAME_LEN_AT};
 use crate::{FRAME_HEADER_LEN, FrameHeader, Malformed, VERSION};
 
-/// Bytes in front of a frame with a checksum: the header behind them stays aligned.
+/// Length in bytes of the checksum header. The frame header after it stays aligned.
 pub const CHECK_LEN: usize = 8;
 
-/// The first byte: version, kind 7.
+/// First byte: version, kind 7.
 const FRONT: u8 = (VERSION << 4) | 7;
 
-/// The sum of a frame, and how it is taken.
+/// Checksum of a frame, and how it is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// So many bytes of the frame are summed first, and what stands behind them with their sum as seed.
+    /// Number of bytes of the frame that are summed first. Their sum is the seed for the rest.
     pub head_len: u8,
-    /// The lowest 48 bits count.
+    /// Sum; only the lowest 48 bits are used.
     pub value: u64,
 }
 
 impl Sum {
-    /// The bits of a sum that are transmitted.
+    /// Bits of a sum that are transmitted.
     pub const MASK: u64 = (1 << 48) - 1;
 
     fn parse(front: &[u8]) -> Sum {
@@ -43,24 +43,24 @@ impl Sum {
     }
 }
 
-/// A frame with a checksum that has arrived; nothing of it is proven.
+/// Received frame with a checksum, not yet verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckedFrame<'a> {
-    /// The frame, to its stated length: what the sum covers.
+    /// Frame, cut to its stated length; the sum covers these bytes.
     pub frame: &'a [u8],
-    /// What the sum of it must be.
+    /// Expected sum.
     pub sum: Sum,
 }
 
 impl<'a> CheckedFrame<'a> {
-    /// Whether `bytes` say that a checksum stands in front; it may still be malformed.
+    /// Returns true if `bytes` begin with a checksum header; they may still be malformed.
     #[inline]
     #[must_use]
     pub fn has_sum(bytes: &[u8]) -> bool {
         bytes.first() == Some(&FRONT)
     }
 
-    /// Whether the frame that `head` begins with is to have a checksum put in front of it.
+    /// Returns true if the frame that starts with `head` must be sent with a checksum.
     #[inline]
     #[must_use]
     pub fn wants_sum(head: &[u8]) -> bool {
@@ -69,10 +69,10 @@ impl<'a> CheckedFrame<'a> {
             && !crate::SealedFrame::is_sealed(head)
     }
 
-    /// Takes the sum off.
+    /// Splits the checksum header from the frame.
     ///
     /// # Errors
-    /// [`Malformed`] when that cannot be a frame with a checksum.
+    /// [`Malformed`] if the bytes cannot be a frame with a checksum.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() < CHECK_LEN + FRAME_HEADER_LEN {
@@ -91,8 +91,9 @@ impl<'a> CheckedFrame<'a> {
         })
     }
 
-    /// Length of the datagram that `bytes` begin with, by what its frame says of itself: of a frame, with a
-    /// sum in front of it or not. By UDP a frame fills its datagram. `None` of what is no frame.
+    /// Returns the length of the datagram at the start of `bytes`, with or without a checksum
+    /// header, according to its frame header. Over UDP a frame fills its datagram. `None` if it is
+    /// not a frame.
     #[inline]
     #[must_use]
     pub fn datagram_len(bytes: &[u8]) -> Option<usize> {
@@ -105,7 +106,7 @@ impl<'a> CheckedFrame<'a> {
         (frame_len >= FRAME_HEADER_LEN).then_some(front_len + frame_len)
     }
 
-    /// What stands behind the sum that `head` begins with, and the sum; `None` if it does not.
+    /// Returns the bytes after the checksum header of `head`, and the sum; `None` if it has none.
     #[inline]
     #[must_use]
     pub fn split_front(head: &'a [u8]) -> Option<(&'a [u8], Sum)> {
@@ -113,7 +114,7 @@ impl<'a> CheckedFrame<'a> {
         (front[0] == FRONT).then(|| (behind, Sum::parse(front)))
     }
 
-    /// What stands in front of a frame with this sum.
+    /// Returns the checksum header for this sum.
     #[inline]
     #[must_use]
     pub fn front(sum: Sum) -> [u8; CHECK_LEN] {
@@ -176,7 +177,7 @@ mod tests {
         for head_len in 0..CHECK_LEN + FRAME_HEADER_LEN {
             assert_eq!(CheckedFrame::datagram_len(&bytes[..head_len]), None);
         }
-        // Of another version, and shorter than frames are.
+        // Another version, and a length below that of a header.
         for (at, value) in [(CHECK_LEN, 0x23), (CHECK_LEN + FRAME_LEN_AT, 15)] {
             let mut other = bytes;
             other[at] = value;

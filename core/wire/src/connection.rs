@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How two endpoints become connected: what they say to one another by TCP beside the data path (`P16`).
+//! Connection setup between two endpoints: messages exchanged over TCP, outside the data path
+//! (`P16`).
 
 use crate::field::{array, put, u16_at};
 use crate::{ENDPOINT_ID_LEN, EndpointId, Malformed};
 
-/// Bytes of a program's own that may come with each: as many as libfabric's TCP provider takes.
+/// Maximum length in bytes of the program's data in a connection message, as in libfabric's TCP
+/// provider.
 pub const CONNECTION_DATA_LEN_MAX: usize = 256;
 
-/// Bytes in front of them.
+/// Length in bytes of a connection message before its data.
 pub const CONNECTION_HEAD_LEN: usize = 8 + ENDPOINT_ID_LEN;
 
-/// Bytes of the longest.
+/// Maximum length in bytes of a connection message.
 pub const CONNECTION_LEN_MAX: usize = CONNECTION_HEAD_LEN + CONNECTION_DATA_LEN_MAX;
 
 const MAGIC: [u8; 4] = *b"PCON";
 const VERSION: u8 = 1;
 
-/// What is said.
+/// Kind of connection message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionWord {
-    /// Let us be connected.
+    /// Requests a connection.
     Request,
-    /// We are.
+    /// Accepts the request.
     Accept,
-    /// We are not, and will not be.
+    /// Rejects the request.
     Reject,
 }
 
-/// One thing that is said.
+/// Connection message.
 ///
 /// ```text
 ///  0  magic "PCON"      4  version u8 = 1     5  word u8: 1 request, 2 accept, 3 reject
@@ -37,20 +39,20 @@ pub enum ConnectionWord {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionFrame<'a> {
-    /// What is said.
+    /// Kind of message.
     pub word: ConnectionWord,
-    /// Who says it; of no meaning with a rejection.
+    /// Endpoint id of the sender; has no meaning in a rejection.
     pub endpoint_id: EndpointId,
-    /// The program's own bytes, at most [`CONNECTION_DATA_LEN_MAX`].
+    /// Data of the program, at most [`CONNECTION_DATA_LEN_MAX`] bytes.
     pub data: &'a [u8],
 }
 
 impl ConnectionFrame<'_> {
-    /// Reads the first thing that `bytes` say, of a stream, and how many of them it takes. `None` while
-    /// more must come, which is never the case of [`CONNECTION_LEN_MAX`] bytes.
+    /// Parses the first message of a byte stream. Returns it with its length, or `None` if more
+    /// bytes are needed, which never happens with [`CONNECTION_LEN_MAX`] bytes.
     ///
     /// # Errors
-    /// The bytes are no such thing, whatever comes behind them. `P16.2`
+    /// [`Malformed`] if no message can begin with these bytes, whatever follows. `P16.2`
     pub fn parse(bytes: &[u8]) -> Result<Option<(ConnectionFrame<'_>, usize)>, Malformed> {
         let begin = bytes.len().min(MAGIC.len());
         if bytes[..begin] != MAGIC[..begin] {
@@ -81,10 +83,10 @@ impl ConnectionFrame<'_> {
         Ok(frame)
     }
 
-    /// Writes it to the beginning of `out` and returns how many bytes it takes.
+    /// Writes the message to the beginning of `out` and returns its length.
     ///
     /// # Panics
-    /// When the data is longer than [`CONNECTION_DATA_LEN_MAX`].
+    /// Panics if the data is longer than [`CONNECTION_DATA_LEN_MAX`].
     pub fn emit(&self, out: &mut [u8; CONNECTION_LEN_MAX]) -> usize {
         let len = CONNECTION_HEAD_LEN + self.data.len();
         assert!(len <= CONNECTION_LEN_MAX, "data of {len} bytes");

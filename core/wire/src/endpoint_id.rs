@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The calling endpoint id: how processes without a common launcher say who they are in a handshake.
+//! Endpoint ids, which identify processes without a common launcher in a handshake.
 
 use crate::field::array;
 use crate::{FRAME_HEADER_LEN, HELLO_LEN, Malformed};
 
-/// Bytes of an endpoint id: the address at which its owner can be reached. Wire and core do not look into it.
+/// Length of an endpoint id in bytes. It contains the address of its owner; `wire` and `proto`
+/// treat it as opaque.
 pub const ENDPOINT_ID_LEN: usize = 64;
 
-/// See [`ENDPOINT_ID_LEN`].
+/// Endpoint id; see [`ENDPOINT_ID_LEN`].
 pub type EndpointId = [u8; ENDPOINT_ID_LEN];
 
-/// What stands where a job's id would, in hellos that carry an endpoint id. An id of a job is random.
+/// Constant in place of the job id in hellos with an endpoint id. The ids of jobs are random.
 pub const OPEN_JOB_ID: [u8; 16] = *b"portolan:address";
 
-/// Bytes of a handshake frame that carries an endpoint id behind its hello.
+/// Length in bytes of a handshake frame with an endpoint id after its hello.
 pub const OPEN_HELLO_FRAME_LEN: usize = FRAME_HEADER_LEN + HELLO_LEN + ENDPOINT_ID_LEN;
 
-/// The endpoint id behind the hello of a handshake frame. `P2.10`
+/// Returns the endpoint id after the hello of a handshake frame. `P2.10`
 ///
 /// # Errors
-/// [`Malformed::Truncated`] when the frame ends before it does.
+/// [`Malformed::Truncated`] if the frame ends before the endpoint id does.
 pub fn endpoint_id_of(frame: &[u8]) -> Result<EndpointId, Malformed> {
     let bytes = frame
         .get(FRAME_HEADER_LEN + HELLO_LEN..OPEN_HELLO_FRAME_LEN)

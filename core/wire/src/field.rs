@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Little-endian integers at fixed places. Callers have checked the length. `P1.1`
+//! Little-endian integers at fixed offsets. Callers have checked the length. `P1.1`
 
 #[inline]
 pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flags that records of several kinds have in common. The others are beside their records.
+//! Flags shared by records of several kinds. All other flags are defined beside their records.
 
 use crate::LaneId;
 
-/// The record belongs to the lane of high priority.
+/// The record belongs to the high-priority lane.
 pub(crate) const HIGH: u8 = 1;
-/// Nobody repairs the message.
+/// A lost message is not retransmitted.
 pub(crate) const BEST_EFFORT: u8 = 2;
 /// The port belongs to the library, not to the program.
 pub(crate) const SYSTEM: u8 = 4;
 
-/// The lane that `flags` tell of.
+/// Returns the lane that `flags` select.
 #[inline]
 pub(crate) fn lane_of(flags: u8) -> LaneId {
     match flags & HIGH {
@@ -19,7 +19,7 @@ pub(crate) fn lane_of(flags: u8) -> LaneId {
     }
 }
 
-/// The flag of `lane`.
+/// Returns the flag of `lane`.
 #[inline]
 pub(crate) fn of_lane(lane: LaneId) -> u8 {
     match lane {

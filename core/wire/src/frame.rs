@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frame headers: what stands first in every datagram.
+//! Frame headers, which begin every datagram.
 
 use crate::Malformed;
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::seal::SEALED;
 
-/// Version of the protocol; the high nibble of the first byte.
+/// Protocol version; the high nibble of the first byte.
 pub const VERSION: u8 = 1;
 
-/// Bytes of the header of every frame.
+/// Length in bytes of the header of every frame.
 pub const FRAME_HEADER_LEN: usize = 16;
 
-/// Where a frame says how long it is.
+/// Byte offset of the length field in a frame header.
 pub(crate) const FRAME_LEN_AT: usize = 2;
 
-/// Bytes of header in a bulk datagram: frame header, transfer, fragment index.
+/// Length in bytes of the headers in a bulk datagram: frame header, transfer, fragment index.
 pub const BULK_HEADER_LEN: usize = 24;
 
-/// Highest [`FrameHeader::attempt`]: its field has seven bits.
+/// Highest [`FrameHeader::attempt`]; the field has seven bits.
 pub const ATTEMPT_MAX: u8 = 0x7f;
 
-/// In the byte of the attempt: a checksum stands in front of the frame (`P13`).
+/// Flag in the byte of the attempt: a checksum precedes the frame (`P13`).
 pub(crate) const CHECKED: u8 = 0x80;
 
 // DESIGN: at most 24 bytes of header in a bulk datagram.
@@ -29,17 +29,17 @@ const _: () = assert!(BULK_HEADER_LEN <= 24 && BULK_HEADER_LEN == FRAME_HEADER_L
 /// Kinds of frame; the low nibble of the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
-    /// Records, acknowledged by packet number.
+    /// Records; acknowledged by packet number.
     Data,
-    /// Records without a packet number: acknowledgements and best effort.
+    /// Records without a packet number: acknowledgements and best-effort messages.
     Unnumbered,
-    /// One fragment of a granted transfer, acknowledged by packet number.
+    /// One fragment of a granted transfer; acknowledged by packet number.
     Bulk,
     /// Opens a session.
     Hello,
     /// Answers a hello.
     HelloAck,
-    /// The sender has given the session up (`P2.8`).
+    /// Sent by a side that has given up the session (`P2.8`).
     Reset,
 }
 
@@ -83,34 +83,36 @@ impl FrameKind {
 pub struct FrameHeader {
     /// Kind of frame.
     pub kind: FrameKind,
-    /// 0 for the first transmission, then counted up (saturating): an acknowledgement echoes it, so
-    /// that a round trip is measured against the right transmission. At most [`ATTEMPT_MAX`].
+    /// Number of the transmission: 0 for the first, then counted up (saturating), at most
+    /// [`ATTEMPT_MAX`]. An acknowledgement echoes it, so that a round trip is measured against the
+    /// right transmission.
     pub attempt: u8,
-    /// On its way a checksum stands in front of the frame (`P13`).
+    /// Set if a checksum precedes the frame on the wire (`P13`).
     pub checked: bool,
-    /// Bytes of the whole frame. A datagram may be longer (Ethernet pads), never shorter.
+    /// Length of the whole frame in bytes. A datagram may be longer (Ethernet pads), never shorter.
     pub frame_len: u16,
-    /// Number of this frame on its path; 0 where the kind has none.
+    /// Number of this frame on its path; 0 if the kind has none.
     pub packet_num: u32,
-    /// The receiver's session: what it handed out in its hello. 0 in a hello.
+    /// Receiver's session: the token from its hello. 0 in a hello.
     pub session: u64,
 }
 
 impl FrameHeader {
-    /// Reads the header and returns it with the frame cut to its stated length.
+    /// Parses the header and returns it with the frame cut to its stated length.
     ///
     /// # Errors
-    /// [`Malformed`] when the bytes are short, of another version or kind, or shorter than they say.
+    /// [`Malformed`] if the bytes are truncated, of another version or kind, or shorter than their
+    /// length field.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(FrameHeader, &[u8]), Malformed> {
         let header = FrameHeader::parse_head(bytes, bytes.len())?;
         Ok((header, &bytes[..usize::from(header.frame_len)]))
     }
 
-    /// Reads the header of a datagram of `total_len` bytes, of which `head` holds the first.
+    /// Parses the header of a datagram of `total_len` bytes; `head` holds its first bytes.
     ///
     /// # Errors
-    /// As [`FrameHeader::parse`].
+    /// Same as [`FrameHeader::parse`].
     #[inline]
     pub fn parse_head(head: &[u8], total_len: usize) -> Result<FrameHeader, Malformed> {
         if head.len() < FRAME_HEADER_LEN {
@@ -139,7 +141,7 @@ impl FrameHeader {
     /// Writes the header into the first [`FRAME_HEADER_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter than that.
+    /// Panics if `bytes` is shorter than that.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = (VERSION << 4) | self.kind.nibble();
@@ -149,14 +151,15 @@ impl FrameHeader {
         put(bytes, 8, self.session.to_le_bytes());
     }
 
-    /// Whether the frame is nothing but this header, and no number, as a [`FrameKind::Reset`] must be:
-    /// its kind differs by one bit from that of frames with records.
+    /// Returns true if the frame has only this header and no packet number, as required of a
+    /// [`FrameKind::Reset`]. The kind of a reset differs by one bit from that of frames with
+    /// records.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         usize::from(self.frame_len) == FRAME_HEADER_LEN && (self.packet_num, self.attempt) == (0, 0)
     }
 
-    /// The session of a frame with a number, sealed or not; `None` of any other.
+    /// Returns the session of a frame with a packet number, sealed or not; `None` for other frames.
     #[must_use]
     pub fn session_of_numbered(frame: &[u8]) -> Option<u64> {
         let head = frame.get(..FRAME_HEADER_LEN)?;
@@ -164,27 +167,28 @@ impl FrameHeader {
         matches!(kind, FrameKind::Data | FrameKind::Bulk).then(|| u64_at(head, 8))
     }
 
-    /// Overwrites the attempt of an emitted header.
+    /// Overwrites the attempt in an emitted header.
     #[inline]
     pub fn set_attempt(bytes: &mut [u8], attempt: u8) {
         bytes[1] = bytes[1] & CHECKED | attempt.min(ATTEMPT_MAX);
     }
 }
 
-/// What a bulk frame adds to its header: which transfer, which fragment of it.
+/// Header fields that a bulk frame adds: the transfer and the fragment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BulkHeader {
-    /// The receiver's number for the transfer, from its grant.
+    /// Receiver's number for the transfer, from its grant.
     pub transfer: u32,
-    /// Index of the fragment; all but the last have the length that the request to send named.
+    /// Index of the fragment. All fragments but the last have the length stated in the request to
+    /// send.
     pub fragment_index: u32,
 }
 
 impl BulkHeader {
-    /// Reads the eight bytes behind the frame header.
+    /// Parses the eight bytes after the frame header.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] when they are not there.
+    /// [`Malformed::Truncated`] if they are missing.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<BulkHeader, Malformed> {
         if frame.len() < BULK_HEADER_LEN {
@@ -196,10 +200,10 @@ impl BulkHeader {
         })
     }
 
-    /// Writes the eight bytes behind the frame header.
+    /// Writes the eight bytes after the frame header.
     ///
     /// # Panics
-    /// When `frame` is shorter than [`BULK_HEADER_LEN`].
+    /// Panics if `frame` is shorter than [`BULK_HEADER_LEN`].
     #[inline]
     pub fn emit(&self, frame: &mut [u8]) {
         put(frame, FRAME_HEADER_LEN, self.transfer.to_le_bytes());

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handshake: body of `Hello` and `HelloAck` frames.
+//! Handshake: the body of `Hello` and `HelloAck` frames.
 
 use crate::field::{array, put, u16_at, u32_at, u64_at};
 use crate::{FRAME_HEADER_LEN, Malformed};
 
-/// Bytes of the authenticator that ends a hello.
+/// Length in bytes of the authenticator at the end of a hello.
 pub const MAC_LEN: usize = 16;
 
-/// Bytes of a hello behind the frame header, authenticator included.
+/// Length in bytes of a hello after the frame header, including the authenticator.
 pub const HELLO_LEN: usize = 80;
 
-/// Flag: checksums are wanted.
+/// Flag: the sender requests checksums.
 const CHECKSUM: u8 = 1;
 
 const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 
-/// What each side tells the other when a session opens, the same in both directions.
+/// Session parameters that each side sends to the other when a session opens; the layout is the
+/// same in both directions.
 ///
 /// ```text
 ///  0  job_id (16 bytes)
@@ -28,37 +29,37 @@ const BODY_LEN: usize = HELLO_LEN - MAC_LEN;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The job; frames of another one are refused.
+    /// Job; a hello of another job is refused.
     pub job_id: [u8; 16],
     /// Rank of the sender.
     pub from: u32,
     /// Rank of the receiver.
     pub to: u32,
-    /// Grows with each session that the sender opens, also across its restarts: a higher one ends
-    /// the session of a lower one.
+    /// Epoch of the sender's session. It grows with each session that the sender opens, also across
+    /// its restarts. A higher epoch ends the session of a lower one.
     pub epoch: u64,
-    /// What the receiver must put into the session field of frames to the sender.
+    /// Token that the receiver must put into the session field of frames to the sender.
     pub token: u64,
-    /// The receiver's own token as the sender knows it; 0 while it does not.
+    /// Receiver's own token as known to the sender; 0 while unknown.
     pub echo_token: u64,
-    /// Bytes of eager messages that the sender is ready to hold, per lane (low, high).
+    /// Bytes of eager messages that the sender can hold, per lane (low, high).
     pub credits: [u32; 2],
-    /// Bytes of the largest frame that the sender can take on this path.
+    /// Length in bytes of the largest frame that the sender accepts on this path.
     pub frame_len_max: u16,
-    /// Frames that may be unacknowledged towards the sender on this path.
+    /// Maximum number of unacknowledged frames towards the sender on this path.
     pub window_frames: u16,
-    /// Which of the sender's links this frame left by.
+    /// Number of the link by which the sender sent this frame.
     pub path: u8,
-    /// The sender wants checksums on this path (`P13.1`).
+    /// Set if the sender requests checksums on this path (`P13.1`).
     pub checksum: bool,
 }
 
 impl Hello {
-    /// Reads a hello from behind the frame header. The authenticator is returned unchecked,
-    /// beside the bytes that it covers.
+    /// Parses the hello after the frame header. Returns it with the bytes that the authenticator
+    /// covers, and the authenticator, which is not verified here.
     ///
     /// # Errors
-    /// [`Malformed::Truncated`] when the frame is short.
+    /// [`Malformed::Truncated`] if the frame is too short.
     pub fn parse(frame: &[u8]) -> Result<(Hello, &[u8], [u8; MAC_LEN]), Malformed> {
         let body = frame
             .get(FRAME_HEADER_LEN..FRAME_HEADER_LEN + HELLO_LEN)
@@ -80,11 +81,11 @@ impl Hello {
         Ok((hello, covered, array(body, BODY_LEN)))
     }
 
-    /// Writes the hello behind the frame header, which must be there already; `mac` computes the
-    /// authenticator of the bytes that it is given.
+    /// Writes the hello after the frame header, which must be written already. `mac` computes the
+    /// authenticator of the bytes passed to it.
     ///
     /// # Panics
-    /// When `frame` is shorter than `FRAME_HEADER_LEN + HELLO_LEN`.
+    /// Panics if `frame` is shorter than `FRAME_HEADER_LEN + HELLO_LEN`.
     pub fn emit(&self, frame: &mut [u8], mac: impl FnOnce(&[u8]) -> [u8; MAC_LEN]) {
         let body = &mut frame[FRAME_HEADER_LEN..FRAME_HEADER_LEN + HELLO_LEN];
         body.fill(0);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bytes of the Portolan protocol: typed views over frames and records.
 //!
-//! `docs/protocol.md` draws the layouts and numbers the rules; this crate is their only reader and
-//! writer. It parses and emits and decides nothing: no session is looked up here, no memory
-//! allocated, no state kept.
+//! `docs/protocol.md` draws the layouts and numbers the rules. All other crates read and write
+//! frames through this crate. It only parses and emits: it looks up no session, allocates no memory
+//! and keeps no state.
 //!
-//! The one invariant: a view that was made by a checked constructor never reads outside its
-//! bytes, whatever they hold. All integers are little-endian.
+//! Invariant: a view made by a checked constructor never reads outside its bytes, whatever they
+//! contain. All integers are little-endian.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -57,26 +57,26 @@ pub use train::{FragmentFrame, PartAhead};
 
 use core::fmt;
 
-/// EtherType of Portolan on a plain Ethernet: "IEEE 802 Local Experimental 1" (IEEE Std 802-2014).
+/// EtherType of Portolan on plain Ethernet: "IEEE 802 Local Experimental 1" (IEEE Std 802-2014).
 pub const ETHERTYPE: u16 = 0x88B5;
 
-/// Bytes of the largest frame; its length is a 16-bit field.
+/// Length of the largest frame in bytes; the length is a 16-bit field.
 pub const FRAME_LEN_MAX: usize = 65_535;
 
-/// What is wrong with bytes that should have been a frame or a record.
+/// Reason why bytes are not a valid frame or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
-    /// Fewer bytes than the structure needs.
+    /// The structure is longer than the bytes received.
     Truncated,
-    /// The version is not ours.
+    /// The protocol version is not supported.
     Version(u8),
     /// The frame's length field contradicts the bytes received.
     Length,
-    /// A kind of frame nobody defined.
+    /// Unknown kind of frame.
     FrameKind(u8),
-    /// A kind of record nobody defined.
+    /// Unknown kind of record.
     RecordKind(u8),
-    /// A field holds a value outside its range.
+    /// A field has a value outside its range.
     Field,
 }
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record by which a receiver says how many frames the network has marked.
+//! Congestion record: the number of frames that the network has marked.
 
 use crate::field::{put, u32_at};
 
-/// Bytes of the record.
+/// Length in bytes of the record.
 pub const MARKS_LEN: usize = 8;
 
 pub(crate) const KIND_MARKS: u8 = 10;
 
-/// How many numbered frames of a path have arrived with the network's mark that they met congestion
-/// (RFC 3168), counted from the start of the session, modulo 2^32.
+/// Number of numbered frames of a path that arrived with the network's congestion mark (RFC 3168).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// Which of the paths of the side that is told.
+    /// Number of the path, as numbered by the side that receives this record.
     pub path: u8,
-    /// The count.
+    /// Count since the start of the session, modulo 2^32.
     pub count: u32,
 }
 
@@ -29,7 +28,7 @@ impl Marks {
 
     /// Writes the record into the first [`MARKS_LEN`] bytes.
     ///
-    /// # Panics
+    /// Panics if `bytes` is shorter.
     /// When `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_MARKS;

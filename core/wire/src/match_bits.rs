@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Labels: what a message is matched by that does not go to a port (`P11.1`).
+//! Match bits: the fields by which a message without a port is matched (`P11.1`).
 
 use crate::Malformed;
 use crate::field::{put, u64_at};
 
-/// Bytes of the longest match bits.
+/// Length in bytes of the longest match bits.
 pub const LABEL_LEN_MAX: usize = 16;
 
 const FLAG_IMMEDIATE: u8 = 1;
 
-/// One of the two sets of messages and receives that are matched apart from one another.
+/// Matching space. Messages and receives of different spaces never match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// Matched by tag and sender.
@@ -19,7 +19,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// 0 or 1.
+    /// Returns 0 for tagged, 1 for plain.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -30,26 +30,26 @@ impl Space {
     }
 }
 
-/// What a message is matched by, and a word that is handed to its receiver.
+/// Match bits of a message, with an optional word for its receiver.
 ///
-/// The two bytes at 2 of the record's header say the space and whether there is a word; the tag and
-/// the word stand behind the header.
+/// Bytes 2 and 3 of the record's header contain the space and a flag for the word. The tag and the
+/// word follow the header.
 ///
 /// ```text
 /// 2 | space u8 | flags u8 |     behind the header: | tag u64 | [immediate u64] |
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatchBits {
-    /// The set it is matched in.
+    /// Matching space.
     pub space: Space,
     /// The tag.
     pub tag: u64,
-    /// Immediate data: no part of the message, and known as soon as its match bits are.
+    /// Immediate data: not part of the message, and available together with the match bits.
     pub imm: Option<u64>,
 }
 
 impl MatchBits {
-    /// Reads match bits from the two bytes in the header and what stands `behind` it.
+    /// Parses match bits from the two header bytes and the bytes `behind` the header.
     #[inline]
     pub(crate) fn parse(header: [u8; 2], behind: &[u8]) -> Result<MatchBits, Malformed> {
         let space = match header[0] {
@@ -72,14 +72,14 @@ impl MatchBits {
         })
     }
 
-    /// Bytes behind the record's header.
+    /// Returns the length in bytes after the record's header.
     #[inline]
     #[must_use]
     pub fn wire_len(&self) -> usize {
         if self.imm.is_some() { 16 } else { 8 }
     }
 
-    /// Writes what stands behind the header, and returns the two bytes in it.
+    /// Writes the bytes after the header, and returns the two header bytes.
     #[inline]
     pub(crate) fn emit(&self, behind: &mut [u8]) -> [u8; 2] {
         put(behind, 0, self.tag.to_le_bytes());

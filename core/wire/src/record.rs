@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records: what data and unnumbered frames consist of, and all that a shared-memory frame is.
+//! Records: the contents of data and unnumbered frames. A shared-memory frame consists only of
+//! records.
 
 use crate::Malformed;
 use crate::ack::{ACK_FIXED_LEN, Ack, KIND_ACK};
@@ -11,23 +12,23 @@ use crate::match_bits::{LABEL_LEN_MAX, MatchBits};
 use crate::remote::{self, RemoteAnswer, RemoteGet, RemoteRts, RemoteSource, RemoteWrite};
 use core::ops::Range;
 
-/// Bytes of a message header, without its match bits.
+/// Length in bytes of a message header without its match bits.
 pub const MESSAGE_LEN: usize = 8;
-/// Bytes of the longest message header.
+/// Length in bytes of the longest message header.
 pub const MESSAGE_LEN_MAX: usize = MESSAGE_LEN + LABEL_LEN_MAX;
-/// Bytes of a fragment header, without its match bits.
+/// Length in bytes of a fragment header without its match bits.
 pub const FRAGMENT_LEN: usize = 16;
-/// Bytes of a request to send, without its match bits.
+/// Length in bytes of a request to send without its match bits.
 pub const RTS_LEN: usize = 32;
-/// Bytes of a grant.
+/// Length in bytes of a grant.
 pub const GRANT_LEN: usize = 24;
-/// Bytes of a chunk header.
+/// Length in bytes of a chunk header.
 pub const CHUNK_LEN: usize = 16;
-/// Bytes of a done.
+/// Length in bytes of a [`Done`] record.
 pub const DONE_LEN: usize = 8;
-/// Bytes of a credit.
+/// Length in bytes of a credit record.
 pub const CREDIT_LEN: usize = 8;
-/// Bytes of a probe.
+/// Length in bytes of a probe.
 pub const PROBE_LEN: usize = 8;
 
 const KIND_PADDING: u8 = 0;
@@ -39,12 +40,12 @@ const KIND_CHUNK: u8 = 5;
 const KIND_DONE: u8 = 6;
 const KIND_CREDIT: u8 = 7;
 const KIND_PROBE: u8 = 9;
-/// Between the kinds of a record at a port and of the same with match bits: 16, 17, 18.
+/// Difference between the kinds of a tagged record and the same record to a port: 16, 17, 18.
 const TAGGED: u8 = 15;
 const KIND_TAGGED_MESSAGE: u8 = KIND_MESSAGE + TAGGED;
 const KIND_TAGGED_FRAGMENT: u8 = KIND_FRAGMENT + TAGGED;
 const KIND_TAGGED_RTS: u8 = KIND_RTS + TAGGED;
-// 32 to 47 are those of remote memory (`remote`).
+// Kinds 32 to 47 are records of remote memory (`remote`).
 
 /// One of the two priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,10 +57,10 @@ pub enum LaneId {
 }
 
 impl LaneId {
-    /// Both, low first.
+    /// Both lanes, low first.
     pub const ALL: [LaneId; 2] = [LaneId::Low, LaneId::High];
 
-    /// 0 or 1.
+    /// Returns 0 for low, 1 for high.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -70,7 +71,7 @@ impl LaneId {
     }
 }
 
-/// A whole message; `len` bytes of payload follow.
+/// Header of a whole message; `len` bytes of payload follow.
 ///
 /// ```text
 /// | kind u8 | flags u8 | port u16 | len u16 | seq u16 |
@@ -79,17 +80,18 @@ impl LaneId {
 pub struct Message {
     /// Priority.
     pub lane: LaneId,
-    /// Not retransmitted, not counted in the lane's order; `seq` counts these apart.
+    /// Set if the message is not retransmitted and not part of the lane's order. `seq` then counts
+    /// only such messages.
     pub best_effort: bool,
-    /// The port belongs to the library (groups), not to the program.
+    /// Set if the port belongs to the library (groups), not to the program.
     pub system: bool,
     /// Destination port; 0 for a tagged message.
     pub port: u16,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: u16,
     /// Number of the message in its lane.
     pub seq: u16,
-    /// What it is matched by instead of a port.
+    /// Match bits, used instead of a port.
     pub match_bits: Option<MatchBits>,
 }
 
@@ -111,12 +113,12 @@ impl Message {
         })
     }
 
-    /// Reads a header of `fixed_len` bytes and the match bits behind it. `P11.1`
+    /// Parses a header of `fixed_len` bytes and the match bits after it. `P11.1`
     fn parse_tagged(bytes: &[u8], fixed_len: usize) -> Result<Message, Malformed> {
         let (head, rest) = bytes
             .split_at_checked(fixed_len)
             .ok_or(Malformed::Truncated)?;
-        // P1.6: neither best effort nor a port of the library.
+        // P1.6: neither best effort nor a system port.
         if head[1] & !flags::HIGH != 0 {
             return Err(Malformed::Field);
         }
@@ -131,21 +133,21 @@ impl Message {
         })
     }
 
-    /// Bytes of the header, its match bits included.
+    /// Returns the length in bytes of the header, including its match bits.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
         MESSAGE_LEN + self.match_bits_len()
     }
 
-    /// Bytes of the match bits that stand behind the header.
+    /// Returns the length in bytes of the match bits after the header.
     #[inline]
     #[must_use]
     pub fn match_bits_len(&self) -> usize {
         self.match_bits.as_ref().map_or(0, MatchBits::wire_len)
     }
 
-    /// Reads the header of a whole message; `None` if the record is of another kind or malformed.
+    /// Parses the header of a whole message; `None` if the record is of another kind or malformed.
     #[inline]
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<Message> {
@@ -155,7 +157,7 @@ impl Message {
         Message::parse(bytes).ok()
     }
 
-    /// Reads the header of a whole tagged message; `None` if the record is of another kind or
+    /// Parses the header of a whole tagged message; `None` if the record is of another kind or
     /// malformed.
     #[inline]
     #[must_use]
@@ -166,7 +168,7 @@ impl Message {
         Message::parse_tagged(bytes, MESSAGE_LEN).ok()
     }
 
-    /// Writes the common part of a record whose header has `fixed_len` bytes, and the match bits.
+    /// Writes the common part of a record with a header of `fixed_len` bytes, and the match bits.
     #[inline]
     fn emit_as(&self, kind: u8, fixed_len: usize, bytes: &mut [u8]) {
         bytes[0] = kind;
@@ -190,21 +192,21 @@ impl Message {
     /// Writes the header into the first [`Message::header_len`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         self.emit_as(KIND_MESSAGE, MESSAGE_LEN, bytes);
     }
 }
 
-/// A part of an eager message that is longer than a frame; `message.len` bytes of payload follow.
+/// Part of an eager message that is longer than a frame; `message.len` bytes of payload follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The message; its `len` is that of this fragment.
+    /// Message header; its `len` is the length of this fragment.
     pub message: Message,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub message_len: u32,
-    /// Where this fragment belongs.
+    /// Byte offset of this fragment in the message.
     pub offset: u32,
 }
 
@@ -223,15 +225,15 @@ impl Fragment {
         Ok(fragment)
     }
 
-    /// Whether the record at `at` calls itself one.
+    /// Returns true if the record at `at` has the kind of a fragment.
     #[inline]
     #[must_use]
     pub fn is_at(frame: &[u8], at: usize) -> bool {
         matches!(frame.get(at), Some(&(KIND_FRAGMENT | KIND_TAGGED_FRAGMENT)))
     }
 
-    /// Reads the header of a fragment, with match bits or without; `None` if the record is of another
-    /// kind or malformed.
+    /// Parses the header of a fragment, with or without match bits; `None` if the record is of
+    /// another kind or malformed.
     #[inline]
     #[must_use]
     pub fn peek(bytes: &[u8]) -> Option<Fragment> {
@@ -246,7 +248,7 @@ impl Fragment {
         Fragment::parse(message.ok()?, bytes).ok()
     }
 
-    /// Bytes of the header, its match bits included.
+    /// Returns the length in bytes of the header, including its match bits.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
@@ -256,7 +258,7 @@ impl Fragment {
     /// Writes the header into the first [`Fragment::header_len`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         self.message.emit_as(KIND_FRAGMENT, FRAGMENT_LEN, bytes);
@@ -265,17 +267,18 @@ impl Fragment {
     }
 }
 
-/// Request to send a message that waits for a grant.
+/// Request to send a message, which then waits for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rts {
-    /// The message; its `len` is that of each fragment but the last (0 on a lossless link, where
-    /// chunks say their own place).
+    /// Message header; its `len` is the length of each fragment but the last. It is 0 on a lossless
+    /// link, where each chunk states its offset.
     pub message: Message,
-    /// Bytes of the whole message.
+    /// Length of the whole message in bytes.
     pub message_len: u64,
-    /// The sender's number for the transfer.
+    /// Sender's number for the transfer.
     pub transfer: u32,
-    /// Where the message lies in the sender's memory, for links that can pull; 0 if it may not.
+    /// Address of the message in the sender's memory, for links that can pull; 0 if pulling is not
+    /// allowed.
     pub remote_addr: u64,
 }
 
@@ -290,7 +293,7 @@ impl Rts {
         }
     }
 
-    /// Bytes of the record, its match bits included.
+    /// Returns the length in bytes of the record, including its match bits.
     #[must_use]
     pub fn wire_len(&self) -> usize {
         RTS_LEN + self.message.match_bits_len()
@@ -299,7 +302,7 @@ impl Rts {
     /// Writes the record into the first [`Rts::wire_len`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         self.message.emit_as(KIND_RTS, RTS_LEN, bytes);
@@ -310,16 +313,16 @@ impl Rts {
     }
 }
 
-/// The receiver's permission to send a transfer up to a byte.
+/// Receiver's permission to send a transfer up to a byte limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The sender's number for the transfer.
+    /// Sender's number for the transfer.
     pub transfer: u32,
-    /// The receiver's number for it, to be put into every fragment.
+    /// Receiver's number for the transfer, repeated in every fragment.
     pub receiver_transfer: u32,
-    /// Bytes that may be sent, from the start of the message. Only grows.
+    /// Number of bytes that may be sent, from the start of the message. Never shrinks.
     pub limit: u64,
-    /// All that lies so many bytes before the limit has arrived; 0 says nothing of that. `P15.7`
+    /// Everything up to this many bytes before the limit has arrived; 0 if not stated. `P15.7`
     pub behind: u32,
 }
 
@@ -337,7 +340,7 @@ impl Grant {
     /// Writes the record into the first [`GRANT_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_GRANT;
@@ -349,13 +352,13 @@ impl Grant {
     }
 }
 
-/// A part of a granted transfer, on a lossless link or cut again for a narrower path; the rest of the
-/// frame is payload.
+/// Part of a granted transfer, on a lossless link or refragmented for a narrower path. The rest of
+/// the frame is payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The receiver's number for the transfer.
+    /// Receiver's number for the transfer.
     pub transfer: u32,
-    /// Where the payload belongs.
+    /// Byte offset of the payload in the message.
     pub offset: u64,
 }
 
@@ -371,7 +374,7 @@ impl Chunk {
     /// Writes the header into the first [`CHUNK_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_CHUNK;
@@ -381,23 +384,23 @@ impl Chunk {
     }
 }
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DoneStatus {
     /// Every byte has arrived.
     Complete,
-    /// The receiver gave it up. Set aside: this version understands it and does not send it.
+    /// The receiver gave up the transfer. Reserved: this version parses it and never sends it.
     Refused,
-    /// An end nobody defined.
+    /// Unknown outcome.
     Other(u8),
 }
 
-/// The receiver says that a transfer has ended.
+/// End of a transfer, reported by the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// How.
+    /// Outcome.
     pub status: DoneStatus,
-    /// The sender's number for the transfer.
+    /// Sender's number for the transfer.
     pub transfer: u32,
 }
 
@@ -418,7 +421,7 @@ impl Done {
     /// Writes the record into the first [`DONE_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_DONE;
@@ -432,7 +435,7 @@ impl Done {
     }
 }
 
-/// How far a lane's eager bytes may go, counted from the start of the session (modulo 2^32).
+/// Limit of a lane's eager bytes, counted from the start of the session (modulo 2^32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// The lane.
@@ -458,7 +461,7 @@ impl Credit {
     /// Writes the record into the first [`CREDIT_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_CREDIT;
@@ -468,12 +471,12 @@ impl Credit {
     }
 }
 
-/// Asks for, or gives, an answer on the path it came by: measures round trips and path MTU.
+/// Probe of a path, or the reply on the same path: measures round trips and path MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// This is the answer.
+    /// Set in a reply.
     pub reply: bool,
-    /// The asking side's number for the path.
+    /// Prober's number for the path.
     pub path: u8,
     /// Returned unchanged.
     pub nonce: u32,
@@ -492,7 +495,7 @@ impl Probe {
     /// Writes the record into the first [`PROBE_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_PROBE;
@@ -524,26 +527,26 @@ pub enum Record {
     Ack(Ack),
     /// Probe.
     Probe(Probe),
-    /// Frames that the network has marked.
+    /// Count of frames that the network has marked.
     Marks(Marks),
     /// Part of a best-effort message.
     BestEffortPart(BestEffortPart),
-    /// Put, atomic operation, or part of one.
+    /// Put, atomic operation, or part of either.
     RemoteWrite(RemoteWrite),
-    /// Request to put by a transfer.
+    /// Request to put with a transfer.
     RemoteRts(RemoteRts),
     /// Request to read.
     RemoteGet(RemoteGet),
-    /// Answer to one of these.
+    /// Answer to a put, atomic operation or get.
     RemoteAnswer(RemoteAnswer),
-    /// Transfer that answers a read.
+    /// Transfer that answers a get.
     RemoteSource(RemoteSource),
 }
 
-/// Walks the records of a frame (`P1.5`).
+/// Iterator over the records of a frame (`P1.5`).
 ///
-/// Yields each record with the place of its payload in the frame. With a frame of which only the
-/// head is at hand (`total_len` beyond `bytes`), a payload may reach past the head.
+/// Yields each record with the range of its payload in the frame. If only the head of the frame is
+/// available (`total_len` beyond `bytes`), a payload may extend past the head.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
@@ -552,7 +555,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Starts at `at` in `bytes`, the head of a frame of `total_len` bytes.
+    /// Starts at offset `at` of `bytes`, the head of a frame of `total_len` bytes.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8], at: usize, total_len: usize) -> Self {
@@ -604,8 +607,8 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Returns the record, the bytes of its header and those of its payload; `rest_len` is what the
-/// frame still holds from the record on. `bytes` holds at least eight.
+/// Returns the record, its header length and its payload length. `rest_len` is the number of bytes
+/// from the record to the end of the frame. `bytes` holds at least eight.
 #[inline]
 fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize), Malformed> {
     let need = |len: usize| {
@@ -674,7 +677,7 @@ fn parse_record(bytes: &[u8], rest_len: usize) -> Result<(Record, usize, usize),
     })
 }
 
-/// [`parse_record`] for the kinds of remote memory.
+/// Parses the records of remote memory; see [`parse_record`].
 fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
     let need = |len: usize| bytes.get(..len).ok_or(Malformed::Truncated);
     Ok(match kind {
@@ -704,7 +707,7 @@ fn parse_remote(kind: u8, bytes: &[u8]) -> Result<(Record, usize, usize), Malfor
     })
 }
 
-/// The same for records with match bits.
+/// Parses the records with match bits; see [`parse_record`].
 fn parse_tagged(bytes: &[u8]) -> Result<(Record, usize, usize), Malformed> {
     let fixed_len = match bytes[0] {
         KIND_TAGGED_MESSAGE => MESSAGE_LEN,

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of remote memory: requests that name a place in the receiver's memory, and their answers
+//! Records of remote memory: requests that refer to the receiver's memory, and their answers
 //! (`P12`).
 
 use crate::field::{put, u16_at, u32_at, u64_at};
 use crate::{LaneId, Malformed, flags};
 
-/// Bytes of the header of a write.
+/// Length in bytes of the header of a write.
 pub const REMOTE_WRITE_LEN: usize = 48;
-/// Bytes of a request to write by a transfer.
+/// Length in bytes of a request to write with a transfer.
 pub const REMOTE_RTS_LEN: usize = 56;
-/// Bytes of a request to read.
+/// Length in bytes of a request to read.
 pub const REMOTE_GET_LEN: usize = 40;
-/// Bytes of the header of an answer.
+/// Length in bytes of the header of an answer.
 pub const REMOTE_ANSWER_LEN: usize = 16;
-/// Bytes of the announcement of a transfer that answers a read.
+/// Length in bytes of the announcement of a transfer that answers a read.
 pub const REMOTE_SOURCE_LEN: usize = 24;
 
 pub(crate) const KIND_WRITE: u8 = 32;
@@ -26,18 +26,18 @@ const FLAG_IMM: u8 = 2;
 const FLAG_FETCH: u8 = 4;
 const FLAG_TRANSFER: u8 = 8;
 
-/// What the requests have in common: their number in the lane, and which memory they mean.
+/// Fields common to all requests: number in the lane, and the memory they refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteHead {
     /// Priority.
     pub lane: LaneId,
     /// Number of the request among the messages of its lane.
     pub seq: u16,
-    /// The asking side's number for the operation, to be returned with the answer.
+    /// Initiator's number for the operation, returned in the answer.
     pub op: u32,
-    /// Which region.
+    /// Key of the region.
     pub key: u64,
-    /// Where in it.
+    /// Address in the region.
     pub addr: u64,
 }
 
@@ -67,26 +67,27 @@ impl RemoteHead {
     }
 }
 
-/// A put, or the operands of an atomic operation, or a part of one of them; `len` bytes follow.
+/// Header of a put or of the operands of an atomic operation, or of a part of either. `len` bytes
+/// of payload follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteWrite {
-    /// Which request, and where it goes.
+    /// Request number and target memory.
     pub head: RemoteHead,
-    /// 0 for a put, else the atomic operation.
+    /// Atomic operation; 0 for a put.
     pub code: u8,
-    /// Kind of number of an atomic operation.
+    /// Number type of an atomic operation.
     pub datatype: u8,
-    /// The value before an atomic operation is to be returned.
+    /// Set if the previous value is to be returned.
     pub fetch: bool,
-    /// Bytes of payload in this part.
+    /// Payload length of this part in bytes.
     pub len: u16,
-    /// Bytes of the whole request's payload.
+    /// Payload length of the whole request in bytes.
     pub total_len: u32,
-    /// Where in it this part belongs.
+    /// Byte offset of this part in the payload.
     pub part_off: u32,
-    /// Bytes of the region that are touched; of a put `total_len`.
+    /// Number of bytes of the region that are accessed; `total_len` for a put.
     pub span: u32,
-    /// Word for the program at the target.
+    /// Immediate data for the program at the target.
     pub imm: Option<u64>,
 }
 
@@ -114,7 +115,7 @@ impl RemoteWrite {
     /// Writes the header into the first [`REMOTE_WRITE_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         let fetch = if self.fetch { FLAG_FETCH } else { 0 };
         self.head
@@ -128,20 +129,20 @@ impl RemoteWrite {
     }
 }
 
-/// Request to put bytes that wait for a grant.
+/// Request to put bytes, which then wait for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRts {
-    /// Which request, and where it goes.
+    /// Request number and target memory.
     pub head: RemoteHead,
-    /// Bytes of each fragment but the last; 0 on a lossless link.
+    /// Length in bytes of each fragment but the last; 0 on a lossless link.
     pub fragment_len: u16,
-    /// The asking side's number for the transfer.
+    /// Initiator's number for the transfer.
     pub transfer: u32,
-    /// Bytes to be put.
+    /// Number of bytes to put.
     pub len: u64,
-    /// Word for the program at the target.
+    /// Immediate data for the program at the target.
     pub imm: Option<u64>,
-    /// Where the bytes lie in the asking side's memory, for links that can pull; else 0.
+    /// Address of the bytes in the initiator's memory, for links that can pull; 0 otherwise.
     pub remote_addr: u64,
 }
 
@@ -160,7 +161,7 @@ impl RemoteRts {
     /// Writes the record into the first [`REMOTE_RTS_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         self.head.emit(KIND_RTS, imm_flag(self.imm), bytes);
         put(bytes, 4, self.fragment_len.to_le_bytes());
@@ -174,11 +175,11 @@ impl RemoteRts {
 /// Request to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteGet {
-    /// Which request, and what it reads.
+    /// Request number and source memory.
     pub head: RemoteHead,
-    /// Too long for an answer that was paid for: it must come by a transfer.
+    /// Set if the data is longer than an answer covered by credit; it must come with a transfer.
     pub by_transfer: bool,
-    /// Bytes to be read.
+    /// Number of bytes to read.
     pub len: u64,
 }
 
@@ -194,7 +195,7 @@ impl RemoteGet {
     /// Writes the record into the first [`REMOTE_GET_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         let by_transfer = if self.by_transfer { FLAG_TRANSFER } else { 0 };
         self.head.emit(KIND_GET, by_transfer, bytes);
@@ -203,27 +204,27 @@ impl RemoteGet {
     }
 }
 
-/// How a request ended; 0 is success.
+/// Outcome of a request; 0 is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteStatus(pub u8);
 
 impl RemoteStatus {
-    /// It was done.
+    /// The request succeeded.
     pub const DONE: RemoteStatus = RemoteStatus(0);
 }
 
-/// The end of a request, with what it returns or a part of that; `len` bytes follow.
+/// Completion of a request, with its result or a part of it; `len` bytes of payload follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAnswer {
     /// Priority of the request.
     pub lane: LaneId,
-    /// How it ended.
+    /// Outcome.
     pub status: RemoteStatus,
-    /// Bytes of payload in this part.
+    /// Payload length of this part in bytes.
     pub len: u16,
-    /// The asking side's number for the operation.
+    /// Initiator's number for the operation.
     pub op: u32,
-    /// Where in what it returns this part belongs.
+    /// Byte offset of this part in the result.
     pub part_off: u32,
 }
 
@@ -244,7 +245,7 @@ impl RemoteAnswer {
     /// Writes the header into the first [`REMOTE_ANSWER_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_ANSWER;
         bytes[1] = self.status.0;
@@ -257,16 +258,16 @@ impl RemoteAnswer {
     }
 }
 
-/// What a read asked for is sent as a transfer, which waits for a grant.
+/// Announcement of the transfer that answers a read. The transfer waits for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteSource {
-    /// Bytes of each fragment but the last; 0 on a lossless link.
+    /// Length in bytes of each fragment but the last; 0 on a lossless link.
     pub fragment_len: u16,
-    /// The asking side's number for the operation.
+    /// Initiator's number for the operation.
     pub op: u32,
-    /// The answering side's number for the transfer.
+    /// Target's number for the transfer.
     pub transfer: u32,
-    /// Where the bytes lie in the answering side's memory, for links that can pull; else 0.
+    /// Address of the bytes in the target's memory, for links that can pull; 0 otherwise.
     pub remote_addr: u64,
 }
 
@@ -283,7 +284,7 @@ impl RemoteSource {
     /// Writes the record into the first [`REMOTE_SOURCE_LEN`] bytes.
     ///
     /// # Panics
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_SOURCE;
         bytes[1] = 0;

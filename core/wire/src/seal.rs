@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sealed frames: the layout of a frame whose records are encrypted (`P10`). The cipher is the
-//! caller's.
+//! Sealed frames: the layout of a frame with encrypted records (`P10`). The caller provides the
+//! cipher.
 //!
 //! ```text
 //! 0                16                     frame_len - 24      frame_len - 8
@@ -13,28 +13,28 @@
 use crate::field::{array, put, u16_at, u32_at, u64_at};
 use crate::{FRAME_HEADER_LEN, Malformed, VERSION};
 
-/// Bytes of the tag that proves a sealed frame.
+/// Length in bytes of the tag that authenticates a sealed frame.
 pub const SEAL_TAG_LEN: usize = 16;
 
-/// Bytes by which a sealed frame is longer than the frame inside: tag and seal number.
+/// Number of bytes that sealing adds to a frame: tag and seal number.
 pub const SEAL_LEN: usize = SEAL_TAG_LEN + NUMBER_LEN;
 
 const NUMBER_LEN: usize = 8;
 
-/// In the kind of a frame: its records are sealed.
+/// Flag in the kind of a frame: its records are sealed.
 pub(crate) const SEALED: u8 = 0x08;
 
-/// What makes the nonce of a sealed frame: never twice the same under one key.
+/// Input of the nonce of a sealed frame. It is never used twice with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SealNumber {
-    /// Which key of the session, direction and path.
+    /// Key of the session, direction and path.
     pub generation: u32,
-    /// Frames sealed with that key before.
+    /// Number of frames sealed with that key before.
     pub count: u32,
 }
 
 impl SealNumber {
-    /// The number as it travels, and as the cipher's nonce holds it.
+    /// Returns the bytes of the number, as on the wire and in the cipher's nonce.
     #[must_use]
     pub fn to_bytes(self) -> [u8; NUMBER_LEN] {
         let mut bytes = [0; NUMBER_LEN];
@@ -44,31 +44,32 @@ impl SealNumber {
     }
 }
 
-/// A sealed frame that has arrived; nothing of it is proven.
+/// Received sealed frame, not yet authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SealedFrame<'a> {
-    /// The header as it travelled: what the tag covers beside the records.
+    /// Header as received; the tag covers it and the records.
     pub header: [u8; FRAME_HEADER_LEN],
     /// The receiver's session.
     pub session: u64,
-    /// Encrypted records, and the tag behind them.
+    /// Encrypted records, followed by the tag.
     pub body: &'a [u8],
-    /// Under which key and nonce.
+    /// Key and nonce of the frame.
     pub number: SealNumber,
 }
 
 impl<'a> SealedFrame<'a> {
-    /// Whether `frame` says that it is sealed; it may still be malformed.
+    /// Returns true if `frame` is marked as sealed; it may still be malformed.
     #[inline]
     #[must_use]
     pub fn is_sealed(frame: &[u8]) -> bool {
         frame.first().is_some_and(|first| first & SEALED != 0)
     }
 
-    /// Takes a sealed frame apart.
+    /// Parses a sealed frame.
     ///
     /// # Errors
-    /// [`Malformed`] when it is short, of another version, not sealed, or shorter than it says.
+    /// [`Malformed`] if it is truncated, of another version, not sealed, or shorter than its length
+    /// field.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() < FRAME_HEADER_LEN + SEAL_LEN {
             return Err(Malformed::Truncated);
@@ -97,23 +98,23 @@ impl<'a> SealedFrame<'a> {
         })
     }
 
-    /// The header of the frame inside.
+    /// Returns the header of the frame inside.
     #[must_use]
     pub fn plain_header(&self) -> [u8; FRAME_HEADER_LEN] {
         let mut header = self.header;
         header[0] &= !SEALED;
         let frame_len = FRAME_HEADER_LEN + self.body.len() - SEAL_TAG_LEN;
-        // Less than the 16 bits that held it before.
+        // The length only shrinks, so it fits 16 bits.
         let frame_len = u16::try_from(frame_len).unwrap_or(u16::MAX);
         put(&mut header, 2, frame_len.to_le_bytes());
         header
     }
 }
 
-/// Turns the header of a plain frame into that of the same frame sealed, and returns a copy.
+/// Turns the header of a plain frame into that of the sealed frame, and returns a copy of it.
 ///
 /// # Panics
-/// When `frame` is shorter than [`FRAME_HEADER_LEN`].
+/// Panics if `frame` is shorter than [`FRAME_HEADER_LEN`].
 pub fn seal_header(frame: &mut [u8]) -> [u8; FRAME_HEADER_LEN] {
     frame[0] |= SEALED;
     let frame_len = usize::from(u16_at(frame, 2)) + SEAL_LEN;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that follow one another with the parts of one message: the first is parsed, the others
-//! are compared with it.
+//! Consecutive frames with the parts of one message. The first is parsed; the next ones are
+//! compared with it.
 
 use crate::ack::{ACK_FIXED_LEN, Ack};
 use crate::field::{u16_at, u32_at};
 use crate::frame::{FRAME_HEADER_LEN, FRAME_LEN_AT, FrameHeader, FrameKind};
 use crate::record::{FRAGMENT_LEN, Fragment};
 
-/// Places in such a frame that differ from those of the frame before, beside its length: its number, the
-/// length of its part and where that belongs.
+/// Byte offsets at which such a frame differs from the one before, besides its length: packet
+/// number, part length and part offset.
 const NUM_AT: usize = 4;
 const SESSION_AT: usize = 8;
 const PART_LEN_AT: usize = FRAME_HEADER_LEN + 4;
@@ -16,17 +16,17 @@ const SEQ_AT: usize = FRAME_HEADER_LEN + 6;
 const OFFSET_AT: usize = FRAME_HEADER_LEN + 12;
 const LABEL_AT: usize = FRAME_HEADER_LEN + FRAGMENT_LEN;
 
-/// A data frame that fills its datagram, and has one fragment and nothing else but padding.
+/// Data frame that fills its datagram and contains one fragment, then at most padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentFrame {
-    /// The frame's header.
+    /// Frame header.
     pub header: FrameHeader,
-    /// Its fragment, of at least one byte.
+    /// Fragment header, with at least one byte of payload.
     pub fragment: Fragment,
 }
 
 impl FragmentFrame {
-    /// Reads a datagram; `None` if it is anything else, or malformed.
+    /// Parses a datagram; `None` if it is another kind of frame or malformed.
     #[inline]
     #[must_use]
     pub fn parse(datagram: &[u8]) -> Option<FragmentFrame> {
@@ -40,23 +40,23 @@ impl FragmentFrame {
         (frame.part_len() > 0 && is_end(datagram, end)).then_some(frame)
     }
 
-    /// Bytes before the payload.
+    /// Returns the length in bytes of everything before the payload.
     #[inline]
     #[must_use]
     pub fn head_len(&self) -> usize {
         FRAME_HEADER_LEN + self.fragment.header_len()
     }
 
-    /// Bytes of payload.
+    /// Returns the payload length in bytes.
     #[inline]
     #[must_use]
     pub fn part_len(&self) -> usize {
         usize::from(self.fragment.message.len)
     }
 
-    /// If `datagram` is the frame that comes `ahead` numbers after this one, `first`, and has the
-    /// part that lies `ahead` parts further on in the message: that part. It is as long as in this
-    /// one, or shorter in the message's last.
+    /// Returns the part in `datagram` if that frame continues this one, `first`: its packet number
+    /// is `ahead` higher and its part lies `ahead` parts further in the message. The part has the
+    /// length of this one; the last part of the message may be shorter.
     #[inline]
     #[must_use]
     pub fn part_ahead(&self, first: &[u8], datagram: &[u8], ahead: u32) -> Option<PartAhead> {
@@ -95,16 +95,17 @@ impl FragmentFrame {
     }
 }
 
-/// What stands in a frame that follows the first one.
+/// Contents of a frame that follows the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartAhead {
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: usize,
-    /// An acknowledgement without a bitmap is piggybacked.
+    /// Piggybacked acknowledgement, if it has no bitmap.
     pub ack: Option<Ack>,
 }
 
-/// Whether the records of `datagram` end at `end`, with the last byte or with padding (`P1.5`).
+/// Returns true if the records of `datagram` end at `end`: the datagram ends or padding begins
+/// (`P1.5`).
 #[inline]
 fn is_end(datagram: &[u8], end: usize) -> bool {
     match datagram.get(end) {
@@ -184,7 +185,7 @@ mod tests {
             assert_eq!(ahead(&frame(0, 100, 100, match_bits, 0), 1), Some(100));
             assert_eq!(ahead(&frame(1, 200, 50, match_bits, 0), 2), Some(50));
             assert_eq!(ahead(&frame(1, 200, 50, match_bits, 50), 2), Some(50));
-            // Of another number, place or length, with padding or without.
+            // Another number, offset or length, with and without padding.
             assert_eq!(ahead(&frame(1, 100, 100, match_bits, 0), 1), None);
             assert_eq!(ahead(&frame(0, 101, 100, match_bits, 0), 1), None);
             assert_eq!(ahead(&frame(0, 100, 99, match_bits, 1), 1), None);
@@ -240,7 +241,7 @@ mod tests {
                     ack: Some(ack),
                 };
                 assert_eq!(parsed.part_ahead(&first, &last, 2), Some(part));
-                // With a bitmap, or with something behind it, it is for others.
+                // A frame with a bitmap or with further records takes the general path.
                 let mut other = last.clone();
                 other[at + 2] = 1;
                 assert_eq!(parsed.part_ahead(&first, &other, 2), None);

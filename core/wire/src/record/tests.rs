@@ -28,7 +28,7 @@ fn tagged(imm: Option<u64>) -> Message {
     }
 }
 
-/// Emits with `emit` into poisoned memory and checks that exactly `len` bytes were written.
+/// Emits into memory with two fill patterns and checks that exactly `len` bytes were written.
 fn emitted<const N: usize>(emit: impl Fn(&mut [u8])) -> [u8; N] {
     let mut bytes = [0xa5; N];
     let mut other = [0x5a; N];
