@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every other folder may use and that uses none of them: names, settings, time, counters,
-//! events.
+//! Basics that all other modules may use and that use none of them: names, settings, time,
+//! counters, events.
 
 pub(crate) mod config;
 pub(crate) mod context;

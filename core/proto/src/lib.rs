@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Portolan protocol core: everything that two processes agree on, and nothing else.
+//! The Portolan protocol core: the state machine that both ends of a connection run.
 //!
 //! The core does no I/O, reads no clock, draws no randomness and holds no pointer to user memory.
-//! Its contract with the engine around it:
+//! Contract for the caller, the engine:
 //!
-//! 1. *Mutate*: [`Core::handle_frame`], [`Core::handle_timeout`], or submit an operation.
-//! 2. *Drain*: take [`Core::poll_event`] until it says `None`, while the frame that was handled is
-//!    still at hand, since events name parts of it; then [`Core::poll_transmit`] until `None`.
-//! 3. Call [`Core::handle_timeout`] not much later than [`Core::poll_timeout`].
+//! 1. *Mutate*: call [`Core::handle_frame`] or [`Core::handle_timeout`], or submit an operation.
+//! 2. *Drain*: call [`Core::poll_event`] until it returns `None`, while the handled frame is still
+//!    in memory, because events refer to parts of it. Then call [`Core::poll_transmit`] until it
+//!    returns `None`.
+//! 3. Call [`Core::handle_timeout`] soon after [`Core::poll_timeout`] expires.
 //!
-//! User memory appears only as (operation, offset, length): an event asks the engine to place a
-//! part of a frame at an offset of an operation's buffer, a transmit asks it to gather one. Small
-//! payloads alone pass through the core's own frame buffers, because they must survive there until
-//! they are acknowledged.
+//! The core refers to user memory only as (operation, offset, length). An event requests that the
+//! engine place a part of a frame at an offset of an operation's buffer; a transmit requests that
+//! it gather one. Only small payloads pass through the core's own frame buffers, where they are
+//! kept until they are acknowledged.
 //!
-//! Rules of the protocol are numbered in `docs/protocol.md`; `P3.2` in a comment names one.
+//! Rules of the protocol are numbered in `docs/protocol.md`; comments cite them as `P3.2`.
 //!
-//! The one invariant: whatever a frame holds, the core neither panics nor grows beyond
-//! [`Limits`]; it counts the frame under a [`DropReason`] and goes on.
+//! Invariant: whatever a frame contains, the core neither panics nor grows beyond [`Limits`]. It
+//! counts a bad frame under a [`DropReason`] and continues.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core is told at its start: identity, links, limits.
+//! Settings that the core receives at its start: identity, links, limits.
 
 use super::time::Span;
 use core::fmt;
 use core::time::Duration;
 use portolan_wire::Sum;
 
-/// Most bytes of one GSO batch: a UDP datagram's, headers off.
+/// Maximum length in bytes of one GSO batch: a UDP datagram without its headers.
 pub(crate) const BATCH_LEN_MAX: usize = 65_000;
 
-/// Numbers of which an acknowledgement can tell. At 5 GB/s frames of 1500 bytes take a millisecond for
-/// them: a frame that was lost twice is repaired by then. What cannot be told counts as in flight.
+/// Packet numbers that one acknowledgement can cover. At 5 GB/s, 1500-byte frames use them up in
+/// about one millisecond, in which a frame that was lost twice is repaired. Numbers beyond it count
+/// as in flight.
 pub(crate) const ACK_NUMBERS_MAX: u32 = 3072;
 
-/// Windows of numbers that a sender may use beyond the lowest that has not arrived: what follows a
-/// lost frame goes on while the loss is noticed (one round trip and a quarter), repaired (another
-/// half), and that again if the repair is lost.
+/// Windows of packet numbers that a sender may use beyond the lowest that has not arrived. Frames
+/// after a lost one are still sent while the loss is detected (1.25 round trips) and repaired (0.5
+/// round trips), and once more if the repair is lost.
 const SPAN_WINDOWS: u32 = 4;
 
-/// Numbers in use at most, from the lowest that has not arrived, on a path that may have
-/// `window_frames` frames under way. `P3.3`
+/// Returns the maximum number of packet numbers in use, from the lowest that has not arrived, on a
+/// path with a window of `window_frames` frames. `P3.3`
 pub(crate) const fn number_span(window_frames: u32) -> u32 {
     let most = if window_frames > ACK_NUMBERS_MAX {
         window_frames
@@ -30,7 +31,7 @@ pub(crate) const fn number_span(window_frames: u32) -> u32 {
     if span < most { span } else { most }
 }
 
-/// Number of a link, the same on both sides of a path; acknowledgements name paths by it.
+/// Link number, the same on both sides of a path; acknowledgements name paths by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(u8);
 
@@ -41,29 +42,29 @@ impl LinkId {
     pub const UDP: LinkId = LinkId(1);
     /// Raw Ethernet frames.
     pub const PACKET: LinkId = LinkId(2);
-    /// Kernel TCP connections. No path: it carries parts of transfers that were announced by another
-    /// link (`P15`).
+    /// Kernel TCP connections. Not a path: it carries parts of transfers that were announced on
+    /// another link (`P15`).
     pub const STREAM: LinkId = LinkId(3);
-    /// How many there are.
+    /// Number of links.
     pub const COUNT: usize = 4;
-    /// All of them.
+    /// All links.
     pub const ALL: [LinkId; Self::COUNT] = [Self::SHM, Self::UDP, Self::PACKET, Self::STREAM];
 
-    /// The link with this number.
+    /// Returns the link with this number.
     #[inline]
     #[must_use]
     pub fn from_u8(number: u8) -> Option<LinkId> {
         (usize::from(number) < Self::COUNT).then_some(LinkId(number))
     }
 
-    /// The number as it travels.
+    /// Returns the number used on the wire.
     #[inline]
     #[must_use]
     pub fn as_u8(self) -> u8 {
         self.0
     }
 
-    /// The number as an index.
+    /// Returns the number as an index.
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
@@ -77,90 +78,94 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// What the core must know of a link.
+/// Parameters of a link that the core needs.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkParams {
-    /// Bytes of the largest frame.
+    /// Length in bytes of the largest frame.
     pub frame_len_max: usize,
-    /// Datagrams that one transmit may carry.
+    /// Maximum number of datagrams in one transmit.
     pub segments_max: usize,
-    /// Nothing is lost, duplicated, reordered or corrupted: frames carry neither header nor number.
+    /// Set if the link loses, duplicates, reorders and corrupts nothing: frames have neither header
+    /// nor number.
     pub lossless: bool,
-    /// The receiver may fetch announced memory itself.
+    /// Set if the receiver can read announced memory itself.
     pub pull: bool,
-    /// Nobody else checks what arrives: frames are to have a checksum of their own. Never of a lossless
-    /// link. `P13.1`
+    /// Set if no other layer detects corruption, so that frames need a checksum. Never set for a
+    /// lossless link. `P13.1`
     pub checksum: bool,
-    /// Takes a frame's checksum. With it, the frames of a run leave with their sums in front, behind one
-    /// another in one piece; without it, all sums are left to who transmits. `P13.2`
+    /// Function that computes a frame's checksum. If set, the frames of a run leave in one piece,
+    /// each with its checksum in front. Otherwise the transmitting link computes all checksums.
+    /// `P13.2`
     pub sum: Option<fn(&[u8]) -> Sum>,
-    /// Bytes that the receive side holds while nobody receives.
+    /// Bytes that the receive side buffers while this process does not receive.
     pub rx_buffer_len: usize,
 }
 
-/// The order in which a receiver grants the transfers that wait for it. `P5.3`
+/// Order in which a receiver grants waiting transfers. `P5.3`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// The least bytes left first: the mean time of a transfer is the shortest possible.
+    /// Fewest remaining bytes first; minimizes the mean transfer time.
     #[default]
     ShortestFirst,
-    /// Each in turn: all get the same share, and equal ones end together.
+    /// Round robin: all get the same share, and equal transfers complete together.
     Fair,
 }
 
-/// Whether transfers over networks may go by streams. `P15.1`
+/// Use of streams for transfers over networks. `P15.1`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamUse {
-    /// Never, and none is accepted.
+    /// Streams are neither opened nor accepted.
     #[default]
     Off,
-    /// Where a short trial shows that it is faster.
+    /// Streams are used where a short trial shows that they are faster.
     Auto,
-    /// Wherever one can be opened.
+    /// Streams are used wherever one can be opened.
     On,
 }
 
-/// Sizes and times with a reason each; every holder of memory in the core is bounded by one.
+/// Size and time limits. Every structure in the core that holds memory is bounded by one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of eager messages per peer and lane that may be under way or unconsumed. Trade-off: a
-    /// stream needs bandwidth × round trip (5 GB/s × 20 µs = 100 KB); memory is this × busy peers.
+    /// Bytes of eager messages per peer and lane that may be in flight or unconsumed. Trade-off: a
+    /// stream needs bandwidth × round trip (5 GB/s × 20 µs = 100 KB); memory use is this × busy
+    /// peers.
     pub credit_len: u32,
-    /// Longest message that is sent without asking, at most 64 KiB. Asking costs two short frames
-    /// and a call for each message, which one call of segmentation offload does not pay back: a
-    /// stream of 64 KiB messages gains 60 % by not asking.
+    /// Longest message in bytes that is sent eagerly, at most 64 KiB. A rendezvous costs two short
+    /// frames and a call per message, more than one call of segmentation offload saves: a stream of
+    /// 64 KiB messages gains 60 % when sent eagerly.
     pub eager_len_max: usize,
-    /// The same on lossless links, where a pulled message saves a copy and asking is cheap.
+    /// The same limit on lossless links, where pulling saves a copy and a rendezvous is cheap.
     pub eager_len_max_lossless: usize,
-    /// Bytes of unexpected and early messages that all peers together may have held here.
+    /// Bytes of unexpected and early messages held here for all peers together.
     pub held_len_max: usize,
-    /// Frames on their way on one path, not counting those that are known to be lost.
+    /// Frames in flight on one path, not counting frames known to be lost.
     pub window_frames_max: u16,
-    /// Longest time an acknowledgement waits for company. Well below [`Limits::rto_min`].
+    /// Maximum delay of an acknowledgement that waits to be piggybacked. Well below
+    /// [`Limits::rto_min`].
     pub ack_delay: Duration,
-    /// Numbered frames after which an acknowledgement does not wait.
+    /// Numbered frames after which an acknowledgement is sent at once.
     pub ack_every: u32,
-    /// Floor of the retransmission timeout. Above the delay of acknowledgements and a scheduling
+    /// Minimum retransmission timeout. Longer than the delay of acknowledgements and a scheduling
     /// hiccup of an awake receiver.
     pub rto_min: Duration,
-    /// Ceiling of the backed-off timeout: a healed path is noticed this late.
+    /// Maximum of the backed-off timeout; a healed path is detected with at most this delay.
     pub rto_max: Duration,
-    /// Unacknowledged frames older than this make the core ask the engine whether the peer lives.
+    /// Age of unacknowledged frames at which the core requests a check that the peer is alive.
     pub suspect_after: Duration,
-    /// Bytes of granted but not yet received bulk data per link; 0 means what the link buffers.
+    /// Bytes of granted but not yet received bulk data per link; 0 selects what the link buffers.
     pub grant_len_max: usize,
-    /// Windows follow the delay of the network (`P3.13`); `false` leaves the receiver's bounds alone,
-    /// for comparing.
+    /// Enables congestion control, which adapts windows to the delay of the network (`P3.13`). If
+    /// `false`, only the receiver's bounds apply; for comparison.
     pub congestion_control: bool,
-    /// Whose bulk data comes first when several send to this process.
+    /// Order of bulk data if several peers send to this process.
     pub schedule: Schedule,
-    /// Whether transfers may go by streams.
+    /// Use of streams for transfers.
     pub stream: StreamUse,
 }
 
 impl Limits {
-    /// Frames of one path that may be unacknowledged, lost ones and those behind them included: what
-    /// bounds the table of them, and their buffers. `P3.3`
+    /// Returns the number of frames of one path that may be unacknowledged, including lost frames
+    /// and those after them. It bounds the path's table of frames and their buffers. `P3.3`
     #[must_use]
     pub fn unacked_frames_max(&self) -> usize {
         number_span(u32::from(self.window_frames_max)) as usize
@@ -170,9 +175,9 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            // Eight messages of the longest that leave without asking, with what each costs beside: a
-            // quarter, which is told at a time, is two, and the sender never waits for it. Half as
-            // much made both ends of a stream wait for one another.
+            // Eight of the longest eager messages, with their overhead. Credit is returned in
+            // quarters of it, two such messages, so the sender never waits. With half as much, both
+            // ends of a stream waited for each other.
             credit_len: 8 * (64 * 1024 + 32),
             eager_len_max: 64 * 1024,
             eager_len_max_lossless: 16 * 1024,
@@ -191,30 +196,33 @@ impl Default for Limits {
     }
 }
 
-/// Steps of [`Choice::lone`]; the papers' table had six.
+/// Steps of [`Choice::lone`]; the table in the papers had six.
 pub const LONE_STEPS: usize = 6;
 
-/// What a measured model of the paths decides. All of it is the sender's own matter: two processes
-/// may choose differently. [`Choice::default`] is what is right without a measurement.
+/// Decisions of a measured path model. They concern only the sender; two processes may choose
+/// differently. [`Choice::default`] applies without a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Longest message that is sent without asking; [`Limits::eager_len_max`] stays its ceiling.
+    /// Longest message in bytes that is sent eagerly; [`Limits::eager_len_max`] remains its
+    /// maximum.
     pub eager_len_max: usize,
-    /// The same on lossless links, below [`Limits::eager_len_max_lossless`].
+    /// The same limit on lossless links, below [`Limits::eager_len_max_lossless`].
     pub eager_len_max_lossless: usize,
-    /// Longest message of several frames that takes the path of small messages. `P6.5`
+    /// Longest message of several frames, in bytes, that takes the path of small messages. `P6.5`
     pub small_run_len_max: usize,
-    /// Pieces of a message that nothing waits behind, by ascending message length. `P4.11`
+    /// Piece lengths for a message with nothing queued behind it, by ascending message length.
+    /// `P4.11`
     pub lone: [LoneStep; LONE_STEPS],
 }
 
-/// Messages of up to `message_len_max` bytes, and beyond the step before, leave `call_len` bytes a
-/// call when nothing waits behind them, so that sender and receiver work at the same time.
+/// Step of the piece table. It applies to messages longer than the previous step's maximum and up
+/// to `message_len_max` bytes. They leave in calls of `call_len` bytes when nothing is queued
+/// behind them, so that sender and receiver work at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoneStep {
-    /// Last message length of the step; 0 ends the table.
+    /// Maximum message length of the step in bytes; 0 ends the table.
     pub message_len_max: u64,
-    /// Bytes of a call; 0 for as many as it takes.
+    /// Bytes per call; 0 for no limit.
     pub call_len: usize,
 }
 
@@ -230,7 +238,8 @@ impl Default for Choice {
 }
 
 impl Choice {
-    /// Most bytes of a call for a message of `len` bytes that nothing waits behind.
+    /// Returns the maximum bytes per call for a message of `len` bytes with nothing queued behind
+    /// it.
     pub(crate) fn lone_batch_len(&self, len: u64) -> usize {
         let step = self.lone.iter().find(|step| len <= step.message_len_max);
         match step {
@@ -240,7 +249,7 @@ impl Choice {
     }
 }
 
-/// The times among the limits, in the core's own unit.
+/// Time limits in the core's own unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) ack_delay: Span,
@@ -263,18 +272,18 @@ impl From<&Limits> for Times {
 /// Identity of this process within its job.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The job.
+    /// Job id.
     pub job_id: [u8; 16],
-    /// The job's secret; proves membership in the handshake.
+    /// Secret of the job; proves membership in the handshake.
     pub secret: [u8; 32],
-    /// This process.
+    /// Rank of this process.
     pub rank: u32,
-    /// Processes in the job, at most 2^20 (the index part of a session token).
+    /// Number of processes in the job, at most 2^20 (the index part of a session token).
     pub size: u32,
-    /// Session epochs of this process start here; must grow with each start of this rank (the time
-    /// of the start in nanoseconds will do).
+    /// First session epoch of this process. It must grow with each start of this rank; the start
+    /// time in nanoseconds is suitable.
     pub epoch: u64,
-    /// Fresh entropy, from which session tokens are derived.
+    /// Fresh entropy from which session tokens are derived.
     pub seed: [u8; 32],
     /// Limits.
     pub limits: Limits,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What every mechanism needs of the process around it: its settings, its links, its counters, and
-//! the queue of events to the engine.
+//! State of the process that all mechanisms use: settings, links, counters, and the queue of events
+//! to the engine.
 
 use super::config::Times;
 use super::narrow::narrow;
@@ -17,19 +17,19 @@ pub(crate) struct Context {
     links: [Option<LinkParams>; LinkId::COUNT],
     events: VecDeque<Event>,
     counters: Counters,
-    /// Small messages take this link where it works.
+    /// Link for small messages wherever it works.
     preferred: Option<LinkId>,
-    /// Of a model, or none; its eager limits are among those of `config`.
+    /// Choice of a measured model, or the default; its eager limits are also stored in `config`.
     choice: Choice,
-    /// The limits that were configured, before a choice lowered them: longest eager message that
-    /// is sent (on networks, on lossless links) or taken.
+    /// Configured eager limits, before a choice lowered them: longest eager message that is sent or
+    /// accepted (on networks, on lossless links).
     eager_bounds: [usize; 2],
     poll_gap: PollGap,
-    /// Short messages pass, which wait for what leaves by a stream.
+    /// Set while short messages pass, which wait for each part that leaves by a stream.
     hurried: bool,
-    /// The program has no more use for messages.
+    /// Set when the program accepts no more messages.
     closing: bool,
-    /// Requests for remote memory are not served any more.
+    /// Set when requests for remote memory are no longer served.
     leaving: bool,
 }
 
@@ -77,7 +77,7 @@ impl Context {
         &self.times
     }
 
-    /// Bytes of eager messages that each peer may have under way in a lane.
+    /// Returns the bytes of eager messages that each peer may have in flight in a lane.
     #[inline]
     pub(crate) fn credit_len(&self) -> u32 {
         self.config.limits.credit_len
@@ -87,7 +87,7 @@ impl Context {
         self.links[link.index()] = Some(params);
     }
 
-    /// What `link` can do, if there is such a link.
+    /// Returns the parameters of `link`, if it exists.
     #[inline]
     pub(crate) fn link(&self, link: LinkId) -> Option<LinkParams> {
         self.links[link.index()]
@@ -98,12 +98,13 @@ impl Context {
         self.links[link.index()].is_some_and(|params| params.lossless)
     }
 
-    /// Frames that a peer may have under way towards this process on one path: what the link buffers.
-    /// `P3.3`
+    /// Returns the number of frames that a peer may have in flight towards this process on one
+    /// path: as many as the link buffers. `P3.3`
     pub(crate) fn window_frames(&self, params: &LinkParams) -> u16 {
         let frames = params.rx_buffer_len / params.frame_len_max.max(1);
-        // At least four runs of segments, so that neither end waits for the other: links may hold more
-        // than they know when they are opened, and a full socket is repaired, not fatal.
+        // At least four runs of segments, so that neither end waits for the other. A link may
+        // buffer more than it reports when it is opened, and overflow of a socket is repaired, not
+        // fatal.
         let floor = params.segments_max.max(32) * 4;
         let frames = frames
             .max(floor)
@@ -111,7 +112,7 @@ impl Context {
         narrow(frames)
     }
 
-    /// Tells the engine.
+    /// Queues an event for the engine.
     #[inline]
     pub(crate) fn emit(&mut self, event: Event) {
         self.events.push_back(event);
@@ -127,7 +128,7 @@ impl Context {
         self.events.pop_front()
     }
 
-    /// Takes back the events that are not `wanted`: what they are about is gone.
+    /// Removes the queued events that are not `wanted`, because their subject no longer exists.
     pub(crate) fn retain_events(&mut self, wanted: impl Fn(&Event) -> bool) {
         self.events.retain(wanted);
     }
@@ -142,13 +143,13 @@ impl Context {
         &mut self.counters
     }
 
-    /// Counts what was dropped.
+    /// Counts a drop.
     #[cold]
     pub(crate) fn drop_for(&mut self, reason: DropReason) {
         self.counters.drop(reason);
     }
 
-    /// Counts a message of `len` bytes that is delivered.
+    /// Counts a delivered message of `len` bytes.
     #[inline]
     pub(crate) fn count_received(&mut self, len: u64) {
         self.counters.messages_received += 1;
@@ -169,8 +170,8 @@ impl Context {
         &self.choice
     }
 
-    /// Sends by `choice` from now on. It may lower the configured eager limits, never raise them:
-    /// peers take no more.
+    /// Applies `choice` from now on. It may lower the configured eager limits but not raise them,
+    /// because peers accept no more.
     pub(crate) fn choose(&mut self, choice: Choice) {
         let [eager, lossless] = self.eager_bounds;
         let limits = &mut self.config.limits;
@@ -179,7 +180,7 @@ impl Context {
         self.choice = choice;
     }
 
-    /// Longest message that is sent without asking.
+    /// Returns the length of the longest message that is sent eagerly.
     #[inline]
     pub(crate) fn eager_len_max(&self, lossless: bool) -> usize {
         match lossless {
@@ -188,37 +189,40 @@ impl Context {
         }
     }
 
-    /// Longest piece of a message that a record takes on a lossless link; [`Context::choose`] does not lower it.
+    /// Returns the length of the longest piece of a message in one record on a lossless link.
+    /// [`Context::choose`] does not lower it.
     pub(crate) fn lossless_record_len_max(&self) -> usize {
         self.eager_bounds[1]
     }
 
-    /// Longest message that a peer may send without asking.
+    /// Returns the length of the longest message that a peer may send eagerly.
     pub(crate) fn eager_taken_max(&self) -> usize {
         let [eager, lossless] = self.eager_bounds;
         eager.max(lossless)
     }
 
-    /// Bulk frames after which an acknowledgement does not wait: a run of segments is acknowledged
-    /// as one.
+    /// Returns the number of bulk frames after which an acknowledgement is sent at once. A run of
+    /// segments is acknowledged as a unit.
     #[inline]
     fn bulk_ack_every(&self) -> u32 {
         self.config.limits.ack_every.max(BULK_ACK_EVERY)
     }
 
-    /// After how many frames of bulk data, and when, an acknowledgement is due. `P3.5`
+    /// Returns the number of bulk frames, and the delay, after which an acknowledgement is due.
+    /// `P3.5`
     #[inline]
     pub(crate) fn bulk_ack_times(&self) -> (u32, Span) {
         (self.bulk_ack_every(), self.times.ack_delay)
     }
 
-    /// The same of other frames.
+    /// Returns the same for other frames.
     #[inline]
     pub(crate) fn ack_times(&self) -> (u32, Span) {
         (self.config.limits.ack_every, self.times.ack_delay)
     }
 
-    /// Whether what is handled at `at` may have waited for this process.
+    /// Returns the poll gap, which covers the times of frames that may have waited for this
+    /// process.
     #[inline]
     pub(crate) fn poll_gap(&self) -> &PollGap {
         &self.poll_gap
@@ -229,18 +233,18 @@ impl Context {
         self.hurried = is_hurried;
     }
 
-    /// Short messages pass: parts of transfers are short, too. `P15.4`
+    /// Returns true while short messages pass; parts of transfers must then be short too. `P15.4`
     #[inline]
     pub(crate) fn is_hurried(&self) -> bool {
         self.hurried
     }
 
-    /// Frames handed in from now on may have waited for this process.
+    /// Begins a poll gap: frames handled from now on may have waited for this process.
     pub(crate) fn begin_poll_gap(&mut self, now: Instant) {
         self.poll_gap.begin(now);
     }
 
-    /// All those have been handed in.
+    /// Ends the poll gap: all frames that may have waited have been handled.
     pub(crate) fn end_poll_gap(&mut self, now: Instant) {
         self.poll_gap.end(now);
     }
@@ -264,6 +268,6 @@ impl Context {
     }
 }
 
-/// Bulk frames per acknowledgement: above one call of segmentation offload (45 frames at 1500
-/// bytes), so that an acknowledgement comes with every other call.
+/// Bulk frames per acknowledgement. More than one call of segmentation offload (45 frames at 1500
+/// bytes), so that an acknowledgement follows every second call.
 const BULK_ACK_EVERY: u32 = 64;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters. Nothing is dropped in silence: every drop has a reason, and every reason a counter
+//! Counters. Nothing is dropped silently: every drop has a reason, and every reason has a counter
 //! (`P1.8`).
 
 use portolan_wire::Malformed;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
-        /// Why a frame or a record was dropped.
+        /// Reason why a frame or a record was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum DropReason { $($(#[$doc])* $name,)* }
 
         impl DropReason {
-            /// Every reason.
+            /// All reasons.
             pub const ALL: &'static [DropReason] = &[$(DropReason::$name,)*];
 
-            /// A fixed name for reports.
+            /// Returns a fixed name for reports.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(DropReason::$name => $text,)* }
@@ -25,11 +25,11 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Shorter than its header or than it says.
+    /// Shorter than its header or its stated length.
     Truncated => "truncated",
-    /// Another version of the protocol.
+    /// Unsupported protocol version.
     Version => "wrong version",
-    /// Kind of frame or record that nobody defined, or a field out of range.
+    /// Unknown kind of frame or record, or a field out of range.
     Malformed => "malformed",
     /// Handshake of another job.
     OtherJob => "other job",
@@ -37,11 +37,11 @@ drop_reasons! {
     BadMac => "bad authenticator",
     /// Handshake for another rank, or from a rank outside the job.
     WrongRank => "wrong rank",
-    /// Handshake of an earlier life of the peer.
+    /// Handshake of an earlier incarnation of the peer.
     OldIncarnation => "old incarnation",
-    /// Session that this process did not hand out, or no longer honours.
+    /// Session that this process did not open, or has closed.
     StaleSession => "stale session",
-    /// Frame on a link that the peer has no path on.
+    /// Frame on a link without a path to the peer.
     NoPath => "no such path",
     /// Numbered frame that has arrived before.
     Duplicate => "duplicate",
@@ -53,36 +53,36 @@ drop_reasons! {
     BeyondCredit => "beyond credit",
     /// Fragment that contradicts its message or transfer.
     BadFragment => "contradicting fragment",
-    /// Transfer that does not exist (any more).
+    /// Transfer that does not exist or has ended.
     StaleTransfer => "stale transfer",
-    /// Eager memory of this process is exhausted; the frame will be sent again, unless it is one of a
-    /// best-effort message, which is dropped whole.
+    /// Memory for eager messages is exhausted. The frame will be retransmitted; a best-effort
+    /// message is dropped as a whole.
     NoMemory => "out of eager memory",
     /// Best-effort message to a port without a buffer.
     BestEffortNoBuffer => "best effort, no buffer",
-    /// Best-effort message of several frames of which some did not come in time (`P7.8`).
+    /// Best-effort message of several frames, some of which did not arrive in time (`P7.8`).
     BestEffortIncomplete => "best effort, incomplete",
-    /// Own frame or handshake that somebody has sent back.
+    /// Frame or handshake of this process that was reflected back.
     Reflected => "reflected",
-    /// Frame without a seal, where the job seals its frames.
+    /// Unsealed frame in a job that seals its frames.
     Unsealed => "not sealed",
-    /// Sealed frame that was forged or altered, or belongs elsewhere: its tag is wrong.
+    /// Sealed frame with a wrong tag: forged, altered or misdirected.
     BadSeal => "bad seal",
-    /// Frame that was altered on its way: its checksum is wrong (`P13.3`).
+    /// Corrupted frame: its checksum is wrong (`P13.3`).
     BadChecksum => "bad checksum",
-    /// Frame without a checksum, on a path whose frames have one (`P13.3`).
+    /// Frame without a checksum on a path that uses checksums (`P13.3`).
     Unchecked => "no checksum",
-    /// Sealed frame that has arrived before, or is too old to tell.
+    /// Sealed frame that has arrived before, or is too old to check.
     Replayed => "replayed",
-    /// Record that its kind of frame or link may not carry.
+    /// Record that is not allowed in its kind of frame or on its link.
     Misplaced => "misplaced record",
-    /// Request for remote memory whose key nobody handed out, or that is closed.
+    /// Request for remote memory with an unknown key, or the key of a closed region.
     RemoteKey => "unknown remote key",
     /// Request that reaches beyond its region.
     RemoteBounds => "beyond remote region",
-    /// Request for what its region is not open for.
+    /// Request for an access that its region does not allow.
     RemoteAccess => "no right to remote region",
-    /// Atomic operation that is not known for its kind of number.
+    /// Atomic operation that is not supported for its number type.
     RemoteUnsupported => "unknown atomic operation",
 }
 
@@ -98,19 +98,18 @@ impl From<Malformed> for DropReason {
     }
 }
 
-/// What the core has done so far.
+/// Counters of the core since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// What was handed out for transmission, retransmissions included: frames, and runs of frames that
-    /// leave with one call.
+    /// Transmits, retransmissions included. A run of frames that leaves in one call counts as one.
     pub frames_sent: u64,
     /// Frames accepted.
     pub frames_received: u64,
-    /// Frames sent again.
+    /// Frames retransmitted.
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Paths that were left because another answered and they did not.
+    /// Paths abandoned because another path answered and they did not.
     pub paths_left: u64,
     /// Messages accepted for sending.
     pub messages_sent: u64,
@@ -118,38 +117,38 @@ pub struct Counters {
     pub messages_received: u64,
     /// Payload bytes of delivered messages.
     pub bytes_received: u64,
-    /// Requests for memory of this process that were dealt with.
+    /// Requests for memory of this process that were handled.
     pub remote_requests: u64,
-    /// Messages that were held because they came early or found no buffer.
+    /// Messages held because they arrived early or found no buffer.
     pub messages_held: u64,
-    /// Best-effort messages that never arrived here, by the gaps in their numbers.
+    /// Best-effort messages that never arrived, by the gaps in their numbers.
     pub best_effort_lost: u64,
-    /// Bulk frames that were received at their place, without a copy.
+    /// Bulk frames received at their final place, without a copy.
     pub placement_hits: u64,
-    /// Frames that were received where another was expected.
+    /// Frames received at a place predicted for another frame.
     pub placement_misses: u64,
-    /// Bytes of those, headers included, that were copied to put them right.
+    /// Bytes of misplaced frames, headers included, that were copied to correct that.
     pub placement_repaired_bytes: u64,
-    /// Numbered frames accepted that the network had marked as having met congestion.
+    /// Numbered frames accepted with a congestion mark of the network.
     pub frames_marked: u64,
-    /// Frames sent of which peers said that they were marked so.
+    /// Frames sent that peers reported as marked.
     pub marks_heard: u64,
-    /// Bytes of transfers that came by streams.
+    /// Bytes of transfers received by streams.
     pub stream_bytes: u64,
-    /// Frames whose sending the link put off.
+    /// Frames that the link refused for lack of room.
     pub link_full: u64,
-    /// What was dropped, in the order of [`DropReason::ALL`].
+    /// Drops, in the order of [`DropReason::ALL`].
     pub drops_by_reason: [u64; DropReason::ALL.len()],
 }
 
 impl Counters {
-    /// How often something was dropped for `reason`.
+    /// Returns the number of drops for `reason`.
     #[must_use]
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.drops_by_reason[reason as usize]
     }
 
-    /// Everything that was dropped, reasons with a count of zero left out.
+    /// Returns all nonzero drop counts with their reasons.
     pub fn iter_drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
         DropReason::ALL
             .iter()

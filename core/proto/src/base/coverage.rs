@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which bytes of a message have arrived. A part that is sent again on another path, or cut
-//! otherwise, covers what an earlier one has covered: it counts once (`P3.12`).
+//! Set of a message's bytes that have arrived. A part that is retransmitted on another path, or
+//! refragmented, may overlap earlier parts; each byte counts once (`P3.12`).
 
 use alloc::vec::Vec;
 
-/// Gaps that are remembered. Those of an honest sender are frames under way, 4096 at most on each of
-/// two paths (P3.3), and what it is about to send again; each takes 16 bytes here.
+/// Maximum number of gaps. The gaps of an honest sender are frames in flight, at most 4096 on each
+/// of two paths (P3.3), and frames to be retransmitted. Each gap takes 16 bytes.
 const RANGES_MAX: usize = 1 << 14;
 
-/// See the module documentation. What comes in order allocates nothing.
+/// See the module documentation. In-order arrival allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    /// All bytes below have arrived.
+    /// End of the gapless prefix; all bytes below it have arrived.
     prefix: u64,
-    /// What has arrived beyond: disjoint, not touching, in order.
+    /// Ranges that have arrived beyond the prefix: disjoint, not touching, in order.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Coverage {
-    /// Notes `start..end` and returns how many of these bytes are new; none of what would make more
-    /// gaps than anybody needs.
+    /// Records `start..end` and returns how many of these bytes are new. Records nothing, and
+    /// returns 0, if that would exceed the maximum number of gaps.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         let start = start.max(self.prefix);
         if start >= end {
@@ -46,22 +46,22 @@ impl Coverage {
         high - low - known
     }
 
-    /// All bytes below have arrived.
+    /// Returns the end of the gapless prefix.
     pub(crate) fn prefix(&self) -> u64 {
         self.prefix
     }
 
-    /// Nothing has arrived from here on.
+    /// Returns the end of the highest byte that has arrived.
     pub(crate) fn end(&self) -> u64 {
         self.ranges.last().map_or(self.prefix, |range| range.1)
     }
 
-    /// Nothing has arrived.
+    /// Returns true if nothing has arrived.
     pub(crate) fn is_empty(&self) -> bool {
         self.prefix == 0 && self.ranges.is_empty()
     }
 
-    /// The first `len` bytes have arrived, all of them.
+    /// Returns true if all of the first `len` bytes have arrived.
     pub(crate) fn reaches(&self, len: u64) -> bool {
         self.prefix >= len
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core tells the engine, and the names both use.
+//! Events from the core to the engine, and the identifiers that both use.
 
 use crate::{Answer, AtomicSpec, LinkId, PutNotice, RemoteFault};
 use alloc::boxed::Box;
@@ -7,7 +7,7 @@ use core::fmt;
 use core::ops::Range;
 use portolan_wire::{EndpointId, LaneId, MatchBits, Message};
 
-/// A peer: its rank in the job.
+/// Peer, identified by its rank in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PeerId(pub u32);
 
@@ -24,21 +24,22 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// An operation of the engine, by a number that the engine chose. Those with the highest bit set are
-/// parts of other operations, and chosen by the core ([`Event::MultiRecvSegment`]).
+/// Operation of the engine, identified by a number that the engine chooses. Numbers with the
+/// highest bit set are chosen by the core, for parts of other operations
+/// ([`Event::MultiRecvSegment`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub u64);
 
 impl OpId {
-    /// Set in the numbers that the core chooses.
+    /// Bit that is set in numbers chosen by the core.
     const PART_BIT: u64 = 1 << 63;
 
-    /// The `number`th part that the core has made.
+    /// Returns the id of the `number`th part that the core has made.
     pub(crate) const fn part(number: u64) -> OpId {
         OpId(OpId::PART_BIT | number)
     }
 
-    /// Whether it is a part of another operation.
+    /// Returns true for a part of another operation.
     #[inline]
     #[must_use]
     pub const fn is_part(self) -> bool {
@@ -50,17 +51,17 @@ impl OpId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeldId(pub(crate) u32);
 
-/// A port of this process. System ports belong to the library itself.
+/// Port of this process. System ports belong to the library itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortId {
-    /// Number.
+    /// Port number.
     pub number: u16,
-    /// In the library's own number space.
+    /// Set for a port in the library's own number space.
     pub system: bool,
 }
 
 impl PortId {
-    /// A port of the program.
+    /// Returns a port of the program.
     #[inline]
     #[must_use]
     pub const fn user(number: u16) -> Self {
@@ -70,7 +71,7 @@ impl PortId {
         }
     }
 
-    /// The port that a message was sent to.
+    /// Returns the port that a message was sent to.
     #[inline]
     pub(crate) fn of(message: &Message) -> Self {
         PortId {
@@ -79,7 +80,7 @@ impl PortId {
         }
     }
 
-    /// A port of the library.
+    /// Returns a port of the library.
     #[inline]
     #[must_use]
     pub const fn system(number: u16) -> Self {
@@ -90,17 +91,17 @@ impl PortId {
     }
 }
 
-/// What a message is matched with a buffer by.
+/// Key by which a message is matched with a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// The port that it goes to.
+    /// Destination port.
     Port(PortId),
-    /// Its match bits.
+    /// Match bits of the message.
     MatchBits(MatchBits),
 }
 
 impl Address {
-    /// Where a message goes that has arrived.
+    /// Returns the address of a message that has arrived.
     #[inline]
     pub(crate) fn of(message: &Message) -> Address {
         match message.match_bits {
@@ -109,7 +110,7 @@ impl Address {
         }
     }
 
-    /// Messages to both wait in one queue: at one port, or in one space.
+    /// Returns true if messages to both addresses wait in one queue: at one port, or in one space.
     pub(crate) fn shares_queue(&self, other: &Address) -> bool {
         match (self, other) {
             (Address::MatchBits(one), Address::MatchBits(other)) => one.space == other.space,
@@ -130,56 +131,56 @@ impl From<MatchBits> for Address {
     }
 }
 
-/// How a port takes messages.
+/// Delivery mode of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortMode {
     /// Each message needs a posted buffer.
     Posted,
-    /// Eager messages are handed over where they lie; longer ones need a posted buffer.
+    /// Eager messages are delivered in place; longer ones need a posted buffer.
     InPlace,
 }
 
-/// Where the payload of a delivered message is.
+/// Location of a delivered message's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// In the frame that is being handled.
+    /// In the frame being handled.
     Frame(Range<usize>),
-    /// In memory of the core; release it with [`crate::Core::release`] afterwards.
+    /// In memory of the core; release it with [`crate::Core::release`] after use.
     Held(HeldId),
     /// Already in the operation's buffer.
     Placed,
 }
 
-/// Where a part of a frame must be copied.
+/// Destination to which a part of a frame must be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest {
-    /// At this offset of the operation's buffer.
+    /// This offset of the operation's buffer.
     Op(OpId, u64),
-    /// At this offset of held memory.
+    /// This offset of held memory.
     Held(HeldId, usize),
 }
 
-/// Why a peer is given up.
+/// Reason why a peer has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Its process ended; the system or the launcher said so.
+    /// Its process has exited, according to the operating system or the launcher.
     ProcessGone,
-    /// Nothing was heard of it for too long on this path.
+    /// No frame arrived from it on this path for too long.
     Silent(LinkId),
-    /// It started again; what its earlier life was asked is lost.
+    /// It has restarted; operations on its earlier incarnation are lost.
     Restarted,
-    /// It broke the protocol.
+    /// It violated the protocol.
     Violation(&'static str),
-    /// No path to it worked.
+    /// No path to it works.
     NoPath,
     /// It closed the session.
     Closed,
-    /// It has run out of this, which the connection needed, and has said so.
+    /// It has run out of this resource, which the connection needed, and has reported that.
     Starved(&'static str),
-    /// This process has run out of this, which the connection needed.
+    /// This process has run out of this resource, which the connection needed.
     Lacking(&'static str),
-    /// Another process says that it is lost.
+    /// Another process has reported it as lost.
     Reported,
 }
 
@@ -199,49 +200,50 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Why an operation failed.
+/// Reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The peer is gone.
+    /// The peer has failed.
     PeerGone(PeerId, Cause),
-    /// The message was longer than the buffer; its first bytes are in the buffer.
+    /// The message was longer than the buffer, which contains its first bytes.
     Truncated {
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         message_len: u64,
     },
-    /// The receiver gave the transfer up.
+    /// The receiver gave up the transfer.
     Refused,
     /// The engine cancelled it.
     Cancelled,
-    /// The peer would not have it done to its memory.
+    /// The peer refused the operation on its memory.
     Remote(PeerId, RemoteFault),
-    /// What it waits for is behind messages that nobody has received, and for those no memory is left.
+    /// The expected message is behind messages that no receive has taken, and the memory for those
+    /// is full.
     MemoryFull {
-        /// Bytes that they take.
+        /// Bytes that these messages occupy.
         held_len: u64,
-        /// Bytes that they may take: [`crate::Limits::held_len_max`].
+        /// Limit of that memory in bytes: [`crate::Limits::held_len_max`].
         limit: u64,
     },
 }
 
 impl OpError {
-    /// The error of a message that is longer than its buffer. `P4.9`
+    /// Returns the error for a message that is longer than its buffer. `P4.9`
     #[inline]
     pub(crate) fn truncated(len: u64, capacity: u64) -> Option<OpError> {
         (len > capacity).then_some(OpError::Truncated { message_len: len })
     }
 }
 
-/// What happened. The order of events is the order in which the engine must act on them.
+/// Event of the core. The engine must act on events in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// Copy a part of the frame being handled.
     Place {
-        /// To there.
+        /// Destination.
         dest: Dest,
-        /// From here.
+        /// Range in the frame.
         src: Range<usize>,
     },
     /// A message has arrived.
@@ -254,162 +256,165 @@ pub enum Event {
         lane: LaneId,
         /// The posted operation that it consumes; `None` for delivery in place.
         op: Option<OpId>,
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         len: u64,
-        /// Where it is.
+        /// Location of the payload.
         data: Data,
-        /// The posted buffer was too short.
+        /// Error, if the posted buffer was too short.
         error: Option<OpError>,
     },
-    /// A receive of many messages has taken one, into a part of its buffer. The part is an operation
-    /// of its own from now on, and ends as such.
+    /// A multi-receive has taken a message into a part of its buffer. From now on the part is an
+    /// operation of its own and completes as one.
     MultiRecvSegment {
-        /// The receive.
+        /// Multi-receive.
         op: OpId,
-        /// The part.
+        /// Part.
         part: OpId,
-        /// Where in the buffer it begins.
+        /// Offset of the part in the buffer.
         off: u64,
-        /// Bytes of the buffer that it has.
+        /// Length of the part in bytes.
         len: u64,
-        /// The receive takes no more messages.
+        /// Set if the receive takes no more messages.
         is_last: bool,
     },
-    /// A tagged message has arrived, for a receive that takes it.
+    /// A tagged message has arrived and matched a receive.
     Matched {
         /// Sender.
         peer: PeerId,
-        /// The receive.
+        /// Receive.
         op: OpId,
-        /// What it was matched by, and its immediate data.
+        /// Match bits, with the immediate data.
         match_bits: MatchBits,
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         len: u64,
-        /// Where it is.
+        /// Location of the payload.
         data: Data,
-        /// The buffer was too short.
+        /// Set if the buffer was too short.
         truncated: bool,
     },
-    /// A posted receive ended without a message.
+    /// A posted receive has failed without a message.
     RecvFailed {
         /// The operation.
         op: OpId,
         /// Reason.
         error: OpError,
     },
-    /// A rendezvous send has ended; its buffer is free.
+    /// A rendezvous send has completed; its buffer may be reused.
     SendDone {
-        /// The operation.
+        /// Operation.
         op: OpId,
-        /// How.
+        /// Result.
         result: Result<(), OpError>,
     },
-    /// Fetch a message from the peer's memory, then call [`crate::Core::pull_done`].
+    /// Request to read a message from the peer's memory and then call [`crate::Core::pull_done`].
     Pull {
-        /// Number to report with.
+        /// Transfer to pass to `pull_done`.
         transfer: u32,
-        /// Whose memory.
+        /// Owner of the memory.
         peer: PeerId,
-        /// Where.
+        /// Address in the peer's memory.
         remote_addr: u64,
-        /// Into this operation's buffer.
+        /// Operation that receives the bytes.
         op: OpId,
-        /// At this offset of it.
+        /// Offset in its buffer.
         off: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// A request for remote memory has ended; its buffer is free.
+    /// An operation on remote memory has completed; its buffer may be reused.
     RemoteDone {
-        /// The operation.
+        /// Operation.
         op: OpId,
-        /// How.
+        /// Result.
         result: Result<(), OpError>,
     },
-    /// Copy a held message into a region, then release it.
+    /// Request to copy a held message into a region, then release it.
     RemoteWrite {
-        /// The operation whose memory the region is.
+        /// Operation that owns the region's memory.
         region: OpId,
-        /// At this offset.
+        /// Offset in the region.
         off: u64,
-        /// From here.
+        /// Held message to copy.
         held: HeldId,
     },
-    /// Release held memory.
+    /// Request to release held memory.
     Discard {
-        /// Which.
+        /// Held memory.
         held: HeldId,
     },
-    /// Answer with bytes of a region: [`crate::Core::answer_read`].
+    /// Request to answer with bytes of a region: [`crate::Core::answer_read`].
     RemoteRead {
-        /// Whom, and from where.
+        /// Requester, and source of the bytes.
         answer: Answer,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// Change numbers in a region, then [`crate::Core::answer`] or [`crate::Core::refuse`].
+    /// Request to modify numbers in a region, then call [`crate::Core::answer`] or
+    /// [`crate::Core::refuse`].
     RemoteAtomic {
-        /// Whom, and where the numbers are.
+        /// Requester, and location of the numbers.
         answer: Answer,
-        /// What to do.
+        /// Atomic operation.
         atomic: AtomicSpec,
-        /// The operands.
+        /// Operands.
         data: Data,
     },
-    /// A put was applied of which the program is to be told.
+    /// A put has been applied and the program must be notified.
     PutNotice(PutNotice),
-    /// The program waits, takes nothing of what waits for it, and the memory for that is full; the
-    /// receives that cannot be filled end.
+    /// Memory for unexpected messages is full, and the waiting program takes none of them. The
+    /// receives that cannot be satisfied fail.
     MemoryFull {
-        /// A peer that is held back.
+        /// Peer whose messages are held back.
         peer: PeerId,
         /// [`OpError::MemoryFull`].
         error: OpError,
     },
-    /// A port that takes messages in place was sent one that needs a posted buffer. One posted for
-    /// its sender from now on, and long enough, is kept for it.
+    /// A message that needs a posted buffer has arrived at a port that delivers in place. If a
+    /// buffer that is long enough is posted for its sender, it is reserved for this message.
     BufferWanted {
-        /// The port.
+        /// Port.
         port: PortId,
-        /// The sender.
+        /// Sender.
         peer: PeerId,
-        /// Bytes of the message.
+        /// Length of the message in bytes.
         len: u64,
     },
-    /// The first message waits at a port that the program has not opened. It may do so later.
+    /// The first message waits at a port that the program has not opened yet.
     PortUnopened {
-        /// The port.
+        /// Port.
         port: PortId,
-        /// The sender.
+        /// Sender.
         peer: PeerId,
     },
-    /// A process without a job that nobody has introduced says hello, and knows the address of
-    /// this one: [`crate::Core::introduce`] and [`crate::Core::greet`] it, or let it be.
+    /// A process outside any job, which was not introduced here, has sent a hello to this process's
+    /// address. The engine may call [`crate::Core::introduce`] and [`crate::Core::greet`], or
+    /// ignore it.
     Unsolicited {
-        /// Its endpoint id.
+        /// Endpoint id of that process.
         endpoint_id: Box<EndpointId>,
     },
-    /// A transfer to the peer would go by a stream, if there were one: open it, then call
+    /// A transfer to the peer would use a stream if one were open. The engine opens one, then calls
     /// [`crate::Core::stream_opened`] or [`crate::Core::stream_closed`].
     StreamWanted(PeerId),
-    /// The peer can be sent to.
+    /// The peer accepts messages.
     PeerUp(PeerId),
-    /// The peer takes messages again after a refusal.
+    /// The peer accepts messages again after a refusal.
     Writable(PeerId),
-    /// Frames to the peer stay unanswered: find out whether it lives.
+    /// Frames to the peer are not acknowledged; the engine must check that the peer is alive.
     Suspect {
-        /// The peer.
+        /// Peer.
         peer: PeerId,
-        /// The path that is silent.
+        /// Silent path.
         link: LinkId,
     },
-    /// The peer was given up; its operations have been failed before this event.
+    /// The peer has failed; its operations were failed before this event.
     PeerFailed {
-        /// The peer.
+        /// Peer.
         peer: PeerId,
         /// Reason.
         cause: Cause,
-        /// Messages to it whose sends had ended were not acknowledged: they may not have arrived.
+        /// Set if messages whose sends had completed were not acknowledged. They may not have
+        /// arrived.
         unheard: bool,
     },
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shapes of collective operations: who sends to whom, in which round. The messages themselves are
-//! ordinary ones on system ports.
+//! Communication patterns of collective operations: senders and receivers of each round. The
+//! messages themselves are ordinary ones to system ports.
 
 use super::narrow::narrow;
 
-/// Rounds of a dissemination barrier of `size` processes (Hensgen, Finkel and Manber, 1988):
-/// the logarithm to base 2, rounded up.
+/// Returns the number of rounds of a dissemination barrier of `size` processes (Hensgen, Finkel and
+/// Manber, 1988): the logarithm to base 2, rounded up.
 #[must_use]
 pub fn barrier_rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
 }
 
-/// Whom `rank` tells, and of whom it waits, in `round` of a barrier.
+/// Returns the rank that `rank` notifies, and the rank that it waits for, in `round` of a barrier.
 ///
 /// # Panics
-/// When `rank` is not below `size`.
+/// Panics if `rank` is not below `size`.
 #[must_use]
 pub fn barrier_partners(rank: u32, size: u32, round: u32) -> (u32, u32) {
     assert!(rank < size);
@@ -24,10 +24,11 @@ pub fn barrier_partners(rank: u32, size: u32, round: u32) -> (u32, u32) {
     (modulo(rank + step), modulo(rank + size - step))
 }
 
-/// The parent of `rank` in the binomial broadcast tree rooted at `root`; `None` for the root.
+/// Returns the parent of `rank` in the binomial broadcast tree rooted at `root`; `None` for the
+/// root.
 ///
 /// # Panics
-/// When `rank` or `root` is not below `size`.
+/// Panics if `rank` or `root` is not below `size`.
 #[must_use]
 pub fn broadcast_parent(rank: u32, root: u32, size: u32) -> Option<u32> {
     let relative = to_relative(rank, root, size);
@@ -35,7 +36,7 @@ pub fn broadcast_parent(rank: u32, root: u32, size: u32) -> Option<u32> {
     (relative != 0).then(|| to_rank(relative & (relative - 1), root, size))
 }
 
-/// The children of `rank` in the same tree, the one with the largest subtree first.
+/// Returns the children of `rank` in the same tree, the one with the largest subtree first.
 pub fn broadcast_children(rank: u32, root: u32, size: u32) -> impl Iterator<Item = u32> {
     let relative = to_relative(rank, root, size);
     let reach = if relative == 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Narrower integers for values that fit them by a rule of this side. What comes from a wire is checked,
-//! counted and dropped instead.
+//! Conversion to narrower integers of values that this side guarantees to fit. Values from the
+//! network are checked, counted and dropped instead.
 
-/// `value` in a narrower type.
+/// Converts `value` to a narrower type.
 ///
 /// # Panics
-/// When it does not fit: a rule of ours is broken, and a wrong number must not leave.
+/// Panics if it does not fit: an internal invariant is broken, and a wrong number must not be sent.
 #[inline]
 #[track_caller]
 pub(crate) fn narrow<W, N: TryFrom<W>>(value: W) -> N {

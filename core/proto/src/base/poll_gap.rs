@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gaps between polls: times in which this process did not look at its links, because it computed or
-//! had no core. What came in meanwhile waited here, nobody knows how long, and the network is not to
-//! blame (`P3.7`).
+//! Poll gaps: times in which this process did not poll its links, because it computed or had no
+//! core. Frames that arrived in a gap waited here for an unknown time. That delay must not be
+//! attributed to the network (`P3.7`).
 //!
-//! The caller knows them; who never says so has none.
+//! The caller reports the gaps; without reports there are none.
 
 use crate::Instant;
 
-/// `delay_us` of an acknowledgement that cannot tell how long it, or what it echoes, has waited.
+/// Value of `delay_us` in an acknowledgement if its own delay or that of the echoed frame is
+/// unknown.
 pub(crate) const DELAY_UNKNOWN: u16 = u16::MAX;
 
-/// The last time in which frames were handled that may have waited.
+/// Last period in which the handled frames may have waited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollGap {
     from: Instant,
@@ -27,7 +28,7 @@ impl Default for PollGap {
 }
 
 impl PollGap {
-    /// What was handled at `at` may have waited.
+    /// Returns true if a frame handled at `at` may have waited.
     #[inline]
     pub(crate) fn covers(&self, at: Instant) -> bool {
         self.from <= at && at <= self.to && at != Instant::NEVER

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is told of operations on remote memory.
+//! Types that describe operations on remote memory.
 
 use crate::{DropReason, OpId, PeerId};
 use core::fmt;
 use portolan_wire::{LaneId, RemoteStatus};
 
-/// What an atomic operation does; the core looks at nothing of it but the bytes it touches.
+/// Atomic operation. The core interprets only the number of bytes that it accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicSpec {
-    /// Operation, from 1.
+    /// Operation code, from 1.
     pub code: u8,
-    /// Kind of number.
+    /// Number type.
     pub datatype: u8,
-    /// The value before it is returned.
+    /// Set if the previous value is returned.
     pub fetch: bool,
-    /// Bytes of the region that it touches.
+    /// Bytes of the region that it accesses.
     pub span: u32,
 }
 
-/// Why a target refused an operation on its memory.
+/// Reason why a target refused an operation on its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemoteFault {
-    /// No region has this key (any more).
+    /// No region has this key, or it was closed.
     NoSuchKey,
-    /// It reaches beyond the region.
+    /// The operation extends beyond the region.
     OutOfBounds,
-    /// The region is not open for that.
+    /// The region does not allow the access.
     NotAllowed,
-    /// The region was closed meanwhile; part of it may have happened.
+    /// The region was closed during the operation, which may be partly done.
     Closed,
-    /// The target does not know the atomic operation, or not with this kind of number.
+    /// The target does not support the atomic operation, or not with this number type.
     Unsupported,
-    /// The target has no room for another transfer, or the answer makes no sense.
+    /// The target has no room for another transfer, or the answer is invalid.
     Refused,
 }
 
@@ -59,7 +59,8 @@ impl RemoteFault {
         }
     }
 
-    /// Under what it is counted at the target; closing a region is nobody's mistake.
+    /// Returns the reason under which the target counts the fault. Closing a region is not an
+    /// error, so it has none.
     pub(crate) fn drop_reason(self) -> Option<DropReason> {
         match self {
             RemoteFault::NoSuchKey => Some(DropReason::RemoteKey),
@@ -84,35 +85,35 @@ impl fmt::Display for RemoteFault {
     }
 }
 
-/// An answer that the engine owes: to a read, or to an atomic operation.
+/// Answer that the engine must give to a read or to an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// To whom.
+    /// Requester.
     pub peer: PeerId,
-    /// The region that was named.
+    /// Region of the request.
     pub region: OpId,
-    /// First byte in it.
+    /// Offset of the first byte in the region.
     pub off: u64,
     pub(crate) lane: LaneId,
-    /// The asking side's number.
+    /// Requester's number for the operation.
     pub(crate) op: u32,
 }
 
-/// A put that the program at the target is to be told of; see [`crate::Core::notice_taken`].
+/// Completed put that is reported to the program at the target; see [`crate::Core::notice_taken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutNotice {
-    /// From whom.
+    /// Initiator.
     pub peer: PeerId,
-    /// Its word.
+    /// Immediate data.
     pub imm: u64,
     /// Key of the region.
     pub key: u64,
-    /// First byte, counted from the region's base.
+    /// Address of the first byte, counted from the region's base.
     pub addr: u64,
-    /// Bytes that were put.
+    /// Number of bytes put.
     pub len: u64,
     pub(crate) lane: LaneId,
-    /// Credit that comes back when the program has taken it, in this session.
+    /// Credit that is returned when the program has taken the notice, in this session.
     pub(crate) charge: u32,
     pub(crate) session: u64,
 }

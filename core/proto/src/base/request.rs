@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests to send: what a peer says of a message that is to be asked for.
+//! Requests to send, as announced by a peer.
 
 use crate::{Address, LinkId, PeerId};
 use portolan_wire::LaneId;
 
-/// What a request to send says of its transfer.
+/// Transfer that a request to send announces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) sender_transfer: u32,
     pub(crate) remote_addr: u64,
     pub(crate) fragment_len: u16,
-    /// By which the data will come.
+    /// Link that will carry the data.
     pub(crate) link: LinkId,
 }
 
-/// A request to send that has found a buffer.
+/// Request to send that has matched a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) peer: PeerId,

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time as the caller tells it.
+//! Time as provided by the caller.
 
 use core::ops::{Add, Div, Mul, Sub};
 use core::time::Duration;
 
-/// Nanoseconds since a start that the caller chose; never goes backwards.
+/// Nanoseconds since a start that the caller chooses; never goes backwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant {
     ns: u64,
 }
 
 impl Instant {
-    /// Later than any time that comes (584 years).
+    /// Instant later than all others (584 years).
     pub const NEVER: Instant = Instant { ns: u64::MAX };
 
-    /// `ns` nanoseconds after the start.
+    /// Returns the instant `ns` nanoseconds after the start.
     #[inline]
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Instant { ns }
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     #[inline]
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.ns
     }
 
-    /// Time since `earlier`, zero if that is in the future.
+    /// Returns the time since `earlier`, or zero if that is in the future.
     #[inline]
     pub(crate) const fn span_since(self, earlier: Instant) -> Span {
         Span {
@@ -36,7 +36,7 @@ impl Instant {
         }
     }
 
-    /// Time since `earlier`, zero if that is in the future.
+    /// Returns the time since `earlier`, or zero if that is in the future.
     #[inline]
     #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
@@ -44,8 +44,8 @@ impl Instant {
     }
 }
 
-/// A length of time in nanoseconds: what the core computes with. [`Duration`] keeps seconds and
-/// nanoseconds apart, which costs a division at each step of the data path.
+/// Duration in nanoseconds, used inside the core. [`Duration`] stores seconds and nanoseconds
+/// separately, which costs a division at each step of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Span {
     ns: u64,
