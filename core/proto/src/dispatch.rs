@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The state of the core, and the verbs that do not belong to one mechanism.
+//! State of the core, and the methods that do not belong to one mechanism.
 
 pub(crate) mod batch;
 mod bulk;
@@ -36,26 +36,26 @@ use alloc::collections::BTreeMap;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The protocol core of one process. See the crate's documentation for the contract.
+/// Protocol core of one process. See the crate's documentation for the contract.
 #[derive(Debug)]
 pub struct Core {
-    /// `None` for those never met, and for those that are dormant ([`Core::revive`]).
+    /// `None` for peers never connected, and for dormant peers ([`Core::revive`]).
     peers: Vec<Option<Box<Peer>>>,
     dormant: BTreeMap<PeerId, Box<DormantPeer>>,
-    /// Peers on networks that are awake, and when to look whether they may become dormant.
+    /// Awake peers on networks, each with the time of the next check whether it can become dormant.
     awake: VecDeque<(Instant, PeerId)>,
-    /// Per peer, a bit per link that reaches it.
+    /// Per peer, one bit for each link that reaches it.
     allowed: Vec<u8>,
     ready: VecDeque<PeerId>,
     timed: Vec<PeerId>,
     sh: Shared,
-    /// The transmit that was handed out last, until the engine's next call tells its fate.
+    /// Last transmit returned. The engine's next call determines its outcome.
     sent: Option<(PeerId, Outgoing)>,
-    /// Peers with frames or acknowledgements left when they were last looked at.
+    /// Number of peers with frames or acknowledgements left, as of their last check.
     left_counts: LeftCounts,
 }
 
-/// For how many peers something is left, and frames or records of it wait to be sent.
+/// Number of peers with work left, and of those with frames or records to send.
 #[derive(Debug, Default)]
 struct LeftCounts {
     any: usize,
@@ -63,7 +63,7 @@ struct LeftCounts {
 }
 
 impl LeftCounts {
-    /// What is left for one peer has changed.
+    /// Updates the counts after the work left for one peer changed.
     #[inline]
     fn update(&mut self, change: Option<(Left, Left)>) {
         let Some((was, now)) = change else {
@@ -80,11 +80,11 @@ impl LeftCounts {
 }
 
 impl Core {
-    /// A core without links or peers.
+    /// Returns a core without links or peers.
     ///
     /// # Panics
-    /// When the limits contradict each other: credit beyond what 15-bit sequence numbers order, or
-    /// eager messages beyond credit or frame buffers.
+    /// Panics if the limits contradict each other: credit beyond the range of 15-bit sequence
+    /// numbers, or eager messages larger than credit or frame buffers.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let limits = &config.limits;
@@ -128,33 +128,34 @@ impl Core {
         self.peers[peer.index()].as_deref_mut().unwrap()
     }
 
-    /// Moves what `link` has for `peer` in frames of more than `len_max` bytes.
+    /// Moves frames of more than `len_max` bytes for `peer` from `link` to other paths.
     #[cfg(test)]
     pub(crate) fn move_frames(&mut self, peer: PeerId, link: LinkId, len_max: usize) {
         let state = self.peers[peer.index()].as_deref_mut().unwrap();
         state.move_frames(&mut self.sh, link, len_max);
     }
 
-    /// Tells what a link of this process can do; before any peer is connected by it.
+    /// Adds a link of this process. Must be called before any peer is connected by it.
     pub fn add_link(&mut self, link: LinkId, params: LinkParams) {
         self.set_buffer_len(link, params.rx_buffer_len);
         self.sh.ctx.add_link(link, params);
     }
 
-    /// Tells that `link` buffers `len` bytes of bulk data, by what was seen since it was added.
-    /// Grants follow it (`P5.3`); the windows of frames, which peers were told, do not.
+    /// Sets the amount of bulk data that `link` buffers to `len` bytes, as measured since it was
+    /// added. Grants adapt to it (`P5.3`). The windows of frames were sent to peers and do not
+    /// change.
     pub fn set_buffer_len(&mut self, link: LinkId, len: usize) {
         let budget = grant_budget(self.sh.ctx.config(), len);
         self.sh.transfers.set_budget(link, budget);
     }
 
-    /// Tells by which links `peer` may be reached. A peer without any cannot be connected.
+    /// Sets the links by which `peer` may be reached. A peer without links cannot be connected.
     pub fn allow(&mut self, peer: PeerId, links: &[LinkId]) {
         self.allowed[peer.index()] = links.iter().fold(0, |mask, link| mask | 1 << link.as_u8());
     }
 
-    /// Opens a session with `peer` by all links that it may be reached by, unless one is open or
-    /// being opened; after a failure, a new one. `P2.1`.
+    /// Opens a session with `peer` on all links by which it may be reached, unless one is open or
+    /// being opened. After a failure, opens a new one. `P2.1`.
     pub fn connect(&mut self, now: Instant, peer: PeerId) {
         self.revive(peer);
         let Some(place) = self.peers.get(peer.index()) else {
@@ -172,7 +173,7 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Starts the peer's state afresh: a new session with new tokens and new packet numbers.
+    /// Resets the peer's state: a new session with new tokens and new packet numbers.
     pub(crate) fn renew(&mut self, now: Instant, peer: PeerId) {
         let session = SessionState::new(&mut self.sh.entropy, peer);
         let mut new = Box::new(Peer::new(peer, session, self.sh.ctx.credit_len()));
@@ -187,7 +188,7 @@ impl Core {
         }
         new.open_session(now, &mut self.sh);
         if let Some(old) = self.peers[peer.index()].replace(new) {
-            // It may still stand in the queues; the new state inherits its place there.
+            // The peer may still be in the queues; the new state inherits its place there.
             if let Some(Some(new)) = self.peers.get_mut(peer.index()) {
                 new.inherit(&old);
             }
@@ -196,7 +197,7 @@ impl Core {
         self.touch(peer);
     }
 
-    /// How things stand with `peer`.
+    /// Returns the status of `peer`.
     #[must_use]
     pub fn peer_status(&self, peer: PeerId) -> PeerStatus {
         match self.peers.get(peer.index()) {
@@ -206,7 +207,7 @@ impl Core {
         }
     }
 
-    /// How things stand with a path to `peer`.
+    /// Returns the status of a path to `peer`.
     #[must_use]
     pub fn path_status(&self, peer: PeerId, link: LinkId) -> Option<PathStatus> {
         match self.peers.get(peer.index())? {
@@ -216,7 +217,7 @@ impl Core {
         }
     }
 
-    /// When `peer` was last heard of.
+    /// Returns the time of the last frame from `peer`.
     #[must_use]
     pub fn last_heard(&self, peer: PeerId) -> Option<Instant> {
         match self.peers.get(peer.index())? {
@@ -225,8 +226,9 @@ impl Core {
         }
     }
 
-    /// Asks a silent `peer` for a sign of life, while something waits for it that is not under way:
-    /// [`Core::last_heard`] tells of its answer. A peer that has given the session up says so.
+    /// Probes a silent `peer` that is needed although nothing for it is in flight.
+    /// [`Core::last_heard`] shows its answer. A peer that has given up the session replies with a
+    /// reset.
     pub fn ask(&mut self, peer: PeerId) {
         self.revive(peer);
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
@@ -236,43 +238,44 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Counters so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.sh.ctx.counters()
     }
 
-    /// Whether there is an event.
+    /// Returns true if an event is pending.
     #[inline]
     #[must_use]
     pub fn has_event(&self) -> bool {
         self.sh.ctx.has_event()
     }
 
-    /// The next event, in order.
+    /// Returns the next event, in order.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.sh.ctx.next_event()
     }
 
-    /// Bytes of a held message.
+    /// Returns the bytes of a held message.
     #[must_use]
     pub fn held(&self, id: HeldId) -> &[u8] {
         self.sh.held.bytes(id)
     }
 
-    /// Bytes of a held message, to be filled as [`Event::Place`] says.
+    /// Returns the bytes of a held message, to be filled as directed by [`Event::Place`].
     #[must_use]
     pub fn held_mut(&mut self, id: HeldId) -> &mut [u8] {
         self.sh.held.bytes_mut(id)
     }
 
-    /// Frees a held message after its [`Event::Deliver`] was acted on.
+    /// Frees a held message after its [`Event::Deliver`] was handled.
     pub fn release(&mut self, id: HeldId) {
         self.sh.held.release(id);
     }
 
-    /// Copies a held message to the beginning of `dst`, which holds it, and frees it. Returns its length.
+    /// Copies a held message to the beginning of `dst`, which must be long enough, and frees it.
+    /// Returns its length.
     #[inline]
     pub fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
         self.sh.held.release_into(id, dst)
@@ -285,9 +288,9 @@ impl Core {
         self.serve(port);
     }
 
-    /// Takes the message that [`Core::post_recv`] would deliver at once, if it is complete and at most
-    /// `len` bytes long. This is the first branch of a receive; it needs neither an operation nor an event.
-    /// The caller [copies and frees](Core::release_into) it.
+    /// Takes the message that [`Core::post_recv`] would deliver immediately, if it is complete and
+    /// at most `len` bytes long. This is the first branch of a receive; it needs neither an
+    /// operation nor an event. The caller [copies and frees](Core::release_into) it.
     #[inline]
     pub fn take_held(
         &mut self,
@@ -295,7 +298,7 @@ impl Core {
         len: usize,
         source: Option<PeerId>,
     ) -> Option<TakenHeld> {
-        // Messages whose events are pending arrived earlier.
+        // Messages with pending events arrived earlier.
         if self.has_event() {
             return None;
         }
@@ -312,7 +315,8 @@ impl Core {
         Some(taken)
     }
 
-    /// Returns the credit of a held message that a receive or a handler takes, and the message's length.
+    /// Returns credit for a held message taken by a receive or a handler. Returns the message's
+    /// length.
     #[inline]
     pub(crate) fn on_held_taken(&mut self, taken: &TakenHeld) -> usize {
         let len = self.sh.held.len(taken.held);
@@ -329,7 +333,7 @@ impl Core {
         len
     }
 
-    /// Posts a buffer of `len` bytes for the next message to `port` (from `source` alone, if given).
+    /// Posts a buffer of `len` bytes for the next message to `port` (only from `source`, if given).
     pub fn post_recv(&mut self, port: PortId, op: OpId, len: u64, source: Option<PeerId>) {
         if let Some(source) = source
             && let PeerStatus::Failed(cause) = self.peer_status(source)
@@ -350,12 +354,13 @@ impl Core {
         }
     }
 
-    /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
+    /// Cancels a posted receive. Returns `false` if a message has already matched it; the receive
+    /// then completes normally.
     pub fn cancel_recv(&mut self, port: PortId, op: OpId) -> bool {
         self.sh.matching.cancel_at_port(port, op)
     }
 
-    /// How the credit of a lane shared with `peer` stands.
+    /// Returns the credit status of a lane shared with `peer`.
     #[must_use]
     pub fn credit(&self, peer: PeerId, lane: portolan_wire::LaneId) -> Option<CreditStatus> {
         match self.peers.get(peer.index())? {
@@ -364,15 +369,16 @@ impl Core {
         }
     }
 
-    /// Memory in use: (frame buffers, bytes of messages that wait, transfers both ways and requests for
-    /// remote memory). Tests end with all of it at zero.
+    /// Returns the memory in use: frame buffers, bytes of unexpected messages, and the number of
+    /// transfers in both directions and requests for remote memory. Tests check that all are zero
+    /// at the end.
     #[must_use]
     pub fn usage(&self) -> (usize, usize, usize) {
         let transfers = self.sh.transfers.count() + self.sh.remote.outstanding_count();
         (self.sh.slots.used(), self.sh.unexpected_len(), transfers)
     }
 
-    /// Makes every acknowledgement that is owed due now: before the process leaves. `P2.9`
+    /// Makes all pending acknowledgements due now, before the process leaves. `P2.9`
     pub fn flush_acks(&mut self, now: Instant) {
         for index in 0..self.timed.len() {
             let id = self.timed[index];
@@ -385,14 +391,14 @@ impl Core {
         }
     }
 
-    /// Whether something sent to a live peer is not known to have arrived.
+    /// Returns true if anything sent to a live peer may not have arrived.
     #[must_use]
     pub fn has_unfinished(&self) -> bool {
         self.sh.transfers.unfinished_tx().next().is_some()
             || self.unfinished_peers().next().is_some()
     }
 
-    /// Live peers for which frames wait or are under way, by number of no order.
+    /// Returns the live peers with frames waiting or in flight, in no particular order.
     pub fn unfinished_peers(&self) -> impl Iterator<Item = PeerId> + '_ {
         let timed = self.timed.iter();
         let timed = timed.filter_map(|id| self.peers[id.index()].as_deref());
@@ -400,29 +406,29 @@ impl Core {
         unfinished.map(|peer| peer.id())
     }
 
-    /// Transfers out of this process that have not ended: to whom, of which operation's memory, and
-    /// whether the receiver has begun to take them.
+    /// Returns the incomplete outgoing transfers: peer, operation, and whether the receiver has
+    /// started to accept it.
     pub fn unfinished_transfers(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
         self.sh.transfers.unfinished_tx()
     }
 
-    /// Whether a frame for `peer` has not left, or is not known to have arrived; transfers that
-    /// wait for a grant do not count. `P2.13`
+    /// Returns true if a frame for `peer` has not been sent, or may not have arrived. Transfers
+    /// that wait for a grant do not count. `P2.13`
     #[must_use]
     pub fn has_unfinished_with(&self, peer: PeerId) -> bool {
         let peer = self.peers.get(peer.index()).and_then(Option::as_deref);
         peer.is_some_and(Peer::has_unfinished)
     }
 
-    /// Whether [`Core::poll_transmit`] may have something.
+    /// Returns true if [`Core::poll_transmit`] may return a transmit.
     #[inline]
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// The system says that frames to `peer` by `link` may be at most `frame_len_max` bytes long.
-    /// Anybody can make it say so: probes must agree. `P6.2`
+    /// Handles a report of the operating system that frames to `peer` by `link` may have at most
+    /// `frame_len_max` bytes. The report can be forged, so probes must confirm it. `P6.2`
     pub fn shrink_path(&mut self, peer: PeerId, link: LinkId, frame_len_max: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && let Some(path) = state.paths_mut().get_mut(link)
@@ -432,35 +438,36 @@ impl Core {
         }
     }
 
-    /// Makes small messages to every peer take `link` wherever it works, whatever was measured.
+    /// Makes small messages to every peer use `link` wherever it works, regardless of measurements.
     pub fn prefer(&mut self, link: LinkId) {
         self.sh.ctx.prefer(link);
     }
 
-    /// Sends by `choice` from now on. It may lower the configured eager limits, never raise them:
-    /// peers take no more.
+    /// Applies `choice` from now on. It may lower the configured eager limits but not raise them,
+    /// because peers accept no more.
     pub fn choose(&mut self, choice: Choice) {
         self.sh.ctx.choose(choice);
     }
 
-    /// Says whether short messages pass, which wait for each part that leaves by a stream: those are of
-    /// [`PART_LEN_HURRIED`](crate::PART_LEN_HURRIED) bytes at most then. `P15.4`
+    /// Sets whether short messages pass, which wait for each part that leaves by a stream. If so,
+    /// parts have at most [`PART_LEN_HURRIED`](crate::PART_LEN_HURRIED) bytes. `P15.4`
     #[inline]
     pub fn set_hurried(&mut self, is_hurried: bool) {
         self.sh.ctx.set_hurried(is_hurried);
     }
 
-    /// Says that frames handed in from now on may have waited for this process.
+    /// Begins a poll gap: frames handled from now on may have waited for this process.
     pub fn begin_poll_gap(&mut self, now: Instant) {
         self.sh.ctx.begin_poll_gap(now);
     }
 
-    /// Says that all those have been handed in.
+    /// Ends the poll gap: all frames that may have waited have been handled.
     pub fn end_poll_gap(&mut self, now: Instant) {
         self.sh.ctx.end_poll_gap(now);
     }
 
-    /// Puts `peer` into the queue of those with something to transmit, and among the timed.
+    /// Puts `peer` into the queue of peers with something to transmit, and into the list of timed
+    /// peers.
     #[inline]
     pub(crate) fn touch(&mut self, peer: PeerId) {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
@@ -469,7 +476,7 @@ impl Core {
         list(&mut self.ready, &mut self.timed, state);
     }
 
-    /// Gives buffers at `port` to the messages that wait there.
+    /// Matches messages that wait at `port` with posted buffers.
     pub(crate) fn serve(&mut self, id: PortId) {
         while self.sh.transfers.has_rx_room()
             && let Some(served) = self.sh.matching.next_served(id, |peer, lane| {
@@ -498,7 +505,7 @@ impl Core {
         lanes.deliver(env, taken.lane, &id.into(), op, len, data, error);
     }
 
-    /// Begins the transfer of a request that waited at a port.
+    /// Starts the transfer of a request that waited at a port.
     fn begin_late(&mut self, id: PortId, served: &ServedRequest) {
         let &ServedRequest { peer, lane, .. } = served;
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
@@ -524,14 +531,14 @@ impl Core {
         self.touch(peer);
     }
 
-    /// Serves the ports at which messages waited for one of their lane that has been delivered.
+    /// Serves the ports whose messages waited for an earlier message of their lane, now delivered.
     pub(crate) fn serve_unblocked(&mut self) {
         while let Some(port) = self.sh.matching.next_unblocked() {
             self.serve(port);
         }
     }
 
-    /// A message whose buffer was found late has arrived: deliver it and go on with its port.
+    /// Delivers a message whose late-matched buffer is complete, and serves its port.
     pub(crate) fn on_late_transferred(&mut self, done: &FinishedRx) {
         let Address::Port(id) = done.to else { return };
         let from = (done.peer, done.lane);
@@ -545,8 +552,8 @@ impl Core {
     }
 }
 
-/// Bytes of bulk data that may be on their way by a link: what it buffers, less an eighth for headers,
-/// small messages and what is sent twice. `P5.3`
+/// Returns the bytes of bulk data that may be in flight on a link: its buffer, less an eighth for
+/// headers, small messages and retransmissions. `P5.3`
 fn grant_budget(config: &Config, buffer_len: usize) -> usize {
     let most = buffer_len - buffer_len / 8;
     match config.limits.grant_len_max {
@@ -555,7 +562,8 @@ fn grant_budget(config: &Config, buffer_len: usize) -> usize {
     }
 }
 
-/// Puts a peer into the queue of those with something to transmit, and among the timed.
+/// Puts a peer into the queue of peers with something to transmit, and into the list of timed
+/// peers.
 #[inline]
 fn list(ready: &mut VecDeque<PeerId>, timed: &mut Vec<PeerId>, peer: &mut Peer) {
     if peer.mark_queued() {

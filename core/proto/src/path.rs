@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One way to one peer: its packet numbers, what is under way, and what waits to be sent.
+//! Path to a peer on one link: packet numbers, frames in flight, and frames waiting to be sent.
 
 pub(crate) mod ack;
 mod batch;
@@ -37,74 +37,73 @@ use portolan_wire::{CHECK_LEN, FRAME_HEADER_LEN, FrameHeader, FrameKind, Hello};
 use probe::ProbeState;
 use rtt::Rtt;
 
-/// `P6.1`: frame length before the path MTU is known. IPv6 promises 1280 bytes; headers off.
+/// `P6.1`: frame length before the path MTU is known. IPv6 guarantees 1280 bytes, headers included.
 pub(crate) const FRAME_LEN_SAFE: usize = 1200;
 
-/// `P6.2`: no path is so narrow that frames must be shorter. IPv4 promises 576 bytes; headers off.
+/// `P6.2`: minimum frame length of every path. IPv4 guarantees 576 bytes, headers included.
 pub(crate) const FRAME_LEN_LEAST: usize = 512;
 
-/// Bytes of the longest frame in which a lossless link's messages share. A frame costs a ring next
-/// to nothing, so a burst leaves in parts that the receiver works on while the next part gathers.
+/// Maximum length in bytes of a shared frame on a lossless link. A frame costs a ring almost
+/// nothing, so a burst leaves in parts. The receiver handles one part while the next fills.
 pub(crate) const SHARED_FRAME_LEN_LOSSLESS: usize = 256;
 
-/// Closed frames that may wait on a path before submissions are refused.
+/// Maximum number of closed frames on a path before submissions are refused.
 const CLOSED_MAX: usize = 64;
 
-/// What a core has left to do, were its program to call nothing more.
+/// Work that remains even if the program makes no further call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// Nothing.
     #[default]
     Nothing,
-    /// Frames under way, one of which may be lost; acknowledgements that are not awaited yet. Only a
-    /// timer makes work of it.
+    /// Frames in flight, one of which may be lost, or acknowledgements that the peer does not await
+    /// yet. Only a timer can turn these into work.
     Unacknowledged,
-    /// Frames or records that credit, a window or a full link holds back; long messages and requests
-    /// that have begun: others wait for them.
+    /// Frames or records held back by credit, a window or a full link; or long messages and
+    /// requests in progress, for which other processes wait.
     Unsent,
 }
 
-/// State of a path, for people.
+/// State of a path, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStatus {
     /// Link it uses.
     pub link: LinkId,
-    /// The peer has answered on it, and it was not left for another since.
+    /// Set if the peer has answered on it, and it was not abandoned for another path since.
     pub up: bool,
-    /// A probe was answered on it, so frames pass in both directions.
+    /// Set if a probe was answered on it, so frames pass in both directions.
     pub answered: bool,
-    /// Small messages take it.
+    /// Set if small messages use it.
     pub small: bool,
-    /// Bulk data takes it.
+    /// Set if bulk data uses it.
     pub bulk: bool,
-    /// Bytes of the largest frame that has passed.
+    /// Length in bytes of the largest frame that has passed.
     pub frame_len: usize,
-    /// Shortest round trip seen.
+    /// Shortest round trip measured.
     pub rtt_min: Option<Duration>,
     /// Smoothed round trip.
     pub rtt: Duration,
-    /// Frames under way.
+    /// Frames in flight.
     pub inflight_count: usize,
-    /// Frames that may be under way for the network's sake; `None` where nothing but the receiver
-    /// holds this side back.
+    /// Congestion window in frames; `None` if only the receiver limits this side.
     pub window: Option<usize>,
 }
 
-/// What a numbered frame carries, for sending it again.
+/// Contents of a numbered frame, for retransmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Contents {
-    /// Bytes of a frame buffer.
+    /// Part of a frame buffer.
     Slot { slot: SlotId, off: u32 },
-    /// A fragment of the user's memory.
+    /// Fragment of user memory.
     Fragment { transfer: u32, index: u32 },
-    /// A part of one that was fragmented anew for a narrower path.
+    /// Part of a fragment that was refragmented for a narrower path.
     FragmentPart {
         transfer: u32,
         index: u32,
         within: u16,
     },
-    /// Acknowledged; or moved to other frames, or its transfer is gone: then its number is filled
-    /// by an empty frame.
+    /// Nothing to retransmit: the frame was acknowledged or moved to other frames, or its transfer
+    /// has ended. If its number is missing, an empty frame fills it.
     Nothing,
 }
 
@@ -119,47 +118,47 @@ enum TxState {
 struct InFlight {
     contents: Contents,
     sent_at: Instant,
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     len: u16,
     attempt: u8,
     state: TxState,
 }
 
-/// A frame that is being filled.
+/// Frame that is being filled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFrame {
     pub(crate) slot: SlotId,
     pub(crate) len: usize,
-    /// Bytes that it may grow to. Its buffer was chosen for that; the path's frames may have become
-    /// longer since.
+    /// Maximum length in bytes. The buffer was chosen for it; the path's frame length may have
+    /// grown since.
     pub(crate) len_max: usize,
     pub(crate) numbered: bool,
 }
 
-/// Frames behind one another in one frame buffer, which leave in GSO batches: the fragments of eager
-/// messages, or frames that messages of a burst share.
+/// Consecutive frames in one frame buffer, which leave in GSO batches: the fragments of eager
+/// messages, or shared frames with messages of a burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) slot: SlotId,
     pub(crate) off: usize,
     pub(crate) len: usize,
-    /// Bytes of a frame and of what stands in front of it.
+    /// Length in bytes of a frame and its checksum header.
     pub(crate) segment_len: usize,
-    /// Bytes in front of each frame, for its checksum.
+    /// Bytes before each frame, for its checksum.
     pub(crate) front_len: usize,
-    /// Most bytes of one GSO batch.
+    /// Maximum length of one GSO batch in bytes.
     pub(crate) batch_len: usize,
-    /// More messages may go into its last frame, and frames behind it.
+    /// Set if more messages may be added to its last frame, and more frames after it.
     pub(crate) is_shared: bool,
 }
 
 impl Run {
-    /// Bytes by which the last frame is shorter than the others.
+    /// Returns how many bytes the last frame is shorter than the others.
     pub(crate) fn room_in_last(&self) -> usize {
         self.len.next_multiple_of(self.segment_len) - self.len
     }
 
-    /// Makes the last frame as long as the others: with zeros, which end a frame (`P1.5`).
+    /// Extends the last frame to the length of the others with zeros, which end a frame (`P1.5`).
     pub(crate) fn fill_last(&mut self, slots: &mut SlotPool) {
         let (end, room) = (self.off + self.len, self.room_in_last());
         slots.bytes_mut(self.slot)[end..end + room].fill(0);
@@ -171,7 +170,7 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Paths {
     by_link: [Option<Box<Path>>; LinkId::COUNT],
-    /// For small messages and for bulk data.
+    /// Paths for small messages and for bulk data.
     small: Option<LinkId>,
     bulk: Option<LinkId>,
     suspicion: Suspicion,
@@ -184,11 +183,11 @@ pub(crate) struct Path {
     up: bool,
     /// Verified frame length.
     frame_len: usize,
-    /// Upper bound for it, from both sides' links.
+    /// Upper bound of `frame_len`, from the links of both sides.
     frame_len_bound: usize,
-    /// Frames travel with a checksum. `P13.1`
+    /// Set if frames carry a checksum. `P13.1`
     checked: bool,
-    /// Frames that the peer lets be on their way.
+    /// Number of frames that the peer allows in flight.
     window_frames: u32,
     rtt: Rtt,
     rx: RxWindow,
@@ -198,21 +197,22 @@ pub(crate) struct Path {
     base_num: u32,
     unacked: VecDeque<InFlight>,
     lost: VecDeque<u32>,
-    /// How many of those are on their way: neither acknowledged nor lost.
+    /// Number of entries in flight: neither acknowledged nor lost.
     in_flight: usize,
     loss: crate::path::loss::LossState,
-    /// `None`: the receiver's window alone holds this side back.
+    /// `None` if only the receiver's window limits this side.
     congestion: Option<crate::path::congestion::Congestion>,
     standing: crate::path::failover::Standing,
 
-    /// One frame per lane, so that the lanes share nothing that is lost or ordered.
+    /// One open frame per lane, so that a lost or delayed frame of one lane does not affect the
+    /// other.
     open: [Option<OpenFrame>; 2],
     closed: [VecDeque<OpenFrame>; 2],
     runs: VecDeque<Run>,
     best_effort_runs: VecDeque<BestEffortRun>,
-    /// Number behind those of the last GSO batch of these.
+    /// Packet number after the last GSO batch of the runs.
     batch_end: u32,
-    /// The link had no room; cleared when it may have again.
+    /// Set while the link has no room.
     blocked: bool,
 }
 
@@ -254,7 +254,7 @@ impl Path {
         }
     }
 
-    /// Lets the window follow the delay of the network. `P3.13`
+    /// Enables congestion control on this path. `P3.13`
     pub(crate) fn control_congestion(&mut self) {
         self.congestion = Some(Congestion::new(self.params.segments_max));
     }
@@ -269,38 +269,38 @@ impl Path {
         self.params.lossless
     }
 
-    /// Datagrams that one transmit may carry.
+    /// Returns the maximum number of datagrams in one transmit.
     #[inline]
     pub(crate) fn segments_max(&self) -> usize {
         self.params.segments_max
     }
 
-    /// The peer has answered on it.
+    /// Returns true if the peer has answered on this path.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Up, and not left for another.
+    /// Returns true if the path is up and was not abandoned for another.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
         self.up && !self.standing.is_silent()
     }
 
-    /// Verified frame length.
+    /// Returns the verified frame length.
     #[inline]
     pub(crate) fn frame_len(&self) -> usize {
         self.frame_len
     }
 
-    /// Makes both windows `frames` long.
+    /// Sets both windows to `frames` frames.
     #[cfg(test)]
     pub(crate) fn set_windows(&mut self, frames: u16) {
         self.window_frames = frames.into();
         self.rx = RxWindow::new(frames);
     }
 
-    /// Frames in flight, and frames that are not acknowledged.
+    /// Returns the number of frames in flight, and of unacknowledged frames.
     #[cfg(test)]
     pub(crate) fn frame_counts(&self) -> (usize, usize) {
         (self.in_flight, self.unacked.len())
@@ -311,18 +311,18 @@ impl Path {
         self.frame_len = frame_len;
     }
 
-    /// Its frames travel with a checksum. `P13.1`
+    /// Returns true if frames of this path carry a checksum. `P13.1`
     #[inline]
     pub(crate) fn is_checked(&self) -> bool {
         self.checked
     }
 
-    /// Bytes that the link adds to each frame.
+    /// Returns the number of bytes that the link adds to each frame.
     fn check_len(&self) -> usize {
         if self.checked { CHECK_LEN } else { 0 }
     }
 
-    /// Bytes in front of a frame whose checksum is put there by the core.
+    /// Returns the number of bytes before each frame for a checksum that the core writes.
     #[inline]
     pub(crate) fn front_len(&self) -> usize {
         match self.params.sum {
@@ -331,22 +331,22 @@ impl Path {
         }
     }
 
-    /// Whether a frame that says of itself that it came with a right checksum, or without any, is one
-    /// of this path. `P13.3`
+    /// Returns true if the path accepts a frame; `checked` states whether the frame had a valid
+    /// checksum. `P13.3`
     #[inline]
     pub(crate) fn takes(&self, checked: bool) -> bool {
         checked || !self.checked
     }
 
-    /// The link has authenticated the peer, and holds it back by itself.
+    /// Marks the path as up. The link has authenticated the peer and provides flow control.
     pub(crate) fn establish_lossless(&mut self) {
         self.up = true;
         self.window_frames = u32::MAX;
     }
 
-    /// What a hello says of the path. `P2.7`, `P13.1`
+    /// Applies the path parameters of a hello. `P2.7`, `P13.1`
     pub(crate) fn on_hello(&mut self, hello: &Hello) {
-        // Less leaves no room for a header and its records.
+        // A shorter frame has no room for a header and its records.
         let theirs = usize::from(hello.frame_len_max).max(FRAME_LEN_LEAST);
         self.checked = self.params.checksum || hello.checksum;
         let carried = theirs.min(self.params.frame_len_max) - self.check_len();
@@ -355,7 +355,8 @@ impl Path {
         self.window_frames = u32::from(hello.window_frames.max(1));
     }
 
-    /// The path has proven itself both ways, in a round trip of `sample` if that is known. `P2.6`
+    /// Marks the path as up after frames passed in both directions, with the round trip if known.
+    /// `P2.6`
     pub(crate) fn establish(&mut self, now: Instant, sample: Option<Span>) {
         self.up = true;
         if let Some(sample) = sample {
@@ -364,30 +365,30 @@ impl Path {
         self.start_probing(now);
     }
 
-    /// The system says that the link carries frames of `frame_len_max` bytes at most; `true` if that
-    /// is to be tried. `P6.2`
+    /// Handles a report that the link carries frames of at most `frame_len_max` bytes. Returns
+    /// `true` if the report must be verified by probes. `P6.2`
     pub(crate) fn on_told_frame_len(&mut self, frame_len_max: usize) -> bool {
         if frame_len_max >= self.frame_len + self.check_len() {
             return false;
         }
         let told = frame_len_max.saturating_sub(self.check_len());
-        // The clock of the attempt starts when its probe leaves.
+        // The timer of the attempt starts when its probe is sent.
         self.confirm_frame_len(Instant::NEVER, told);
         true
     }
 
-    /// Its round trip, as paths are compared by it: that of probes alone, since acknowledgements of
-    /// data may come by another path. `P6.3`
+    /// Returns the round trip used to compare paths. Only probes count, because acknowledgements of
+    /// data may arrive on another path. `P6.3`
     fn probed_rtt(&self) -> Option<Span> {
         self.probe.best()
     }
 
-    /// The link had no room.
+    /// Marks the link as full.
     pub(crate) fn block(&mut self) {
         self.blocked = true;
     }
 
-    /// The link may have room again; whether it had none.
+    /// Clears the mark of a full link; returns whether it was set.
     pub(crate) fn unblock(&mut self) -> bool {
         core::mem::take(&mut self.blocked)
     }
@@ -397,7 +398,7 @@ impl Path {
         self.blocked
     }
 
-    /// Bytes before the first record of a frame.
+    /// Returns the length in bytes of everything before a frame's first record.
     #[inline]
     pub(crate) fn header_len(&self) -> usize {
         if self.params.lossless {
@@ -407,24 +408,26 @@ impl Path {
         }
     }
 
-    /// Bytes that a shared frame may grow to; room for a short acknowledgement is kept free.
+    /// Returns the maximum length in bytes of a shared frame, less room for a short
+    /// acknowledgement.
     #[inline]
     pub(crate) fn shared_frame_len(&self) -> usize {
         if self.params.lossless {
             self.frame_len.min(SHARED_FRAME_LEN_LOSSLESS)
         } else {
-            // A jumbo frame; longer ones gain nothing for small messages and need larger buffers.
+            // A jumbo frame. Longer frames do not help small messages and need larger buffers.
             self.frame_len.min(9000) - ACK_RESERVE
         }
     }
 
-    /// Nothing waits, and no more is under way than frames whose acknowledgement may be waiting for
-    /// company: what is sent now is a message on its own. `P4.11`
+    /// Returns true if no run waits, and all frames in flight may be awaiting a delayed
+    /// acknowledgement. A message sent now is then a lone one. `P4.11`
     fn is_quiet(&self, ack_every: u32) -> bool {
         self.runs.is_empty() && self.unacked.len() < ack_every as usize
     }
 
-    /// Most bytes of a GSO batch for a message of `len` bytes that begins now. `P4.11`
+    /// Returns the maximum length in bytes of a GSO batch for a message of `len` bytes that starts
+    /// now. `P4.11`
     pub(crate) fn batch_len(&self, ctx: &Context, len: usize) -> usize {
         match self.is_quiet(ctx.limits().ack_every) {
             true => ctx.choice().lone_batch_len(len as u64),
@@ -432,7 +435,7 @@ impl Path {
         }
     }
 
-    /// Frames that may still be put under way. `P3.3`, `P3.13`
+    /// Returns the number of frames that may still be sent. `P3.3`, `P3.13`
     #[inline]
     pub(crate) fn window_left(&self) -> usize {
         let span = number_span(self.window_frames) as usize;
@@ -440,8 +443,8 @@ impl Path {
         room.min(self.in_flight_left())
     }
 
-    /// Frames that may still be in flight: the receiver's buffer and the network bound them.
-    /// `P3.3`, `P3.13`
+    /// Returns the number of further frames that may be in flight, limited by the receiver's buffer
+    /// and the congestion window. `P3.3`, `P3.13`
     #[inline]
     fn in_flight_left(&self) -> usize {
         let buffered = self.window_frames as usize;
@@ -452,13 +455,13 @@ impl Path {
         window.saturating_sub(self.in_flight)
     }
 
-    /// The number of the next frame.
+    /// Returns the number of the next frame.
     #[inline]
     pub(crate) fn next_num(&self) -> u32 {
         self.base_num.wrapping_add(narrow(self.unacked.len()))
     }
 
-    /// Takes the next number for a frame of `len` bytes that leaves now. `P3.1`
+    /// Assigns the next number to a frame of `len` bytes that is sent now. `P3.1`
     #[inline]
     pub(crate) fn number(&mut self, now: Instant, contents: Contents, len: usize) -> u32 {
         let num = self.next_num();
@@ -477,7 +480,7 @@ impl Path {
         num
     }
 
-    /// The header of a frame of `len` bytes.
+    /// Returns the header of a frame of `len` bytes.
     #[inline]
     pub(crate) fn header(
         &self,
@@ -496,18 +499,18 @@ impl Path {
         }
     }
 
-    /// The header of a fragment's frame of `len` bytes.
+    /// Returns the header of a fragment's frame of `len` bytes.
     pub(crate) fn bulk_header(&self, number: (u32, u8), len: usize, session: u64) -> FrameHeader {
         self.header(FrameKind::Bulk, number, len, session)
     }
 
-    /// Something waits to be sent by this path.
+    /// Returns true if anything waits to be sent on this path.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.lost.is_empty() || self.has_more_waiting()
     }
 
-    /// Something that was not lost waits to be sent by this path.
+    /// Returns true if anything other than a retransmission waits to be sent on this path.
     #[inline]
     pub(crate) fn has_more_waiting(&self) -> bool {
         !self.runs.is_empty()
@@ -516,7 +519,7 @@ impl Path {
             || self.probe.has_due()
     }
 
-    /// Frames wait that are not numbered yet.
+    /// Returns true if unnumbered frames wait.
     #[inline]
     fn has_frames(&self) -> bool {
         self.open[0].is_some()
@@ -525,12 +528,12 @@ impl Path {
             || !self.closed[1].is_empty()
     }
 
-    /// What waits, or is due, should not wait for the program's next call.
+    /// Returns true if anything to send must not wait for the program's next call.
     pub(crate) fn has_urgent(&self) -> bool {
         self.has_waiting() || self.rx.is_awaited()
     }
 
-    /// What is left: frames wait, are under way, or acknowledgements are owed.
+    /// Returns the work left: frames waiting or in flight, or acknowledgements pending.
     #[inline]
     pub(crate) fn left(&self) -> Left {
         if self.has_waiting() {
@@ -542,9 +545,9 @@ impl Path {
         }
     }
 
-    /// Something waits to be sent or acknowledged.
+    /// Returns true if anything waits to be sent or acknowledged.
     pub(crate) fn has_unfinished(&self) -> bool {
-        // What is under way on a path that was left has moved: only its numbers have not arrived.
+        // Frames in flight on an abandoned path were moved; only their numbers have not arrived.
         !self.unacked.is_empty() && !self.standing.is_silent()
             || !self.runs.is_empty()
             || !self.best_effort_runs.is_empty()
@@ -571,15 +574,15 @@ impl Path {
         self.drop_best_effort(slots, 0);
     }
 
-    /// The entry of `num`, if it is under way.
+    /// Returns the entry of frame `num`, if it is in flight.
     #[inline]
     fn entry_mut(&mut self, num: u32) -> Option<&mut InFlight> {
         self.unacked
             .get_mut(num.wrapping_sub(self.base_num) as usize)
     }
 
-    /// Whether a message whose send has ended is not known to have arrived; `holds` looks into a
-    /// frame, whose records begin at an offset.
+    /// Returns true if a message whose send has completed may not have arrived. `holds` checks a
+    /// frame for messages, given the offset of its records.
     pub(crate) fn has_unheard(
         &self,
         slots: &SlotPool,
@@ -605,10 +608,10 @@ impl Path {
     }
 }
 
-/// What has arrived by this path, and is to be acknowledged.
+/// Receive side: the frames that have arrived, and their acknowledgement.
 impl Path {
-    /// Whether a frame's number is new and inside the window. One that is known is acknowledged
-    /// soon. `P3.2`
+    /// Checks that a frame's number is new and in the window. A duplicate is acknowledged soon.
+    /// `P3.2`
     #[inline]
     pub(crate) fn check_num(
         &mut self,
@@ -623,7 +626,8 @@ impl Path {
         result
     }
 
-    /// A frame was accepted, and an acknowledgement is owed after `every`; whether at once. `P3.5`
+    /// Records an accepted frame; an acknowledgement is due after `every` frames. Returns true if
+    /// it is due now. `P3.5`
     #[inline]
     pub(crate) fn on_numbered(
         &mut self,
@@ -635,13 +639,13 @@ impl Path {
         self.rx.owe(now, every, delay)
     }
 
-    /// How many numbers from `num` on may be accepted as one run. `P3.2`
+    /// Returns how many numbers from `num` on may be accepted as one run. `P3.2`
     #[inline]
     pub(crate) fn run_max(&self, num: u32) -> u32 {
         self.rx.run_max(num)
     }
 
-    /// [`Path::on_numbered`] of a run of frames.
+    /// Does the same as [`Path::on_numbered`] for a run of frames.
     #[inline]
     pub(crate) fn on_numbered_run(
         &mut self,
@@ -653,41 +657,41 @@ impl Path {
         self.rx.owe(now, every, delay)
     }
 
-    /// `count` frames that have arrived had met congestion. `P3.14`
+    /// Records that `count` received frames had a congestion mark. `P3.14`
     pub(crate) fn on_marked(&mut self, count: u32) {
         self.rx.on_marked(count);
     }
 
-    /// The peer's count of frames of this side that had; returns by how much it grew. `P3.14`
+    /// Handles the peer's count of marked frames of this side; returns its increase. `P3.14`
     pub(crate) fn on_ecn_count(&mut self, count: u32) -> u32 {
         let congestion = self.congestion.as_mut();
         congestion.map_or(0, |congestion| congestion.on_ecn_count(count))
     }
 
-    /// When an acknowledgement is due.
+    /// Returns the time when an acknowledgement is due.
     #[inline]
     pub(crate) fn ack_due(&self) -> Instant {
         self.rx.due()
     }
 
-    /// The sender waits for an acknowledgement of what has arrived.
+    /// Notes that the sender waits for an acknowledgement of the frames received.
     pub(crate) fn expedite_ack(&mut self) {
         self.rx.set_awaited();
     }
 
-    /// What is owed is due at `now`.
+    /// Makes a pending acknowledgement due at `now`.
     pub(crate) fn flush_ack(&mut self, now: Instant) {
         if self.rx.unacked_count() > 0 {
             self.rx.set_due(now);
         }
     }
 
-    /// Writes the acknowledgement that is owed, if it fits; returns the bytes it takes. `P3.4`
+    /// Writes the pending acknowledgement if it fits, and returns its length in bytes. `P3.4`
     #[inline]
     pub(crate) fn emit_ack(&mut self, now: Instant, poll_gap: &PollGap, out: &mut [u8]) -> usize {
         self.rx.emit(now, poll_gap, self.link.as_u8(), out)
     }
 }
 
-/// Room kept free in shared frames: an acknowledgement with two words of bitmap.
+/// Room reserved in shared frames: an acknowledgement with two words of bitmap.
 const ACK_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + 16;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One peer: its session, its paths, its lanes.
+//! State of one peer: session, paths and lanes.
 
 mod best_effort;
 pub(crate) mod dormant;
@@ -26,16 +26,16 @@ use core::time::Duration;
 use portolan_wire::LaneId;
 use stream::StreamState;
 
-/// How things stand with a peer.
+/// Status of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerStatus {
     /// Never connected.
     Unknown,
     /// The session is being opened.
     Connecting,
-    /// Messages flow.
+    /// The session is open.
     Up,
-    /// Given up.
+    /// The peer has failed.
     Failed(Cause),
 }
 
@@ -44,21 +44,21 @@ pub(crate) struct Peer {
     id: PeerId,
     session: SessionState,
     paths: Paths,
-    /// A run went ahead of credit or acknowledgements that are due.
+    /// Set if a run was sent before credit or acknowledgements that are due.
     ack_waited: bool,
     lanes: Lanes,
     control: ControlQueue,
-    /// What of transfers waits to be sent.
+    /// Parts of transfers that wait to be sent.
     send_queue: SendQueue,
     stream: StreamState,
     last_heard: Instant,
-    /// Stands in the queue of peers with something to transmit.
+    /// Set while in the queue of peers with something to transmit.
     queued: bool,
-    /// Stands in the list of peers with a timer.
+    /// Set while in the list of peers with a timer.
     timed: bool,
-    /// Stands in the queue of those that may become dormant.
+    /// Set while in the queue of peers that may become dormant.
     watched: bool,
-    /// What was left when it was last looked at.
+    /// Work left at the last check.
     left: Left,
 }
 
@@ -81,7 +81,7 @@ impl Peer {
         }
     }
 
-    /// It takes the place of `old` in the lists that name it.
+    /// Takes the place of `old` in the lists that contain it.
     pub(crate) fn inherit(&mut self, old: &Peer) {
         (self.queued, self.timed) = (old.queued, old.timed);
         self.watched = old.watched;
@@ -117,12 +117,12 @@ impl Peer {
         &mut self.control
     }
 
-    /// What of transfers waits, and the stream by which it may go.
+    /// Returns the queue of transfer parts, and the stream that may carry them.
     pub(crate) fn bulk_parts(&mut self) -> (&mut SendQueue, &mut StreamState) {
         (&mut self.send_queue, &mut self.stream)
     }
 
-    /// Its paths, and where the ends of transfers are noted.
+    /// Returns the paths, and the stream trial that records completed transfers.
     pub(crate) fn paths_and_trial(&mut self) -> (&mut Paths, Option<&mut Trial>) {
         (&mut self.paths, self.stream.trial())
     }
@@ -131,7 +131,7 @@ impl Peer {
         &mut self.stream
     }
 
-    /// How things stand with a stream to it, if there is one.
+    /// Returns the status of the stream to this peer, if there is one.
     pub(crate) fn stream_status(&self) -> Option<PathStatus> {
         self.stream.is_open().then(|| PathStatus {
             link: LinkId::STREAM,
@@ -147,14 +147,14 @@ impl Peer {
         })
     }
 
-    /// See [`Core::stream_closed`](crate::Core::stream_closed).
+    /// Handles a closed stream; see [`Core::stream_closed`](crate::Core::stream_closed).
     pub(crate) fn on_stream_closed(&mut self, now: Instant, sh: &mut Shared, by_fault: bool) {
         self.stream.on_closed(now, by_fault);
         sh.transfers.on_stream_closed(self.id, &mut self.send_queue);
     }
 
-    /// By which link what was announced by `link` will come, and whether it is lossless. From a peer with
-    /// a stream it may come by that, which buffers more.
+    /// Returns the link that will carry data announced on `link`, and whether it is lossless. With
+    /// an open stream, the data may come by the stream, which buffers more.
     pub(crate) fn data_link(&self, link: LinkId) -> (LinkId, bool) {
         match self.paths.data_link(link) {
             (_, false) if self.stream.is_open() => (LinkId::STREAM, false),
@@ -162,7 +162,7 @@ impl Peer {
         }
     }
 
-    /// Its lanes, with what their messages are matched with.
+    /// Returns the lanes, and the state against which their messages are matched.
     #[inline]
     pub(crate) fn lanes<'a>(&'a mut self, sh: &'a mut Shared) -> (&'a mut Lanes, Env<'a>) {
         let env = Env {
@@ -175,40 +175,40 @@ impl Peer {
         (&mut self.lanes, env)
     }
 
-    /// Its lanes alone.
+    /// Returns the lanes only.
     #[inline]
     pub(crate) fn lanes_mut(&mut self) -> &mut Lanes {
         &mut self.lanes
     }
 
-    /// A message to `port` has been matched and is yet to be delivered.
+    /// Returns true if a message to `port` has been matched but not delivered.
     pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
         self.lanes.owes(lane, port)
     }
 
-    /// How the credit of a lane stands.
+    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         self.lanes.credit(lane)
     }
 
-    /// Frames carry its session, and are honoured.
+    /// Returns true if frames of its session are accepted.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.session.is_up() && self.session.failure().is_none()
     }
 
-    /// When it was last heard of.
+    /// Returns the time of the last frame from this peer.
     pub(crate) fn last_heard(&self) -> Instant {
         self.last_heard
     }
 
-    /// A frame of it came.
+    /// Records the arrival of a frame from this peer.
     #[inline]
     pub(crate) fn on_heard(&mut self, now: Instant) {
         self.last_heard = now;
     }
 
-    /// Puts it into the queue of those with something to transmit; `false` if it stands there.
+    /// Marks the peer as queued for transmission; returns `false` if it already was.
     #[inline]
     pub(crate) fn mark_queued(&mut self) -> bool {
         !core::mem::replace(&mut self.queued, true)
@@ -219,13 +219,13 @@ impl Peer {
         self.queued = false;
     }
 
-    /// Puts it among those with a timer; `false` if it stands there.
+    /// Marks the peer as having a timer; returns `false` if it already was.
     #[inline]
     pub(crate) fn mark_timed(&mut self) -> bool {
         !core::mem::replace(&mut self.timed, true)
     }
 
-    /// Takes it off those with a timer, if it has none.
+    /// Removes the timer mark if the peer has no timer; returns true if so.
     pub(crate) fn unmark_timed(&mut self, times: &Times) -> bool {
         let is_idle = self.timer(times) == Instant::NEVER
             && !self.queued
@@ -235,8 +235,8 @@ impl Peer {
         is_idle
     }
 
-    /// Looks after whether it may become dormant; `false` if that is done already, or if it may not:
-    /// a peer on shared memory.
+    /// Marks the peer as watched for dormancy. Returns `false` if it already was, or if it cannot
+    /// become dormant because it is on shared memory.
     pub(crate) fn mark_watched(&mut self) -> bool {
         let begins = !self.watched && !self.paths.iter().any(Path::is_lossless);
         self.watched |= begins;
@@ -247,7 +247,7 @@ impl Peer {
         self.watched = false;
     }
 
-    /// Looks what is left; says what was and what is, if that has changed.
+    /// Updates the work left. Returns the old and the new value if it changed.
     #[inline]
     pub(crate) fn note_left(&mut self) -> Option<(Left, Left)> {
         let left = match self.session.is_up() {
@@ -267,7 +267,7 @@ impl Peer {
         self.paths.iter().map(Path::left).fold(least, Left::max)
     }
 
-    /// Whether it is held back by what waits here; see [`Lanes::check_held_back`].
+    /// Checks whether the peer is held back by unexpected messages; see [`Lanes::check_held_back`].
     pub(crate) fn check_held_back(&mut self, now: Instant, ctx: &Context) -> bool {
         let is_up = self.session.is_up();
         self.lanes.check_held_back(now, ctx, is_up)
@@ -281,28 +281,28 @@ impl Peer {
         }
     }
 
-    /// Credit and control records wait for a frame.
+    /// Returns true if credit or control records wait for a frame.
     #[inline]
     fn has_control(&self) -> bool {
         !self.control.is_empty() || self.lanes.owes_credit()
     }
 
-    /// Something is to be sent in its session, or not known to have arrived.
+    /// Returns true if anything must be sent in its session, or may not have arrived.
     pub(crate) fn has_unfinished(&self) -> bool {
         let unfinished = || self.paths.iter().any(Path::has_unfinished);
         self.session.is_up() && (self.has_control() || unfinished())
     }
 
-    /// Some submission was refused.
+    /// Returns true if a submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
         self.lanes.is_starved()
     }
 
-    /// Some submission was refused and would not be now.
+    /// Emits [`Event::Writable`] if a submission was refused and would be accepted now.
     pub(crate) fn wake_starved(&mut self, sh: &mut Shared) {
         let is_roomy = self.paths.iter().all(Path::has_best_effort_room);
-        // Half of an eager message at least, so that the engine does not try in vain each time.
+        // By default one eager message of full length, so that the engine does not retry in vain.
         let charge = sh.ctx.credit_len() / 8;
         for lane in LaneId::ALL {
             let room = self.paths.has_small_room(lane.index());
@@ -312,7 +312,7 @@ impl Peer {
         }
     }
 
-    /// Moves what `link` carries in frames of more than `len_max` bytes to the paths that work.
+    /// Moves frames of more than `len_max` bytes from `link` to the paths that work.
     pub(crate) fn move_frames(&mut self, sh: &mut Shared, link: LinkId, len_max: usize) {
         let moved = self.paths.move_frames(&mut sh.slots, link, len_max);
         for control in moved.controls {
@@ -322,7 +322,7 @@ impl Peer {
         self.send_queue.push_parts(moved.parts);
     }
 
-    /// When [`Peer::on_timer`] has something to do.
+    /// Returns the time of the next [`Peer::on_timer`].
     pub(crate) fn timer(&self, times: &Times) -> Instant {
         if self.session.failure().is_some() {
             return Instant::NEVER;
@@ -341,7 +341,7 @@ impl Peer {
         lanes.drop_incomplete(now, &mut env);
     }
 
-    /// An answer to a probe came by `link`.
+    /// Handles an answer to a probe on `link`.
     pub(crate) fn on_probe_answered(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sessions: opened on first use, by a handshake on every path that may work (`P2`).
+//! Sessions, opened on first use by a handshake on every path that may work (`P2`).
 //!
-//! Each side gives the other a token: 44 unpredictable bits above the 20-bit number of the peer, so
-//! that a frame finds its peer without hashing and a frame of a dead session is refused (`P2.3`).
+//! Each side gives the other a token: 44 unpredictable bits above the 20-bit index of the peer. A
+//! frame finds its peer without hashing, and a frame of an old session is rejected (`P2.3`).
 
 pub(crate) mod directory;
 
@@ -11,19 +11,19 @@ use crate::base::time::Span;
 use crate::{Cause, DropReason, Instant, LinkId, PeerId};
 use portolan_wire::{FrameKind, Hello, MAC_LEN};
 
-/// Bits of a token that are the index of the peer it was handed to.
+/// Number of token bits with the index of the peer that received the token.
 const INDEX_BITS: u32 = 20;
 
-/// First repetition of a hello. Later ones double up to the maximum.
+/// Delay before the first repetition of a hello. The delay doubles up to the maximum.
 const HELLO_RETRY: Span = Span::from_millis(1);
 const HELLO_RETRY_MAX: Span = Span::from_millis(50);
 
-/// Hellos on a path that stays silent while the session is up, or that nobody here has asked for,
-/// before the path is left alone.
+/// Maximum number of hellos on a path that stays silent while the session is up, or on one that
+/// this side did not request.
 const HELLO_PATH_MAX: u32 = 12;
 
-/// What sets a session with one peer apart from every other: this side's epoch and token, then the
-/// peer's. Keys of sealed frames are derived from it (`P10.2`).
+/// Identity of a session with one peer: epochs and tokens of both sides. Keys of sealed frames are
+/// derived from it (`P10.2`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionIds {
     /// Epoch and token of this side.
@@ -32,7 +32,7 @@ pub struct SessionIds {
     pub theirs: (u64, u64),
 }
 
-/// Source of tokens and epochs: keyed hashing of a counter with the entropy of the start.
+/// Source of tokens and epochs: keyed hashes of a counter with the entropy given at the start.
 #[derive(Debug)]
 pub(crate) struct Entropy {
     seed: [u8; 32],
@@ -63,26 +63,28 @@ impl Entropy {
     }
 }
 
-/// The session with one peer.
+/// Session with one peer.
 #[derive(Debug)]
 pub(crate) struct SessionState {
-    /// Handed to the peer; its frames carry it.
+    /// Token given to the peer, which puts it into its frames.
     token_mine: u64,
-    /// Handed out by the peer; 0 while unknown.
+    /// Token received from the peer; 0 while unknown.
     token_theirs: u64,
     epoch_mine: u64,
     epoch_theirs: u64,
     up: bool,
-    /// This side has asked for the session; one that only the peer asked for is not insisted on.
+    /// Set if this side requested the session. A session that only the peer requested is not
+    /// retried.
     wanted: bool,
     failed: Option<Cause>,
     hello_at: Instant,
     hello_count: u32,
     hello_sent_at: Instant,
-    /// Links whose hello must be sent now, and links whose hello must be answered; a bit each.
+    /// Links on which a hello must be sent now, and links whose hello must be answered; one bit
+    /// each.
     hello_mask: u8,
     answer_mask: u8,
-    /// The peer sends in a session that was given up here: to be told so by this link.
+    /// Link for a reset to a peer that still sends in a session that was given up here.
     reset_by: Option<LinkId>,
 }
 
@@ -106,7 +108,7 @@ impl SessionState {
         }
     }
 
-    /// A frame of this session came by `link`, although it was given up, or is not up here.
+    /// Handles a frame on `link` of a session that was given up, or is not up here.
     pub(crate) fn on_frame_out_of_session(&mut self, link: LinkId) {
         if self.token_theirs == 0 {
             return;
@@ -114,12 +116,12 @@ impl SessionState {
         if self.failed.is_some() {
             self.reset_by = Some(link);
         } else {
-            // P2.1: the peer has the session and repeats no hello; only the proof was lost.
+            // P2.1: the session is up at the peer, which repeats no hello; only the proof was lost.
             self.hello_mask |= 1 << link.as_u8();
         }
     }
 
-    /// This side asks for the session: its hellos go on until it is up or given up.
+    /// Requests the session: repeats hellos until it is up or has failed.
     pub(crate) fn want(&mut self) {
         self.wanted = true;
         if !self.up && self.failed.is_none() && self.hello_at == Instant::NEVER {
@@ -128,55 +130,55 @@ impl SessionState {
         }
     }
 
-    /// A hello or an answer is to leave by `link`.
+    /// Returns true if a hello or an answer must be sent on `link`.
     #[inline]
     pub(crate) fn has_handshake(&self, link: LinkId) -> bool {
         (self.hello_mask | self.answer_mask) >> link.as_u8() & 1 == 1
     }
 
-    /// A Hello or its answer waits to be sent by some path.
+    /// Returns true if a hello or an answer waits to be sent on any path.
     #[inline]
     pub(crate) fn has_handshakes(&self) -> bool {
         self.hello_mask | self.answer_mask != 0
     }
 
-    /// Up, and no handshake is due.
+    /// Returns true if the session is up and no handshake is due.
     pub(crate) fn is_settled(&self) -> bool {
         let is_due = self.has_handshakes() || self.hello_at != Instant::NEVER;
         self.up && self.failed.is_none() && !is_due
     }
 
-    /// Messages flow.
+    /// Returns true if messages may be sent.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.up
     }
 
-    /// Why it was given up, if it was.
+    /// Returns the reason why the session failed, if it did.
     #[inline]
     pub(crate) fn failure(&self) -> Option<Cause> {
         self.failed
     }
 
-    /// It is given up.
+    /// Marks the session as failed.
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.failed = Some(cause);
         self.up = false;
     }
 
-    /// What its frames to this side carry.
+    /// Returns the token in frames to this side.
     #[inline]
     pub(crate) fn token_mine(&self) -> u64 {
         self.token_mine
     }
 
-    /// What its frames to the peer carry.
+    /// Returns the token in frames to the peer.
     #[inline]
     pub(crate) fn token_theirs(&self) -> u64 {
         self.token_theirs
     }
 
-    /// What sets it apart, once the peer has named itself.
+    /// Returns the identity of the session, once the peer's token is known.
     pub(crate) fn ids(&self) -> Option<SessionIds> {
         (self.token_theirs != 0).then_some(SessionIds {
             mine: (self.epoch_mine, self.token_mine),
@@ -184,17 +186,17 @@ impl SessionState {
         })
     }
 
-    /// It is up without a handshake.
+    /// Marks the session as up without a handshake.
     pub(crate) fn open_at_once(&mut self) {
         self.up = true;
     }
 
-    /// The handshake begins.
+    /// Starts the handshake.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.hello_at = now;
     }
 
-    /// Sends a hello on each link of `silent`, a bit each, if it is time. `P2.1`
+    /// Sends a hello on each link of the bit mask `silent`, if one is due. `P2.1`
     pub(crate) fn on_hello_timer(&mut self, now: Instant, silent: u8) {
         if now < self.hello_at || self.failed.is_some() {
             return;
@@ -211,7 +213,7 @@ impl SessionState {
         self.hello_sent_at = now;
     }
 
-    /// The handshake frame that is to leave by `link`, if one is.
+    /// Returns the kind of the handshake frame to send on `link`, if any.
     pub(crate) fn take_handshake(&mut self, link: LinkId) -> Option<FrameKind> {
         let bit = 1 << link.as_u8();
         if self.answer_mask & bit != 0 {
@@ -225,12 +227,12 @@ impl SessionState {
         }
     }
 
-    /// By which link the peer is to be told that the session is over, if it is.
+    /// Returns the link on which a reset must be sent, if any.
     pub(crate) fn take_reset(&mut self) -> Option<LinkId> {
         self.reset_by.take()
     }
 
-    /// What this side's hello says of the session.
+    /// Returns the session's numbers for a hello of this side.
     pub(crate) fn hello(&self) -> HelloIds {
         HelloIds {
             epoch: self.epoch_mine,
@@ -239,40 +241,40 @@ impl SessionState {
         }
     }
 
-    /// What the peer's hello says of the session, and whether it proves that its sender knows this
-    /// side's token. Returns whether the session is up from now on, and was not.
+    /// Stores the session's numbers from the peer's hello. `proven` is set if its sender knows this
+    /// side's token. Returns true if the session came up by this call.
     pub(crate) fn learn(&mut self, hello: &Hello, proven: bool) -> bool {
         let was_up = self.up;
         self.token_theirs = hello.token;
         self.epoch_theirs = hello.epoch;
-        // A hello that does not echo this side's token may be of a life that is over, late on its
-        // way. It is answered; messages wait for the proof that its sender knows this session.
+        // A hello that does not echo this side's token may be a late one of an old incarnation. It
+        // is answered; messages wait for the proof that its sender knows this session.
         self.up |= proven;
         !was_up && self.up
     }
 
-    /// How long the answer to the first hello has taken, if it was answered.
+    /// Returns the round trip of the first hello, if no other was sent.
     pub(crate) fn first_round_trip(&self, now: Instant) -> Option<Span> {
         (self.hello_count == 1).then(|| now.span_since(self.hello_sent_at))
     }
 
-    /// A hello came by `link`, and is answered.
+    /// Schedules the answer to a hello that arrived on `link`.
     pub(crate) fn answer(&mut self, link: LinkId, proven: bool) {
         self.answer_mask |= 1 << link.as_u8();
         if !proven {
-            // Ask back at once, so that this side, too, knows that the path works both ways.
+            // Send a hello at once, so that this side can also verify both directions of the path.
             self.hello_mask |= 1 << link.as_u8();
         }
     }
 
-    /// Whether a hello, or its answer, belongs to this session; `false` if it begins a newer life of
-    /// the peer, and this one has been used. `P2.4`, `P2.8`
+    /// Checks whether a hello, or its answer, belongs to this session. Returns `Ok(false)` if it
+    /// begins a newer incarnation of the peer and this session has been used. `P2.4`, `P2.8`
     pub(crate) fn check_epoch(&self, hello: &Hello, is_answer: bool) -> Result<bool, DropReason> {
         if hello.epoch < self.epoch_theirs {
             return Err(DropReason::OldIncarnation);
         }
         if hello.epoch == self.epoch_theirs {
-            // The same session; one that was given up here stays given up.
+            // Same session. If it failed here, it stays failed.
             let alive = self.failed.is_none() && hello.token == self.token_theirs;
             return alive.then_some(true).ok_or(DropReason::StaleSession);
         }
@@ -280,18 +282,18 @@ impl SessionState {
         if is_used && is_answer {
             return Err(DropReason::StaleSession);
         }
-        // Before the session is up nothing was sent in it: the newer life takes the place of the
-        // older, whose hello was late.
+        // Nothing was sent before the session was up. The newer incarnation replaces the older one,
+        // whose hello arrived late.
         Ok(!is_used)
     }
 
-    /// When the next hello is due.
+    /// Returns the time of the next hello.
     pub(crate) fn timer(&self) -> Instant {
         self.hello_at
     }
 }
 
-/// The numbers in a hello.
+/// Session numbers in a hello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HelloIds {
     pub(crate) epoch: u64,
@@ -299,13 +301,13 @@ pub(crate) struct HelloIds {
     pub(crate) echo_token: u64,
 }
 
-/// Index of the peer that a token was handed to.
+/// Returns the index of the peer that received the token.
 #[inline]
 pub(crate) fn token_index(token: u64) -> usize {
     narrow(token & ((1 << INDEX_BITS) - 1))
 }
 
-/// Compares in the same time wherever they differ, as hashes of this library compare.
+/// Compares in constant time, as `blake3` compares hashes.
 pub(crate) fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     let widened = |mac: [u8; MAC_LEN]| {
         let mut bytes = [0; blake3::OUT_LEN];
@@ -315,8 +317,8 @@ pub(crate) fn is_equal(a: [u8; MAC_LEN], b: [u8; MAC_LEN]) -> bool {
     widened(a) == widened(b)
 }
 
-/// First bytes of the keyed hash of the handshake, frame header included, and of the endpoint id behind
-/// it.
+/// Returns the first bytes of the keyed hash over the handshake, frame header included, and the
+/// endpoint id after it.
 pub(crate) fn authenticator(secret: &[u8; 32], body: &[u8], endpoint_id: &[u8]) -> [u8; MAC_LEN] {
     let mut hasher = blake3::Hasher::new_keyed(secret);
     let hash = hasher.update(body).update(endpoint_id).finalize();

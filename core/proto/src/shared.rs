@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process has once, whichever peer it is about: each part keeps its own rules.
+//! State that a process has once for all peers. Each part enforces its own rules.
 
 use crate::base::context::Context;
 use crate::base::request::Request;
@@ -25,12 +25,12 @@ pub(crate) struct Shared {
     pub(crate) held: HeldPool,
     pub(crate) transfers: Transfers,
     pub(crate) entropy: Entropy,
-    /// For a process without a job: who it is, and whom it knows.
+    /// For a process outside any job: its own endpoint id and the known peers.
     pub(crate) directory: Option<Box<Directory>>,
-    /// Headers and short frames that live for one transmit only.
+    /// Headers and short frames that are needed for one transmit only.
     pub(crate) scratch: Scratch,
     pub(crate) remote: Box<Remote>,
-    /// Peers that are held back by what waits here.
+    /// Peers that are held back by unexpected messages.
     pub(crate) shortage: Shortage,
 }
 
@@ -50,20 +50,19 @@ impl Shared {
         }
     }
 
-    /// Bytes of messages that are early or wait for a receive, as the allocator gave them, tables
-    /// included.
+    /// Returns the bytes allocated for early and unexpected messages, including their tables.
     #[must_use]
     pub(crate) fn unexpected_len(&self) -> usize {
         self.held.total_len() + self.matching.table_len()
     }
 
-    /// Their memory is used up. `P3.10`
+    /// Returns true if the memory for early and unexpected messages is exhausted. `P3.10`
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.held.is_exhausted() || self.unexpected_len() >= self.ctx.limits().held_len_max
     }
 
-    /// Begins the transfer of a tagged message, now or when there is room for it.
+    /// Starts the transfer of a tagged message now, or when there is room for it.
     pub(crate) fn start_tagged(&mut self, request: Request, posted: Posted) {
         let from = (request.peer, request.lane);
         self.matching.begin_in_order(from, &request.to, posted.op);
@@ -75,7 +74,8 @@ impl Shared {
         }
     }
 
-    /// Frees the memory of messages, and forgets what of the frame at hand was to be placed there.
+    /// Frees held messages, and discards events that would place parts of the current frame in
+    /// them.
     pub(crate) fn forget_held(&mut self, held: &[HeldId]) {
         if held.is_empty() {
             return;

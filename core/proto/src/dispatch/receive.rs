@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving: from bytes to records to the mechanisms they belong to. Whatever is wrong with a
-//! frame is counted by its reason, and the frame forgotten.
+//! Receiving: parses frames and passes their records to the mechanisms. A bad frame is counted by
+//! its drop reason and discarded.
 
 use super::list;
 use crate::base::narrow::narrow;
@@ -18,15 +18,15 @@ use portolan_wire::{
 };
 
 impl Core {
-    /// A datagram that arrived by `link`. Events follow; see the crate's contract.
+    /// Handles a datagram that arrived on `link` and queues its events; see the crate's contract.
     pub fn handle_frame(&mut self, now: Instant, link: LinkId, bytes: &[u8]) {
         if let Some(frame) = self.admit(now, link, bytes) {
             self.handle_rest(now, &frame, bytes);
         }
     }
 
-    /// A frame that arrived by a lossless link, which knows its sender. `head` holds its first
-    /// bytes, all of them unless the frame is one large record.
+    /// Handles a frame from a lossless link, which knows the sender. `head` holds the first bytes
+    /// of the frame: all of them, unless it is one large record.
     pub fn handle_lossless(
         &mut self,
         now: Instant,
@@ -40,9 +40,9 @@ impl Core {
         }
     }
 
-    /// The first half of [`Core::handle_frame`]: checks the header and notes the frame's number.
-    /// `None` when nothing is left to do but the events. Between the halves,
-    /// [`Core::take_whole`] may take messages.
+    /// Performs the first half of [`Core::handle_frame`]: checks the header and records the packet
+    /// number. Returns `None` if only events remain. Between the halves, [`Core::take_whole`] may
+    /// take messages.
     pub fn admit(&mut self, now: Instant, link: LinkId, bytes: &[u8]) -> Option<Admitted> {
         self.on_datagram(now, link, bytes, bytes.len())
             .unwrap_or_else(|reason| {
@@ -51,7 +51,7 @@ impl Core {
             })
     }
 
-    /// The first half of [`Core::handle_lossless`].
+    /// Performs the first half of [`Core::handle_lossless`].
     #[inline]
     pub fn admit_lossless(
         &mut self,
@@ -81,8 +81,8 @@ impl Core {
         })
     }
 
-    /// A frame from a peer that was given up. `P8.2`: if it lives, it has connected anew, since the
-    /// link closed the connection on which it was given up.
+    /// Handles a frame from a failed peer. `P8.2`: a live peer has connected anew, since the link
+    /// closed the connection on which it failed.
     #[cold]
     fn admit_again(
         &mut self,
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// The second half: the records that have not been taken.
+    /// Performs the second half: handles the records that have not been taken.
     pub fn handle_rest(&mut self, now: Instant, frame: &Admitted, head: &[u8]) {
         for item in Records::new(head, frame.at, frame.total_len) {
             let outcome = match item {
@@ -123,8 +123,9 @@ impl Core {
         self.after_records(frame.from);
     }
 
-    /// On a lossless link nothing is lost, copied or altered: what contradicts the protocol there was
-    /// sent so, and what it was meant to be will never come.
+    /// Returns true if the drop is a protocol violation. A lossless link loses, duplicates and
+    /// corrupts nothing, so an invalid record was sent as such and its valid form will never
+    /// arrive.
     #[cold]
     fn is_violation(&self, link: LinkId, reason: DropReason) -> bool {
         let params = self.sh.ctx.link(link);
@@ -139,8 +140,8 @@ impl Core {
         contradicts && params.is_some_and(|params| params.lossless)
     }
 
-    /// A datagram of `total_len` bytes. Where `bytes` are its header alone, the payload is at its
-    /// place already.
+    /// Handles a datagram of `total_len` bytes. If `bytes` is only its header, the payload is
+    /// already in its final place.
     pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
@@ -210,7 +211,7 @@ impl Core {
         }))
     }
 
-    /// Notes the number of a frame, and that an acknowledgement is owed. `P3.2`, `P3.10`
+    /// Records the number of a frame, and that an acknowledgement is pending. `P3.2`, `P3.10`
     #[inline]
     fn on_numbered(
         &mut self,
@@ -238,7 +239,7 @@ impl Core {
         let path = peer.paths_mut().get_mut(link).ok_or(DropReason::NoPath)?;
         if let Err(reason) = path.check_num(now, num, attempt) {
             if reason == DropReason::Duplicate {
-                // P6.7: what was said of it does not arrive.
+                // P6.7: earlier acknowledgements of this frame were lost.
                 if u32::from(attempt) >= TIMEOUTS {
                     peer.paths_mut().suspect(now);
                 }
@@ -267,7 +268,8 @@ impl Core {
         Ok(())
     }
 
-    /// An acknowledgement is owed: at once, or within a delay, whether the program comes back or not.
+    /// Schedules an acknowledgement, at once or after a delay, even if the program makes no further
+    /// call.
     #[inline]
     pub(super) fn owe_ack(&mut self, from: PeerId, at_once: bool) {
         if at_once {
@@ -282,7 +284,7 @@ impl Core {
         }
     }
 
-    /// A frame of no session that is open: perhaps its sender is dormant here.
+    /// Handles a frame that belongs to no open session; its sender may be dormant here.
     #[cold]
     fn on_unknown_session(
         &mut self,
@@ -336,7 +338,7 @@ impl Core {
                 let (queue, stream) = peer.bulk_parts();
                 let choose = |len| stream.choose(now, ctx, from, len);
                 match transfers.on_grant(now, from, grant, queue, choose) {
-                    // P5.11: one that is said again may come late.
+                    // P5.11: a repeated grant may arrive late.
                     Err(DropReason::StaleTransfer) if !frame.reliable => Ok(()),
                     result => result,
                 }
@@ -407,7 +409,7 @@ impl Core {
         if ctx.poll_gap().covers(now) {
             ack.delay_us = DELAY_UNKNOWN;
         }
-        // Fragments of one transfer come in runs, of which the transfer is told once.
+        // Fragments of one transfer come in runs. The transfer is updated once per run.
         let (mut run, mut run_len) = (0, 0);
         let mut on_part = |transfer, frame_len: u16, header_len| {
             if transfer != run {
@@ -429,7 +431,7 @@ impl Core {
         result
     }
 
-    /// The peer says how many frames of this side the network has marked. `P3.14`
+    /// Handles the peer's count of frames of this side that the network has marked. `P3.14`
     #[cold]
     fn on_ecn_count(&mut self, from: PeerId, marks: &Marks) -> Result<(), DropReason> {
         let peer = self
@@ -443,8 +445,8 @@ impl Core {
         Ok(())
     }
 
-    /// Notes that the network has marked `count` frames as having met congestion: they came by
-    /// `link` in one run with `frame`, which may be sealed, and were accepted.
+    /// Records that the network has marked `count` accepted frames as having met congestion. They
+    /// arrived on `link` in one run with `frame`, which may be sealed.
     #[cold]
     pub fn note_marked(&mut self, link: LinkId, frame: &[u8], count: u32) {
         let Some(session) = FrameHeader::session_of_numbered(frame) else {
@@ -460,7 +462,7 @@ impl Core {
     }
 }
 
-/// Whether a frame without a number may carry the record. `P3.11`, `P3.14`, `P5.11`, `P7.2`
+/// Returns true if a frame without a number may carry the record. `P3.11`, `P3.14`, `P5.11`, `P7.2`
 fn may_be_lost(record: &Record) -> bool {
     match record {
         Record::Message(message) => message.best_effort,

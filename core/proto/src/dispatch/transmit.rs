@@ -1,55 +1,55 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asking for frames to send, and saying what became of them.
+//! Transmission: returns frames to send, and handles their outcome.
 
 use crate::path::outgoing::{Bytes, Outgoing, OutgoingKind};
 use crate::{Core, Instant, Left, LinkId, Payload, PeerId};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A frame, or run of frames, for a link to send now.
+/// Frame, or run of frames, for a link to send now.
 #[derive(Debug)]
 pub enum Transmit<'a> {
     /// One frame.
     Frame {
-        /// To whom.
+        /// Destination.
         peer: PeerId,
-        /// By which link.
+        /// Link to use.
         link: LinkId,
-        /// The frame.
+        /// Frame.
         bytes: &'a [u8],
     },
-    /// Frames of `segment_len` bytes behind one another; the last may be shorter.
+    /// Consecutive frames of `segment_len` bytes; the last may be shorter.
     Run {
-        /// To whom.
+        /// Destination.
         peer: PeerId,
-        /// By which link.
+        /// Link to use.
         link: LinkId,
-        /// The frames.
+        /// Frames.
         bytes: &'a [u8],
-        /// Those that follow, if any: then all of `bytes` are full ones.
+        /// Further frames, if any. Then all frames in `bytes` have the full length.
         more: &'a [u8],
-        /// Bytes of each but the last.
+        /// Length in bytes of each frame but the last.
         segment_len: usize,
     },
-    /// Headers here, payload from the buffers of operations.
+    /// Headers from the core, and payload from the buffers of operations.
     Bulk {
-        /// To whom.
+        /// Destination.
         peer: PeerId,
-        /// By which link.
+        /// Link to use.
         link: LinkId,
-        /// The payload, in the order of sending: whole fragments each, but for the last. Mostly one.
+        /// Payload parts in sending order, usually one. All but the last are whole fragments.
         payload: &'a [Payload],
-        /// Headers, one per fragment, behind one another.
+        /// Headers, one per fragment, in one piece.
         headers: &'a [u8],
-        /// Bytes of each header.
+        /// Length of each header in bytes.
         header_len: usize,
-        /// Bytes of payload behind each header but the last.
+        /// Payload length in bytes of each fragment but the last.
         fragment_len: usize,
     },
 }
 
 impl<'a> Transmit<'a> {
-    /// To whom, and by which link.
+    /// Returns the destination and the link.
     #[must_use]
     pub fn way(&self) -> (PeerId, LinkId) {
         match *self {
@@ -59,7 +59,7 @@ impl<'a> Transmit<'a> {
         }
     }
 
-    /// The parts of operations' buffers that leave with it, in the order of sending.
+    /// Returns the parts of operations' buffers in this transmit, in sending order.
     #[inline]
     #[must_use]
     pub fn payload(&self) -> &'a [Payload] {
@@ -69,7 +69,8 @@ impl<'a> Transmit<'a> {
         }
     }
 
-    /// A transmit for each part of its [payload](Transmit::payload), with the headers that go with it.
+    /// Splits the transmit into one for each part of its [payload](Transmit::payload), with the
+    /// matching headers.
     pub fn each_payload(&self) -> impl Iterator<Item = Transmit<'a>> {
         let (peer, link) = self.way();
         let (mut headers, header_len, fragment_len) = match *self {
@@ -96,8 +97,8 @@ impl<'a> Transmit<'a> {
         })
     }
 
-    /// Its frames one by one, as a link would put them on a wire, with the [`Transmit::payload`]: for
-    /// links that are simulated.
+    /// Returns the frames as they appear on a wire, with `payload` as the [`Transmit::payload`].
+    /// For simulated links.
     #[must_use]
     pub fn frames(&self, payload: &[u8]) -> Vec<Vec<u8>> {
         match *self {
@@ -126,7 +127,7 @@ impl<'a> Transmit<'a> {
 }
 
 impl Core {
-    /// The next frame to send, or `None`. Asking for the next one says that the link took this one.
+    /// Returns the next frame to send. The next call confirms that the link accepted this one.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         self.release_sent();
@@ -155,14 +156,14 @@ impl Core {
         None
     }
 
-    /// Whose frames [`Core::poll_transmit`] hands out next, if it has any.
+    /// Returns the destination of the next frame from [`Core::poll_transmit`], if there is one.
     #[inline]
     #[must_use]
     pub fn next_peer(&self) -> Option<PeerId> {
         self.ready.front().copied()
     }
 
-    /// Lets all others that have something to send go before the one whose frame was handed out last.
+    /// Moves the peer of the last transmit behind all other peers that have something to send.
     #[inline]
     pub fn yield_peer(&mut self) {
         if self.ready.len() > 1 {
@@ -170,7 +171,8 @@ impl Core {
         }
     }
 
-    /// What may be left to do although the program asks for nothing. Seen when frames are asked for.
+    /// Returns the work that may be left if the program makes no further call. Updated when frames
+    /// are polled.
     #[inline]
     #[must_use]
     pub fn left(&self) -> Left {
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Looks at every peer with a timer, so that [`Core::left`] says how it is now.
+    /// Checks every peer with a timer, so that [`Core::left`] is up to date.
     pub fn look_for_left(&mut self) {
         for id in &self.timed {
             if let Some(Some(peer)) = self.peers.get_mut(id.index()) {
@@ -195,8 +197,8 @@ impl Core {
         }
     }
 
-    /// Whether anything waits that should not wait for the program's next call: all but
-    /// acknowledgements for which the sender has no need yet.
+    /// Returns true if anything to send must not wait for the program's next call: everything
+    /// except acknowledgements that the sender does not need yet.
     #[must_use]
     pub fn has_urgent_tx(&self) -> bool {
         let credit_len = self.sh.ctx.credit_len();
@@ -204,15 +206,15 @@ impl Core {
             Some(Some(peer)) => peer.has_urgent_tx(credit_len),
             _ => false,
         };
-        // Mostly the list has one peer, or none.
+        // The list usually has at most one peer.
         match self.ready.front() {
             None => false,
             Some(first) => is_urgent(first) || self.ready.iter().skip(1).any(is_urgent),
         }
     }
 
-    /// The link had no room for the last transmit: it will be handed out again once
-    /// [`Core::link_ready`] was called.
+    /// Reports that the link had no room for the last transmit. It is returned again after
+    /// [`Core::link_ready`].
     pub fn transmit_refused(&mut self) {
         self.sh.ctx.counters_mut().link_full += 1;
         let Some((id, sent)) = self.sent.take() else {
@@ -223,7 +225,7 @@ impl Core {
         }
     }
 
-    /// Links may have room again: refused transmits are handed out once more.
+    /// Reports that `link` may have room again, so refused transmits are returned again.
     pub fn link_ready(&mut self, link: LinkId) {
         for index in 0..self.timed.len() {
             let id = self.timed[index];
@@ -241,7 +243,7 @@ impl Core {
         }
     }
 
-    /// The last transmit left: what lived for it alone is free.
+    /// Frees the buffers that were kept only for the last transmit, which has been sent.
     #[inline]
     pub(super) fn release_sent(&mut self) {
         if let Some((_, sent)) = self.sent.take() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is submitted goes into frames: into the lane's open one if it fits, else in parts, each of
-//! which says where it belongs.
+//! Staging: puts submitted messages into frames. A message goes into its lane's open frame if it
+//! fits, otherwise it is cut into parts that state their offset.
 
 use super::ack::ACK_ROOM;
 use super::{CLOSED_MAX, OpenFrame, Path, Paths, Run};
@@ -12,20 +12,20 @@ use crate::mem::slot::{RUNS_LEN, SlotId, SlotPool};
 use crate::{Address, Cause};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment, LaneId, MESSAGE_LEN, Message};
 
-/// Where a message goes and how.
+/// Destination and service of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendSpec {
-    /// What it is matched by.
+    /// Port or match bits.
     pub to: Address,
     /// Priority.
     pub lane: LaneId,
-    /// Not to be repaired when lost. A message of more than 64 KiB, or with match bits, is sent reliably
-    /// all the same, and so is one on a lossless link that fills a frame: best effort is a floor. `P7.5`
+    /// Set for best effort: no retransmission. Messages of more than 64 KiB or with match bits are
+    /// sent reliably anyway, and so are messages that fill a frame on a lossless link. `P7.5`
     pub best_effort: bool,
 }
 
 impl SendSpec {
-    /// The header of a message, of a fragment of it, or of its request to send.
+    /// Returns the header for a message, a fragment, or a request to send.
     #[inline]
     pub(crate) fn message(&self, len: u16, seq: u16) -> Message {
         let (port, system, match_bits) = match self.to {
@@ -43,7 +43,7 @@ impl SendSpec {
         }
     }
 
-    /// The header of a message, if that has `N` bytes.
+    /// Returns the header of a message if its length is `N` bytes.
     #[inline]
     pub(crate) fn message_as<const N: usize>(&self, len: u16, seq: u16) -> Option<Message> {
         let is_port = matches!(self.to, Address::Port(_));
@@ -54,7 +54,7 @@ impl SendSpec {
         }
     }
 
-    /// Bytes of a message's header.
+    /// Returns the length of a message's header in bytes.
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
@@ -70,30 +70,32 @@ impl SendSpec {
     }
 }
 
-/// Why a message was not accepted. [`Refused::Busy`] and [`Refused::NotUp`] are back-pressure.
+/// Reason why a message was not accepted. [`Refused::Busy`] and [`Refused::NotUp`] are
+/// back-pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The session is not open yet; [`crate::Event::PeerUp`] tells when.
+    /// The session is not open yet; [`crate::Event::PeerUp`] reports when it is.
     NotUp,
-    /// No credit or no room; [`crate::Event::Writable`] tells when to try again.
+    /// No credit or no room; retry after [`crate::Event::Writable`].
     Busy,
-    /// Too long to go without asking: use [`crate::Core::rendezvous`].
+    /// Too long for an eager message; use [`crate::Core::rendezvous`].
     TooLong,
-    /// The peer is gone.
+    /// The peer has failed.
     Gone(Cause),
     /// The peer was never connected.
     Unknown,
 }
 
-/// When the frame that a message went into should leave.
+/// Advice when to flush the frame of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushHint {
     /// The frame has room for more messages.
     Open,
-    /// Whole frames wait, and a call has room for more: of a burst, more may be waited for.
+    /// Whole frames wait, and a call has room for more. During a burst, more messages may be
+    /// awaited.
     Frames,
-    /// A full frame waits, or as many as a call takes; nothing is gained by waiting longer.
+    /// A full frame or a full call waits; waiting longer gains nothing.
     Full,
 }
 
@@ -103,14 +105,14 @@ pub enum FlushHint {
 pub struct Staging<'a> {
     bytes: &'a mut [u8],
     at: usize,
-    /// Payload runs of `run_len` bytes lie `stride` bytes apart.
+    /// Length in bytes of each payload run; runs start `stride` bytes apart.
     run_len: usize,
     stride: usize,
     hint: FlushHint,
 }
 
 impl<'a> Staging<'a> {
-    /// Memory in one piece.
+    /// Returns memory in one piece.
     #[inline]
     pub(crate) fn whole(bytes: &'a mut [u8], hint: FlushHint) -> Self {
         Staging {
@@ -122,7 +124,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Memory in runs of `run_len` bytes, `stride` bytes apart: full frames.
+    /// Returns memory in runs of `run_len` bytes, `stride` bytes apart: full frames.
     pub(crate) fn strided(
         bytes: &'a mut [u8],
         run_len: usize,
@@ -143,7 +145,7 @@ impl Staging<'_> {
     /// Appends a piece of the payload.
     ///
     /// # Panics
-    /// When the pieces exceed the length that was submitted.
+    /// Panics if the pieces exceed the submitted length.
     #[inline]
     pub fn push(&mut self, mut piece: &[u8]) {
         if self.stride == 0 {
@@ -161,7 +163,7 @@ impl Staging<'_> {
         }
     }
 
-    /// When the frame should leave.
+    /// Returns the advice when to flush the frame.
     #[inline]
     #[must_use]
     pub fn hint(&self) -> FlushHint {
@@ -170,26 +172,26 @@ impl Staging<'_> {
 }
 
 impl Path {
-    /// Whether `lane` may put another message into frames here.
+    /// Returns true if `lane` may add another message to frames of this path.
     #[inline]
     pub(crate) fn has_room(&self, lane: usize) -> bool {
         self.closed[lane].len() < CLOSED_MAX && self.runs.len() < CLOSED_MAX
     }
 
-    /// Whether a record of `len` bytes may share a frame.
+    /// Returns true if a record of `len` bytes may share a frame.
     #[inline]
     pub(crate) fn fits_shared(&self, len: usize) -> bool {
         self.header_len() + len <= self.shared_frame_len()
     }
 
-    /// Nothing of the lane waits here, and the link has room as far as is known.
+    /// Returns true if nothing of the lane waits here and the link is not known to be full.
     #[inline]
     pub(crate) fn is_idle(&self, lane: usize) -> bool {
         self.open[lane].is_none() && self.closed[lane].is_empty() && !self.blocked
     }
 
-    /// Room for a record of `need` bytes that `is_numbered` in the lane's open frame, or in a new
-    /// one. `P4.6`
+    /// Returns room for a record of `need` bytes in the lane's open frame, or in a new one.
+    /// `is_numbered` selects a frame with a packet number. `P4.6`
     #[inline]
     pub(crate) fn stage_shared<'a>(
         &mut self,
@@ -218,17 +220,17 @@ impl Path {
         (&mut slots.bytes_mut(open.slot)[start..start + need], hint)
     }
 
-    /// Whether the lane's open frame has room for a record of `need` bytes.
+    /// Returns true if the lane's open frame has room for a record of `need` bytes.
     #[inline]
     pub(crate) fn has_open_room(&self, lane: usize, need: usize) -> bool {
         self.open[lane].is_some_and(|open| open.len + need <= open.len_max)
     }
 
-    /// An empty frame for messages.
+    /// Returns an empty frame for messages.
     pub(super) fn new_frame(&self, slots: &mut SlotPool) -> OpenFrame {
         let len_max = self.shared_frame_len();
         OpenFrame {
-            // With room for the acknowledgement that may be appended.
+            // Includes room for the acknowledgement that may be appended.
             slot: slots.take(len_max + ACK_ROOM),
             len: self.header_len(),
             len_max,
@@ -236,7 +238,7 @@ impl Path {
         }
     }
 
-    /// A frame of a lossless link for one record alone, of `need` bytes.
+    /// Returns a lossless link's frame for a single record of `need` bytes.
     pub(crate) fn stage_alone<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -254,8 +256,8 @@ impl Path {
         &mut slots.bytes_mut(slot)[..need]
     }
 
-    /// Cuts `len` bytes of a message, those from the offset of `whole` on, into frames of one
-    /// fragment each, behind one another in one buffer.
+    /// Cuts `len` bytes of a message, starting at the offset of `whole`, into frames of one
+    /// fragment each. The frames are consecutive in one buffer.
     pub(crate) fn stage_run<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -283,7 +285,7 @@ impl Path {
         self.stage_run_of(slots, &parts, batch_len)
     }
 
-    /// The same for any record that says where its part belongs. There is at least one byte.
+    /// Does the same for any record that states the offset of its part. `len` is at least 1.
     pub(crate) fn stage_run_of<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -306,8 +308,8 @@ impl Path {
         cut.stage(parts, bytes, hint)
     }
 
-    /// How the frames of a record with `len` bytes of payload, in several parts, lie behind one another: each
-    /// part has a header of `header_len` bytes. There is at least one byte.
+    /// Returns the layout of the frames of a record with `len` bytes of payload in several parts.
+    /// Each part has a header of `header_len` bytes. `len` is at least 1.
     #[inline]
     pub(crate) fn cut(&self, header_len: usize, len: usize) -> Cut {
         let header_len = FRAME_HEADER_LEN + header_len;
@@ -321,9 +323,9 @@ impl Path {
         }
     }
 
-    /// Into how many frames a message of `len` bytes is cut, and the bytes of each but the last, which
-    /// has room for what is piggybacked. As many as must be, of one length: messages of one length fit
-    /// into one call, behind one another, and few bytes are padding. `P4.12`
+    /// Returns the number of frames of a message of `len` bytes, and the payload length of each but
+    /// the last, which has room for piggybacked records. It uses the fewest frames, all of one
+    /// length. Messages of equal length then share a call, with little padding. `P4.12`
     fn cut_evenly(&self, header_len: usize, len: usize) -> (usize, usize) {
         // A fragment's length is a 16-bit field and the run must fit one buffer.
         let most = self.frame_len.min(16 * 1024) - header_len;
@@ -331,8 +333,9 @@ impl Path {
         (count, (len + PIGGYBACK_RESERVE).div_ceil(count).min(most))
     }
 
-    /// Queues a run of `count` frames and says where it lies: behind the one before, if that has
-    /// frames as long and its buffer room; its last frame is then made as long as the others. `P4.12`
+    /// Queues a run of `count` frames and returns its position. It is appended to the previous run
+    /// if that has frames of the same length and room in its buffer; that run's last frame is then
+    /// padded. `P4.12`
     fn place_run(
         &mut self,
         slots: &mut SlotPool,
@@ -355,8 +358,8 @@ impl Path {
                 return (run.slot, start);
             }
         }
-        // The last frame may carry acknowledgements, up to the length of the others. Behind a run that
-        // waits, others may be expected.
+        // The last frame may carry acknowledgements, up to the length of the others. After a
+        // waiting run, further runs are likely.
         let slot = slots.take(match self.runs.is_empty() {
             true => count * segment_len,
             false => RUNS_LEN,
@@ -373,8 +376,8 @@ impl Path {
         (slot, 0)
     }
 
-    /// Room for a numbered record of `need` bytes in the run of shared frames that waits last, or in a
-    /// new one. `P4.16`
+    /// Returns room for a numbered record of `need` bytes in the last waiting run of shared frames,
+    /// or in a new one. `P4.16`
     fn stage_in_run<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -390,7 +393,7 @@ impl Path {
                 );
             }
             start += run.room_in_last();
-            // The path's frames may have become longer since the run began.
+            // The path's frame length may have grown since the run was started.
             let head_len = run.front_len + FRAME_HEADER_LEN;
             let fits = head_len + need <= run.segment_len;
             if fits && start + run.segment_len <= slots.bytes(run.slot).len() {
@@ -403,7 +406,7 @@ impl Path {
         let front_len = self.front_len();
         let head_len = front_len + FRAME_HEADER_LEN;
         let segment_len = front_len + self.shared_frame_len();
-        // A short burst takes little; behind a run that waits, much more may be expected.
+        // A short burst needs little memory; after a waiting run, much more is likely.
         let slot = slots.take(match self.runs.is_empty() {
             true => segment_len.max(SHORT_RUN_LEN),
             false => RUNS_LEN,
@@ -420,7 +423,8 @@ impl Path {
         self.staged_in_frame(slots, slot, head_len, need)
     }
 
-    /// The first record of a shared frame of a run, which begins `at` that place of its buffer.
+    /// Returns the place of the first record in a shared frame of a run. The frame begins at offset
+    /// `at` of the run's buffer.
     fn staged_in_frame<'a>(
         &self,
         slots: &'a mut SlotPool,
@@ -436,26 +440,27 @@ impl Path {
         (&mut slots.bytes_mut(slot)[at..at + need], hint)
     }
 
-    /// Whether the last frame of a shared run has room for a record of `lane`, of `need` bytes.
+    /// Returns true if the last frame of a shared run has room for a record of `need` bytes of
+    /// `lane`.
     #[inline]
     fn has_run_room(&self, lane: usize, need: usize) -> bool {
         let last = self.runs.back().filter(|run| run.is_shared);
         lane == LaneId::Low.index() && last.is_some_and(|run| need <= run.room_in_last())
     }
 
-    /// A run of shared frames waits, so that what follows goes there, too.
+    /// Returns true if a run of shared frames waits, so that later records must join it.
     #[inline]
     fn has_shared_run(&self) -> bool {
         self.runs.back().is_some_and(|run| run.is_shared)
     }
 
-    /// Frames leave in GSO batches here.
+    /// Returns true if frames of this path leave in GSO batches.
     #[inline]
     fn sends_batches(&self) -> bool {
         !self.params.lossless && self.params.segments_max > 1
     }
 
-    /// Ends the lane's open frame: it waits for transmission, and the next message starts another.
+    /// Closes the lane's open frame. It waits for transmission, and the next message opens another.
     pub(super) fn close(&mut self, lane: usize) {
         if let Some(open) = self.open[lane].take() {
             self.closed[lane].push_back(open);
@@ -463,41 +468,41 @@ impl Path {
     }
 }
 
-/// A record to be staged, with `len` bytes of payload, in one part or several.
+/// Record to be staged, with `len` bytes of payload, in one or more parts.
 pub(crate) struct Parts<'a> {
     pub(crate) lane: LaneId,
     pub(crate) header_len: usize,
     pub(crate) len: usize,
-    /// Writes the header of a part: its offset, its length, where to.
+    /// Writes the header of a part, given its offset, its length and the output.
     pub(crate) emit: &'a dyn Fn(usize, usize, &mut [u8]),
 }
 
-/// How a record lies in frames of one part each, behind one another.
+/// Layout of a record in consecutive frames of one part each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     pub(super) count: usize,
-    /// Bytes of payload in each but the last.
+    /// Payload length in bytes of each frame but the last.
     pub(super) payload_len: usize,
-    /// Bytes in front of the payload.
+    /// Bytes before the payload.
     pub(super) head_len: usize,
-    /// Bytes of all frames.
+    /// Length of all frames in bytes.
     pub(super) total_len: usize,
 }
 
 impl Cut {
-    /// Bytes of each frame but the last, and of what stands in front of it.
+    /// Returns the length in bytes of each frame but the last, including its checksum header.
     pub(super) fn segment_len(&self) -> usize {
         self.head_len + self.payload_len
     }
 
-    /// Bytes that the last frame may take more, to be as long as the others.
+    /// Returns how many bytes the last frame is shorter than the others.
     #[inline]
     pub(crate) fn room_in_last(&self) -> usize {
         self.count * self.segment_len() - self.total_len
     }
 
-    /// Writes the headers of the parts into `bytes`, which are as many as the frames take, and hands
-    /// out the places of the payload.
+    /// Writes the headers of the parts into `bytes`, which must have the length of all frames, and
+    /// returns the memory for the payload.
     pub(super) fn stage<'a>(
         &self,
         parts: &Parts<'_>,
@@ -515,24 +520,26 @@ impl Cut {
     }
 }
 
-/// Messages that take about as long to submit as a call takes that sends them: what has gathered so many
-/// leaves, so that the receiver works on them while the next ones gather. `P4.16`
+/// Number of messages whose submission takes about as long as the call that sends them. That many
+/// are sent without waiting for more, so that the receiver handles them while the next ones gather.
+/// `P4.16`
 const COMPANY_COUNT: usize = 64;
 
-/// Whether `len` bytes of records like one of `need` bytes are that many.
+/// Returns true if `len` bytes of records like one of `need` bytes reach that number.
 fn is_company(len: usize, need: usize) -> bool {
     len >= COMPANY_COUNT * need
 }
 
-/// Bytes of the buffer of the first run of shared frames: six frames of an ordinary Ethernet.
+/// Buffer length in bytes of the first run of shared frames: six ordinary Ethernet frames.
 const SHORT_RUN_LEN: usize = 9 * 1024;
 
 /// Room for an acknowledgement and credit in the last frame of a run.
 const PIGGYBACK_RESERVE: usize = portolan_wire::ACK_FIXED_LEN + portolan_wire::CREDIT_LEN;
 
 impl Paths {
-    /// Memory for a record of `need` bytes that shares a frame of `lane`, on the path for small
-    /// messages; of a burst, on that for bulk data, if frames leave in batches there. `P4.16`
+    /// Returns memory for a record of `need` bytes in a shared frame of `lane`, on the path for
+    /// small messages. During a burst, uses the path for bulk data if frames leave in batches
+    /// there. `P4.16`
     #[inline]
     pub(crate) fn stage_small<'a>(
         &mut self,
@@ -556,8 +563,8 @@ impl Paths {
         Some((out, hint))
     }
 
-    /// Whether a record belongs into a run of shared frames: a full frame waits already, so a burst is
-    /// under way.
+    /// Returns true if a record belongs into a run of shared frames. That is so if a full frame
+    /// waits, which means a burst is in progress.
     fn goes_in_run(&self, lane: usize, need: usize) -> bool {
         let (Some(small), Some(bulk)) = (self.small_path(), self.bulk_path()) else {
             return false;
@@ -567,13 +574,13 @@ impl Paths {
         is_burst && bulk.fits_shared(need) && bulk.runs.len() < CLOSED_MAX && bulk.is_usable()
     }
 
-    /// The path of a run whose last frame has room for a record of `lane`, of `need` bytes.
+    /// Returns the path of a run whose last frame has room for a record of `need` bytes of `lane`.
     fn run_mut(&mut self, lane: usize, need: usize) -> Option<&mut Path> {
         self.bulk_mut().filter(|path| path.has_run_room(lane, need))
     }
 
-    /// Room for a record of `need` bytes in a frame that `lane` is filling, if there is any and
-    /// `number` numbers it.
+    /// Returns room for a record of `need` bytes in the open frame of `lane`, if there is any and
+    /// `number` assigns a number.
     #[inline]
     pub(crate) fn append<'a>(
         &mut self,
@@ -595,7 +602,7 @@ impl Paths {
         Some((seq, path.stage_in_run(slots, need).0))
     }
 
-    /// Memory for the payload of a record, which is cut into parts if no frame carries all of it;
+    /// Returns memory for the payload of a record, cut into parts if it does not fit one frame;
     /// `None` if there is no path.
     pub(crate) fn stage_parts<'a>(
         &mut self,
@@ -622,8 +629,8 @@ impl Paths {
     }
 }
 
-/// Cuts a payload of `len` bytes for records that carry `room` bytes at most: offset and length of
-/// each part; of nothing, one empty part.
+/// Cuts a payload of `len` bytes for records of at most `room` bytes. Yields offset and length of
+/// each part; an empty payload has one empty part.
 pub(crate) fn cut_points(len: usize, room: usize) -> impl Iterator<Item = (usize, usize)> {
     let room = room.max(1);
     let count = len.div_ceil(room).max(1);
