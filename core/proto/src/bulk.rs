@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long messages ask first, and their bytes go straight from the sender's memory to the receiver's
-//! buffer (`P5`): announced, granted, sent and received here.
+//! Transfers of long messages. A long message is announced, granted, sent and received here. Its
+//! bytes go directly from the sender's memory to the receiver's buffer (`P5`).
 
 mod grant;
 pub(crate) mod part;
@@ -20,33 +20,33 @@ use portolan_wire::LaneId;
 use prediction::Prediction;
 use trial::Way;
 
-/// Where the end of a transfer must be told.
+/// Recipient of a transfer's completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// To its lane: it was matched in its turn.
+    /// Lane; the message was matched in order.
     Lane,
-    /// To its port: its buffer came late.
+    /// Port; the buffer was posted after the request.
     Port,
-    /// To its receive alone: it has match bits. `P11.4`
+    /// Receive with match bits. `P11.4`
     Receive,
-    /// To its lane: it fills a region.
+    /// Lane; the transfer fills a region.
     Region,
-    /// To the request for remote memory with this number.
+    /// Request for remote memory with this number.
     Get(u32),
 }
 
-/// What a transfer from this process is for.
+/// Purpose of a transfer from this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TxRole {
-    /// A message; its end is that of the send.
+    /// Message; its send completes with the transfer.
     Send,
-    /// A put, which ends when it is answered.
+    /// Put; completes when it is answered.
     Put,
-    /// The answer to a get, which the peer knows by this number.
+    /// Answer to a get with this number of the peer's.
     Answer { op: u32 },
 }
 
-/// A transfer to this process.
+/// Transfer to this process.
 #[derive(Debug)]
 pub(crate) struct RxTransfer {
     peer: PeerId,
@@ -56,54 +56,57 @@ pub(crate) struct RxTransfer {
     posted: Posted,
     len: u64,
     received: u64,
-    /// End of the highest byte that has arrived: what lies below is here, or was overtaken.
+    /// End of the highest byte that has arrived. Bytes below it have arrived or were overtaken.
     frontier: u64,
-    /// Which bytes; on a network only.
+    /// Set of bytes that have arrived; used on networks only.
     arrived: Coverage,
     granted: u64,
-    /// Place in the order of grants: when the last was made, or the transfer began.
+    /// Position in the order of grants: time of the last grant, or of the start.
     served_at: u64,
-    /// The transfer whose fragments came in the batch after the last one of this.
+    /// Transfer whose fragments arrived in the batch after the last one of this transfer.
     followed_by: u32,
     fragment_len: u16,
-    /// Some of it has come by a stream: its sender waits to be told of the end. `P15.6`
+    /// Set if a part arrived by a stream; the sender then waits for a `Done`. `P15.6`
     streamed: bool,
-    /// Bytes of a part may lie at their place that do not count yet: nothing else is received there.
+    /// Set if a part's bytes may be in place without being counted yet. Nothing else is received
+    /// there.
     takes_parts: bool,
-    /// Fragments of it have come: its sender has left the stream, and nothing is taken from that. `P15.7`
+    /// Set once fragments have arrived. The sender has then left the stream, and parts from the
+    /// stream are discarded. `P15.7`
     has_left_stream: bool,
     origin: Origin,
     to: Address,
     lane: LaneId,
 }
 
-/// A transfer from this process.
+/// Transfer from this process.
 #[derive(Debug)]
 pub(crate) struct TxTransfer {
     peer: PeerId,
     op: OpId,
     role: TxRole,
-    /// First byte in the memory of `op`.
+    /// Offset of the first byte in the memory of `op`.
     base: u64,
-    /// By which its bytes go, whichever path is best by then: its fragments fit this one's frames.
+    /// Link for its bytes, even if another path becomes better: its fragments fit this link's
+    /// frames.
     link: Option<LinkId>,
     len: u64,
     receiver_transfer: u32,
     granted: u64,
-    /// First byte that has not been handed to a link.
+    /// Offset of the first byte that has not been passed to a link.
     next_off: u64,
     acked: u64,
     fragment_len: u16,
-    /// Stands in the peer's queue of transfers to send.
+    /// Set while in the peer's queue of transfers to send.
     queued: bool,
-    /// Chosen when it is first granted.
+    /// Chosen at the first grant.
     way: Option<Way>,
     granted_at: Instant,
-    /// All bytes below have arrived, as the receiver has said.
+    /// End of the prefix that the receiver has reported as arrived.
     confirmed: u64,
 }
 
-/// A transfer to this process that has ended.
+/// Transfer to this process that has completed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedRx {
     pub(crate) key: u32,
@@ -113,9 +116,9 @@ pub(crate) struct FinishedRx {
     pub(crate) op: OpId,
     pub(crate) len: u64,
     pub(crate) origin: Origin,
-    /// The buffer was too short.
+    /// Error, if the buffer was too short.
     pub(crate) error: Option<OpError>,
-    /// The sender's number, if it is to be told.
+    /// Sender's number for the transfer, if a `Done` must be sent.
     pub(crate) owed_done: Option<u32>,
 }
 
@@ -138,34 +141,34 @@ impl Transfers {
         }
     }
 
-    /// Another transfer from this process can begin.
+    /// Returns true if another transfer from this process can start.
     pub(crate) fn has_tx_room(&self) -> bool {
         self.tx.len() < SLAB_LEN_MAX
     }
 
-    /// Another transfer to this process can begin.
+    /// Returns true if another transfer to this process can start.
     #[inline]
     pub(crate) fn has_rx_room(&self) -> bool {
         self.rx.len() < SLAB_LEN_MAX
     }
 
-    /// Transfers to this process are under way.
+    /// Returns true if transfers to this process are in progress.
     #[inline]
     pub(crate) fn has_rx(&self) -> bool {
         self.rx.len() > 0
     }
 
-    /// Transfers that have not ended.
+    /// Returns the number of incomplete transfers.
     pub(crate) fn count(&self) -> usize {
         self.tx.len() + self.rx.len()
     }
 
-    /// Whether any transfer with `peer` has not ended.
+    /// Returns true if any transfer with `peer` is incomplete.
     pub(crate) fn has_any_with(&self, peer: PeerId) -> bool {
         self.tx.iter().any(|one| one.peer == peer) || self.rx.iter().any(|one| one.peer == peer)
     }
 
-    /// Ends every transfer with a peer that is gone.
+    /// Fails every transfer with a failed peer.
     pub(crate) fn abandon(&mut self, ctx: &mut Context, peer: PeerId, error: OpError) {
         for key in self.tx.keys_where(|transfer| transfer.peer == peer) {
             self.end_send(ctx, key, Err(error));
@@ -175,7 +178,7 @@ impl Transfers {
                 continue;
             };
             let op = transfer.op;
-            // Of remote memory, the operation is told elsewhere.
+            // Operations on remote memory are failed by their own module.
             match transfer.origin {
                 Origin::Lane | Origin::Port | Origin::Receive => {
                     ctx.emit(Event::RecvFailed { op, error });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lanes: messages of one peer and priority, matched and delivered in the order of their numbers
-//! although they came by several paths (`P4.1`). The two lanes share nothing (`P4.2`).
+//! even if they arrive on several paths (`P4.1`). The two lanes share nothing (`P4.2`).
 
 mod assembly;
 pub(crate) mod best_effort;
@@ -35,9 +35,10 @@ use held_back::HeldBack;
 use portolan_wire::{DoneStatus, FRAME_HEADER_LEN, LaneId, Message, Record, Records, RemoteWrite};
 use tx::LaneTx;
 
-/// Credit per peer and lane up to which messages are held although memory is full, so that what
-/// others have not read holds nobody up. One longest message, and hundreds of tiny ones. Sessions that
-/// come and go leave as much each: there is none while what they left fills the memory by itself.
+/// Credit per peer and lane for which messages are held even if memory is full, so that unread
+/// messages of other peers block no lane. It covers one longest message or hundreds of tiny ones.
+/// Each closed session may leave as much behind, so the reserve is 0 while such leftovers alone
+/// fill the memory.
 const HELD_RESERVE: u32 = 16 * 1024;
 
 /// Both lanes shared with one peer.
@@ -45,14 +46,14 @@ const HELD_RESERVE: u32 = 16 * 1024;
 pub(crate) struct Lanes {
     tx: [LaneTx; 2],
     rx: [LaneRx; 2],
-    /// The peer is to be told of its credit.
+    /// Set if the peer must be sent the lane's credit.
     credit_due: [bool; 2],
     held_back: HeldBack,
-    /// Once a best-effort message has come that fills several frames.
+    /// Present once a best-effort message of several frames has arrived.
     assembly: Option<Box<Assembly>>,
 }
 
-/// What is kept of them while nothing is under way.
+/// State of the lanes that is kept while nothing is in flight.
 #[derive(Debug)]
 pub(crate) struct DormantLanes {
     tx: [LaneTx; 2],
@@ -60,19 +61,19 @@ pub(crate) struct DormantLanes {
     assembly: Option<Box<Assembly>>,
 }
 
-/// Whom messages come from, and what they are matched with.
+/// Context of the lanes: the sender, and the state against which messages are matched.
 pub(crate) struct Env<'a> {
     pub(crate) peer: PeerId,
     /// This side's token in the session.
     pub(crate) session: u64,
-    /// The session was not given up: the peer waits for answers.
+    /// Set unless the session has failed; the peer then waits for answers.
     pub(crate) is_open: bool,
     pub(crate) control: &'a mut ControlQueue,
     pub(crate) sh: &'a mut Shared,
 }
 
 impl Env<'_> {
-    /// What requests of the peer are performed on.
+    /// Returns the context in which requests of the peer are performed.
     fn host(&mut self) -> Host<'_> {
         Host {
             peer: self.peer,
@@ -84,30 +85,30 @@ impl Env<'_> {
     }
 }
 
-/// Where one message of the lane stands.
+/// State of one message of the lane.
 #[derive(Debug)]
 pub(crate) enum State {
     /// Fragments gather in held memory; not matched yet.
     Gathering { held: HeldId, received: Coverage },
-    /// All there, not matched yet.
+    /// Complete in held memory; not matched yet.
     Held(HeldId),
-    /// Asked to be sent, not matched yet.
+    /// Request to send; not matched yet.
     Request(Asked),
-    /// Matched; fragments go straight to the buffer.
+    /// Matched; fragments are placed in the buffer.
     Placing { posted: Posted, received: Coverage },
-    /// Matched; a rendezvous fills the buffer.
+    /// Matched; a rendezvous transfer fills the buffer.
     Transferring { transfer: u32 },
-    /// Matched and all there: deliver in its turn.
+    /// Matched and complete; to be delivered in order.
     Ready {
         op: Option<OpId>,
         data: Data,
         error: Option<OpError>,
     },
-    /// Waits for a receive, at its port or among the tagged ones.
+    /// Waits for a receive, at its port or among the tagged messages.
     Aside,
-    /// Goes on as a transfer that is no part of the lane, or failed.
+    /// Continues as a transfer outside the lane, or has failed.
     Gone,
-    /// A request for remote memory.
+    /// Request for remote memory.
     Remote(Box<Job>),
 }
 
@@ -115,31 +116,31 @@ pub(crate) enum State {
 struct Entry {
     to: Address,
     len: u64,
-    /// Credit to give back when this entry is delivered.
+    /// Credit to return when this entry is delivered.
     charge: u32,
     state: State,
 }
 
-/// Receiving side. `entries[0]` is the message to be delivered next; the first `matched` have been
-/// to their ports.
+/// Receiving side. `entries[0]` is the next message to deliver; the first `matched` entries have
+/// been matched.
 #[derive(Debug, Default)]
 pub(crate) struct LaneRx {
     next_seq: u16,
     matched: usize,
-    /// How many of those are requests for remote memory.
+    /// Number of matched entries that are requests for remote memory.
     jobs_matched: usize,
     entries: VecDeque<Option<Entry>>,
     best_effort: Seen<16>,
     arrived: u32,
     consumed: u32,
     advertised: u32,
-    /// What messages have cost that wait for a receive, and how much of it was given back all the
-    /// same. `P4.14`
+    /// Credit cost of the messages that wait for a receive, and the part of it that was returned
+    /// early. `P4.14`
     waiting: u64,
     lent: u64,
 }
 
-/// What is kept of a lane on which nothing is under way and all credit was given back.
+/// State that is kept for an idle lane after all credit was returned.
 #[derive(Debug, Default)]
 pub(crate) struct LaneMemory {
     next_seq: u16,
@@ -149,8 +150,8 @@ pub(crate) struct LaneMemory {
 }
 
 impl Lanes {
-    /// A record that is numbered in a lane; data that it announces comes by `data_link`, which may be
-    /// lossless.
+    /// Handles a record that is numbered in a lane. Data that it announces arrives on `data_link`,
+    /// given with whether that link is lossless.
     #[inline]
     pub(crate) fn on_record(
         &mut self,
@@ -173,8 +174,8 @@ impl Lanes {
         }
     }
 
-    /// Whether `frame` has a message that would have to be held beyond what every peer may have
-    /// held. Asked only when memory is full. `P3.10`
+    /// Returns true if `frame` has a message that would have to be held beyond each peer's reserve.
+    /// Called only when memory is full. `P3.10`
     #[cold]
     pub(crate) fn must_hold(&self, env: &mut Env<'_>, frame: &[u8]) -> bool {
         let reserve = reserve(env.sh);
@@ -219,7 +220,8 @@ impl Lanes {
         false
     }
 
-    /// The same for one write to remote memory, `ahead` messages of its lane being dealt with before.
+    /// Does the same for one write to remote memory. `ahead` counts the messages of each lane
+    /// handled before.
     fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
         let rx = &self.rx[lane];
@@ -232,7 +234,7 @@ impl Lanes {
         !(is_whole && in_turn)
     }
 
-    /// A whole eager message, at `payload` of the frame being handled.
+    /// Handles a whole eager message, at `payload` of the frame being handled.
     #[inline]
     fn on_whole(
         &mut self,
@@ -243,7 +245,7 @@ impl Lanes {
         let (lane, to) = (message.lane, Address::of(message));
         let rx = &mut self.rx[lane.index()];
         let (charge, len) = (charge(payload.len()), payload.len() as u64);
-        // P3.12: what has come by another path costs nothing a second time.
+        // P3.12: a message that has already arrived on another path is charged only once.
         let index = rx.fresh(message.seq)?;
         rx.admit(charge)?;
         if !rx.is_next(message.seq) {
@@ -276,8 +278,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// Queues the next message of its lane, which was copied to `len` bytes of held memory. Returns whether
-    /// credit is due to the peer.
+    /// Queues the next message of its lane, which was copied to `len` bytes of held memory. Returns
+    /// true if credit must be sent to the peer.
     pub(crate) fn hold_next(
         &mut self,
         env: &mut Env<'_>,
@@ -296,7 +298,7 @@ impl Lanes {
         self.credit_due[lane.index()]
     }
 
-    /// Copies a message that cannot be delivered straight from its frame into held memory.
+    /// Copies a message that cannot be delivered from its frame to held memory.
     fn keep_whole(
         &mut self,
         env: &mut Env<'_>,
@@ -323,7 +325,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// A request to send.
+    /// Handles a request to send.
     pub(crate) fn on_request(
         &mut self,
         env: &mut Env<'_>,
@@ -355,7 +357,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// The rendezvous of the message `seq` has filled its buffer.
+    /// Handles the completion of the rendezvous that fills the buffer of a message.
     pub(crate) fn on_transferred(
         &mut self,
         env: &mut Env<'_>,
@@ -377,7 +379,7 @@ impl Lanes {
         self.advance(env, lane);
     }
 
-    /// The transfer of a put has ended; it is answered in its turn.
+    /// Handles the completion of a put's transfer. The put is answered in order.
     pub(crate) fn on_put_transferred(
         &mut self,
         env: &mut Env<'_>,
@@ -394,7 +396,7 @@ impl Lanes {
         self.advance(env, lane);
     }
 
-    /// Matches what is next to be matched and delivers what is next to be delivered.
+    /// Matches and delivers all messages that can be handled next.
     pub(crate) fn advance(&mut self, env: &mut Env<'_>, lane: LaneId) {
         loop {
             self.match_next(env, lane);
@@ -411,7 +413,7 @@ impl Lanes {
                 return;
             };
             let is_job = matches!(entry.state, State::Remote(_));
-            // P12.9: a message that was matched could be delivered before its turn in the lane.
+            // P12.9: if matched, it could be delivered before its turn in the lane.
             if rx.jobs_matched > 0 && !is_job || !match_entry(env, lane, entry) {
                 return;
             }
@@ -424,7 +426,8 @@ impl Lanes {
         }
     }
 
-    /// `true` if a request for remote memory was performed, for which others may have waited.
+    /// Delivers ready messages in order. Returns `true` if a request for remote memory was
+    /// performed, since later messages may have waited for it.
     fn deliver_ready(&mut self, env: &mut Env<'_>, lane: LaneId) -> bool {
         let mut performed = false;
         loop {
@@ -466,7 +469,7 @@ impl Lanes {
         }
     }
 
-    /// Gives credit back and tells the peer when it is time. `P4.4`
+    /// Returns credit, and schedules a credit record if enough has accumulated. `P4.4`
     #[inline]
     pub(crate) fn consume(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
         let credit_len = env.sh.ctx.credit_len();
@@ -476,7 +479,7 @@ impl Lanes {
     }
 }
 
-/// Credit whose messages are held although memory is full. `P3.10`
+/// Returns the credit for which messages are held although memory is full. `P3.10`
 fn reserve(sh: &Shared) -> u32 {
     match sh.held.left_len() > sh.ctx.limits().held_len_max {
         true => 0,
@@ -484,7 +487,7 @@ fn reserve(sh: &Shared) -> u32 {
     }
 }
 
-/// Takes a message in its turn to its port; `false` if it must wait for more of itself.
+/// Matches the next message of a lane. Returns `false` if it must wait for more of its own data.
 fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
     if let State::Remote(job) = &mut entry.state {
         let Shared {
@@ -498,7 +501,8 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
     let (from, to, len) = ((env.peer, lane), entry.to, entry.len);
     match &entry.state {
         State::Gathering { held, received } => {
-            // Before its first part is placed, it may still go straight to a buffer.
+            // Before its first part is placed, the message can still be received directly into a
+            // buffer.
             if !received.is_empty() {
                 return false;
             }
@@ -551,7 +555,8 @@ fn match_entry(env: &mut Env<'_>, lane: LaneId, entry: &mut Entry) -> bool {
     true
 }
 
-/// A request to send in its turn; `false` if it must wait for room among the transfers.
+/// Matches the next message of a lane if it is a request to send. Returns `false` if it must wait
+/// for room among the transfers.
 fn match_request(
     env: &mut Env<'_>,
     from: (PeerId, LaneId),
@@ -599,7 +604,7 @@ fn match_request(
     true
 }
 
-/// Lets the message wait until a receive takes it. `P4.7`
+/// Queues a message until a receive takes it. `P4.7`
 fn put_aside(env: &mut Env<'_>, from: (PeerId, LaneId), entry: &Entry, what: Waiting) -> State {
     let keeps_credit = entry.charge > 0;
     env.sh.matching.put_aside(

@@ -1,86 +1,86 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides whether a peer's process is lost, by evidence where there is some, else by silence (`P9`).
+//! Decides whether a peer's process is lost: by evidence if there is any, otherwise by silence
+//! (`P9`).
 //!
-//! The caller checks each watched peer from time to time and passes the signs of life that it has. The
-//! result says whether to ask the peer, whether to ask the agent of its host, and whether the peer
-//! is lost. Ends that a kernel or a launcher reports are certain and are not handled here.
+//! The caller checks each watched peer periodically and passes the signs of life that it has. The
+//! result states whether to query the peer, whether to query the agent of its host, and whether the
+//! peer is lost. Exits reported by the kernel or the launcher are certain and not handled here.
 //!
-//! Invariant: silence counts against a peer only while this process listened, and never against a process of
-//! the same host.
+//! Invariant: silence counts against a peer only while this process polled, and never against a
+//! process on the same host.
 
 use crate::Instant;
 use core::time::Duration;
 
-/// Silence after which a peer is lost without other evidence. A thread of each process does nothing but answer
-/// questions, so a minute covers every scheduler. `P9.3`
+/// Silence after which a peer is lost without other evidence. Each process has a thread that only
+/// answers queries, so one minute covers every scheduling delay. `P9.3`
 pub const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 
-/// The shortest period where the agent of a peer's host does not answer either: the host is off, or
-/// its network is cut. A loaded host may stall a process for 5 s, and an answer needs three that run: the agent,
-/// the launcher, this one. `P9.3`
+/// Minimum period if the agent of a peer's host does not answer either, because the host is off or
+/// its network is cut. A loaded host may stall a process for 5 s, and an answer needs three running
+/// processes: the agent, the launcher and this one. `P9.3`
 pub const LONELY_PERIOD_MIN: Duration = Duration::from_secs(15);
 
 /// Mean delays in a period. If delays are distributed exponentially, one in 10^8 is longer than 18.4
 /// means: the level φ = 8 of Hayashibara et al., "The φ accrual failure detector", SRDS 2004.
 const PERIOD_MEANS: u32 = 20;
 
-/// Longest delays in a period. An answer of an agent passes four processes (the agent, twice the launcher,
-/// this one), and each can stall for as long as the longest delay that was seen.
+/// Longest delays in a period. An answer of an agent passes four processes (the agent, the launcher
+/// twice, this one), and each can stall for the longest observed delay.
 const PERIOD_PEAKS: u32 = 4;
 
-/// Silence after which the agent of a peer's host is asked. A host that is not loaded answers within
+/// Silence after which the agent of a peer's host is queried. An unloaded host answers within
 /// milliseconds. `P9.3`
 pub const SUSPECT_AFTER: Duration = Duration::from_millis(900);
 
-/// Pause between two questions to an agent about one peer: each passes through the launcher, which
+/// Pause between two queries to an agent about one peer. Each passes through the launcher, which
 /// serves all processes of the job.
 const INQUIRE_AGAIN: Duration = Duration::from_secs(2);
 
-/// The longest pause between two questions to a silent peer.
+/// Maximum pause between two queries to a silent peer.
 const ASK_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long an agent's answer counts: the next ones may be late.
+/// Validity period of an agent's answer; the next one may be late.
 const WORD_LASTS: Duration = LONELY_PERIOD_MIN;
 
-/// A program that has not polled its links for this long computes, and opens no session meanwhile.
+/// Time without polling after which a program counts as computing. It opens no session meanwhile.
 const COMPUTES_AFTER: Duration = Duration::from_millis(500);
 
-/// State of a process that has not ended, as the agent of its host reports it.
+/// State of a process that has not exited, as reported by the agent of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The process has not opened its links yet.
     Starting,
-    /// It runs, or waits for a core.
+    /// The process runs or waits for a core.
     Running,
     /// A signal or a debugger has stopped the process.
     Stopped,
 }
 
-/// How long a process waits for silent peers.
+/// Time limits for silent peers.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Period that the user has set. It replaces the other periods, and no agent is asked.
+    /// Period set by the user. It replaces the other periods, and no agent is queried.
     pub fixed: Option<Duration>,
-    /// The agents of the peers' hosts answer inquiries.
+    /// Set if the agents of the peers' hosts answer queries.
     pub has_agents: bool,
     /// Time within which a session must open.
     pub opening: Duration,
 }
 
-/// Delays of answers and of this process's own waking, and silences that ended: the load of both sides,
-/// and the loss between them.
+/// Statistics of delays: of answers, of this process's own wake-ups, and of silences that ended.
+/// They measure the load of both sides and the loss between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delays {
     mean: Duration,
-    /// The longest delay, which is forgotten slowly.
+    /// Longest delay; decays slowly.
     peak: Duration,
 }
 
 impl Delays {
-    /// Records the time from a question to its answer, by how much this process slept too long, or a
-    /// silence that ended.
+    /// Records the delay of an answer, of a wake-up, or of a silence that ended.
     pub fn note(&mut self, delay: Duration) {
-        // Load comes at once and its end can wait.
+        // Load is detected at once; its end may be detected slowly.
         self.mean = if delay > self.mean {
             (self.mean + delay) / 2
         } else {
@@ -89,7 +89,7 @@ impl Delays {
         self.peak = delay.max(self.peak - self.peak / 256);
     }
 
-    /// Returns the silence after which a peer is lost when nobody can be asked about it.
+    /// Returns the silence after which a peer is lost if no agent can be queried.
     #[must_use]
     pub fn period(&self) -> Duration {
         self.bound().clamp(LONELY_PERIOD_MIN, PLAIN_PERIOD)
@@ -102,64 +102,63 @@ impl Delays {
     }
 }
 
-/// How often the caller checks a peer.
+/// Timing of the caller's checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Rhythm {
-    /// Most of the time between two checks that counts as silence, a little more than the usual pause: a
-    /// process that slept longer did not listen.
+    /// Maximum time between two checks that counts as silence, slightly more than the usual pause.
+    /// A process that slept longer did not poll.
     pub step: Duration,
-    /// Silence after which a peer is asked.
+    /// Silence after which a peer is queried.
     pub ask_after: Duration,
 }
 
-/// Signs of one peer's life, as the caller has them.
+/// Signs of life of one peer, collected by the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Signs {
-    /// Time of the newest frame, of the newest question that was answered, or of the beginning of
-    /// the watch.
+    /// Time of the newest frame or answered query, or of the beginning of the watch.
     pub heard: Instant,
-    /// The peer runs on this host, whose kernel reports its end.
+    /// Set if the peer runs on this host, whose kernel reports its exit.
     pub is_near: bool,
-    /// A session with it is to open and has not opened yet.
+    /// Set while a session with it is being opened.
     pub is_opening: bool,
-    /// When the newest answered question was asked, and for how long the peer's program had not polled its
-    /// links then.
+    /// Time of the newest query that was answered, and how long the peer's program had then not
+    /// polled its links.
     pub answered: Option<(Instant, Duration)>,
 }
 
-/// Why a peer is lost.
+/// Reason why a peer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It has been silent for too long.
+    /// The peer has been silent for too long.
     Silent,
-    /// Its session does not open.
+    /// The session does not open.
     Unopened,
 }
 
-/// What to do about a peer.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Ask the peer whether it lives.
+    /// Query the peer.
     pub ask: bool,
-    /// Ask the agent of its host.
+    /// Query the agent of its host.
     pub inquire: bool,
-    /// Give the peer up.
+    /// Declare the peer lost.
     pub loss: Option<Loss>,
 }
 
-/// State of one peer that something waits for.
+/// State of one watched peer, from which an operation awaits something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watch {
     heard: Instant,
     looked: Instant,
     silent_for: Duration,
     asked_at: Instant,
-    /// Questions since the peer was last heard.
+    /// Number of queries since the peer was last heard from.
     unanswered: u32,
     inquired_at: Instant,
-    /// The agent's newest answer, and when it was asked for.
+    /// Newest answer of the agent, and the time of its query.
     word: Option<(Instant, Word)>,
-    /// How long the peer could have opened its session and did not.
+    /// Time in which the peer could have opened its session and did not.
     opening_for: Duration,
 }
 
@@ -191,7 +190,7 @@ impl Watch {
         self.count_opening(now, signs, passed);
         let opening = match self.is_answering(now, signs) {
             true => patience.opening,
-            // Its host may be as loaded as the delays say.
+            // The host may be as loaded as the delays indicate.
             false => patience.opening.max(delays.bound().min(PLAIN_PERIOD)),
         };
         let loss = if limit.is_some_and(|limit| self.silent_for >= limit) {
@@ -204,14 +203,14 @@ impl Watch {
         Look { ask, inquire, loss }
     }
 
-    /// Records an agent's answer to the inquiry made at `asked`.
+    /// Records an agent's answer to the query sent at `asked`.
     pub fn on_word(&mut self, asked: Instant, word: Word) {
         if self.word.is_none_or(|(at, _)| asked >= at) {
             self.word = Some((asked, word));
         }
     }
 
-    /// Returns the agent's newest answer, while it counts.
+    /// Returns the agent's newest answer, while it is valid.
     #[must_use]
     pub fn word(&self, now: Instant) -> Option<Word> {
         let (asked, word) = self.word?;
@@ -224,7 +223,7 @@ impl Watch {
         self.heard
     }
 
-    /// Returns how long the peer has been silent while this process listened.
+    /// Returns how long the peer has been silent while this process polled.
     #[must_use]
     pub fn silent_for(&self) -> Duration {
         self.silent_for
@@ -236,21 +235,21 @@ impl Watch {
         self.opening_for
     }
 
-    /// Returns when the peer was last asked.
+    /// Returns the time of the last query to the peer.
     #[must_use]
     pub fn asked_at(&self) -> Instant {
         self.asked_at
     }
 
-    /// Records a question that was asked for another reason.
+    /// Records a query that was sent for another reason.
     pub fn note_asked(&mut self, now: Instant) {
         self.asked_at = now;
     }
 
-    /// Counts the time since the last check. Returns how much of it this process listened.
+    /// Counts the time since the last check. Returns the part of it in which this process polled.
     fn count(&mut self, now: Instant, signs: &Signs, step: Duration) -> Duration {
-        // A stopped process cannot answer, so its agent's word counts as a sign of life. A running process
-        // can answer, so the agent's word does not excuse its silence.
+        // A stopped process cannot answer, so the agent's report counts as a sign of life. A
+        // running process can answer, so the agent's report does not excuse its silence.
         let excused = match self.word {
             Some((asked, Word::Starting | Word::Stopped)) => asked,
             _ => Instant::default(),
@@ -306,7 +305,7 @@ impl Watch {
                 || now.since(self.inquired_at) >= INQUIRE_AGAIN)
     }
 
-    /// Tests whether the peer has answered a question lately.
+    /// Returns true if the peer has answered a query recently.
     fn is_answering(&self, now: Instant, signs: &Signs) -> bool {
         let lately = SUSPECT_AFTER + ASK_PAUSE_MAX;
         let answered = signs.answered;
@@ -342,7 +341,7 @@ mod tests {
         ask_after: Duration::from_millis(150),
     };
 
-    /// One watched peer that never answers by itself.
+    /// Watched peer that never answers by itself.
     struct Scene {
         watch: Watch,
         signs: Signs,
@@ -394,7 +393,8 @@ mod tests {
             look.loss
         }
 
-        /// Looks every 200 ms. The agent says `word` each second. Returns when the peer is lost.
+        /// Checks every 200 ms. The agent reports `word` each second. Returns when the peer is
+        /// lost.
         fn run(&mut self, time: Duration, word: Option<Word>) -> Option<(Loss, Duration)> {
             let begin = self.now;
             while self.now.since(begin) < time {

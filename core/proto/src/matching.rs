@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which message goes to which receive: by port, and by match bits.
+//! Matching of messages and receives, by port and by match bits.
 
 pub(crate) mod match_list;
 pub(crate) mod plain_order;
@@ -23,13 +23,13 @@ use port::{Match, Port, Ports, Posted, Served, TakenHeld, Waiting};
 use portolan_wire::{LaneId, MatchBits};
 use remains::{Discarded, Remains};
 
-/// How a message that looks for a receive has arrived.
+/// Form in which a message to be matched has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Whole,
-    /// Its first part is about to be placed.
+    /// The first part is about to be placed.
     Parts,
-    /// It asks to be sent.
+    /// Request to send.
     Request,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct Matching {
     ports: Ports,
     lists: MatchLists,
     plain_order: PlainOrder,
-    /// Receives that have taken a request while all transfers were in use.
+    /// Receives that matched a request while all transfers were in use.
     late: VecDeque<(Posted, Request)>,
-    /// Ports to be served, because what they waited for was delivered.
+    /// Ports to be served, because the message they waited for was delivered.
     unblocked: Vec<PortId>,
 }
 
@@ -56,32 +56,33 @@ impl Matching {
         }
     }
 
-    /// The port, if anything was ever done with it.
+    /// Returns the port, if it was ever used.
     #[inline]
     pub(crate) fn port(&mut self, id: PortId) -> Option<&mut Port> {
         self.ports.get_mut(id)
     }
 
-    /// Receives by match bits, and what waits for them.
+    /// Returns the receives by match bits, and the messages that wait for them.
     #[inline]
     pub(crate) fn lists(&mut self) -> &mut MatchLists {
         &mut self.lists
     }
 
-    /// Delivery order of the messages of the plain space.
+    /// Returns the delivery order of messages of the plain space.
     #[inline]
     pub(crate) fn plain_order(&mut self) -> &mut PlainOrder {
         &mut self.plain_order
     }
 
-    /// Notes that a message was matched with the receive `op` and will be delivered later. `P11.10`
+    /// Records that a message was matched with the receive `op` and will be delivered later.
+    /// `P11.10`
     pub(crate) fn begin_in_order(&mut self, from: (PeerId, LaneId), to: &Address, op: OpId) {
         if let Address::MatchBits(match_bits) = to {
             self.plain_order.begin(from, match_bits, op);
         }
     }
 
-    /// See [`MatchLists::take_held`]; a message that must wait for an earlier one stays. `P11.10`
+    /// See [`MatchLists::take_held`]; skips a message that must wait for an earlier one. `P11.10`
     pub(crate) fn take_held_tagged(
         &mut self,
         selector: &Selector,
@@ -99,7 +100,7 @@ impl Matching {
         self.plain_order.must_wait(from, match_bits)
     }
 
-    /// Bytes of the tables of messages that wait, held memory left out.
+    /// Returns the bytes in tables of waiting messages, without held memory.
     #[inline]
     pub(crate) fn table_len(&self) -> usize {
         self.lists.table_len() + self.ports.table_len()
@@ -114,25 +115,25 @@ impl Matching {
         }
     }
 
-    /// Posts a receive for the next message to a port; whether messages wait there.
+    /// Posts a receive for the next message to a port; returns true if messages wait there.
     pub(crate) fn post_at_port(&mut self, id: PortId, posted: Posted) -> bool {
         let port = self.ports.entry(id);
         port.post(posted);
         port.has_unexpected()
     }
 
-    /// Withdraws a receive posted at a port; `false` if it is not waiting (any more).
+    /// Cancels a receive posted at a port; returns `false` if it is not waiting.
     pub(crate) fn cancel_at_port(&mut self, id: PortId, op: OpId) -> bool {
         self.ports.cancel(id, op)
     }
 
-    /// Whether a message from `peer` waits at a port.
+    /// Returns true if a message from `peer` waits at a port.
     pub(crate) fn waits_at(&mut self, id: PortId, peer: PeerId) -> bool {
         let port = self.ports.get_mut(id);
         port.is_some_and(|port| port.has_unexpected_from(peer))
     }
 
-    /// What takes an eager message to a port in its turn.
+    /// Finds the receiver of the next eager message of a lane to a port.
     #[inline]
     pub(crate) fn find_at_port(&mut self, id: PortId, peer: PeerId, lane: LaneId) -> Match {
         match self.ports.get_mut(id) {
@@ -141,7 +142,7 @@ impl Matching {
         }
     }
 
-    /// What takes an eager message of `len` bytes in its turn.
+    /// Finds the receiver of a lane's next message, an eager one of `len` bytes.
     #[inline]
     pub(crate) fn find_eager(
         &mut self,
@@ -159,7 +160,7 @@ impl Matching {
         }
     }
 
-    /// What takes a message of `len` bytes in its turn, which may have to wait.
+    /// Finds the receiver of a lane's next message, which has `len` bytes. It may have to wait.
     pub(crate) fn find(
         &mut self,
         ctx: &mut Context,
@@ -189,8 +190,8 @@ impl Matching {
         }
     }
 
-    /// The receive for a message of `len` bytes, taken if it is the first that is looked at and holds
-    /// the message.
+    /// Takes the receive for a message of `len` bytes, if the first candidate matches and its
+    /// buffer is long enough.
     #[inline]
     pub(crate) fn take_fitting(&mut self, peer: PeerId, to: &Address, len: u64) -> Option<Posted> {
         match to {
@@ -212,7 +213,8 @@ impl Matching {
         }
     }
 
-    /// Whether [`Matching::find`] would find a receive after `used` others were taken.
+    /// Returns true if [`Matching::find`] would find a receive after `used` other receives were
+    /// taken.
     pub(crate) fn would_take(
         &mut self,
         ctx: &Context,
@@ -234,7 +236,7 @@ impl Matching {
         }
     }
 
-    /// Lets a message wait until a receive takes it.
+    /// Queues a message until a receive takes it.
     pub(crate) fn put_aside(
         &mut self,
         ctx: &mut Context,
@@ -272,8 +274,8 @@ impl Matching {
         }
     }
 
-    /// Takes the first message that waits at a port and can be served now; not before what its lane
-    /// `owes` the port.
+    /// Takes the first message waiting at a port that can be served now. Skips lanes that `owes`
+    /// reports to have an earlier message for the port.
     pub(crate) fn next_served(
         &mut self,
         id: PortId,
@@ -293,17 +295,17 @@ impl Matching {
         self.ports.take_held(id, source, owes, fits)
     }
 
-    /// The first message of a lane at a port, a request, is being transferred.
+    /// Marks the first message of a lane at a port, a request, as being transferred.
     pub(crate) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         self.ports.begin_transfer(id, from, transfer);
     }
 
-    /// The transfer of the first message of a lane at a port has ended.
+    /// Completes the transfer of the first message of a lane at a port.
     pub(crate) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         self.ports.end_transfer(id, from, transfer);
     }
 
-    /// A message was delivered to a port: what waits there may be next.
+    /// Marks the port for service after a delivery, if messages wait there.
     pub(crate) fn on_delivered(&mut self, to: &Address) {
         if let Address::Port(id) = to
             && let Some(port) = self.ports.get_mut(*id)
@@ -313,13 +315,13 @@ impl Matching {
         }
     }
 
-    /// The next port at which messages waited for one of their lane that has been delivered.
+    /// Returns the next port whose messages waited for an earlier one of their lane, now delivered.
     #[inline]
     pub(crate) fn next_unblocked(&mut self) -> Option<PortId> {
         self.unblocked.pop()
     }
 
-    /// A receive has taken a request that must wait until another transfer ends.
+    /// Queues a request that has matched a receive, until another transfer completes.
     pub(crate) fn push_late(&mut self, posted: Posted, request: Request) {
         self.late.push_back((posted, request));
     }
@@ -329,37 +331,37 @@ impl Matching {
         self.late.pop_front()
     }
 
-    /// Whether anything here may begin something with `peer`.
+    /// Returns true if anything waiting here may start an operation with `peer`.
     pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
         !self.late.is_empty() || self.ports.has_waiting_from(peer)
     }
 
-    /// Messages from `peer` that wait whole: how many at each port, per lane.
+    /// Returns the number of complete waiting messages from `peer`, per port and lane.
     pub(crate) fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
         self.ports.unread(peer)
     }
 
-    /// Whether a receive, or a handler, waits for a message that `peer` may send.
+    /// Returns true if a receive or a handler waits for a message that `peer` may send.
     pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
         self.lists.wants_from(peer) || self.ports.wants_from(peer)
     }
 
-    /// Withdraws the receives that only `peer` could have filled.
+    /// Cancels the receives that only `peer` could have satisfied.
     pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
         let mut ops = self.ports.take_sourced(peer);
         ops.extend(self.lists.take_sourced(peer));
         ops
     }
 
-    /// Withdraws the receives that are `wanted`.
+    /// Cancels the receives that are `wanted`.
     pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = self.lists.take_where(&wanted);
         ops.extend(self.ports.take_where(&wanted));
         ops
     }
 
-    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
-    /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
+    /// Keeps the waiting messages of a failed peer that are complete and not preceded by a missing
+    /// one. All other messages are added to `remains`. `P9.7`, `P11.8`
     pub(crate) fn end_waiting(
         &mut self,
         peer: PeerId,
@@ -377,8 +379,8 @@ impl Matching {
         });
     }
 
-    /// Withdraws the receives, except those of ports that take messages in place, and takes what
-    /// waits and is not under way; what comes from now on is discarded.
+    /// Cancels the receives, except at ports that deliver in place, and takes the waiting messages
+    /// that are not being transferred. From now on arriving messages are discarded.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         let mut discarded = self.ports.discard();
         discarded.extend(self.lists.discard());

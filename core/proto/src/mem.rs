@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the core: frame buffers, messages that wait, tables with keys that go stale.
+//! Memory of the core: frame buffers, held messages, tables with generational keys.
 
 pub(crate) mod copy;
 pub(crate) mod held;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory: a process opens regions of its memory, and others put into them, get out of them
-//! and change numbers in them without a receive (`P12`).
+//! Remote memory: a process opens regions of its memory. Other processes put into them, get from
+//! them and modify numbers in them without a receive (`P12`).
 //!
 //! Requests are numbered among the messages of their lane, cost its credit, and are performed in
-//! their turn, so whatever is sent behind a put finds its bytes in place. Short ones carry their
+//! order. Whatever is sent after a put finds its bytes in place. Short requests contain their
 //! bytes; long ones become transfers like long messages. Answers are neither numbered nor charged:
-//! the asking side knows what it has asked for, and takes each answer once.
+//! the initiator records its requests and accepts each answer once.
 //!
-//! Here is the table of regions, with the checks that stand before every access. `initiator` is the side
-//! that asks, `target` the side whose memory it is. A region is memory
-//! behind an operation of the engine ([`OpId`]), which never ends by itself.
+//! This module has the table of regions and the checks before every access. `initiator` is the
+//! requesting side, `target` the side that owns the memory. A region is memory of an operation of
+//! the engine ([`OpId`]) that never completes by itself.
 
 mod initiator;
 pub(crate) mod target;
@@ -20,63 +20,63 @@ use alloc::collections::BTreeMap;
 use initiator::Outstanding;
 use portolan_wire::LaneId;
 
-/// Most bytes of the operands of an atomic operation: a page, 512 numbers of 8 bytes. They are taken
-/// in one piece, and held in memory if they come before their turn.
+/// Maximum length in bytes of an atomic operation's operands: one page, 512 numbers of 8 bytes.
+/// They are processed in one piece, and held in memory if they arrive out of order.
 pub const ATOMIC_LEN_MAX: usize = 4096;
 
-/// In the place of a port where a request stands among messages; no port of the library's.
+/// Pseudo port for requests among messages; not used as a port by the library.
 pub(crate) const REMOTE_PORT: PortId = PortId::system(u16::MAX);
 
-/// What others may do with a region.
+/// Access that other processes have to a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Get, and the values that atomic operations return.
+    /// Allows gets, and atomic operations that return values.
     pub read: bool,
-    /// Put and atomic operations.
+    /// Allows puts and atomic operations.
     pub write: bool,
 }
 
 impl Access {
-    /// Others may get.
+    /// Allows gets.
     pub const READ: Access = Access {
         read: true,
         write: false,
     };
-    /// Others may put, and change numbers.
+    /// Allows puts, and atomic operations that return no values.
     pub const WRITE: Access = Access {
         read: false,
         write: true,
     };
-    /// Others may do everything.
+    /// Allows all operations.
     pub const BOTH: Access = Access {
         read: true,
         write: true,
     };
 }
 
-/// A region to be opened.
+/// Parameters of a region to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionSpec {
-    /// By which others name it; `None`: one that nobody can guess.
+    /// Key by which other processes refer to it; `None` selects an unpredictable key.
     pub key: Option<u64>,
-    /// Address of its first byte as others count: 0 for offsets.
+    /// Address of its first byte in requests; 0 for offsets.
     pub base: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What others may do.
+    /// Access for other processes.
     pub access: Access,
 }
 
-/// Which remote memory an operation is about, and with what service.
+/// Target and service of an operation on remote memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteSpec {
     /// Priority; operations are ordered within a lane.
     pub lane: LaneId,
     /// Key of the region.
     pub key: u64,
-    /// First byte, counted from the region's base.
+    /// Address of the first byte, counted from the region's base.
     pub addr: u64,
-    /// With a put: a word for the program at the target.
+    /// Immediate data of a put for the program at the target.
     pub imm: Option<u64>,
 }
 
@@ -88,7 +88,7 @@ struct Region {
     access: Access,
 }
 
-/// Of both sides.
+/// State of remote memory operations, as target and as initiator.
 #[derive(Debug)]
 pub(crate) struct Remote {
     regions: BTreeMap<u64, Region>,
@@ -103,12 +103,12 @@ impl Remote {
         }
     }
 
-    /// Operations that wait for their answer.
+    /// Returns the number of operations that wait for an answer.
     pub(crate) fn outstanding_count(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// The memory that a request names: whose operation, and where in it. `P12.3`
+    /// Returns the operation that owns the requested memory, and the offset in it. `P12.3`
     fn find(
         &self,
         key: u64,
@@ -131,8 +131,8 @@ impl Remote {
         Ok((region.op, off))
     }
 
-    /// Opens the memory of `op` to all peers that know its key, which is returned; `None` if the key
-    /// is in use. `random` draws one. `P12.1`
+    /// Opens the memory of `op` to all peers that have the key, and returns the key; `None` if the
+    /// key is in use. `random` draws an unpredictable key. `P12.1`
     pub(crate) fn register(
         &mut self,
         op: OpId,
@@ -159,8 +159,8 @@ impl Remote {
         Some(key)
     }
 
-    /// Closes a region and returns the operation whose memory it was; `None` if there is none with
-    /// this key. `P12.7`
+    /// Closes a region and returns the operation that owns its memory; `None` if no region has this
+    /// key. `P12.7`
     pub(crate) fn deregister(&mut self, key: u64) -> Option<OpId> {
         self.regions.remove(&key).map(|region| region.op)
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best-effort messages of several frames: their parts gather in held memory until all have come. One
-//! of which some do not come is dropped whole (`P7.7`, `P7.8`).
+//! Assembly of best-effort messages of several frames. Their parts gather in held memory until all
+//! have arrived. A message that stays incomplete is dropped as a whole (`P7.7`, `P7.8`).
 //!
-//! The one invariant: no more than [`INCOMPLETE_MAX`] messages of a lane hold memory here, none for longer
-//! than twice [`LIFETIME`], and none of their bytes is seen by anybody before all of them are there.
+//! Invariant: at most [`INCOMPLETE_MAX`] messages of a lane hold memory here, none for longer than
+//! twice [`LIFETIME`], and none is visible before it is complete.
 
 use super::best_effort::Seen;
 use super::{Env, Lanes};
@@ -17,15 +17,15 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use portolan_wire::{BestEffortPart, LaneId};
 
-/// Incomplete messages of one lane. Parts of one leave behind one another, so more than one is only
-/// begun where a network reorders, or where one has lost a part.
+/// Maximum number of incomplete messages of one lane. The parts of a message are sent
+/// consecutively, so more than one is incomplete only after reordering or loss.
 const INCOMPLETE_MAX: usize = 4;
 
-/// How long a message may be incomplete: hundreds of round trips of a local network, and longer than a
-/// scheduler keeps a process from a core.
+/// Maximum time that a message may be incomplete: hundreds of round trips of a local network, and
+/// longer than usual scheduling delays.
 const LIFETIME: Span = Span::from_millis(100);
 
-/// Incomplete messages of one peer, and which have begun, by lane.
+/// Incomplete messages of one peer, and the numbers that have arrived, by lane.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     lanes: [LaneAssembly; 2],
@@ -34,9 +34,9 @@ pub(super) struct Assembly {
 #[derive(Debug, Default)]
 struct LaneAssembly {
     seen: Seen<32>,
-    /// In the order in which they began.
+    /// In the order of their first parts.
     incomplete: Vec<Incomplete>,
-    /// Number of a message that a receive waits for which has not been posted.
+    /// Number of a message that a receive waits for without being posted.
     awaited: Option<u32>,
 }
 
@@ -48,18 +48,18 @@ struct Incomplete {
     held: HeldId,
     received: Coverage,
     expires_at: Instant,
-    /// It was given more time, since what is missing might have lain unread. Once: a process that sleeps
-    /// until this expires cannot say better the next time.
+    /// Set after the lifetime was extended because missing parts may be unread in a link. It is
+    /// extended once: a process that sleeps until the expiry would find the same the next time.
     extended: bool,
 }
 
 impl Assembly {
-    /// No message is incomplete.
+    /// Returns true if no message is incomplete.
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.incomplete.is_empty())
     }
 
-    /// When the first is to be dropped.
+    /// Returns the time when the first message expires.
     fn timer(&self) -> Instant {
         let all = self.lanes.iter().flat_map(|lane| &lane.incomplete);
         let first = all.map(|message| message.expires_at).min();
@@ -68,8 +68,8 @@ impl Assembly {
 }
 
 impl LaneAssembly {
-    /// Place among the incomplete messages of the one that `part` is of; it is made if this is the
-    /// first that comes of it.
+    /// Returns the index of the incomplete message that `part` belongs to. Adds it for its first
+    /// part.
     fn place(
         &mut self,
         now: Instant,
@@ -86,7 +86,7 @@ impl LaneAssembly {
         if part.message_len as usize > FRAGMENTED_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
-        // Late parts of one that has ended, whole or not, are copies to this.
+        // Late parts of a message that was delivered or dropped are duplicates here.
         self.seen.admit(part.number)?.count(&mut env.sh.ctx);
         // P7.8
         if env.sh.is_full() {
@@ -107,7 +107,8 @@ impl LaneAssembly {
         Ok(self.incomplete.len() - 1)
     }
 
-    /// `is_behind`: what is missing may lie unread in this process's links.
+    /// Drops expired messages. `is_behind` is set if missing parts may be unread in this process's
+    /// links.
     fn drop_expired(&mut self, now: Instant, env: &mut Env<'_>, is_behind: bool) {
         while let Some(index) = self.incomplete.iter().position(|m| m.expires_at <= now) {
             let message = &mut self.incomplete[index];
@@ -129,7 +130,7 @@ impl Incomplete {
 }
 
 impl Lanes {
-    /// A part of a best-effort message. `P7.7`
+    /// Handles a part of a best-effort message. `P7.7`
     pub(crate) fn on_best_effort_part(
         &mut self,
         now: Instant,
@@ -155,7 +156,7 @@ impl Lanes {
         self.deliver_assembled(env, part.lane, &message, is_awaited.is_some())
     }
 
-    /// A message is whole.
+    /// Delivers a complete message.
     fn deliver_assembled(
         &mut self,
         env: &mut Env<'_>,
@@ -184,20 +185,21 @@ impl Lanes {
         Ok(())
     }
 
-    /// A receive that has not been posted waits for the message that `part` is of: it may wait for that.
+    /// Notes that a receive waits, without being posted, for the message of `part`, which may then
+    /// wait for that receive.
     pub(crate) fn await_assembled(&mut self, part: &BestEffortPart) {
         let assembly = self.assembly.get_or_insert_with(Box::default);
         assembly.lanes[part.lane.index()].awaited = Some(part.number);
     }
 
-    /// When [`Lanes::drop_incomplete`] has something to do.
+    /// Returns the time of the next [`Lanes::drop_incomplete`].
     #[inline]
     pub(crate) fn timer(&self) -> Instant {
         let assembly = self.assembly.as_ref();
         assembly.map_or(Instant::NEVER, |assembly| assembly.timer())
     }
 
-    /// Drops what has been incomplete for too long. `P7.8`
+    /// Drops messages that have been incomplete for too long. `P7.8`
     pub(crate) fn drop_incomplete(&mut self, now: Instant, env: &mut Env<'_>) {
         let is_behind = env.sh.ctx.poll_gap().covers(now);
         for lane in self.assembly.iter_mut().flat_map(|all| &mut all.lanes) {
@@ -205,7 +207,7 @@ impl Lanes {
         }
     }
 
-    /// Drops all of a peer that is given up. `P9.7`
+    /// Drops all incomplete messages of a failed peer. `P9.7`
     pub(crate) fn end_incomplete(&mut self, env: &mut Env<'_>) {
         for lane in self.assembly.iter_mut().flat_map(|all| &mut all.lanes) {
             for message in lane.incomplete.drain(..) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best effort: delivered if it arrives and finds a buffer; what is lost is counted, not repaired
-//! (`P7.1`, `P7.4`).
+//! Best effort: messages are delivered if they arrive and find a buffer. Lost ones are counted and
+//! not retransmitted (`P7.1`, `P7.4`).
 
 use super::{Env, Lanes};
 use crate::base::context::Context;
@@ -9,10 +9,11 @@ use crate::{Data, DropReason, OpError, PortId};
 use core::ops::Range;
 use portolan_wire::Message;
 
-/// Messages behind the newest that are told apart: a network reorders within a few frames.
+/// Number of messages before the newest that are tracked; a network reorders within a few frames.
 const WINDOW: u32 = 64;
 
-/// Which numbers of one sequence, of `BITS` bits each, have arrived, as far as a word remembers.
+/// Numbers of a sequence that have arrived, within a window of one word. Each number has `BITS`
+/// bits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen<const BITS: u32> {
     next: u32,
@@ -20,20 +21,20 @@ pub(crate) struct Seen<const BITS: u32> {
     bits: u64,
 }
 
-/// How a message fits behind those before it.
+/// Position of a message relative to the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admitted {
-    /// The newest, with so many missing before it.
+    /// Newest message, with this many missing before it.
     Skipping(u32),
-    /// One of those that were missing.
+    /// Message that was missing.
     Late,
 }
 
 impl<const BITS: u32> Seen<BITS> {
     const MASK: u32 = u32::MAX >> (u32::BITS - BITS);
 
-    /// Notes `seq`. A network may copy frames that have no packet number: each message is
-    /// delivered once at most, and one that is too late to tell is not delivered.
+    /// Records `seq`. A network may duplicate frames that have no packet number. Each message is
+    /// delivered at most once, and one too old to check is dropped.
     pub(super) fn admit(&mut self, seq: u32) -> Result<Admitted, DropReason> {
         let ahead = seq.wrapping_sub(self.next) & Self::MASK;
         if ahead <= Self::MASK >> 1 {
@@ -51,7 +52,7 @@ impl<const BITS: u32> Seen<BITS> {
 }
 
 impl Admitted {
-    /// Counts what is missing before it as lost. `P7.4`
+    /// Counts the messages missing before it as lost. `P7.4`
     pub(super) fn count(self, ctx: &mut Context) {
         let lost = &mut ctx.counters_mut().best_effort_lost;
         match self {
@@ -63,7 +64,7 @@ impl Admitted {
 }
 
 impl Lanes {
-    /// Notes that a message has come, and what is missing before it.
+    /// Records the arrival of a message, and the messages missing before it.
     pub(crate) fn note_best_effort(
         &mut self,
         ctx: &mut Context,
@@ -138,7 +139,7 @@ mod tests {
                 "{seq}"
             );
         }
-        // As far behind as the whole of a shorter sequence.
+        // As old as a full cycle of a shorter sequence.
         assert_eq!(seen.admit(70_000 - 65_536), Err(DropReason::Duplicate));
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivery: to a port, or to the receive that match bits have found, whatever is under way before
-//! (`P11.4`).
+//! Delivery of messages: to a port, or to the receive found by match bits, regardless of earlier
+//! messages in progress (`P11.4`).
 
 use super::{Env, Lanes};
 use crate::shared::Shared;
 use crate::{Address, Data, Event, OpError, OpId, PeerId};
 use portolan_wire::LaneId;
 
-/// Of the memory for early and unexpected messages, up to which part tagged messages wait
-/// without holding up their lane: a quarter. Programs take them in another order than they were
-/// sent in, so a lane full of the one must not keep the other from coming; the rest of the memory
-/// is for what credit bounds.
+/// Divisor of the memory for early and unexpected messages: up to a quarter of it, waiting tagged
+/// messages do not hold their lane's credit. Programs take them in another order than they were
+/// sent, so a lane full of some must not block others. The rest of the memory is for messages that
+/// credit bounds.
 const WAITING_PART: usize = 4;
 
 impl Lanes {
-    /// Delivers a message to wherever it goes.
+    /// Delivers a message to its destination.
     #[allow(
         clippy::too_many_arguments,
         reason = "one argument per field of the event"
@@ -74,8 +74,8 @@ fn deliver_in_order(sh: &mut Shared, from: (PeerId, LaneId), op: OpId, event: Ev
     }
 }
 
-/// Whether the credit of a message that waits comes back although nothing has taken it: while memory
-/// is ample. `P11.6`
+/// Returns true if a waiting message's credit is returned although no receive has taken it. That is
+/// so while memory is ample. `P11.6`
 pub(super) fn credit_comes_back(sh: &Shared, to: &Address) -> bool {
     let room = sh.ctx.limits().held_len_max / WAITING_PART;
     matches!(to, Address::MatchBits(_)) && sh.unexpected_len() <= room

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a lane when its peer is given up (`P9.7`).
+//! Handling of a lane when its peer fails (`P9.7`).
 
 use super::{Entry, Env, Lanes, State, match_entry};
 use crate::Data;
@@ -8,8 +8,8 @@ use alloc::collections::VecDeque;
 use portolan_wire::LaneId;
 
 impl Lanes {
-    /// Ends the messages of a peer that is gone which have been matched with a buffer: those that
-    /// are whole are delivered, if none is missing at their port. `P9.7`
+    /// Ends the matched messages of a failed peer. Complete ones are delivered if none is missing
+    /// before them at their port. `P9.7`
     pub(crate) fn end_matched(&mut self, env: &mut Env<'_>, lane: LaneId, remains: &mut Remains) {
         let rx = &mut self.rx[lane.index()];
         let matched = core::mem::take(&mut rx.matched);
@@ -19,10 +19,10 @@ impl Lanes {
         self.end_entries(env, lane, remains, entries);
     }
 
-    /// The same for those that have not, which may find a buffer now or wait at their port.
+    /// Ends the unmatched messages. Complete ones may match a buffer now or wait at their port.
     pub(crate) fn end_unmatched(&mut self, env: &mut Env<'_>, lane: LaneId, remains: &mut Remains) {
         let rx = &mut self.rx[lane.index()];
-        // What waits no longer counts as credit.
+        // Waiting messages no longer hold credit.
         (rx.waiting, rx.lent) = (0, 0);
         let entries = core::mem::take(&mut rx.entries);
         self.end_entries(env, lane, remains, entries);
@@ -35,7 +35,7 @@ impl Lanes {
         remains: &mut Remains,
         entries: VecDeque<Option<Entry>>,
     ) {
-        // Of a number that never arrived nobody knows the port.
+        // The port of a message that never arrived is unknown.
         let mut complete = true;
         for entry in entries {
             let Some(mut entry) = entry else {
@@ -45,7 +45,7 @@ impl Lanes {
             let behind = complete && !remains.missing[lane.index()];
             let keeps = behind && remains.keeps_at(lane, &entry.to);
             if let (true, &State::Held(held)) = (keeps, &entry.state) {
-                // The peer has no more use for credit.
+                // The failed peer needs no credit.
                 entry.charge = 0;
                 env.sh.held.leave(held);
                 match_entry(env, lane, &mut entry);
@@ -56,7 +56,7 @@ impl Lanes {
                     job.finish(&mut env.host(), 0);
                 }
                 State::Remote(job) => {
-                    // What was sent behind it must not be seen without it.
+                    // Messages sent after it must not become visible without it.
                     remains.missing[lane.index()] = true;
                     job.end(remains);
                 }
@@ -74,7 +74,7 @@ impl Lanes {
 }
 
 impl State {
-    /// What a message that will not be delivered holds.
+    /// Adds the resources of a message that will not be delivered to `remains`.
     fn end(self, remains: &mut Remains) {
         match self {
             State::Gathering { held, .. } | State::Held(held) => remains.held.push(held),

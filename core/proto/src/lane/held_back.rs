@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a peer is held back by: credit that its unread messages keep, or memory that is full
-//! (`P4.14`). What is lent is accounted for here.
+//! Reasons why a peer is held back: credit held by its unread messages, or full memory (`P4.14`).
+//! Also accounts for credit that is returned early.
 
 use super::{Env, Lanes};
 use crate::Instant;
@@ -9,24 +9,25 @@ use crate::base::credit::charge;
 use crate::base::time::Span;
 use portolan_wire::LaneId;
 
-/// A peer whose frame was refused for lack of memory sends it again within this: several times the
-/// ceiling of the timeout.
+/// Time within which a peer retransmits a frame that was refused for lack of memory: several times
+/// the maximum timeout.
 const REFUSED_FOR: Span = Span::from_millis(500);
 
-/// What one peer is held back by.
+/// State of one peer that may be held back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldBack {
-    /// It stands in the list.
+    /// Set while in the list of held-back peers.
     is_listed: bool,
-    /// When a frame of it was refused for lack of memory.
+    /// Time when a frame of the peer was last refused for lack of memory.
     refused_at: Option<Instant>,
-    /// What its messages cost comes back at once, until the program has taken more than then.
+    /// Credit of the peer's messages is returned at once while the count of taken messages has this
+    /// value.
     lends_at: Option<u64>,
 }
 
 impl Lanes {
-    /// A message that waited has been taken by a receive: what it cost comes back, but what was lent
-    /// goes off first. `P4.4`, `P4.14`
+    /// Handles a waiting message that a receive has taken. Returns its credit, less what was
+    /// returned early. `P4.4`, `P4.14`
     pub(crate) fn on_taken(
         &mut self,
         env: &mut Env<'_>,
@@ -41,7 +42,8 @@ impl Lanes {
         }
     }
 
-    /// A message has left its lane and waits; `free`: its credit may come back while memory is ample.
+    /// Handles a message that has left its lane and waits. `free` is set if its credit may be
+    /// returned while memory is ample.
     pub(crate) fn on_aside(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32, free: bool) {
         let lends = self.held_back.lends_at == Some(env.sh.shortage.taken()) && !env.sh.is_full();
         if free || lends {
@@ -51,7 +53,7 @@ impl Lanes {
         }
     }
 
-    /// A frame of it was refused. `P3.10`
+    /// Records that a frame of the peer was refused. `P3.10`
     #[cold]
     pub(crate) fn on_refused(&mut self, now: Instant, env: &mut Env<'_>) {
         self.held_back.refused_at = Some(now);
@@ -65,14 +67,14 @@ impl Lanes {
         }
     }
 
-    /// Gives credit back ahead of its time.
+    /// Returns credit early.
     fn lend(&mut self, env: &mut Env<'_>, lane: LaneId, charge: u32) {
         let lent = self.rx[lane.index()].lend(charge);
         self.consume(env, lane, lent);
     }
 
-    /// What waits of this lane may keep a message back: the longest that does not ask, or any, as a
-    /// sender that was refused takes up its lane again with an eighth of the credit.
+    /// Returns true if waiting messages may hold back a further message: the longest eager one, or
+    /// any, because a refused sender resumes its lane only with an eighth of the credit.
     fn is_short(&self, ctx: &Context, lane: LaneId) -> bool {
         let rx = &self.rx[lane.index()];
         let longest = charge(ctx.eager_taken_max());
@@ -84,7 +86,7 @@ impl Lanes {
         at.is_some_and(|at| now.since(at) < REFUSED_FOR.into())
     }
 
-    /// Whether it is, as far as is known; notes that it stands in the list while it is.
+    /// Checks whether the peer is held back, and updates its mark in the list.
     pub(crate) fn check_held_back(&mut self, now: Instant, ctx: &Context, is_up: bool) -> bool {
         self.held_back.is_listed = is_up && self.is_held_back(now, ctx);
         self.held_back.is_listed
@@ -95,7 +97,7 @@ impl Lanes {
         short || self.was_refused(now)
     }
 
-    /// Lends all that it can; `false` if that is nothing.
+    /// Returns as much credit early as possible; returns `false` if that is none.
     pub(crate) fn relieve(&mut self, env: &mut Env<'_>) -> bool {
         if env.sh.is_full() {
             return false;

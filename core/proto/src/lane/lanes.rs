@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Both lanes of a peer, as others see them: credit, what is owed, and what is kept while the peer is
-//! dormant.
+//! Both lanes of a peer, as used by other modules: credit, pending records, and the state kept
+//! while the peer is dormant.
 
 use super::held_back::HeldBack;
 use super::tx::LaneTx;
@@ -24,44 +24,45 @@ impl Lanes {
         &mut self.tx[lane.index()]
     }
 
-    /// Whether a message that costs `charge` may be sent in `lane`.
+    /// Returns true if there is credit for a message that costs `charge` in `lane`.
     #[inline]
     pub(crate) fn has_credit(&self, lane: LaneId, charge: u32) -> bool {
         self.tx[lane.index()].has_credit(charge)
     }
 
-    /// The session is open, with so much credit in each lane.
+    /// Starts the lanes of an open session with this credit in each.
     pub(crate) fn begin(&mut self, credits: [u32; 2]) {
         for (lane, credit) in self.tx.iter_mut().zip(credits) {
             lane.begin(credit);
         }
     }
 
-    /// Some submission was refused.
+    /// Returns true if a submission was refused.
     #[inline]
     pub(crate) fn is_starved(&self) -> bool {
         self.tx.iter().any(LaneTx::is_starved)
     }
 
-    /// The peer is to be told of credit.
+    /// Returns true if credit must be sent to the peer.
     #[inline]
     pub(crate) fn owes_credit(&self) -> bool {
         self.credit_due[0] || self.credit_due[1]
     }
 
-    /// Half of a lane's credit is used up, and the peer is not told: soon it waits for it.
+    /// Returns true if half of a lane's credit is used and not yet sent again, so the peer will
+    /// soon wait.
     pub(crate) fn owes_credit_urgently(&self, credit_len: u32) -> bool {
         self.rx.iter().any(|lane| lane.owes_credit(credit_len))
     }
 
-    /// Tells the credit of these lanes once more.
+    /// Schedules the credit of these lanes to be sent again.
     pub(crate) fn repeat_credit(&mut self, lanes: [bool; 2]) {
         for (due, again) in self.credit_due.iter_mut().zip(lanes) {
             *due |= again;
         }
     }
 
-    /// Writes the credit of each lane that owes it and fits `out`; returns the bytes it takes.
+    /// Writes the credit of each lane that must be sent and fits `out`; returns the bytes written.
     pub(crate) fn emit_credit(&mut self, credit_len: u32, out: &mut [u8]) -> usize {
         let mut len = 0;
         for lane in LaneId::ALL {
@@ -75,26 +76,26 @@ impl Lanes {
         len
     }
 
-    /// How the credit of a lane stands.
+    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         let consumed = self.rx[lane.index()].consumed;
         self.tx[lane.index()].status(consumed)
     }
 
-    /// A message to `port` has been matched and is yet to be delivered.
+    /// Returns true if a message to `port` has been matched but not delivered.
     pub(crate) fn owes(&self, lane: LaneId, port: PortId) -> bool {
         self.rx[lane.index()].owes(port)
     }
 
-    /// Whether the next message of the lane is at hand, and within its credit: `seq`, which costs
-    /// `charge`.
+    /// Returns true if `seq` is the next message of the lane and its cost `charge` is within the
+    /// credit.
     #[inline]
     pub(crate) fn may_take(&self, lane: LaneId, seq: u16, charge: u32) -> bool {
         let rx = &self.rx[lane.index()];
         rx.is_next(seq) && rx.has_room(charge)
     }
 
-    /// That message was taken past the queue; whether the peer is to be told of credit.
+    /// Takes that message past the queue; returns true if credit must be sent to the peer.
     #[inline]
     pub(crate) fn take(&mut self, lane: LaneId, charge: u32, credit_len: u32) -> bool {
         let rx = &mut self.rx[lane.index()];
@@ -103,13 +104,13 @@ impl Lanes {
         self.credit_due[lane.index()]
     }
 
-    /// Nothing is under way, and all credit was given back.
+    /// Returns true if nothing is in flight and all credit was returned.
     pub(crate) fn are_settled(&self) -> bool {
         let assembles = self.assembly.as_ref().is_some_and(|all| !all.is_empty());
         !assembles && !self.is_starved() && self.rx.iter().all(|lane| lane.memory().is_some())
     }
 
-    /// What is kept of lanes that [are settled](Lanes::are_settled).
+    /// Returns the state to keep of lanes that [are settled](Lanes::are_settled).
     pub(crate) fn into_dormant(self) -> DormantLanes {
         DormantLanes {
             tx: self.tx,
@@ -130,7 +131,7 @@ impl DormantLanes {
         lanes
     }
 
-    /// As of lanes that are awake.
+    /// Returns the credit status of a lane.
     pub(crate) fn credit(&self, lane: LaneId) -> CreditStatus {
         self.tx[lane.index()].status(self.rx[lane.index()].consumed)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that come in fragments: they gather in held memory, or in the buffer that was found when
-//! the first came.
+//! Messages that arrive in fragments. The fragments gather in held memory, or in the buffer that
+//! was found for the first one.
 
 use super::{Entry, Env, Lanes, State};
 use crate::base::coverage::Coverage;
@@ -11,7 +11,7 @@ use core::ops::Range;
 use portolan_wire::{Fragment, LaneId};
 
 impl Lanes {
-    /// A fragment of an eager message.
+    /// Handles a fragment of an eager message.
     pub(crate) fn on_fragment(
         &mut self,
         env: &mut Env<'_>,
@@ -27,7 +27,7 @@ impl Lanes {
                 (received, Dest::Held(*held, fragment.offset as usize))
             }
             State::Placing { posted, received } => (received, Dest::Op(posted.op, 0)),
-            // P3.12: it is whole already, and waits for its turn.
+            // P3.12: already complete, and waiting to be delivered in order.
             State::Held(_) | State::Ready { .. } | State::Aside | State::Gone => {
                 return Err(DropReason::Duplicate);
             }
@@ -50,9 +50,9 @@ impl Lanes {
         Ok(())
     }
 
-    /// Fragments that follow one another, `len` bytes from where `first` begins: where they are to be
-    /// copied, before the events that follow. `None`, and none of them has arrived yet, where they
-    /// must be looked at one by one.
+    /// Accepts consecutive fragments with `len` bytes of payload, from the offset of `first`.
+    /// Returns where to copy them, before the following events are handled. Returns `None`, and
+    /// none has been accepted, if they must be handled one by one.
     pub(crate) fn on_fragments(
         &mut self,
         env: &mut Env<'_>,
@@ -71,7 +71,7 @@ impl Lanes {
             }
             _ => return None,
         };
-        // Some of it may have arrived; or there is news of the buffer that must be heard first.
+        // Some bytes may have arrived, or pending events of the buffer must be handled first.
         if at < known.end() || env.sh.ctx.has_event() {
             return None;
         }
@@ -80,10 +80,10 @@ impl Lanes {
         Some(dest)
     }
 
-    /// All fragments of a message, `len` bytes behind one another, if it is the next of its lane and the
-    /// first receive for it holds it: it is delivered as one that came in a frame, and nothing
-    /// gathers. Where they are to be copied, before the events that follow; `None`, and nothing has
-    /// changed, where they must gather.
+    /// Accepts all fragments of a message, `len` bytes in one piece, if it is the next message of
+    /// its lane and fits the first receive for it. It is then delivered like a message in one
+    /// frame. Returns where to copy the bytes, before the following events are handled. Returns
+    /// `None`, with no state changed, if the fragments must gather.
     pub(crate) fn take_whole_run(
         &mut self,
         env: &mut Env<'_>,
@@ -98,7 +98,7 @@ impl Lanes {
         let is_whole = *offset == 0
             && u64::from(*message_len) == len
             && *message_len as usize <= FRAGMENTED_LEN_MAX;
-        // News of the buffer must be heard first.
+        // Pending events of the buffer must be handled first.
         if !is_whole || env.sh.ctx.has_event() {
             return None;
         }
@@ -113,8 +113,8 @@ impl Lanes {
         Some(Dest::Op(posted.op, posted.base))
     }
 
-    /// The entry of the message that `fragment` is a part of, and its place; it is made and matched
-    /// if this part is the first. It may be whole.
+    /// Returns the index and the entry of the message that `fragment` belongs to. Creates and
+    /// matches it for its first part. The message may be complete already.
     fn gathering(
         &mut self,
         env: &mut Env<'_>,
@@ -123,8 +123,8 @@ impl Lanes {
         let lane = fragment.message.lane;
         let to = Address::of(&fragment.message);
         let len = fragment.message_len as usize;
-        // P3.12: not what this side would send without asking. A message that fits one long frame is
-        // sent so whatever its length, and may have to be cut for a shorter one.
+        // P3.12: longer than any message that this side would send eagerly. A message that fits one
+        // long frame is eager regardless of its length, and may have to be cut for a shorter frame.
         if len > FRAGMENTED_LEN_MAX {
             return Err(DropReason::BadFragment);
         }
@@ -151,7 +151,7 @@ impl Lanes {
             .ok_or(DropReason::BadFragment)
     }
 
-    /// A part of the message at `index` has arrived.
+    /// Completes the message at `index` if all its parts have arrived.
     fn end_if_whole(&mut self, env: &mut Env<'_>, lane: LaneId, index: usize) {
         let rx = &mut self.rx[lane.index()];
         if let Some(Some(entry)) = rx.entries.get_mut(index) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests for remote memory in their lane: performed and answered in their turn (`P12.2`).
+//! Requests for remote memory in their lane: performed and answered in order (`P12.2`).
 
 use super::{Env, Lanes};
 use crate::base::credit::charge;
@@ -9,7 +9,7 @@ use core::ops::Range;
 use portolan_wire::{RemoteGet, RemoteHead, RemoteRts, RemoteWrite};
 
 impl Lanes {
-    /// A put or an atomic operation, or a part of one.
+    /// Handles a put, an atomic operation, or a part of either.
     pub(crate) fn on_remote_write(
         &mut self,
         env: &mut Env<'_>,
@@ -42,7 +42,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// A request to put by a transfer.
+    /// Handles a request to put with a transfer.
     pub(crate) fn on_remote_rts(
         &mut self,
         env: &mut Env<'_>,
@@ -53,7 +53,7 @@ impl Lanes {
         self.enqueue(env, rts.head, what, charge(0))
     }
 
-    /// A request to read.
+    /// Handles a request to read.
     pub(crate) fn on_remote_get(
         &mut self,
         env: &mut Env<'_>,
@@ -63,7 +63,7 @@ impl Lanes {
         self.enqueue(env, get.head, what, charge)
     }
 
-    /// Puts a request that is one record among the messages of its lane.
+    /// Queues a request of a single record among the messages of its lane.
     fn enqueue(
         &mut self,
         env: &mut Env<'_>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving side of a lane: the order of its messages, and the credit that they have cost (`P4.3`,
-//! `P4.8`).
+//! Receiving side of a lane: the order of its messages, and their credit cost (`P4.3`, `P4.8`).
 
 use super::{Entry, LaneMemory, LaneRx, State};
 use crate::rma::REMOTE_PORT;
@@ -9,7 +8,7 @@ use crate::{Address, DropReason, PortId};
 use alloc::boxed::Box;
 
 impl LaneRx {
-    /// `None` while something is under way.
+    /// Returns the state of an idle lane; `None` while anything is in flight.
     pub(crate) fn memory(&self) -> Option<LaneMemory> {
         let settled = self.entries.is_empty() && self.arrived == self.consumed && self.waiting == 0;
         settled.then(|| LaneMemory {
@@ -34,29 +33,29 @@ impl LaneRx {
         }
     }
 
-    /// Limit to tell the peer now.
+    /// Returns the limit to send to the peer now, and records it as sent.
     pub(crate) fn advertise(&mut self, credit_len: u32) -> u32 {
         self.advertised = self.consumed.wrapping_add(credit_len);
         self.advertised
     }
 
-    /// Half of the credit is used up: soon the peer waits for it.
+    /// Returns true if half of the credit is used, so the peer will soon wait.
     pub(crate) fn owes_credit(&self, credit_len: u32) -> bool {
         self.unadvertised(credit_len) >= credit_len / 2
     }
 
-    /// Credit that the peer has not been told of.
+    /// Returns the credit that was not sent to the peer yet.
     #[inline]
     fn unadvertised(&self, credit_len: u32) -> u32 {
         let limit = self.consumed.wrapping_add(credit_len);
         limit.wrapping_sub(self.advertised)
     }
 
-    /// Gives `charge` back to the peer; `true` when it is time to say so.
+    /// Returns `charge` to the peer; returns `true` if the new limit should be sent.
     #[inline]
     pub(crate) fn consume(&mut self, charge: u32, credit_len: u32) -> bool {
         self.consumed = self.consumed.wrapping_add(charge);
-        // A quarter: seldom enough to cost little, early enough that a stream never stops for it.
+        // A quarter: rare enough to cost little, early enough that a stream never waits for credit.
         self.unadvertised(credit_len) >= credit_len / 4
     }
 
@@ -70,7 +69,8 @@ impl LaneRx {
         Ok(())
     }
 
-    /// A message that waited was taken; returns what comes back of what it had cost.
+    /// Removes a taken message from the waiting ones; returns the credit still to be returned for
+    /// it.
     pub(crate) fn end_waiting(&mut self, charge: u32) -> u32 {
         debug_assert!(self.waiting >= u64::from(charge), "it did not wait");
         self.waiting -= u64::from(charge);
@@ -79,26 +79,26 @@ impl LaneRx {
         charge - u32::try_from(paid).unwrap_or(charge)
     }
 
-    /// Counts up to `charge` of what messages that wait have cost as lent; returns how much.
+    /// Marks up to `charge` of the waiting messages' cost as returned early; returns the amount.
     pub(crate) fn lend(&mut self, charge: u32) -> u32 {
-        // Below the lane's credit, as it keeps a message back.
+        // Less than the lane's credit, because it can hold back a message.
         let kept = u32::try_from(self.waiting - self.lent).unwrap_or(u32::MAX);
         let lent = kept.min(charge);
         self.lent += u64::from(lent);
         lent
     }
 
-    /// Messages that wait keep credit back.
+    /// Returns true if waiting messages hold credit.
     pub(crate) fn keeps_credit(&self) -> bool {
         self.waiting > self.lent
     }
 
-    /// Messages that were matched are yet to be delivered.
+    /// Returns true if matched messages have not been delivered.
     pub(crate) fn has_matched(&self) -> bool {
         self.matched > 0
     }
 
-    /// Index of `seq` among the entries.
+    /// Returns the index of `seq` among the entries.
     #[inline]
     pub(crate) fn index(&self, seq: u16) -> Result<usize, DropReason> {
         let ahead = seq.wrapping_sub(self.next_seq);
@@ -109,7 +109,7 @@ impl LaneRx {
         Ok(usize::from(ahead))
     }
 
-    /// Index of `seq`, of which nothing has arrived yet.
+    /// Returns the index of `seq` if nothing of it has arrived yet.
     pub(crate) fn fresh(&self, seq: u16) -> Result<usize, DropReason> {
         let index = self.index(seq)?;
         match self.entries.get(index) {
@@ -125,7 +125,7 @@ impl LaneRx {
         &mut self.entries[index]
     }
 
-    /// The peer has credit for `charge`.
+    /// Returns true if the peer has credit for `charge`.
     #[inline]
     pub(crate) fn has_room(&self, charge: u32) -> bool {
         self.advertised
@@ -133,15 +133,15 @@ impl LaneRx {
             >= 0
     }
 
-    /// The next message was taken past the queue.
+    /// Accepts the next message past the queue.
     #[inline]
     pub(crate) fn take_next(&mut self, charge: u32) {
         self.arrived = self.arrived.wrapping_add(charge);
         self.next_seq = self.next_seq.wrapping_add(1);
     }
 
-    /// A message to `port` has been matched and is yet to be delivered. What waits at the port is
-    /// younger: nothing is matched past a waiting message.
+    /// Returns true if a message to `port` has been matched but not delivered. Messages waiting at
+    /// the port are newer, because nothing is matched past a waiting message.
     #[inline]
     pub(crate) fn owes(&self, port: PortId) -> bool {
         self.matched > 0 && self.owes_matched(port)
@@ -154,12 +154,12 @@ impl LaneRx {
             .any(|entry| !matches!(entry.state, State::Aside | State::Gone))
     }
 
-    /// The next number was dealt with past the queue.
+    /// Skips the next number, which was handled past the queue.
     pub(crate) fn skip_next(&mut self) {
         self.next_seq = self.next_seq.wrapping_add(1);
     }
 
-    /// Nothing of the message at `index` has arrived.
+    /// Returns true if nothing of the message at `index` has arrived.
     pub(crate) fn is_vacant(&self, index: usize) -> bool {
         self.entries.get(index).is_none_or(Option::is_none)
     }
@@ -173,7 +173,7 @@ impl LaneRx {
         });
     }
 
-    /// The request at `index`.
+    /// Returns the request at `index`.
     pub(crate) fn job_mut(&mut self, index: usize) -> Option<&mut Job> {
         match &mut self.entries.get_mut(index)?.as_mut()?.state {
             State::Remote(job) => Some(job),
@@ -181,18 +181,20 @@ impl LaneRx {
         }
     }
 
-    /// Credit that the peer has spent on what is not consumed: early, unread, or under way in parts.
+    /// Returns the credit that the peer has used for messages not consumed: early, unread or
+    /// incomplete.
     pub(super) fn outstanding(&self) -> u32 {
         self.arrived.wrapping_sub(self.consumed)
     }
 
-    /// A part of this message has arrived, or a message behind it: what has come waits for it.
+    /// Returns true if a part of this message or a later message has arrived, so that messages wait
+    /// for it.
     pub(super) fn is_due(&self, seq: u16) -> bool {
         self.index(seq)
             .is_ok_and(|index| index < self.entries.len())
     }
 
-    /// Nothing waits before the message with this number.
+    /// Returns true if `seq` is next and no message waits before it.
     #[inline]
     pub(crate) fn is_next(&self, seq: u16) -> bool {
         self.entries.is_empty() && seq == self.next_seq

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sending side of a lane: the numbers of its messages, and the credit that they cost (`P4.3`).
+//! Sending side of a lane: message numbers and credit (`P4.3`).
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct LaneTx {
     next_seq: u16,
     best_effort_seq: u16,
-    /// Of those that fill several frames.
+    /// Next number of a best-effort message that fills several frames.
     best_effort_number: u32,
-    /// Charged so far, and how far the peer lets it go; both modulo 2^32.
+    /// Credit charged so far, and its limit from the peer; both modulo 2^32.
     charged: u32,
     limit: u32,
-    /// A submission was refused that costs credit: say when it would not be.
+    /// Set if a submission that costs credit was refused; reported when it would succeed.
     starved: bool,
-    /// The same of one that costs none: room is all that it lacks.
+    /// Set if a submission that costs no credit was refused for lack of room.
     wants_room: bool,
 }
 
 impl LaneTx {
-    /// Sessions begin with so much credit.
+    /// Starts a session with this credit.
     pub(crate) fn begin(&mut self, limit: u32) {
         self.limit = limit;
     }
 
-    /// Takes the next number for a message that costs `charge`; `None`, and nothing has changed, if
-    /// there is no credit for it.
+    /// Assigns the next number to a message that costs `charge`. Returns `None`, with no state
+    /// changed, if there is not enough credit.
     #[inline]
     pub(crate) fn reserve(&mut self, charge: u32) -> Option<u16> {
         if !self.has_credit(charge) {
@@ -36,7 +36,7 @@ impl LaneTx {
         Some(seq)
     }
 
-    /// The same, if its path `has_room`. A refusal is remembered (see `wake`).
+    /// Does the same if the message's path `has_room`. Remembers a refusal (see `wake`).
     #[inline]
     pub(crate) fn reserve_or_starve(&mut self, has_room: bool, charge: u32) -> Option<u16> {
         let seq = has_room.then(|| self.reserve(charge)).flatten();
@@ -44,14 +44,14 @@ impl LaneTx {
         seq
     }
 
-    /// The message that was reserved last never left.
+    /// Undoes the last reservation, whose message was not sent.
     pub(crate) fn cancel(&mut self, charge: u32) {
         self.next_seq = self.next_seq.wrapping_sub(1);
         self.charged = self.charged.wrapping_sub(charge);
     }
 
-    /// The next number of a best-effort message, which costs nothing, if its path `has_room`. A refusal
-    /// is remembered (see `wake`). `P7.5`
+    /// Assigns the next number to a best-effort message, which costs no credit, if its path
+    /// `has_room`. Remembers a refusal (see `wake`). `P7.5`
     #[inline]
     pub(crate) fn next_best_effort(&mut self, has_room: bool) -> Option<u16> {
         self.wants_room |= !has_room;
@@ -60,7 +60,7 @@ impl LaneTx {
         has_room.then_some(seq)
     }
 
-    /// The same for one that fills several frames. `P7.6`
+    /// Does the same for a message that fills several frames. `P7.6`
     pub(crate) fn next_best_effort_number(&mut self, has_room: bool) -> Option<u32> {
         self.wants_room |= !has_room;
         let number = self.best_effort_number;
@@ -73,8 +73,8 @@ impl LaneTx {
         self.limit.wrapping_sub(self.charged) as i32 >= charge as i32
     }
 
-    /// The peer lets it go so far. `P4.4`: only forward, an older record may have been overtaken by a
-    /// newer one.
+    /// Handles a credit limit of the peer. `P4.4`: the limit only grows, because a newer record may
+    /// have overtaken an older one.
     #[inline]
     pub(crate) fn on_credit(&mut self, limit: u32) {
         if (limit.wrapping_sub(self.limit) as i32) > 0 {
@@ -87,8 +87,8 @@ impl LaneTx {
         self.starved || self.wants_room
     }
 
-    /// Whether a submission was refused that would not be now, with credit for `charge`, or without any
-    /// if `is_roomy`; it is told once.
+    /// Returns true, once, if a refused submission would now succeed: with credit for `charge`, or
+    /// without credit if `is_roomy`.
     pub(crate) fn wake(&mut self, charge: u32, is_roomy: bool) -> bool {
         let by_credit = self.starved && self.has_credit(charge);
         let by_room = self.wants_room && is_roomy;
@@ -97,7 +97,7 @@ impl LaneTx {
         by_credit || by_room
     }
 
-    /// How the lane's credit stands, `consumed` of the peer's.
+    /// Returns the lane's credit status; `consumed` is the peer's credit consumed here.
     pub(super) fn status(&self, consumed: u32) -> CreditStatus {
         CreditStatus {
             charged: self.charged,
@@ -110,10 +110,10 @@ impl LaneTx {
 /// Credit of one lane, in bytes modulo 2^32 since the session began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditStatus {
-    /// Charged by this side for messages to the peer.
+    /// Credit charged by this side for messages to the peer.
     pub charged: u32,
-    /// How far the peer lets that go.
+    /// Limit set by the peer.
     pub limit: u32,
-    /// Charged by the peer and consumed here.
+    /// Credit charged by the peer and consumed here.
     pub consumed: u32,
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for messages that cannot be delivered yet: they came before their turn, in fragments, or
-//! before a receive was posted for them. Many small ones share a chunk, so that an eight-byte message
-//! costs 20 bytes here. Bounded for the whole process; credits bound each peer's share.
+//! Memory for messages that cannot be delivered yet, because they arrived out of order, in
+//! fragments, or before a receive was posted. Many small messages share a chunk, so that an
+//! eight-byte message costs 20 bytes here. The memory is bounded for the whole process; credits
+//! bound each peer's share.
 //!
-//! The one invariant: a chunk stands in its class's list while one of its slots is free.
+//! Invariant: a chunk is in its class's list exactly while one of its slots is free.
 
 use crate::HeldId;
 use crate::base::narrow::narrow;
@@ -11,47 +12,48 @@ use crate::mem::copy::copy;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Smallest slot; sizes double from here. Most messages that nobody reads are tiny.
+/// Length of the smallest slot in bytes; each class doubles it. Most unread messages are tiny.
 const SLOT_LEN_MIN: usize = 16;
-/// Number of sizes: up to 16 << 13 = 128 KiB, above any eager message.
+/// Number of classes: up to 16 << 13 = 128 KiB, above any eager message.
 const CLASS_COUNT: usize = 14;
-/// Slots of up to this length share a chunk of it: four pages, so that one message that stays keeps
-/// little from being freed. Longer ones have a chunk of their own.
+/// Chunk length in bytes for slots of up to that length: four pages, so that one remaining message
+/// keeps little memory allocated. Longer slots have a chunk of their own.
 const CHUNK_LEN: usize = 16 * 1024;
-/// Bits of a [`HeldId`] that number the slot in its chunk; the others reach 64 GiB of chunks.
+/// Bits of a [`HeldId`] with the slot index in its chunk; the other bits address up to 64 GiB of
+/// chunks.
 const SLOT_BITS: u32 = (CHUNK_LEN / SLOT_LEN_MIN).trailing_zeros();
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// Chunks that may exist.
+/// Maximum number of chunks.
 const CHUNKS_MAX: usize = 1 << (u32::BITS - SLOT_BITS);
-/// Empty chunks kept for the next messages; more go back to the allocator, so that a burst leaves no
-/// lasting mark. Two windows' worth of long messages.
+/// Bytes of empty chunks kept for the next messages: two windows of long messages. More is returned
+/// to the allocator, so that a burst has no lasting effect.
 const SPARE_LEN_MAX: usize = 4 * 1024 * 1024;
-/// Put by for when the allocator has none left, and not touched until then: what comes while peers
-/// learn of it, by credit that they have (`crate::Limits::credit_len`).
+/// Memory in bytes reserved for when the allocator fails, and not touched until then. It covers the
+/// messages that peers may still send with the credit they have (`crate::Limits::credit_len`).
 const RESERVE_LEN: usize = 1024 * 1024;
-/// Counted for each message that waits at a port, beside what it holds: its place in the queue, twice
-/// since queues double.
+/// Bytes counted for each message waiting at a port besides its held memory: its queue entry,
+/// twice, because queues double.
 pub(crate) const WAITING_LEN: usize = 48;
-/// Must be left beside what a chunk takes and tables may double into: a few allocations of everything
-/// else. The allocator does not say which one fails first, and only this one may.
+/// Bytes that must remain available beyond a chunk and doubled tables, for a few other allocations.
+/// It is unpredictable which allocation fails first, and only this one may fail.
 const MARGIN_LEN: usize = 64 * 1024;
-/// Set in the length of a slot that is free; the other bits name the next free one.
+/// Flag in the length of a free slot; the other bits are the index of the next free slot.
 const FREE_BIT: u32 = 1 << 31;
-/// Set in the length of a message whose session is over: no credit bounds it.
+/// Flag in the length of a message whose session has ended; no credit bounds it.
 const LEFT_BIT: u32 = 1 << 30;
 const LEN_MASK: u32 = LEFT_BIT - 1;
-/// No slot, or no place in a list.
+/// Absent slot, or absent position in a list.
 const NONE: u32 = FREE_BIT - 1;
 
 #[derive(Debug)]
 struct Chunk {
     class: u8,
-    /// Place among the chunks of its class with free slots.
+    /// Position among the chunks of its class with free slots.
     open_at: u32,
     used: u32,
     free_slot: u32,
     bytes: Vec<u8>,
-    /// Per slot its message's length, or the next free slot.
+    /// Length of the message in each slot, or the next free slot.
     lens: Vec<u32>,
 }
 
@@ -60,22 +62,23 @@ struct Chunk {
 pub(crate) struct HeldPool {
     chunks: Vec<Option<Chunk>>,
     free_chunks: Vec<u32>,
-    /// Empty, with room for [`RESERVE_LEN`] bytes, once anything was held and while memory lasts.
+    /// Empty vector with a capacity of [`RESERVE_LEN`] bytes, once anything was held and while
+    /// memory lasts.
     reserve: Vec<u8>,
-    /// The allocator has refused, and what it was asked for came from the reserve.
+    /// Set if the allocator has failed and the reserve was used instead.
     is_exhausted: bool,
-    /// What it refuses beyond, in tests.
+    /// Simulated limit of the allocator, in tests.
     #[cfg(test)]
     allowed: Option<usize>,
-    /// Per class, chunks with free slots.
+    /// Chunks with free slots, per class.
     open: [Vec<u32>; CLASS_COUNT],
-    /// Bytes of the chunks with a message.
+    /// Bytes of the chunks that contain messages.
     total_len: usize,
-    /// Bytes of those without.
+    /// Bytes of the empty chunks.
     spare_len: usize,
-    /// Messages held.
+    /// Number of held messages.
     count: usize,
-    /// Bytes of messages whose sessions are over, places in queues included.
+    /// Bytes of messages whose sessions have ended, including their queue entries.
     left_len: usize,
 }
 
@@ -112,7 +115,8 @@ impl HeldPool {
         chunk.map_or(0, |chunk| chunk.len(id))
     }
 
-    /// Copies a message to the beginning of `dst`, which holds it, and frees it. Returns its length.
+    /// Copies a message to the beginning of `dst`, which must be long enough, and frees it. Returns
+    /// its length.
     #[inline]
     pub(crate) fn release_into(&mut self, id: HeldId, dst: &mut [u8]) -> usize {
         let bytes = self.bytes(id);
@@ -166,7 +170,7 @@ impl HeldPool {
         }
     }
 
-    /// The session of a message that is kept is over. `P9.7`
+    /// Marks a kept message as left over from a session that has ended. `P9.7`
     pub(crate) fn leave(&mut self, id: HeldId) {
         let Some(chunk) = &mut self.chunks[(id.0 >> SLOT_BITS) as usize] else {
             return;
@@ -182,23 +186,24 @@ impl HeldPool {
         }
     }
 
-    /// Bytes in use by messages of sessions that are over.
+    /// Returns the bytes used by messages whose sessions have ended.
     pub(crate) fn left_len(&self) -> usize {
         self.left_len
     }
 
-    /// No more should be held: the allocator has none left, whatever the limits say.
+    /// Returns true if no more should be held because the allocator has failed, whatever the limits
+    /// are.
     #[inline]
     pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// Bytes in use, as the allocator gave them.
+    /// Returns the allocated bytes that are in use.
     pub(crate) fn total_len(&self) -> usize {
         self.total_len
     }
 
-    /// Memory of `len` bytes that is there, as far as can be told: none if the allocator refuses.
+    /// Allocates `len` bytes; `None` if the allocator fails.
     fn room_for(&self, len: usize) -> Option<Vec<u8>> {
         #[cfg(test)]
         {
@@ -212,8 +217,8 @@ impl HeldPool {
         Some(room)
     }
 
-    /// Makes sure that `len` bytes can be allocated, and that all tables can double which grow with the
-    /// messages; from the reserve if need be.
+    /// Ensures that `len` bytes can be allocated and that all tables that grow with the messages
+    /// can double. Uses the reserve if necessary.
     fn ensure(&mut self, len: usize) {
         let tables = self.count * WAITING_LEN + self.chunks.len() * 2 * size_of::<Option<Chunk>>();
         if self.room_for(len + tables + MARGIN_LEN).is_none() {
@@ -223,7 +228,7 @@ impl HeldPool {
         self.fill_reserve();
     }
 
-    /// Puts by what was taken from the reserve, or was never there.
+    /// Allocates the reserve if it was used or never allocated.
     fn fill_reserve(&mut self) {
         if !self.is_exhausted && self.reserve.capacity() == 0 {
             self.reserve = self.room_for(RESERVE_LEN).unwrap_or_default();
@@ -285,12 +290,12 @@ impl HeldPool {
 }
 
 impl Chunk {
-    /// Bytes that it takes.
+    /// Returns the memory in bytes that the chunk uses.
     fn cost(&self) -> usize {
         self.bytes.len() + size_of::<u32>() * self.lens.len()
     }
 
-    /// Bytes that a message takes that outlives its session.
+    /// Returns the memory in bytes of a message that outlives its session.
     fn left_cost(&self) -> usize {
         (SLOT_LEN_MIN << self.class) + size_of::<u32>() + WAITING_LEN
     }
@@ -359,7 +364,7 @@ mod tests {
             held.push(pool.take(70_000));
         }
         assert!(held.len() > 8, "the reserve comes first: {}", held.len());
-        // What comes all the same is held.
+        // Messages that arrive later are still held.
         held.push(pool.take(70_000));
         for id in held.drain(..) {
             assert_eq!(pool.bytes(id).len(), 70_000);
@@ -372,7 +377,8 @@ mod tests {
         pool.release(id);
     }
 
-    /// A queue that doubles asks for all its room at once, and a failure there could not be told.
+    /// A queue that doubles allocates all its memory at once, and a failure there cannot be
+    /// reported.
     #[test]
     fn memory_counts_as_exhausted_while_queues_can_still_double() {
         const ALLOWED: usize = 16 * 1024 * 1024;
@@ -386,7 +392,7 @@ mod tests {
             }
             let queues = pool.count * WAITING_LEN;
             let wanted = pool.total_len + queues + MARGIN_LEN;
-            // The chunk that found it so is there, too, and the reserve is free for it.
+            // The chunk that detected exhaustion exists too, and the reserve is free for it.
             assert!(wanted <= ALLOWED + RESERVE_LEN / 2, "{len}: too late");
             assert!(wanted > ALLOWED - RESERVE_LEN, "{len}: too early");
         }

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Headers and short frames that live for one transmit only, and what of operations' memory leaves with
-//! them.
+//! Headers and short frames of one transmit, and the parts of operations' memory sent with them.
 
 use crate::OpId;
 use alloc::vec::Vec;
 
-/// A part of an operation's buffer that leaves with a transmit.
+/// Part of an operation's buffer that is sent with a transmit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload {
-    /// Whose buffer.
+    /// Operation that owns the buffer.
     pub op: OpId,
-    /// First byte.
+    /// Offset of the first byte.
     pub off: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -25,7 +24,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// `len` zeros to be written to, with nothing beside them.
+    /// Clears everything and returns `len` zero bytes to be written.
     #[inline]
     pub(crate) fn start(&mut self, len: usize) -> &mut [u8] {
         self.payload.clear();
@@ -35,7 +34,7 @@ impl Scratch {
         &mut self.bytes
     }
 
-    /// `len` zeros more, behind what was written.
+    /// Appends `len` zero bytes and returns them.
     #[inline]
     pub(crate) fn extend(&mut self, len: usize) -> &mut [u8] {
         let start = self.bytes.len();
@@ -43,7 +42,7 @@ impl Scratch {
         &mut self.bytes[start..]
     }
 
-    /// `part` leaves behind the parts before it.
+    /// Appends `part` to the payload.
     #[inline]
     pub(crate) fn push_payload(&mut self, part: Payload) {
         match self.payload.last_mut() {
@@ -54,24 +53,24 @@ impl Scratch {
         }
     }
 
-    /// The frame with this number leaves again.
+    /// Records that the frame with this number is retransmitted.
     pub(crate) fn push_repaired(&mut self, num: u32) {
         self.repaired.push(num);
     }
 
-    /// What was written last.
+    /// Returns the bytes written since the start.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What leaves beside it, in the order of sending.
+    /// Returns the payload, in sending order.
     #[inline]
     pub(crate) fn payload(&self) -> &[Payload] {
         &self.payload
     }
 
-    /// Frames that leave again beside new ones.
+    /// Returns the numbers of frames that are retransmitted with new ones.
     pub(crate) fn repaired(&self) -> &[u32] {
         &self.repaired
     }

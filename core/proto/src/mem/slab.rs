@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A table whose keys outlive their entries harmlessly: each key carries the generation of its
-//! place, so that a peer's late or invented key finds nothing (`P5.5`).
+//! Table with generational keys. Each key contains the generation of its place, so that a late or
+//! forged key of a peer finds no entry (`P5.5`).
 
 use crate::base::narrow::narrow;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 const INDEX_BITS: u32 = 16;
 const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
-/// Entries that a slab can hold at a time.
+/// Maximum number of entries in a slab.
 pub(crate) const SLAB_LEN_MAX: usize = 1 << INDEX_BITS;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ struct Place<T> {
     value: Option<T>,
 }
 
-/// See the module documentation. Key 0 is never handed out.
+/// See the module documentation. Key 0 is never returned.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -81,7 +81,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Keys of the entries that satisfy `wanted`.
+    /// Returns the keys of the entries that satisfy `wanted`.
     pub(crate) fn keys_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
         let mut keys = Vec::new();
         for (index, place) in self.places.iter().enumerate() {

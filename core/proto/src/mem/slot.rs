@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frame buffers. A frame lives in one from its first record until it is acknowledged, so that a
-//! lost one is sent again byte for byte (`P3.1`), whatever kind of send its messages came from.
+//! Frame buffers. A frame is kept in one from its first record until it is acknowledged, so that a
+//! lost frame is retransmitted byte for byte (`P3.1`), whatever kind of send its messages came
+//! from.
 
 use crate::base::narrow::narrow;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Longest message that is cut into fragments in a buffer.
+/// Length in bytes of the longest message that is cut into fragments in a buffer.
 pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 
-/// Bytes of the buffer in which runs gather: the fragments of two of the longest messages in the
-/// shortest frames, 137 of 512 bytes each, the last made up to that. So two buffers hold a call, wherever
-/// it begins.
+/// Length in bytes of a buffer for runs. It holds the fragments of two longest messages in the
+/// shortest frames: 137 frames of 512 bytes each, the last one padded. Two such buffers hold the
+/// frames of any call.
 pub(crate) const RUNS_LEN: usize = 144 * 1024;
 
-/// Sizes of buffers: a frame of an ordinary Ethernet, of one with jumbo frames, and runs.
+/// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs.
 const CLASS_LENS: [usize; 3] = [2048, 9216, RUNS_LEN];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotId(u32);
 
-/// Where the buffers of runs begin: with a page, as those of the kernel that they are copied to. Most x86
-/// processors copy at half their speed where the destination lies up to 31 bytes behind the source, counted
-/// in pages of 4 KiB.
+/// Alignment of run buffers: a page, like the kernel buffers that they are copied to. Most x86
+/// processors copy at half speed if the destination is up to 31 bytes after the source, modulo 4
+/// KiB.
 const RUNS_ALIGN: usize = 4096;
 
 #[derive(Debug)]
 struct Slot {
-    /// The buffer, behind `off` bytes.
+    /// Memory of the buffer, which begins at `off`.
     bytes: Vec<u8>,
     off: usize,
     class: u8,
-    /// Frames in this buffer that are not acknowledged.
+    /// Number of unacknowledged frames in this buffer.
     ref_count: u32,
 }
 
@@ -51,7 +52,7 @@ impl Slot {
     }
 }
 
-/// All frame buffers of a process; buffers are made on demand and used again.
+/// All frame buffers of a process; allocated on demand and reused.
 #[derive(Debug, Default)]
 pub(crate) struct SlotPool {
     slots: Vec<Slot>,
@@ -59,7 +60,7 @@ pub(crate) struct SlotPool {
 }
 
 impl SlotPool {
-    /// A buffer of at least `len` bytes (at most 147,456) with one reference.
+    /// Returns a buffer of at least `len` bytes (at most 147,456) with one reference.
     pub(crate) fn take(&mut self, len: usize) -> SlotId {
         let class = CLASS_LENS.iter().position(|&class_len| len <= class_len);
         let class = class.unwrap_or(CLASS_LENS.len() - 1);
@@ -96,7 +97,7 @@ impl SlotPool {
         }
     }
 
-    /// Buffers in use.
+    /// Returns the number of buffers in use.
     pub(crate) fn used(&self) -> usize {
         self.slots.len() - self.free.iter().map(Vec::len).sum::<usize>()
     }

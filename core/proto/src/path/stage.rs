@@ -191,7 +191,7 @@ impl Path {
     }
 
     /// Returns room for a record of `need` bytes in the lane's open frame, or in a new one.
-    /// `is_numbered` selects a frame with a packet number. `P4.6`
+    /// The frame gets a packet number if any of its records `is_numbered`. `P4.6`
     #[inline]
     pub(crate) fn stage_shared<'a>(
         &mut self,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sessions between processes without a common launcher (`P2.10` to `P2.13`).
 //!
-//! Such a process is known by its endpoint id: the address at which it is reached, with a random token in
-//! it. The key of its handshakes is derived from the endpoint id by the engine, so who does not have the
-//! endpoint id cannot say hello; and each hello brings the endpoint id of its sender, so the answer can be keyed.
-//! Peers are numbered by the engine as it meets them, and each side has numbers of its own.
+//! Such a process is identified by its endpoint id: its address and a random token. The engine
+//! derives the key of its handshakes from the endpoint id, so only a process that has the endpoint
+//! id can send a valid hello. Each hello contains the endpoint id of its sender, so the answer can
+//! be keyed. The engine numbers peers as they are introduced; each side has its own numbers.
 
 use super::{authenticator, is_equal};
 use crate::{DropReason, LinkId, PeerId};
@@ -13,10 +13,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use portolan_wire::{EndpointId, Hello, OPEN_JOB_ID, endpoint_id_of};
 
-/// The key of a peer that was never introduced; nobody has it.
+/// Key of a peer that was never introduced; no process has it.
 const NO_KEY: [u8; 32] = [0; 32];
 
-/// Peers at most: the index part of a session token.
+/// Maximum number of peers: the index part of a session token.
 pub(crate) const PEERS_MAX: usize = 1 << 20;
 
 /// See the module documentation.
@@ -25,7 +25,7 @@ pub(crate) struct Directory {
     endpoint_id: EndpointId,
     key: [u8; 32],
     by_endpoint_id: BTreeMap<EndpointId, PeerId>,
-    /// By number of the peer.
+    /// Keys by peer number.
     keys: Vec<[u8; 32]>,
 }
 
@@ -34,12 +34,13 @@ impl Directory {
         &self.endpoint_id
     }
 
-    /// What the hellos to `peer` are keyed with.
+    /// Returns the key of hellos to `peer`.
     pub(crate) fn key_of(&self, peer: PeerId) -> &[u8; 32] {
         self.keys.get(peer.index()).unwrap_or(&NO_KEY)
     }
 
-    /// Checks a handshake frame, and says whose it is: a peer's, or the endpoint id of an unsolicited peer. `P2.11`
+    /// Verifies a handshake frame. Returns its sender: a peer, or the endpoint id of an unsolicited
+    /// one. `P2.11`
     pub(crate) fn check_handshake(
         &self,
         link: LinkId,
@@ -60,7 +61,8 @@ impl Directory {
         Ok((hello, from.ok_or_else(|| Box::new(endpoint_id))))
     }
 
-    /// A process that is known by `endpoint_id`, hellos to which are keyed with `key`.
+    /// Returns the directory of a process with this `endpoint_id`, to which hellos are keyed with
+    /// `key`.
     pub(crate) fn new(endpoint_id: EndpointId, key: [u8; 32]) -> Self {
         Directory {
             endpoint_id,
@@ -70,7 +72,7 @@ impl Directory {
         }
     }
 
-    /// `endpoint_id` belongs to `peer`, and hellos to it are keyed with `key`.
+    /// Assigns `endpoint_id` and the key of hellos to it to `peer`.
     pub(crate) fn introduce(&mut self, peer: PeerId, endpoint_id: EndpointId, key: [u8; 32]) {
         if peer.index() >= self.keys.len() {
             self.keys.resize(peer.index() + 1, NO_KEY);
@@ -79,7 +81,7 @@ impl Directory {
         self.by_endpoint_id.insert(endpoint_id, peer);
     }
 
-    /// Forgets who `peer` was.
+    /// Removes the endpoint id of `peer`.
     pub(crate) fn forget(&mut self, peer: PeerId) {
         self.by_endpoint_id.retain(|_, known| *known != peer);
     }
