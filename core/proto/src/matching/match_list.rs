@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tagged messages and the receives that wait for them: which takes which (`P11.2`, `P11.3`).
+//! Tagged messages and the receives that wait for them, and their matching (`P11.2`, `P11.3`).
 //!
-//! The one invariant: no message that waits here matches a receive that waits here.
+//! Invariant: no waiting message matches a waiting receive.
 
 use super::port::{Posted, TakenHeld, Waiting};
 use super::remains::{Discarded, Remains};
@@ -14,16 +14,16 @@ use crate::{Event, HeldId, OpError, OpId, PeerId};
 use alloc::vec::Vec;
 use portolan_wire::{LaneId, MatchBits, Space};
 
-/// Which messages a receive takes.
+/// Criteria by which a receive selects messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// Messages of this set only.
+    /// Matching space.
     pub space: Space,
     /// The tag.
     pub tag: u64,
-    /// Bits of the tag that may differ.
+    /// Bits of the tag that are ignored.
     pub ignore: u64,
-    /// From this peer only.
+    /// Sender; `None` for any.
     pub source: Option<PeerId>,
 }
 
@@ -34,35 +34,35 @@ impl Selector {
     }
 }
 
-/// What is known of a message that waits.
+/// Description of a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The sender.
+    /// Sender.
     pub peer: PeerId,
-    /// Its match bits.
+    /// Match bits.
     pub match_bits: MatchBits,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub len: u64,
 }
 
-/// A message that was set aside for a receive that is yet to come.
+/// Message that was claimed for a later receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimId(pub(crate) u32);
 
-/// A message that no receive has taken yet.
+/// Message that no receive has taken yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
     pub(crate) match_bits: MatchBits,
     pub(crate) len: u64,
-    /// It counts as credit of its lane until it is taken: its session lasts.
+    /// Set if it holds credit of its lane until it is taken, because its session is open.
     pub(crate) keeps_credit: bool,
     pub(crate) what: Waiting,
 }
 
 impl Arrived {
-    /// Describes this message, which is in `held`, after a receive has taken it.
+    /// Returns this message, which is in `held`, in the form passed to the receive that took it.
     #[inline]
     pub(crate) fn taken(&self, held: HeldId) -> TakenHeld {
         TakenHeld {
@@ -79,41 +79,41 @@ impl Arrived {
 pub(crate) enum Fitting {
     /// A receive, which was taken.
     Taken(OpId),
-    /// A receive with a buffer that is too short, or for many messages. It stays posted.
+    /// Receive with too short a buffer, or a multi-receive. It stays posted.
     Unfit,
     /// No receive.
     Nothing,
 }
 
-/// A message that was claimed.
+/// Message that was claimed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Claimed {
     Whole(Arrived),
-    /// Its sender went before it had sent the message.
+    /// The sender failed before it had sent the message.
     Lost(OpError),
 }
 
-/// A receive with the bits of the tag that it ignores.
+/// Posted receive, with the tag bits that it ignores.
 #[derive(Clone, Copy, Debug)]
 struct Wanting {
-    /// For a receive of many messages, what is left of its buffer.
+    /// For a multi-receive, the rest of its buffer.
     posted: Posted,
     ignore: u64,
     many: Option<Many>,
 }
 
-/// A receive that takes messages until its buffer is used up.
+/// State of a receive that takes messages until its buffer is used up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Many {
-    /// First byte that no message has.
+    /// Offset of the first unused byte.
     pub(crate) at: u64,
-    /// With fewer bytes left it takes no more.
+    /// Minimum free space in bytes; with less, it takes no more messages.
     pub(crate) free_min: u64,
 }
 
 impl Wanting {
-    /// A part of the buffer for a message of `len` bytes, what to tell of it, and whether it is the
-    /// last.
+    /// Takes a part of the buffer for a message of `len` bytes. Returns it with its event, and
+    /// whether it is the last part.
     fn take_part(&mut self, len: u64, count: &mut u64) -> Option<(Posted, Event, bool)> {
         let many = self.many.as_mut()?;
         let (off, len) = (many.at, len.min(self.posted.len));
@@ -144,10 +144,10 @@ impl Wanting {
     }
 }
 
-/// One [`Space`].
+/// Queues of one [`Space`].
 #[derive(Debug)]
 struct Queues {
-    /// Receives for one tag stand in its bin, those that ignore bits among all.
+    /// Receives for one tag are in its bin; those that ignore bits are in the list for all tags.
     posted: TagQueue<Wanting>,
     arrived: UnexpectedList,
 }
@@ -160,7 +160,7 @@ impl Queues {
         }
     }
 
-    /// The first receive that takes a message.
+    /// Finds the first receive that matches a message.
     #[inline]
     fn find_posted(&self, peer: PeerId, tag: u64) -> Option<u32> {
         let exact = self.posted.find_tag(tag, |wanting| wanting.is_for(peer));
@@ -181,7 +181,7 @@ pub(crate) struct MatchLists {
     spaces: [Queues; 2],
     claimed: Slab<Claimed>,
     part_count: u64,
-    /// Somebody has looked for a message that has not come.
+    /// Set after a search for a message that has not arrived.
     missed: bool,
 }
 
@@ -195,8 +195,8 @@ impl MatchLists {
         }
     }
 
-    /// Takes the first receive for a message of these match bits and `len` bytes from `peer`, or a part of
-    /// it.
+    /// Takes the first receive, or a part of it, for a message with these match bits and `len`
+    /// bytes from `peer`.
     #[inline]
     pub(crate) fn take_posted(
         &mut self,
@@ -245,24 +245,25 @@ impl MatchLists {
         Fitting::Taken(op)
     }
 
-    /// Whether neither a receive nor a message waits.
+    /// Returns true if neither a receive nor a message waits.
     #[inline]
     pub(crate) fn is_quiet(&self, space: Space) -> bool {
         let queues = &self.spaces[space.index()];
         queues.posted.is_empty() && queues.arrived.is_empty()
     }
 
-    /// Whether a receive is left for a message of these match bits when others have taken `used`.
+    /// Returns true if a receive is left for a message with these match bits after `used` other
+    /// receives were taken.
     pub(crate) fn would_take(&self, peer: PeerId, match_bits: &MatchBits, used: usize) -> bool {
         let takes = |wanting: &Wanting, tag: u64| {
             (tag ^ match_bits.tag) & !wanting.ignore == 0 && wanting.is_for(peer)
         };
         let posted = &self.spaces[match_bits.space.index()].posted;
-        // One of many messages may take but one more.
+        // A multi-receive may take only one more message.
         posted.count_where(|tag, wanting| takes(wanting, tag)) > used
     }
 
-    /// Appends a receive; no message that waits matches it.
+    /// Appends a receive that matches no waiting message.
     pub(crate) fn post(&mut self, selector: &Selector, posted: Posted, many: Option<Many>) {
         let listed = match selector.ignore {
             0 => Listed::ByTag,
@@ -278,22 +279,22 @@ impl MatchLists {
         queue.push(selector.tag, listed, wanting);
     }
 
-    /// Appends a message; no receive that waits matches it.
+    /// Appends a message that matches no waiting receive.
     pub(crate) fn put_aside(&mut self, arrived: &Arrived) {
         self.spaces[arrived.match_bits.space.index()]
             .arrived
             .push(arrived);
     }
 
-    /// Takes the first message that a receive takes.
+    /// Takes the first message that the receive matches.
     pub(crate) fn take_arrived(&mut self, selector: &Selector) -> Option<Arrived> {
         let arrived = &mut self.spaces[selector.space.index()].arrived;
         let index = arrived.find(selector)?;
         Some(arrived.remove(index))
     }
 
-    /// Takes the first message that a receive of `len` bytes takes, if it is held, not longer, and
-    /// `is_next` accepts it.
+    /// Takes the first message that a receive of `len` bytes matches, if it is held, not longer,
+    /// and accepted by `is_next`.
     pub(crate) fn take_held(
         &mut self,
         selector: &Selector,
@@ -313,7 +314,7 @@ impl MatchLists {
         Some((found, held))
     }
 
-    /// The same without taking it. In vain, it counts as waiting (`P4.14`).
+    /// Finds such a message without taking it. A failed search counts as waiting (`P4.14`).
     pub(crate) fn peek(&mut self, selector: &Selector) -> Option<Arrived> {
         let arrived = &mut self.spaces[selector.space.index()].arrived;
         let index = arrived.find(selector);
@@ -321,7 +322,7 @@ impl MatchLists {
         Some(arrived.get(index?))
     }
 
-    /// Sets the first message that a receive takes aside for a receive of its own.
+    /// Claims the first message that the receive matches, for one later receive.
     pub(crate) fn claim(&mut self, selector: &Selector) -> Option<(ClaimId, Arrived)> {
         let arrived = self.peek(selector)?;
         let id = self.claimed.insert(Claimed::Whole(arrived)).ok()?;
@@ -329,28 +330,28 @@ impl MatchLists {
         Some((ClaimId(id), arrived))
     }
 
-    /// Takes what was claimed.
+    /// Takes a claimed message.
     pub(crate) fn take_claimed(&mut self, claim: ClaimId) -> Option<Claimed> {
         self.claimed.remove(claim.0)
     }
 
-    /// Bytes of the tables of messages that wait, held memory left out.
+    /// Returns the bytes in tables of waiting messages, without held memory.
     pub(crate) fn table_len(&self) -> usize {
         self.spaces.iter().map(|one| one.arrived.table_len()).sum()
     }
 
-    /// Whether a receive waits for a message that `peer` may send.
+    /// Returns true if a receive waits for a message that `peer` may send.
     pub(crate) fn wants_from(&self, peer: PeerId) -> bool {
         let mut posted = self.spaces.iter().map(|one| &one.posted);
         self.missed || posted.any(|posted| posted.any(|wanting| wanting.is_for(peer)))
     }
 
-    /// What was looked for is no longer waited for, unless it is looked for again.
+    /// Clears the record of failed searches; returns true if there was one.
     pub(crate) fn forget_missed(&mut self) -> bool {
         core::mem::take(&mut self.missed)
     }
 
-    /// Takes everything that waits and was not claimed, and withdraws the receives.
+    /// Takes all waiting messages that were not claimed, and cancels the receives.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         self.take_where(|_| true);
         let mut discarded = Vec::new();
@@ -368,17 +369,17 @@ impl MatchLists {
         discarded
     }
 
-    /// Withdraws a receive; `false` if it is not waiting (any more).
+    /// Cancels a receive; returns `false` if it is not waiting.
     pub(crate) fn cancel(&mut self, op: OpId) -> bool {
         self.take_where(|posted| posted.op == op).len() == 1
     }
 
-    /// Withdraws the receives that only `peer` could have filled.
+    /// Cancels the receives that only `peer` could have satisfied.
     pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
         self.take_where(|posted| posted.source == Some(peer))
     }
 
-    /// Withdraws the receives that are `wanted`, in the order of posting.
+    /// Cancels the receives that are `wanted`, in the order of posting.
     pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = Vec::new();
         for queues in &mut self.spaces {
@@ -390,8 +391,8 @@ impl MatchLists {
         ops
     }
 
-    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
-    /// none is missing; the rest goes to the `remains`. `P9.7`, `P11.8`
+    /// Keeps the waiting messages of a failed peer that are complete and not preceded by a missing
+    /// one. All other messages are added to `remains`. `P9.7`, `P11.8`
     pub(crate) fn end_waiting(
         &mut self,
         peer: PeerId,
@@ -400,7 +401,7 @@ impl MatchLists {
         remains: &mut Remains,
     ) {
         for queues in &mut self.spaces {
-            // The table may shrink, and places move, when a message is taken out.
+            // Removing a message may shrink the table and move others.
             let mut broken = Vec::new();
             for index in queues.arrived.places_from(peer) {
                 let item = queues.arrived.get(index);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports: which messages wait for which buffers. Tagged ones wait in [`super::match_list`].
+//! Ports: messages that wait for buffers, by destination port. Tagged messages wait in
+//! [`super::match_list`].
 
 use super::queues::{Place, Queues};
 use super::remains::{Discarded, Remains};
@@ -18,18 +19,18 @@ use portolan_wire::LaneId;
 /// Ports per page of the table; two levels of 256 cover 16-bit numbers.
 const PAGE_LEN: usize = 256;
 
-/// A posted receive.
+/// Posted receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted {
     pub(crate) op: OpId,
-    /// First byte in the memory of `op`.
+    /// Offset of the first byte in the memory of `op`.
     pub(crate) base: u64,
     pub(crate) len: u64,
     pub(crate) source: Option<PeerId>,
 }
 
 impl Posted {
-    /// Where a part of the message goes, as far as the buffer reaches.
+    /// Returns the event that places a part of the message, as far as the buffer reaches.
     pub(crate) fn place(&self, off: u64, src: Range<usize>) -> Option<Event> {
         let room = self.len.saturating_sub(off);
         let len = src.len().min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -40,7 +41,7 @@ impl Posted {
     }
 }
 
-/// What a message consists of that waits for a receive.
+/// Content of a message that waits for a receive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
     Held(HeldId),
@@ -48,7 +49,7 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    /// What such a message of `len` bytes costs of its lane's credit. `P4.3`
+    /// Returns the lane credit that such a message of `len` bytes costs. `P4.3`
     pub(crate) fn charge(&self, len: u64) -> u32 {
         match self {
             Waiting::Held(_) => charge(narrow(len)),
@@ -57,10 +58,10 @@ impl Waiting {
     }
 }
 
-/// A waiting message. Its size is kept small, since there can be a million of them.
+/// Waiting message. Its size is kept small, since there may be a million of them.
 #[derive(Debug)]
 struct Unexpected {
-    /// Place in the order of arrival at the port.
+    /// Position in the order of arrival at the port.
     stamp: u64,
     step: Step,
 }
@@ -73,79 +74,80 @@ enum Step {
         keeps_credit: bool,
     },
     Request(Box<Pending>),
-    /// Its buffer was found late and is being filled.
+    /// A buffer was found late and is being filled.
     Transferring(u32),
 }
 
-/// A request to send that waits at a port.
+/// Request to send that waits at a port.
 #[derive(Debug)]
 struct Pending {
     asked: Asked,
     len: u64,
     keeps_credit: bool,
-    /// The buffer that was posted for it; no other message may take it.
+    /// Buffer that was posted for it; no other message may take it.
     buffer: Option<Posted>,
 }
 
 const _: () = assert!(WAITING_LEN == 2 * size_of::<Unexpected>());
 
-/// A held message that a receive has taken.
+/// Held message that a receive has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenHeld {
-    /// Its sender.
+    /// Sender.
     pub peer: PeerId,
-    /// Its lane.
+    /// Lane.
     pub lane: LaneId,
-    /// It counts as credit of its lane.
+    /// Set if it holds credit of its lane.
     pub(crate) keeps_credit: bool,
-    /// Its memory, to be [released](crate::Core::release).
+    /// Memory of the message, to be [released](crate::Core::release).
     pub held: HeldId,
 }
 
-/// A request that has its buffer. It stays in the queue until [`Port::end_transfer`].
+/// Request that has its buffer. It stays in the queue until [`Port::end_transfer`].
 #[derive(Debug)]
 pub(crate) struct ServedRequest {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    /// It counts as credit of its lane.
+    /// Set if it holds credit of its lane.
     pub(crate) keeps_credit: bool,
     pub(crate) asked: Asked,
     pub(crate) len: u64,
     pub(crate) posted: Posted,
 }
 
-/// A message that waited and is served now.
+/// Waiting message that is served now.
 #[derive(Debug)]
 pub(crate) enum Served {
-    /// In place where there is no buffer.
+    /// Delivered in place if there is no buffer.
     Held(TakenHeld, Option<Posted>),
     Request(ServedRequest),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Port {
-    /// `None` until the program opens it; reliable messages wait meanwhile.
+    /// `None` until the program opens the port; reliable messages wait meanwhile.
     mode: Option<PortMode>,
     posted: VecDeque<Posted>,
-    /// Messages that would have to wait are discarded: the process closes.
+    /// Set if messages that would have to wait are discarded, because the process closes.
     discards: bool,
-    /// Messages that wait.
+    /// Waiting messages.
     unexpected: Queues<Unexpected>,
     next_stamp: u64,
 }
 
-/// What a message in its turn finds at its port.
+/// Receiver of a port's next message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Match {
     Posted(Posted),
     InPlace,
     Nothing,
-    /// The process closes: nothing will take it.
+    /// None, because the process closes.
     Discarded,
 }
 
 impl Port {
-    /// Finds a buffer for the next message of (`peer`, `lane`); `eager` ones may go in place.
+    /// Finds a buffer for the next message of (`peer`, `lane`); `eager` messages may be delivered
+    /// in place.
     #[inline]
     pub(crate) fn find(&mut self, peer: PeerId, lane: LaneId, eager: bool) -> Match {
         if self.is_behind(peer, lane) {
@@ -171,33 +173,33 @@ impl Port {
         self.discards
     }
 
-    /// Posts a receive: for the request that wanted it, or for the next message.
+    /// Posts a receive for the request that needs it, or for the next message.
     pub(super) fn post(&mut self, posted: Posted) {
         if !self.reserve(posted) {
             self.posted.push_back(posted);
         }
     }
 
-    /// What there is to tell before a message of `peer` begins to wait here: the program may have
-    /// forgotten to open the port.
+    /// Returns the event to emit before a first message of `peer` waits here, because the program
+    /// may have forgotten to open the port.
     pub(super) fn first_unopened(&self, port: PortId, peer: PeerId) -> Option<Event> {
         let is_news = self.mode.is_none() && self.unexpected.is_empty() && !port.system;
         is_news.then_some(Event::PortUnopened { port, peer })
     }
 
-    /// A message of this lane waits, which goes first.
+    /// Returns true if an earlier message of this lane waits.
     #[inline]
     fn is_behind(&self, peer: PeerId, lane: LaneId) -> bool {
         self.unexpected.find((peer, lane)).is_some()
     }
 
-    /// A message waits.
+    /// Returns true if a message waits.
     #[inline]
     pub(crate) fn has_unexpected(&self) -> bool {
         !self.unexpected.is_empty()
     }
 
-    /// A message from `peer` waits.
+    /// Returns true if a message from `peer` waits.
     pub(crate) fn has_unexpected_from(&self, peer: PeerId) -> bool {
         LaneId::ALL.iter().any(|&lane| self.is_behind(peer, lane))
     }
@@ -226,13 +228,13 @@ impl Port {
         self.unexpected.push(from, Unexpected { stamp, step });
     }
 
-    /// Neither a receive nor a message waits.
+    /// Returns true if neither a receive nor a message waits.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         self.posted.is_empty() && self.unexpected.is_empty()
     }
 
-    /// Whether [`Port::find`] would find a buffer after `used` others were taken.
+    /// Returns true if [`Port::find`] would find a buffer after `used` other buffers were taken.
     pub(crate) fn would_take(&self, peer: PeerId, lane: LaneId, eager: bool, used: usize) -> bool {
         if self.is_behind(peer, lane) {
             return false;
@@ -242,15 +244,15 @@ impl Port {
             || self.posted.iter().filter(fits).nth(used).is_some()
     }
 
-    /// Returns whether the next message of its lane must be held: the port is open, and neither a receive
-    /// nor a handler takes the message.
+    /// Returns true if the next message of its lane must be held: the port is open, and neither a
+    /// receive nor a handler takes the message.
     #[inline]
     pub(crate) fn must_hold(&self, peer: PeerId, lane: LaneId) -> bool {
         self.mode == Some(PortMode::Posted) && !self.would_take(peer, lane, true, 0)
     }
 
-    /// [`Port::find`] for an eager message of `len` bytes, but only where the first buffer is the
-    /// one to take, and holds the message.
+    /// Does the same as [`Port::find`] for an eager message of `len` bytes, but only if the first
+    /// buffer matches and is long enough.
     #[inline]
     pub(crate) fn find_fitting(&mut self, peer: PeerId, len: u64) -> Match {
         if !self.unexpected.is_empty() {
@@ -269,8 +271,8 @@ impl Port {
             .map_or(Match::Nothing, Match::Posted)
     }
 
-    /// Keeps the answer to a [`Event::BufferWanted`] for the message that wanted it: the first from
-    /// that source which it is long enough for. `false` if there is none.
+    /// Reserves a buffer for a message that needed it ([`Event::BufferWanted`]): the first from
+    /// that source that fits. Returns `false` if there is none.
     fn reserve(&mut self, posted: Posted) -> bool {
         if self.mode != Some(PortMode::InPlace) {
             return false;
@@ -287,7 +289,7 @@ impl Port {
         first.is_some_and(|(_, pending)| pending.buffer.replace(posted).is_none())
     }
 
-    /// Asks for a buffer for each request that came before the port was opened.
+    /// Requests a buffer for each request that arrived before the port was opened.
     pub(crate) fn want_buffers(&self, port: PortId, ctx: &mut Context) {
         let items = self.unexpected.iter();
         let wanting = items.filter_map(|((peer, _), item)| match &item.step {
@@ -314,7 +316,7 @@ impl Port {
         self.posted.remove(index)
     }
 
-    /// Whether a message that waits could be served, were it the first of its lane.
+    /// Returns true if a waiting message could be served as the first of its lane.
     fn can_serve(&self, peer: PeerId, item: &Unexpected) -> bool {
         match &item.step {
             Step::Transferring(_) => return false,
@@ -326,9 +328,9 @@ impl Port {
         posted.any(|post| post.source.is_none_or(|source| source == peer))
     }
 
-    /// Takes the first unexpected message that can be served now. Messages of one (peer, lane) are
-    /// served in order; not before what their lane `owes` this port: a message that was matched
-    /// earlier and is not all there yet.
+    /// Takes the first waiting message that can be served now. Messages of one (peer, lane) are
+    /// served in order. A lane is skipped while it `owes` this port an earlier message that was
+    /// matched but is incomplete.
     fn next_served(&mut self, owes: impl Fn(PeerId, LaneId) -> bool) -> Option<Served> {
         let place = self.first_waiting(owes, |peer, item| self.can_serve(peer, item))?;
         let ((peer, lane), front) = self.unexpected.front_mut(place)?;
@@ -361,7 +363,7 @@ impl Port {
         owes: impl Fn(PeerId, LaneId) -> bool,
         fits: impl Fn(HeldId) -> bool,
     ) -> Option<TakenHeld> {
-        // A receive that was posted earlier goes first.
+        // A receive that was posted earlier takes precedence.
         if self.mode != Some(PortMode::Posted) || !self.posted.is_empty() {
             return None;
         }
@@ -408,7 +410,7 @@ impl Port {
         })
     }
 
-    /// The first message of a lane, a request, has its buffer.
+    /// Marks the first message of a lane, a request, as being transferred.
     fn begin_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) {
         let place = self.unexpected.find(from);
         if let Some((_, front)) = place.and_then(|place| self.unexpected.front_mut(place)) {
@@ -416,7 +418,8 @@ impl Port {
         }
     }
 
-    /// The first message of a lane fills its buffer; `false` if this is not its transfer.
+    /// Removes the first message of a lane when its transfer completes; returns `false` for another
+    /// transfer.
     fn end_transfer(&mut self, from: (PeerId, LaneId), transfer: u32) -> bool {
         let Some(place) = self.unexpected.find(from) else {
             return false;
@@ -458,7 +461,7 @@ impl Port {
         taken
     }
 
-    /// Takes out what waits and is not under way.
+    /// Removes the waiting messages that are not being transferred.
     fn discard_waiting(&mut self, discarded: &mut Vec<Discarded>) {
         self.unexpected.retain(|(peer, lane), item| {
             let (keeps_credit, len, what) = match &item.step {
@@ -480,7 +483,7 @@ impl Port {
         });
     }
 
-    /// The messages that wait whole, by sender, in the order in which they are served.
+    /// Returns the complete waiting messages, by sender, in the order in which they are served.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PeerId, HeldId)> + '_ {
         let items = self.unexpected.iter();
         items.filter_map(|((peer, _), item)| match item.step {
@@ -489,7 +492,7 @@ impl Port {
         })
     }
 
-    /// Withdraws the buffer that was posted for a request; `false` if there is none of this operation.
+    /// Cancels the buffer that was posted for a request; returns `false` if the operation has none.
     fn cancel_reserved(&mut self, op: OpId) -> bool {
         let items = self.unexpected.iter_mut();
         let mut reserved = items.filter_map(|(_, item)| match &mut item.step {
@@ -507,9 +510,9 @@ type Page = [Option<Box<Port>>; PAGE_LEN];
 pub(crate) struct Ports {
     user: Vec<Option<Box<Page>>>,
     system: Vec<Option<Box<Page>>>,
-    /// Ports that are used for the first time discard.
+    /// Set if ports used for the first time discard messages.
     discards: bool,
-    /// Messages that wait at all of them.
+    /// Number of messages that wait at all ports.
     waiting_count: usize,
 }
 
@@ -524,7 +527,7 @@ impl Ports {
         }
     }
 
-    /// Bytes of the queues of messages that wait, held memory left out.
+    /// Returns the bytes in queues of waiting messages, without held memory.
     #[inline]
     pub(super) fn table_len(&self) -> usize {
         self.waiting_count * WAITING_LEN
@@ -563,14 +566,14 @@ impl Ports {
         Some(taken)
     }
 
-    /// The first message of a lane, a request, has its buffer.
+    /// Marks the first message of a lane, a request, as being transferred.
     pub(super) fn begin_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         if let Some(port) = self.get_mut(id) {
             port.begin_transfer(from, transfer);
         }
     }
 
-    /// The first message of a lane fills its buffer, if this is its transfer.
+    /// Removes the first message of a lane if this transfer, now complete, is its.
     pub(super) fn end_transfer(&mut self, id: PortId, from: (PeerId, LaneId), transfer: u32) {
         if let Some(port) = self.get_mut(id)
             && port.end_transfer(from, transfer)
@@ -579,7 +582,7 @@ impl Ports {
         }
     }
 
-    /// The port, if anything was ever done with it.
+    /// Returns the port, if it was ever used.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
         let pages = if id.system {
@@ -590,7 +593,7 @@ impl Ports {
         pages[usize::from(id.number >> 8)].as_mut()?[usize::from(id.number & 0xff)].as_deref_mut()
     }
 
-    /// The port, made if need be.
+    /// Returns the port, and creates it if necessary.
     pub(crate) fn entry(&mut self, id: PortId) -> &mut Port {
         let pages = if id.system {
             &mut self.system
@@ -608,8 +611,8 @@ impl Ports {
         })
     }
 
-    /// Makes every port that does not take messages in place discard them, whether it is open or not,
-    /// and withdraws its receives; returns what has waited there and is not under way.
+    /// Makes all ports discard messages, open or not, except those that deliver in place. Cancels
+    /// their receives; returns the waiting messages that are not being transferred.
     pub(crate) fn discard(&mut self) -> Vec<Discarded> {
         self.discards = true;
         let mut discarded = Vec::new();
@@ -629,13 +632,13 @@ impl Ports {
         numbered(&mut self.user, false).chain(numbered(&mut self.system, true))
     }
 
-    /// Whether anything of `peer` waits at a port.
+    /// Returns true if any message of `peer` waits at a port.
     pub(crate) fn has_waiting_from(&mut self, peer: PeerId) -> bool {
         self.iter_mut()
             .any(|(_, port)| port.has_unexpected_from(peer))
     }
 
-    /// Withdraws a posted receive; `false` if it is not waiting (any more).
+    /// Cancels a posted receive; returns `false` if it is not waiting.
     pub(crate) fn cancel(&mut self, id: PortId, op: OpId) -> bool {
         let Some(port) = self.get_mut(id) else {
             return false;
@@ -645,8 +648,8 @@ impl Ports {
         port.posted.len() < before || port.cancel_reserved(op)
     }
 
-    /// Keeps of what waits from a peer that is gone the messages that are whole, and before which
-    /// none is missing; the rest goes to the `remains`. `P9.7`
+    /// Keeps the waiting messages of a failed peer that are complete and not preceded by a missing
+    /// one. All other messages are added to `remains`. `P9.7`
     pub(crate) fn end_waiting(&mut self, peer: PeerId, pool: &mut HeldPool, remains: &mut Remains) {
         let ports = self.iter_mut();
         let taken: usize = ports
@@ -655,7 +658,7 @@ impl Ports {
         self.waiting_count -= taken;
     }
 
-    /// Whether a receive, or a handler of the program's, waits for a message that `peer` may send.
+    /// Returns true if a receive or a program's handler waits for a message that `peer` may send.
     pub(crate) fn wants_from(&mut self, peer: PeerId) -> bool {
         let takes = |post: &Posted| post.source.is_none_or(|source| source == peer);
         self.iter_mut().any(|(id, port)| {
@@ -664,12 +667,12 @@ impl Ports {
         })
     }
 
-    /// Withdraws the receives that only `peer` could have filled.
+    /// Cancels the receives that only `peer` could have satisfied.
     pub(crate) fn take_sourced(&mut self, peer: PeerId) -> Vec<OpId> {
         self.take_where(|posted| posted.source == Some(peer))
     }
 
-    /// Withdraws the receives that are `wanted`.
+    /// Cancels the receives that are `wanted`.
     pub(crate) fn take_where(&mut self, wanted: impl Fn(&Posted) -> bool) -> Vec<OpId> {
         let mut ops = Vec::new();
         for (_, port) in self.iter_mut() {
@@ -682,7 +685,7 @@ impl Ports {
         ops
     }
 
-    /// Messages from `peer` that wait whole: how many at each port, per lane.
+    /// Returns the number of complete waiting messages from `peer`, per port and lane.
     pub(crate) fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
         let mut found = Vec::new();
         for (id, port) in self.iter_mut() {
@@ -701,7 +704,7 @@ impl Ports {
     }
 }
 
-/// The ports that exist, with their numbers.
+/// Returns the existing ports with their numbers.
 fn numbered(
     pages: &mut [Option<Box<Page>>],
     system: bool,

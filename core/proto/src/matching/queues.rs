@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queues of what waits at one port: one per sender and lane.
+//! Queues of the messages that wait at one port: one per sender and lane.
 //!
 //! They are sorted by sender and lane, and none is empty. At a port with one sender nothing is
 //! searched or allocated.
@@ -104,7 +104,7 @@ impl<T> Queues<T> {
         } else if queue.items.capacity() > SHRINK_LEN_MIN
             && queue.items.len() * 4 < queue.items.capacity()
         {
-            // A queue that was long gives its memory back.
+            // A formerly long queue frees memory.
             queue.items.shrink_to(queue.items.len() * 2);
         }
         Some((from, first))
@@ -131,7 +131,7 @@ impl<T> Queues<T> {
         queues.flat_map(|queue| queue.items.iter().map(|item| (queue.from, item)))
     }
 
-    /// As [`Queues::iter`].
+    /// Same as [`Queues::iter`], with mutable messages.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (From, &mut T)> {
         let queues = self.sorted.iter_mut();
         queues.flat_map(|queue| {

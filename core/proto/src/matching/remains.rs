@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is left of messages that no receive will take: at the end of their peer, or of this process.
+//! Remainders of messages that no receive will take, after the failure of their peer or the close
+//! of this process.
 
 use super::port::Waiting;
 use crate::{Address, HeldId, OpId, PeerId};
 use alloc::vec::Vec;
 use portolan_wire::LaneId;
 
-/// What a peer that is gone leaves unfinished.
+/// Unfinished messages and receives of a failed peer.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// Memory of messages that will not be delivered.
     pub(crate) held: Vec<HeldId>,
-    /// Receives that will not be filled.
+    /// Receives that will not be satisfied.
     pub(crate) ops: Vec<OpId>,
-    /// Where a message is missing: no later one may be delivered there as if it were the next.
+    /// Destinations at which a message is missing; no later message may be delivered there.
     pub(crate) broken: Vec<(LaneId, Address)>,
-    /// A put or an atomic operation is missing on the lane: nothing that is matched after it is kept.
+    /// Set if a put or an atomic operation of the lane is missing; nothing matched after it is
+    /// kept.
     pub(crate) missing: [bool; 2],
 }
 
@@ -26,13 +28,13 @@ impl Remains {
     }
 }
 
-/// A message that waited for a receive.
+/// Message that waited for a receive.
 pub(crate) struct Discarded {
     pub(crate) peer: PeerId,
     pub(crate) lane: LaneId,
-    /// It counts as credit of its lane.
+    /// Set if it holds credit of its lane.
     pub(crate) keeps_credit: bool,
-    /// Bytes, where they do not lie here.
+    /// Length in bytes of a message that is not held here.
     pub(crate) len: u64,
     pub(crate) what: Waiting,
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are held back because of what the program has not read, and for how long it has waited in
-//! vain for what is behind that (`P4.14`, `P4.15`).
+//! Peers that are held back by unread messages, and the time for which the program has waited in
+//! vain for messages behind them (`P4.14`, `P4.15`).
 
 use crate::base::time::Span;
 use crate::{Instant, OpError, PeerId};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// After so long without a message being taken, a program that makes calls counts as waiting: above
-/// the time between two receives of a program that reads, and not felt once in half a megabyte.
+/// Time without a message being taken after which a program that makes calls counts as waiting. It
+/// exceeds the time between two receives of a reading program, and is negligible once in half a
+/// megabyte.
 const LEND_AFTER: Span = Span::from_millis(1);
-/// Between looks while memory is full. A program that computes for longer between calls is slow, and
-/// such looks do not count.
+/// Time between checks while memory is full. The checks of a program that computes for longer
+/// between calls are late and do not count.
 const LOOK_EVERY: Span = Span::from_millis(20);
-/// Time that memory was full while nothing was taken, delivered or posted, before receives end: longer
-/// than a program that polls all the while is likely to compute.
+/// Time of full memory without a message taken, delivered or posted after which receives fail. A
+/// program that keeps polling is unlikely to compute for longer.
 const STUCK_FOR: Duration = Duration::from_secs(5);
-/// Turns between two looks by which a program is known to do nothing but poll: if the look comes late,
-/// it is the system that has kept the process waiting.
+/// Turns between two checks after which a program is known to do nothing but poll. If the check is
+/// late nevertheless, the system has stalled the process.
 const POLLING_TURNS: u32 = 64;
-/// Most that one look counts for: a process may have been stopped before it.
+/// Maximum time that one check counts for; a process may have been stopped before it.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
@@ -27,23 +28,23 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Shortage {
     /// Peers that may be held back; each is marked.
     peers: Vec<PeerId>,
-    /// The next look; at once when the time is not known.
+    /// Time of the next check; `None` if the time is not known, which means at once.
     due: Option<Instant>,
-    /// Messages that waited and were taken.
+    /// Number of waiting messages that were taken.
     taken: u64,
-    /// The same, and what the program was given, at the last look.
+    /// That number, and the number of delivered messages, at the last check.
     seen: (u64, u64),
-    /// For how long memory has been full while nothing moved.
+    /// Time for which memory has been full without progress.
     stuck_for: Duration,
-    /// Turns of the engine so far, and whether the program waits in a call.
+    /// Engine turns so far, and whether the program waits in a call.
     turn: u32,
     in_call: bool,
-    /// Time and turn of the last look, and what passed since the one before it.
+    /// Time and turn of the last check, and what passed since the check before it.
     last: (Instant, u32),
     passed: (Duration, u32),
-    /// Somebody carries on for the program, which computes.
+    /// Set while another thread makes the calls for the program, which computes.
     away: bool,
-    /// Receives that were looked for, not posted, end with this.
+    /// Error for receives that search for a message without being posted.
     error: Option<OpError>,
 }
 
@@ -66,13 +67,13 @@ impl Default for Shortage {
 }
 
 impl Shortage {
-    /// When to look.
+    /// Returns the time of the next check.
     #[inline]
     pub(crate) fn timer(&self) -> Instant {
         self.due.unwrap_or_default()
     }
 
-    /// A peer may be held back, which is not listed yet.
+    /// Adds a peer that may be held back and is not listed yet.
     #[cold]
     pub(crate) fn note(&mut self, peer: PeerId) {
         self.peers.push(peer);
@@ -81,13 +82,13 @@ impl Shortage {
         }
     }
 
-    /// Messages that waited and were taken so far.
+    /// Returns the number of waiting messages taken so far.
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// A message that waited has been taken.
+    /// Counts a waiting message that was taken.
     pub(crate) fn on_taken(&mut self) {
         self.taken += 1;
     }
@@ -111,7 +112,7 @@ impl Shortage {
         self.error = error;
     }
 
-    /// When the look was due that is to be made now, if one is.
+    /// Returns the time at which the present check was due, if one is.
     pub(crate) fn begin_look(&mut self, now: Instant) -> Option<Instant> {
         if self.due.is_some_and(|due| now < due) {
             return None;
@@ -129,8 +130,7 @@ impl Shortage {
         Some(due)
     }
 
-    /// Takes peers off the list that are no longer held back; `false` if none is left: then there is
-    /// nothing to look after.
+    /// Removes peers that are no longer held back; returns `false` if none is left.
     pub(crate) fn retain(&mut self, is_held_back: impl FnMut(&PeerId) -> bool) -> bool {
         self.peers.retain(is_held_back);
         if self.peers.is_empty() {
@@ -140,13 +140,13 @@ impl Shortage {
         !self.peers.is_empty()
     }
 
-    /// The peers that may be held back.
+    /// Returns the peers that may be held back.
     pub(crate) fn peers(&self) -> Vec<PeerId> {
         self.peers.clone()
     }
 
-    /// Notes what the program was `given` so far. `None` if it has taken a message since the last
-    /// look; else whether it was given none either.
+    /// Records the number of messages `given` to the program. Returns `None` if it has taken a
+    /// message since the last check, otherwise whether it was given none either.
     pub(crate) fn on_progress(&mut self, now: Instant, given: u64) -> Option<bool> {
         let seen = (self.taken, given);
         let before = core::mem::replace(&mut self.seen, seen);
@@ -158,8 +158,9 @@ impl Shortage {
         Some(before == seen)
     }
 
-    /// Ends a look that was `due`: something was `lent`, and peers are `stuck` for good, for all that
-    /// one look can see. Whether it has lasted long enough for their receives to end.
+    /// Ends a check that was `due`. `lent` is set if credit was returned early, `stuck` if peers
+    /// appear to be stuck for good. Returns true if that has lasted long enough to fail their
+    /// receives.
     pub(crate) fn end_look(
         &mut self,
         (now, due): (Instant, Instant),
@@ -192,7 +193,7 @@ impl Shortage {
 mod tests {
     use super::*;
 
-    /// Looks, 100 ms apart, until receives end.
+    /// Number of checks, 100 ms apart, until receives fail.
     fn looks(in_call: bool, turns: u32) -> Option<u32> {
         let mut shortage = Shortage::default();
         shortage.note(PeerId(1));

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue whose entries are found by tag without looking at all of them.
+//! Queue whose entries are found by tag without a search through all of them.
 //!
-//! Each entry stands in one list, in the order of arrival: that of its tag's bin, or one for all
-//! tags. Entries never move, so taking one from the middle costs the same as from the
-//! front.
+//! Each entry is in one list, in the order of arrival: the list of its tag's bin, or one for all
+//! tags. Entries never move, so removing one from the middle costs the same as from the front.
 
 use crate::base::narrow::narrow;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bins of a queue, one for each first byte of a hash. Thousands of tags make lists of a few
-/// entries; two kilobytes, once used.
+/// Number of bins of a queue, one for each first byte of a hash. With thousands of tags, a list has
+/// a few entries. The bins take 2 KiB once used.
 const BIN_COUNT: usize = 256;
 /// Fibonacci hashing: 2^64 divided by the golden ratio; the first byte depends on all bits of a tag.
 const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-/// The end of a list.
+/// End of a list.
 const NONE: u32 = u32::MAX;
 
-/// The list that an entry stands in.
+/// List that contains an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
-    /// That of its bin: it is looked for by its tag.
+    /// List of its bin; the entry is found by its tag.
     ByTag,
-    /// The one for all tags.
+    /// List for all tags.
     Among,
 }
 
@@ -46,7 +45,7 @@ const EMPTY: List = List {
 #[derive(Debug)]
 struct Node<T> {
     tag: u64,
-    /// Place in the order of arrival.
+    /// Position in the order of arrival.
     stamp: u64,
     listed: Listed,
     link: Link,
@@ -58,7 +57,7 @@ struct Node<T> {
 pub(crate) struct TagQueue<T> {
     nodes: Vec<Node<T>>,
     free: Vec<u32>,
-    /// None until the first entry.
+    /// Empty until the first entry.
     bins: Vec<List>,
     all: List,
     next_stamp: u64,
@@ -84,7 +83,7 @@ impl<T> TagQueue<T> {
         self.len == 0
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -99,7 +98,7 @@ impl<T> TagQueue<T> {
         self.nodes.get_mut(index as usize)?.item.as_mut()
     }
 
-    /// Place of an entry in the order of arrival.
+    /// Returns an entry's position in the order of arrival.
     #[inline]
     pub(crate) fn stamp(&self, index: u32) -> u64 {
         self.nodes[index as usize].stamp
@@ -136,14 +135,14 @@ impl<T> TagQueue<T> {
         self.link(index);
     }
 
-    /// Takes an entry out.
+    /// Removes an entry and returns it.
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let item = self.nodes.get_mut(index as usize)?.item.take()?;
         self.vacate(index);
         Some(item)
     }
 
-    /// Takes an entry out that [`TagQueue::get`] has shown, and leaves it where it is.
+    /// Removes an entry that [`TagQueue::get`] has returned, without a copy.
     #[inline]
     pub(crate) fn discard(&mut self, index: u32) {
         self.nodes[index as usize].item = None;
@@ -157,14 +156,14 @@ impl<T> TagQueue<T> {
         self.len -= 1;
     }
 
-    /// The first entry with this tag, of those that are found by it, that is `wanted`.
+    /// Finds the first `wanted` entry with this tag in its bin.
     #[inline]
     pub(crate) fn find_tag(&self, tag: u64, wanted: impl Fn(&T) -> bool) -> Option<u32> {
         let head = self.bins.get(bin_of(tag))?.head;
         self.find(head, |node| node.tag == tag && is(node, &wanted))
     }
 
-    /// The first entry that is `wanted`, of those that stand among all tags.
+    /// Finds the first `wanted` entry in the list for all tags.
     #[inline]
     pub(crate) fn find_any(&self, wanted: impl Fn(u64, &T) -> bool) -> Option<u32> {
         self.find(self.all.head, |node| {
@@ -172,7 +171,7 @@ impl<T> TagQueue<T> {
         })
     }
 
-    /// Places of all entries that are `wanted`, in the order of arrival.
+    /// Returns the places of all `wanted` entries, in the order of arrival.
     pub(crate) fn places_where(&self, wanted: impl Fn(&T) -> bool) -> Vec<u32> {
         let nodes = (0u32..).zip(&self.nodes);
         let mut places: Vec<u32> = nodes
@@ -183,12 +182,12 @@ impl<T> TagQueue<T> {
         places
     }
 
-    /// Whether any entry is `wanted`.
+    /// Returns true if any entry is `wanted`.
     pub(crate) fn any(&self, wanted: impl Fn(&T) -> bool) -> bool {
         self.len > 0 && self.nodes.iter().any(|node| is(node, &wanted))
     }
 
-    /// How many entries are `wanted`.
+    /// Returns the number of `wanted` entries.
     pub(crate) fn count_where(&self, wanted: impl Fn(u64, &T) -> bool) -> usize {
         let nodes = self.nodes.iter();
         nodes
@@ -256,7 +255,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    /// The oracle: a plain list of (tag, listed, value), searched from the front.
+    /// Oracle: a plain list of (tag, listed, value), searched from the front.
     #[test]
     fn it_finds_what_a_plain_list_finds() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);

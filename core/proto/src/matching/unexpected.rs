@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of one space that wait for a receive: found by tag, and by tag and sender, without
-//! looking at the others, as long as receives ignore the same few bits of the tag. Made for a million
-//! of them: entries are compact, and their number is the only bound.
+//! Unexpected messages of one space. A message is found by tag, or by tag and sender, without a
+//! search through the others, as long as receives ignore the same few bits of the tag. The table is
+//! designed for a million messages: entries are compact, and their number is the only bound.
 //!
 //! Each entry is in several lists, all in the order of arrival: the list of all entries, the bin of its
 //! tag and sender, and, after the first receive for a tag from any sender, the bin of its tag.
@@ -16,20 +16,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 use portolan_wire::{LaneId, MatchBits, Space};
 
-/// Entries per piece of the table: pieces are never moved, so a long queue grows without copies and
-/// without room for as many again.
+/// Entries per piece of the table. Pieces never move, so a long queue grows without copies and
+/// without double memory.
 const PIECE_LEN: usize = 256;
 const PIECE_BITS: u32 = PIECE_LEN.trailing_zeros();
-/// Bins of a short queue. There are as many as entries, or half as many, from then on.
+/// Number of bins of a short queue. Longer queues have as many bins as entries, or half as many.
 const BINS_MIN: usize = 16;
-/// Below so many entries a table that has become too large stays as it is.
+/// Number of entries below which an oversized table is not shrunk.
 const SHRINK_LEN_MIN: usize = 4096;
-/// Bits of a tag that receives may ignore and still be found by the others. MPI libraries keep up to
-/// nine for their own protocols; a source or a tag that is ignored has sixteen or more.
+/// Tag bits that receives may ignore while bins are still chosen by the remaining ones. MPI
+/// libraries reserve up to nine for their own protocols; a wildcard source or tag has sixteen or
+/// more.
 const IGNORED_BITS_MAX: u32 = 12;
 /// Fibonacci hashing: 2^64 divided by the golden ratio; the high bits depend on all bits of a key.
 const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-/// The end of a list.
+/// End of a list.
 const NONE: u32 = u32::MAX;
 
 const BY_SENDER: usize = 0;
@@ -61,16 +62,16 @@ const EMPTY: List = List {
     tail: NONE,
 };
 
-/// A message in as few bytes as it takes: of some there are a million.
+/// Compact form of a message, since there may be a million.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     tag: u64,
     imm: u64,
     links: [Link; 3],
     peer: u32,
-    /// Its number in held memory, or among the requests.
+    /// Index in held memory, or among the requests.
     what: u32,
-    /// Bytes of the message, if it is held.
+    /// Length of the message in bytes, if it is held.
     len: u32,
     flags: u8,
 }
@@ -81,7 +82,7 @@ const KEEPS_CREDIT: u8 = 4;
 const IS_REQUEST: u8 = 8;
 const IS_FREE: u8 = 16;
 
-/// An entry costs its place, and two lists' ends at most in the bins.
+/// A message costs its entry, and at most two list heads in the bins.
 const _: () = assert!(size_of::<Entry>() == 56);
 
 const FREE: Entry = Entry {
@@ -99,16 +100,16 @@ const FREE: Entry = Entry {
 pub(crate) struct UnexpectedList {
     space: Space,
     pieces: Vec<Box<[Entry]>>,
-    /// The first of a list of free entries.
+    /// Head of the list of free entries.
     free: u32,
-    /// By tag and sender; none until the first entry.
+    /// Bins by tag and sender; empty until the first entry.
     by_sender: Vec<List>,
-    /// By tag; as many, or none before the first receive for a tag from any sender.
+    /// Bins by tag: as many, or none before the first receive for a tag from any sender.
     by_tag: Vec<List>,
     /// Set at the first receive for a tag from any sender.
     has_tags: bool,
     all: List,
-    /// Bits of a tag that bins are chosen by.
+    /// Tag bits by which bins are chosen.
     key_mask: u64,
     requests: Vec<(Asked, u64)>,
     free_requests: Vec<u32>,
@@ -142,7 +143,7 @@ impl UnexpectedList {
         self.len
     }
 
-    /// Bytes that the table takes; those of one that is empty and stays short are not counted.
+    /// Returns the bytes of the table, or 0 for an empty one, which stays short.
     pub(crate) fn table_len(&self) -> usize {
         if self.len == 0 {
             return 0;
@@ -181,7 +182,7 @@ impl UnexpectedList {
         }
     }
 
-    /// The lists that each entry stands in.
+    /// Returns the lists that each entry is in.
     #[inline]
     fn kinds(&self) -> &'static [usize] {
         match self.has_tags {
@@ -190,7 +191,7 @@ impl UnexpectedList {
         }
     }
 
-    /// The message at this place.
+    /// Returns the message at this place.
     pub(crate) fn get(&self, index: u32) -> Arrived {
         let entry = self.at(index);
         let (what, len) = if entry.flags & IS_REQUEST != 0 {
@@ -218,25 +219,25 @@ impl UnexpectedList {
         }
     }
 
-    /// The session that its credit belongs to has ended.
+    /// Clears the credit mark of a message whose session has ended.
     pub(crate) fn forget_credit(&mut self, index: u32) {
         self.at_mut(index).flags &= !KEEPS_CREDIT;
     }
 
-    /// Takes a message out. Those that stay may get other places.
+    /// Removes a message and returns it. Other messages may move to other places.
     pub(crate) fn remove(&mut self, index: u32) -> Arrived {
         let arrived = self.get(index);
         self.discard(index);
         arrived
     }
 
-    /// The same without a copy of it.
+    /// Removes a message without a copy.
     pub(crate) fn discard(&mut self, index: u32) {
         self.take_out(index);
         self.shrink_if_free();
     }
 
-    /// Takes messages out.
+    /// Removes messages.
     pub(crate) fn remove_all(&mut self, places: &[u32]) {
         for &index in places {
             self.take_out(index);
@@ -244,7 +245,7 @@ impl UnexpectedList {
         self.shrink_if_free();
     }
 
-    /// Makes the table shorter when most of it is free.
+    /// Shrinks the table if most of it is free.
     #[inline]
     fn shrink_if_free(&mut self) {
         if self.capacity() > SHRINK_LEN_MIN && self.len * 4 < self.capacity() {
@@ -252,7 +253,7 @@ impl UnexpectedList {
         }
     }
 
-    /// Takes all of them, in the order of arrival.
+    /// Takes all messages, in the order of arrival.
     pub(crate) fn take_all(&mut self) -> Vec<Arrived> {
         let mut all = Vec::with_capacity(self.len);
         let mut index = self.all.head;
@@ -276,7 +277,7 @@ impl UnexpectedList {
         self.put_free(index);
     }
 
-    /// The first message that a receive takes.
+    /// Finds the first message that the receive matches.
     pub(crate) fn find(&mut self, selector: &Selector) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -301,7 +302,7 @@ impl UnexpectedList {
         }
     }
 
-    /// Places of the messages from `peer`, in the order of arrival.
+    /// Returns the places of the messages from `peer`, in the order of arrival.
     pub(crate) fn places_from(&self, peer: PeerId) -> Vec<u32> {
         let mut places = Vec::new();
         let mut index = self.all.head;
@@ -315,7 +316,8 @@ impl UnexpectedList {
         places
     }
 
-    /// Leaves bits that receives ignore out of what bins are chosen by, while enough others are left.
+    /// Removes tag bits that receives ignore from the key of the bins, while enough others are
+    /// left.
     #[inline]
     fn narrow(&mut self, ignore: u64) {
         let key_mask = self.key_mask & !ignore;
@@ -325,7 +327,7 @@ impl UnexpectedList {
         }
     }
 
-    /// Keeps bins by tag from now on.
+    /// Enables bins by tag.
     #[inline]
     fn bin_tags(&mut self) {
         if !self.has_tags {
@@ -334,10 +336,10 @@ impl UnexpectedList {
         }
     }
 
-    /// Sorts all messages into so many bins.
+    /// Sorts all messages into this number of bins.
     #[cold]
     fn rebin(&mut self, count: usize) {
-        // The old ones are freed first.
+        // Free the old bins first.
         (self.by_sender, self.by_tag) = (Vec::new(), Vec::new());
         self.by_sender = vec![EMPTY; count];
         if self.has_tags {
@@ -354,7 +356,7 @@ impl UnexpectedList {
         }
     }
 
-    /// Most of the table is free: makes a shorter one.
+    /// Replaces the table, which is mostly free, by a shorter one.
     #[cold]
     fn shrink(&mut self) {
         let mut shorter = UnexpectedList {
@@ -464,7 +466,7 @@ impl UnexpectedList {
         }
     }
 
-    /// There are 2^n bins: the high bits of the hash choose one.
+    /// Returns the bin of a key. There are 2^n bins, chosen by the high bits of the hash.
     #[inline]
     fn bin_of(&self, key: u64) -> usize {
         let bits = self.by_sender.len().max(2).trailing_zeros();
@@ -473,7 +475,8 @@ impl UnexpectedList {
     }
 }
 
-/// A factor of its own, so that neighbouring tags of neighbouring ranks differ.
+/// Combines tag and sender. The sender has a factor of its own, so that neighbouring tags of
+/// neighbouring ranks differ.
 #[inline]
 fn sender_key(key: u64, peer: u32) -> u64 {
     key ^ u64::from(peer)
@@ -519,7 +522,7 @@ mod tests {
         }
     }
 
-    /// The oracle: a plain list, searched from the front.
+    /// Oracle: a plain list, searched from the front.
     // P11.3
     #[test]
     fn it_finds_what_a_plain_list_finds() {
@@ -581,7 +584,7 @@ mod tests {
         }
     }
 
-    /// How many entries a receive looks at before it finds its message.
+    /// Number of entries that a receive visits before it finds its message.
     fn looks(queue: &mut UnexpectedList, wanted: &Selector) -> usize {
         let index = queue.find(wanted).unwrap();
         let kind = if wanted.source.is_some() {
@@ -601,7 +604,7 @@ mod tests {
     #[test]
     fn one_of_a_million_is_found_among_a_few() {
         const COUNT: u64 = 1_000_000;
-        // What MPI libraries keep for themselves stands in front of the tag.
+        // Bits that MPI libraries reserve for themselves are in front of the tag.
         for ignore in [0, 0b11 << 60] {
             let mut queue = UnexpectedList::new(Space::Tagged);
             for tag in 0..COUNT {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving side of a path's packet numbers: which have arrived, and when to say so.
+//! Receiving side of a path's packet numbers: the set of received numbers and their
+//! acknowledgement.
 
 use super::FRAME_LEN_LEAST;
 use crate::base::config::{ACK_NUMBERS_MAX, number_span};
@@ -10,7 +11,8 @@ use crate::{DropReason, Instant};
 use alloc::collections::VecDeque;
 use portolan_wire::{ACK_FIXED_LEN, Ack, CHECK_LEN, FRAME_HEADER_LEN, MARKS_LEN, Marks, SEAL_LEN};
 
-/// Words of bitmap in one acknowledgement. With all of them it fits the shortest frames (`P6.2`).
+/// Maximum bitmap words in one acknowledgement. With all of them it fits the shortest frames
+/// (`P6.2`).
 pub(super) const WORDS_MAX: usize = ACK_NUMBERS_MAX as usize / 64;
 
 const _: () = {
@@ -22,33 +24,34 @@ const _: () = {
     );
 };
 
-/// Bytes that are kept free for one behind a message: with up to 16 words, 1024 numbers behind a gap, for each
-/// frame's buffer pays for it. A longer one leaves by itself.
+/// Bytes reserved for an acknowledgement after a message: up to 16 words, which cover 1024 numbers
+/// behind a gap. The reserve is part of each frame's buffer. A longer acknowledgement is sent by
+/// itself.
 pub(crate) const ACK_ROOM: usize = ACK_FIXED_LEN + 16 * 8;
 
-/// The set of numbers that have arrived, exact above `base` and complete below it.
+/// Set of received numbers: complete below `base`, exact above it.
 #[derive(Debug)]
 pub(crate) struct RxWindow {
     /// Lowest number that has not arrived.
     base: u32,
     /// Bitmap words; bit `i` of word `k` stands for `(base & !63) + 64 k + i`. Never empty.
     words: VecDeque<u64>,
-    /// Numbers from `base` on that are taken.
+    /// Number of packet numbers from `base` on that are accepted.
     span: u32,
     last_num: u32,
     last_attempt: u8,
     last_at: Instant,
     /// Numbered frames since the last acknowledgement.
     unacked_count: u32,
-    /// Numbers are missing of which no acknowledgement has told.
+    /// Set if a gap has not been reported to the peer yet.
     has_new_gap: bool,
     due: Instant,
-    /// Numbered frames that the network had marked, and the count that was told last.
+    /// Number of marked frames received, and the count reported last.
     marked: u32,
     marked_told: u32,
 }
 
-/// What is kept of a window without gaps, of which everything was acknowledged.
+/// Compact state of a fully acknowledged receive window.
 #[derive(Debug, Default)]
 pub(crate) struct RxMemory {
     base: u32,
@@ -59,7 +62,7 @@ pub(crate) struct RxMemory {
 }
 
 impl RxWindow {
-    /// `None` while there is more to know.
+    /// Returns the compact state; `None` if there are gaps or unacknowledged frames.
     pub(crate) fn memory(&self) -> Option<RxMemory> {
         let settled = !self.has_gap() && self.unacked_count == 0 && self.due == Instant::NEVER;
         settled.then_some(RxMemory {
@@ -97,15 +100,15 @@ impl RxWindow {
         }
     }
 
-    /// `count` of the frames that have arrived were marked. `P3.14`
+    /// Counts received frames with a congestion mark. `P3.14`
     pub(crate) fn on_marked(&mut self, count: u32) {
         self.marked = self.marked.wrapping_add(count);
     }
 
-    /// Whether `num` is new and inside the window; does not record it. `P3.2`
+    /// Checks that `num` is new and inside the window, without recording it. `P3.2`
     #[inline]
     pub(crate) fn check(&self, num: u32) -> Result<(), DropReason> {
-        // In order: the base has not arrived.
+        // In order: `base` has not arrived.
         if num == self.base {
             return Ok(());
         }
@@ -123,7 +126,7 @@ impl RxWindow {
         }
     }
 
-    /// Records `num`, which [`RxWindow::check`] has admitted.
+    /// Records `num`, which [`RxWindow::check`] has accepted.
     #[inline]
     pub(crate) fn insert(&mut self, now: Instant, num: u32, attempt: u8) {
         if num == self.base && !self.has_gap() {
@@ -149,7 +152,7 @@ impl RxWindow {
         self.advance();
     }
 
-    /// Records all numbers before `end`. Nothing behind them has arrived.
+    /// Records all numbers before `end`. Nothing after them has arrived.
     #[inline]
     fn set_base(&mut self, end: u32) {
         self.base = end;
@@ -157,8 +160,8 @@ impl RxWindow {
         self.words[0] = (1 << (end & 63)) - 1;
     }
 
-    /// How many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if `num`, or
-    /// one beyond it, has arrived. `P3.2`
+    /// Returns how many numbers from `num` on may be recorded by [`RxWindow::insert_run`]: none if
+    /// `num` or a later one has arrived. `P3.2`
     #[inline]
     pub(crate) fn run_max(&self, num: u32) -> u32 {
         if num.wrapping_sub(self.end()) >= 1 << 31 {
@@ -168,7 +171,7 @@ impl RxWindow {
         self.span.saturating_sub(ahead)
     }
 
-    /// Records `count` numbers from `first` on, as many as [`RxWindow::run_max`] allows.
+    /// Records `count` numbers from `first` on, at most as many as [`RxWindow::run_max`] returned.
     #[inline]
     pub(crate) fn insert_run(&mut self, now: Instant, first: u32, count: u32, attempt: u8) {
         let end = first.wrapping_add(count);
@@ -184,7 +187,7 @@ impl RxWindow {
         self.unacked_count += count;
     }
 
-    /// The same behind a gap, a word at a time.
+    /// Records numbers behind a gap, one word at a time.
     fn set_bits(&mut self, first: u32, count: u32) {
         let (mut word, mut bit) = self.place(first);
         let mut left = count;
@@ -199,8 +202,8 @@ impl RxWindow {
         }
     }
 
-    /// An acknowledgement is owed: at once where a number was found missing or `every` have come, else
-    /// within `delay`. Returns whether it is at once. `P3.5`
+    /// Schedules an acknowledgement: at once after a new gap or `every` frames, otherwise after
+    /// `delay`. Returns true if it is due at once. `P3.5`
     #[inline]
     pub(crate) fn owe(&mut self, now: Instant, every: u32, delay: Span) -> bool {
         let prompt = self.has_new_gap || self.unacked_count >= every;
@@ -208,7 +211,8 @@ impl RxWindow {
         prompt
     }
 
-    /// A number arrived that was known: its sender has not heard of it, so tell it soon. `P3.2`
+    /// Makes an acknowledgement due after a duplicate, whose sender has not received the earlier
+    /// one. `P3.2`
     pub(crate) fn on_duplicate(&mut self, now: Instant, num: u32, attempt: u8) {
         self.last_num = num;
         self.last_attempt = attempt;
@@ -217,7 +221,7 @@ impl RxWindow {
         self.due = now;
     }
 
-    /// Some number above `base` has arrived.
+    /// Returns true if a number above `base` has arrived.
     #[inline]
     pub(crate) fn has_gap(&self) -> bool {
         self.words.len() > 1 || self.words[0] >> (self.base & 63) != 0
@@ -238,8 +242,8 @@ impl RxWindow {
         self.due = self.due.min(due);
     }
 
-    /// Writes the acknowledgement, and news of marks if there is room for them too, and returns the
-    /// length of both, or 0 if `out` is too short. What they say is then no longer due. `P3.4`
+    /// Writes the acknowledgement, and the count of marks if there is room for it. Returns the
+    /// length of both, or 0 if `out` is too short. What was written is no longer due. `P3.4`
     pub(crate) fn emit(
         &mut self,
         now: Instant,
@@ -283,7 +287,7 @@ impl RxWindow {
         len
     }
 
-    /// Writes how many frames were marked, if there is room. `P3.14`
+    /// Writes the count of marked frames, if there is room. `P3.14`
     #[cold]
     fn emit_ecn_count(&mut self, path: u8, out: &mut [u8]) -> usize {
         if out.len() < MARKS_LEN {
@@ -295,14 +299,14 @@ impl RxWindow {
         MARKS_LEN
     }
 
-    /// The sender waits for an acknowledgement of what has arrived: it is due whatever the time.
+    /// Makes the acknowledgement due at once, because the sender waits for it.
     pub(crate) fn set_awaited(&mut self) {
         if self.unacked_count > 0 {
             self.due = Instant::default();
         }
     }
 
-    /// Whether [`RxWindow::set_awaited`] was called, and nothing sent since.
+    /// Returns true if [`RxWindow::set_awaited`] was called and no acknowledgement was sent since.
     pub(crate) fn is_awaited(&self) -> bool {
         self.due == Instant::default()
     }
@@ -313,7 +317,7 @@ impl RxWindow {
         ((at / 64) as usize, at % 64)
     }
 
-    /// Number behind the highest that has arrived.
+    /// Returns the number after the highest that has arrived.
     #[inline]
     fn end(&self) -> u32 {
         let count: u32 = narrow(self.words.len());
@@ -331,7 +335,7 @@ impl RxWindow {
             if run < 64 {
                 return;
             }
-            // base moved on to the next word.
+            // `base` moved on to the next word.
             self.words.pop_front();
             if self.words.is_empty() {
                 self.words.push_back(0);
@@ -339,7 +343,7 @@ impl RxWindow {
         }
     }
 
-    /// 64 bits from `base + 1 + 64 index` on.
+    /// Returns 64 bits from `base + 1 + 64 index` on.
     fn relative_word(&self, index: usize) -> u64 {
         let shift = (self.base & 63) + 1;
         let low = self.words.get(index).copied().unwrap_or(0);
@@ -389,7 +393,7 @@ mod tests {
         );
     }
 
-    /// Now and then records a run of up to 100 numbers at or behind the end of `model`.
+    /// Occasionally records a run of up to 100 numbers at or behind the end of `model`.
     fn insert_run_behind(
         window: &mut RxWindow,
         model: &mut BTreeSet<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs of eager fragments leave in GSO batches: as many frames as one takes, whichever messages
-//! they belong to (`P4.12`).
+//! GSO batches of eager runs: as many frames as a batch takes, whichever messages they belong to
+//! (`P4.12`).
 
 use super::outgoing::{Bytes, Outgoing};
 use super::{Contents, Path, Run};
@@ -9,27 +9,29 @@ use crate::base::narrow::narrow;
 use crate::mem::slot::{SlotId, SlotPool};
 use portolan_wire::{CHECK_LEN, CheckedFrame, FrameKind};
 
-/// What one GSO batch takes: a part of one run, and perhaps of the next.
+/// Contents of one GSO batch: a part of one run, and possibly of the next.
 pub(crate) struct Batch {
     first: Run,
     second: Option<Run>,
 }
 
 impl Path {
-    /// Whether runs, or a part of them, fit a batch and the window, and leave now: `more` stands
-    /// behind them without credit.
+    /// Returns true if runs, or parts of them, fit a batch and the window and are sent now. `more`
+    /// is set if further messages wait for credit.
     pub(crate) fn has_run_to_send(&self, more: bool) -> bool {
         let next = self.runs.front();
         self.window_left() > 0 && next.is_some_and(|run| !more || !self.waits_for_more(run))
     }
 
-    /// Frames of `segment_len` bytes that one GSO batch of at most `batch_len` takes.
+    /// Returns the number of frames of `segment_len` bytes in one GSO batch of at most `batch_len`
+    /// bytes.
     pub(super) fn batch_frames(&self, segment_len: usize, batch_len: usize) -> usize {
         let per_batch = (batch_len / segment_len).max(1);
         self.params.segments_max.max(1).min(per_batch)
     }
 
-    /// Less than a batch waits for what stands behind it, while the batch before is under way. `P4.12`
+    /// Returns true if the run should wait for further frames: it does not fill a batch, and the
+    /// batch before it is in flight. `P4.12`
     fn waits_for_more(&self, run: &Run) -> bool {
         let ahead = self.batch_end.wrapping_sub(self.base_num) as usize;
         let is_under_way = 0 < ahead && ahead <= self.unacked.len();
@@ -37,7 +39,7 @@ impl Path {
             && self.frames_of_batch(run) < self.batch_frames(run.segment_len, run.batch_len)
     }
 
-    /// Whether a run of `count` frames more would fit the batch that those take which wait.
+    /// Returns true if a further run of `count` frames would fit the batch of the waiting runs.
     pub(crate) fn has_batch_to_fill(&self, count: usize) -> bool {
         self.runs.front().is_some_and(|run| {
             self.frames_of_batch(run).saturating_add(count)
@@ -45,7 +47,7 @@ impl Path {
         })
     }
 
-    /// Frames of all runs, if they may share a batch.
+    /// Returns the number of frames of all runs, if they may share a batch.
     fn frames_of_batch(&self, run: &Run) -> usize {
         let alike = |other: &Run| other.segment_len == run.segment_len;
         let frames = |run: &Run| run.len.div_ceil(run.segment_len);
@@ -55,12 +57,12 @@ impl Path {
         }
     }
 
-    /// The rest of this run's buffer waits.
+    /// Returns true if the rest of this run's buffer waits.
     fn is_continued(&self, run: &Run) -> bool {
         self.runs.front().is_some_and(|rest| rest.slot == run.slot)
     }
 
-    /// As much of the waiting runs as one GSO batch and the window take.
+    /// Takes as much of the waiting runs as one GSO batch and the window allow.
     pub(crate) fn take_batch(&mut self, slots: &mut SlotPool, more: bool) -> Option<Batch> {
         let run = self.runs.front()?;
         if !self.has_run_to_send(more) {
@@ -83,7 +85,7 @@ impl Path {
         Some(Batch { first, second })
     }
 
-    /// Up to `count` frames of the first run.
+    /// Takes up to `count` frames of the first run.
     fn take_part(&mut self, count: usize) -> Option<Run> {
         let run = self.runs.front_mut()?;
         let len = run.len.min(count * run.segment_len);
@@ -97,8 +99,8 @@ impl Path {
         Some(part)
     }
 
-    /// Where the last frame of a batch has room for acknowledgements and credit, if nothing of its
-    /// buffer waits: in which buffer, from where, to where.
+    /// Returns the room for acknowledgements and credit in the last frame of a batch: the buffer,
+    /// and its start and end. `None` if more of that buffer waits.
     pub(crate) fn room_behind(&self, batch: &Batch) -> Option<(SlotId, usize, usize)> {
         let last = batch.second.as_ref().unwrap_or(&batch.first);
         let end = last.off + last.len;
@@ -122,7 +124,7 @@ impl Path {
             segment_len: batch.first.segment_len,
         };
         if batch.second.is_none() && batch.first.len <= batch.first.segment_len {
-            // It leaves as any frame does.
+            // A single frame leaves like any other frame.
             let (off, len) = (batch.first.off, batch.first.len);
             let front_len = batch.first.front_len;
             bytes = Bytes::frame(batch.first.slot, off + front_len, len - front_len);
@@ -153,7 +155,7 @@ impl Path {
             header.emit(frame);
             self.put_sum(front, &frame[..len]);
         }
-        // The buffer has one reference per frame under way, and one until all of it was sent.
+        // The buffer has one reference per frame in flight, and one until all of it was sent.
         slots.retain(run.slot, narrow(count));
         if !self.is_continued(run) {
             slots.release(run.slot);
@@ -162,7 +164,7 @@ impl Path {
 }
 
 impl Path {
-    /// Writes the checksum of `frame` into the bytes in `front` of it, if there are any. `P13.2`
+    /// Writes the checksum of `frame` into the bytes in `front` of it, if any. `P13.2`
     #[inline]
     pub(super) fn put_sum(&self, front: &mut [u8], frame: &[u8]) {
         if let (Ok(front), Some(sum)) = (<&mut [u8; CHECK_LEN]>::try_from(front), self.params.sum) {
@@ -172,7 +174,7 @@ impl Path {
 }
 
 impl Batch {
-    /// `len` bytes were appended to its last frame.
+    /// Adds `len` bytes to the last frame.
     pub(crate) fn grow(&mut self, len: usize) {
         self.second.as_mut().unwrap_or(&mut self.first).len += len;
     }

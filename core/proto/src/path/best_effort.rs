@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best-effort messages that fill several frames: those lie behind one another in a buffer until they
-//! leave, and are forgotten then (`P7.6`).
+//! Best-effort messages of several frames. The frames are kept consecutively in a buffer until they
+//! are sent, and are then freed (`P7.6`).
 //!
-//! The one invariant: each run in the queue has one reference to its buffer.
+//! Invariant: each run in the queue has one reference to its buffer.
 
 use super::Path;
 use super::outgoing::{Bytes, Outgoing, OutgoingKind};
@@ -13,30 +13,30 @@ use crate::mem::slot::{SlotId, SlotPool};
 use crate::{FlushHint, Staging};
 use portolan_wire::FrameKind;
 
-/// Messages that may wait on a path before submissions are refused. They wait for the next flush alone,
-/// and each may be 64 KiB long.
+/// Maximum number of messages waiting on a path before submissions are refused. They wait only for
+/// the next flush, and each may be 64 KiB long.
 const BEST_EFFORT_RUNS_MAX: usize = 16;
 
-/// Frames that nobody will repair.
+/// Frames that will not be retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BestEffortRun {
     slot: SlotId,
     off: u32,
     len: u32,
-    /// Bytes of a frame and of what stands in front of it.
+    /// Length in bytes of a frame and its checksum header.
     segment_len: u32,
     front_len: u32,
 }
 
 impl BestEffortRun {
-    /// The buffer that it has a reference to.
+    /// Returns the buffer to which the run has a reference.
     pub(crate) fn slot(&self) -> SlotId {
         self.slot
     }
 }
 
 impl Path {
-    /// Whether another best-effort message of several frames may wait here.
+    /// Returns true if another best-effort message of several frames may wait here.
     pub(crate) fn has_best_effort_room(&self) -> bool {
         self.best_effort_runs.len() < BEST_EFFORT_RUNS_MAX
     }
@@ -60,7 +60,8 @@ impl Path {
         cut.stage(parts, bytes, FlushHint::Full)
     }
 
-    /// As many frames of the message that waits first as one call takes. No window holds them back.
+    /// Returns as many frames of the first waiting message as one call takes. No window limits
+    /// them.
     #[inline]
     pub(crate) fn next_best_effort(
         &mut self,
@@ -101,7 +102,7 @@ impl Path {
             self.put_sum(front, frame);
         }
         let bytes = match len <= segment_len {
-            // It leaves as any frame does.
+            // A single frame leaves like any other frame.
             true => Bytes::frame(run.slot, off + front_len, len - front_len),
             false => Bytes::Slot {
                 slot: run.slot,
@@ -117,12 +118,12 @@ impl Path {
         }
     }
 
-    /// The link had no room for what was to leave last.
+    /// Puts back the last run, for which the link had no room.
     pub(crate) fn put_back_best_effort(&mut self, run: BestEffortRun) {
         self.best_effort_runs.push_front(run);
     }
 
-    /// Forgets those with frames of more than `len_max` bytes: the path does not carry them any more.
+    /// Drops runs with frames of more than `len_max` bytes, which the path no longer carries.
     /// `P7.6`
     pub(crate) fn drop_best_effort(&mut self, slots: &mut SlotPool, len_max: usize) {
         self.best_effort_runs.retain(|run| {

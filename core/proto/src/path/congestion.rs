@@ -1,79 +1,81 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much a path may have under way for the network's sake: a window that grows while the round
-//! trip stays near its minimum, and shrinks in proportion when it does not (`P3.13`). It learns from
-//! delay, as Swift (Kumar et al., SIGCOMM 2020) and LEDBAT++ do: links that lose frames by chance
-//! must not look congested. Where switches mark frames it learns from their share as well, as DCTCP
-//! does (RFC 8257; `P3.14`). What the receiver can hold bounds it from above (`P3.3`).
+//! Congestion control of a path (`P3.13`). A window grows while the round trip stays near its
+//! minimum, and shrinks in proportion when it does not. It reacts to delay, like Swift (Kumar et
+//! al., SIGCOMM 2020) and LEDBAT++, because random loss must not look like congestion. If switches
+//! mark frames, it also reacts to the share of marked frames, like DCTCP (RFC 8257; `P3.14`). The
+//! receiver's buffer is its upper bound (`P3.3`).
 
 use crate::Instant;
 use crate::base::narrow::narrow;
 use crate::base::time::Span;
 
-/// Round trip beyond the path's minimum up to which the window grows. The path's own bursts must
-/// fit: two calls of segmentation offload take 110 µs on a wire of 10 Gb/s, and the shortest of a
-/// round's samples counts. What an acknowledgement waited at the receiver is not in a sample, so
-/// its 64 frames need no room. A switch with 256 KiB a port is full at 210 µs.
+/// Queueing delay up to which the window grows: round trip beyond the path's minimum. The path's
+/// own bursts must fit: two calls of segmentation offload take 110 µs at 10 Gb/s, and the shortest
+/// sample of a round counts. Delay at the receiver is not part of a sample, so its 64 frames per
+/// acknowledgement need no room. A switch with 256 KiB per port is full at 210 µs.
 const QUEUE_TARGET: Span = Span::from_micros(150);
 
-/// Share of a round's frames, as 1 in so many, up to which loss is taken for chance.
+/// Share of a round's frames, as 1 in N, up to which loss counts as random.
 const CHANCE_LOSS: u32 = 16;
 
-/// Frames that may be under way however bad the network is: acknowledgements keep coming.
+/// Minimum window in frames on any network, so that acknowledgements keep arriving.
 const WINDOW_LEAST: u32 = 8;
 
 /// Frames that fill two calls on links without segmentation offload, as in `window_frames`.
 const BATCH_LEAST: usize = 32;
 
-/// Frames sent with next to nothing under way that tell which share is lost by chance: 64 of 256 are a
-/// quarter, give or take a twentieth.
+/// Frames sent with a minimum window to measure the share lost at random: 64 of 256 are a quarter,
+/// with a deviation of about one twentieth.
 const CHANCE_FRAMES: u32 = 256;
 
-/// Frames of a round that show that the share is less than it was: 4 lost of 64 are one in sixteen, give or take as many.
+/// Frames of a round that suffice to show that the share has fallen: 4 lost of 64 are one in
+/// sixteen, with a deviation of as many.
 const CHANCE_ROUND: u32 = 64;
 
-/// Largest window with which next to nothing is under way.
+/// Largest window that counts as minimal for that measurement.
 const CHANCE_WINDOW_MAX: u32 = 2 * WINDOW_LEAST;
 
-/// One, as the share of frames that are marked counts it (RFC 8257, section 3.3).
+/// Value of a share of 100 % for marked frames (RFC 8257, section 3.3).
 const SHARE_ONE: u32 = 1024;
 
-/// Rounds over which that share is smoothed (RFC 8257, section 4.2: g is 1/16).
+/// Rounds over which the share is smoothed (RFC 8257, section 4.2: g is 1/16).
 const SHARE_ROUNDS: u32 = 16;
 
-/// Calls of segmentation offload in the first window: above bandwidth × round trip of most
-/// Ethernets (10 Gb/s × 100 µs are 85 frames), and doubled each round until the target is reached.
+/// Calls of segmentation offload in the first window. It exceeds bandwidth × round trip of most
+/// Ethernets (10 Gb/s × 100 µs are 85 frames), and doubles each round until the target is reached.
 const BATCHES_FIRST: u32 = 4;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    /// Frames that may be under way.
+    /// Congestion window in frames.
     window: u32,
-    /// Frames of two full calls. Delay alone does not push the window below.
+    /// Frames of two full calls. Delay alone does not shrink the window below it.
     two_batches: u32,
-    /// Nothing has asked for a smaller window yet.
+    /// Set until anything has required a smaller window.
     ramps: bool,
     round_at: Instant,
-    /// Of this round: frames acknowledged and lost, shortest round trip, whether the window was full.
+    /// In this round: frames acknowledged and lost, shortest round trip, whether the window was
+    /// full.
     acked: u32,
     lost: u32,
     shortest: Span,
     full: bool,
-    /// Share of frames, of [`SHARE_ONE`], that was lost with next to nothing under way.
+    /// Share of frames, in units of 1/[`SHARE_ONE`], lost with a minimum window.
     chance: u32,
-    /// Frames sent, and lost, by which it is measured at present.
+    /// Frames sent and lost in its current measurement.
     least_sent: u32,
     least_lost: u32,
-    /// Of this round: there are round trips of which only a bound is known.
+    /// In this round: set if some round trips are known only as an upper bound.
     bound: bool,
-    /// Of this round: frames of which the peer said that they were marked.
+    /// In this round: frames that the peer reported as marked.
     marked: u32,
-    /// The peer's count of all that were marked, as it told last.
+    /// Total count of marked frames that the peer reported last.
     ecn_told: u32,
-    /// Smoothed share of frames that are marked, of [`SHARE_ONE`].
+    /// Smoothed share of marked frames, in units of 1/[`SHARE_ONE`].
     share: u32,
-    /// Marks have shrunk the window in the last round: those of frames that were under way then are
-    /// still to be heard, and mean nothing new.
+    /// Set if marks shrank the window in the last round. Marks of frames that were then in flight
+    /// are still being reported, and carry no new information.
     obeyed: bool,
 }
 
@@ -95,25 +97,25 @@ impl Congestion {
             bound: false,
             marked: 0,
             ecn_told: 0,
-            // Nothing is known: the first marks halve the window.
+            // Initial value: the first marks halve the window.
             share: SHARE_ONE,
             obeyed: false,
         }
     }
 
-    /// Frames that may be under way.
+    /// Returns the window in frames.
     #[inline]
     pub(crate) fn window(&self) -> usize {
         self.window as usize
     }
 
-    /// Frames were lost.
+    /// Counts lost frames.
     pub(crate) fn on_lost(&mut self, count: u32) {
         self.lost += count;
     }
 
-    /// The peer's count of marked frames is `count` now; returns by how much it grew. One that was
-    /// overtaken by a later one says nothing.
+    /// Handles the peer's count of marked frames and returns its increase. Ignores a count that a
+    /// later one has overtaken.
     pub(crate) fn on_ecn_count(&mut self, count: u32) -> u32 {
         let more = count.wrapping_sub(self.ecn_told);
         if more >= 1 << 31 {
@@ -124,18 +126,18 @@ impl Congestion {
         more
     }
 
-    /// A round trip was measured.
+    /// Records a measured round trip.
     pub(crate) fn on_sample(&mut self, sample: Span) {
         self.shortest = self.shortest.min(sample);
     }
 
-    /// A round trip took what the network needed, and in part nobody knows what a process did.
+    /// Records a round trip that includes an unknown delay of a process.
     pub(crate) fn on_bound(&mut self) {
         self.bound = true;
     }
 
-    /// `count` frames have arrived of `in_flight` that were under way; the window is judged once in a
-    /// smoothed round trip. `base` is the shortest one ever, `most` what the receiver holds.
+    /// Handles the arrival of `count` of the `in_flight` frames. The window is adjusted once per
+    /// smoothed round trip. `base` is the shortest round trip, `most` the receiver's limit.
     pub(crate) fn on_acked(
         &mut self,
         now: Instant,
@@ -144,13 +146,14 @@ impl Congestion {
         most: usize,
     ) {
         self.acked += narrow::<_, u32>(count);
-        // Half of a window: what is sent in calls seldom fills it to the last frame.
+        // Half of a window counts as full, since frames sent in calls seldom fill it to the last
+        // frame.
         self.full |= in_flight * 2 >= self.window();
         let is_measured = self.shortest != Span::MAX;
         if !is_measured && !self.bound || now < self.round_at + smoothed {
             return;
         }
-        // A round without a measurement knows of loss and marks, and blames no queue.
+        // A round without a measurement reacts to loss and marks, not to queueing delay.
         let queued = if is_measured {
             self.shortest.saturating_sub(base)
         } else {
@@ -171,21 +174,22 @@ impl Congestion {
         self.judge_chance(sent);
         let share = self.chance.max(SHARE_ONE / CHANCE_LOSS);
         if self.lost > lost_by_chance(sent, share) {
-            // As many as got through.
+            // Shrink to the number of frames that arrived.
             self.ramps = false;
             self.scale(self.acked.max(sent / 2), sent);
         } else if queued > QUEUE_TARGET {
             self.ramps = false;
-            // Loss beside delay is a queue that overflows, not the delay of the path's own bursts.
+            // Loss with delay indicates an overflowing queue, not the delay of the path's own
+            // bursts.
             let floor = if self.lost > 0 { 1 } else { self.two_batches };
             if self.window > floor {
-                // Down to what would have waited for the target, at most by half.
+                // Shrink to the window that would have caused the target delay, at most by half.
                 let part = (QUEUE_TARGET * 256 / queued).max(128);
                 self.scale(u32::try_from(part).unwrap_or(256), 256);
                 self.window = self.window.max(floor);
             }
         } else if self.full && !is_marked {
-            // A quarter of a call for each round: shares of several paths become equal.
+            // Grow by a quarter of a call per round, so that the shares of several paths converge.
             let step = if self.ramps {
                 self.window
             } else {
@@ -195,8 +199,8 @@ impl Congestion {
         }
     }
 
-    /// Learns which share is lost whatever is under way: what is lost of the least window is no
-    /// congestion that a smaller one would end.
+    /// Measures the share of random loss. Loss with a minimum window is not congestion that a
+    /// smaller window would end.
     fn judge_chance(&mut self, sent: u32) {
         if self.window > CHANCE_WINDOW_MAX {
             if sent >= CHANCE_ROUND && self.lost <= lost_by_chance(sent, SHARE_ONE / CHANCE_LOSS) {
@@ -213,10 +217,10 @@ impl Congestion {
         }
     }
 
-    /// Shrinks the window by half of the share of frames that are marked; whether marks forbid that
-    /// it grows. `P3.14`
+    /// Shrinks the window by half of the share of marked frames; returns true if marks prevent its
+    /// growth. `P3.14`
     fn judge_marks(&mut self) -> bool {
-        // Not more than arrived, whatever the peer says.
+        // At most the frames that arrived, whatever the peer reports.
         let marked = self.marked.min(self.acked);
         let now = u64::from(marked) * u64::from(SHARE_ONE) / u64::from(self.acked.max(1));
         let now: u32 = narrow(now);
@@ -235,8 +239,9 @@ impl Congestion {
     }
 }
 
-/// Most frames of `sent` that are lost by chance, if a `share` of [`SHARE_ONE`] is: two deviations more
-/// than on average, since a round has few frames, and chance comes in lumps.
+/// Returns the maximum number of `sent` frames that are lost at random, if the expected share is
+/// `share` of [`SHARE_ONE`]. It is two deviations above the mean, since a round has few frames and
+/// random loss is bursty.
 fn lost_by_chance(sent: u32, share: u32) -> u32 {
     let one = u64::from(SHARE_ONE);
     let (sent, share) = (u64::from(sent), u64::from(share));
@@ -250,7 +255,7 @@ mod tests {
 
     const BASE: Span = Span::from_micros(20);
 
-    /// Rounds of a full window, each with this delay and loss; returns the window after them.
+    /// Runs rounds of a full window with this delay and loss; returns the window after them.
     fn rounds(congestion: &mut Congestion, count: u32, queued: Span, lost: u32) -> usize {
         for _ in 0..count {
             let now = congestion.round_at + Span::from_millis(1);
@@ -283,7 +288,7 @@ mod tests {
         assert_eq!(rounds(&mut congestion, 99, Span::ZERO, 400), 8);
     }
 
-    /// Rounds of a full window in which so many of 100 frames were marked.
+    /// Runs rounds of a full window in which `marked` of 100 frames were marked.
     fn marked_rounds(congestion: &mut Congestion, count: u32, marked: u32) -> usize {
         for _ in 0..count {
             congestion.on_ecn_count(congestion.ecn_told.wrapping_add(marked));
@@ -296,7 +301,7 @@ mod tests {
     #[test]
     fn marks_shrink_the_window_by_half_of_their_share_once_a_round_trip() {
         let mut congestion = Congestion::new(44);
-        // Long without a mark: the share is 0 again.
+        // After many rounds without a mark the share is 0 again.
         assert_eq!(rounds(&mut congestion, 200, Span::ZERO, 0), 2848);
         let first = marked_rounds(&mut congestion, 1, 100);
         assert_eq!(
@@ -362,9 +367,9 @@ mod tests {
         assert_eq!(congestion.window(), 176);
     }
 
-    /// Rounds of full windows of which each frame is lost with a chance of `percent`, and the queue is as
-    /// long as the window exceeds `fits`: what does not fit is lost as well. Returns the mean window of
-    /// the last quarter.
+    /// Runs rounds of full windows. Each frame is lost with a probability of `percent`. The queue
+    /// grows as the window exceeds `fits`, and frames beyond it are lost too. Returns the mean
+    /// window of the last quarter.
     fn random_rounds(congestion: &mut Congestion, count: u32, percent: u32, fits: u32) -> u32 {
         let mut state = 12_345_u64;
         let mut sum = 0;

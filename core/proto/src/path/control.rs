@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control records: grants, ends of transfers and answers, which wait for any frame to the peer.
+//! Control records: grants, ends of transfers and answers, which are sent with the next frame to
+//! the peer.
 
 use alloc::collections::VecDeque;
 use portolan_wire::{
@@ -7,7 +8,7 @@ use portolan_wire::{
     RemoteAnswer, RemoteSource,
 };
 
-/// A record that waits for a frame.
+/// Record that waits for a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Control {
     Grant(Grant),
@@ -16,7 +17,7 @@ pub(crate) enum Control {
     Source(RemoteSource),
 }
 
-/// The longest of the control records.
+/// Length in bytes of the longest control record.
 const CONTROL_LEN_MAX: usize = GRANT_LEN;
 const _: () = assert!(
     CONTROL_LEN_MAX >= DONE_LEN
@@ -24,11 +25,11 @@ const _: () = assert!(
         && CONTROL_LEN_MAX >= REMOTE_SOURCE_LEN
 );
 
-/// Those that wait for one peer, in order.
+/// Control records that wait for one peer, in order.
 #[derive(Debug, Default)]
 pub(crate) struct ControlQueue {
     waiting: VecDeque<Control>,
-    /// The grant that was sent last, while its transfer may wait for it. `P5.11`
+    /// Last grant sent, as long as its transfer may wait for it. `P5.11`
     last_grant: Option<Grant>,
 }
 
@@ -38,7 +39,7 @@ impl ControlQueue {
         self.waiting.push_back(control);
     }
 
-    /// Tells the peer how its transfer has ended.
+    /// Queues the completion of a transfer for the peer.
     pub(crate) fn push_done(&mut self, transfer: u32, status: DoneStatus) {
         self.push(Control::Done(Done { status, transfer }));
     }
@@ -53,7 +54,7 @@ impl ControlQueue {
         self.last_grant = None;
     }
 
-    /// Writes those that fit `out`; returns the bytes they take.
+    /// Writes the records that fit `out`; returns the bytes written.
     pub(crate) fn emit(&mut self, out: &mut [u8]) -> usize {
         let mut len = 0;
         while len + CONTROL_LEN_MAX <= out.len()
@@ -83,13 +84,13 @@ impl ControlQueue {
         len
     }
 
-    /// The grant that was sent last, if it may have to be said again.
+    /// Returns the last grant sent, if it may have to be repeated.
     #[inline]
     pub(crate) fn last_grant(&self) -> Option<Grant> {
         self.last_grant
     }
 
-    /// The last grant has reached its transfer.
+    /// Discards the last grant, which has reached its transfer.
     pub(crate) fn forget_grant(&mut self) {
         self.last_grant = None;
     }

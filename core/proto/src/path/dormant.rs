@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is kept of the paths of a dormant peer: what cannot be made anew.
+//! Compact state of a dormant peer's paths: only what cannot be reconstructed.
 
 use super::ack::RxMemory;
 use super::congestion::Congestion;
@@ -11,7 +11,7 @@ use crate::base::narrow::narrow;
 use crate::{Instant, LinkId, PathStatus};
 use alloc::boxed::Box;
 
-/// The paths of a dormant peer.
+/// Paths of a dormant peer.
 #[derive(Debug)]
 pub(crate) struct DormantPaths {
     small: Option<LinkId>,
@@ -34,24 +34,24 @@ struct DormantPath {
 }
 
 impl Paths {
-    /// When a numbered frame left last.
+    /// Returns the time when the last numbered frame was sent.
     pub(crate) fn last_sent_at(&self) -> Instant {
         let sent = self.iter().map(|path| path.loss.last_sent_at()).max();
         sent.unwrap_or_default()
     }
 
-    /// Nothing is under way, measured or owed by any of them.
+    /// Returns true if nothing is in flight, being measured or pending on any path.
     pub(crate) fn are_settled(&self) -> bool {
         self.iter().all(Path::is_settled)
     }
 
-    /// What is kept of paths that [are settled](Paths::are_settled).
+    /// Returns the state to keep of paths that [are settled](Paths::are_settled).
     pub(crate) fn into_dormant(self) -> DormantPaths {
         let Paths {
             by_link,
             small,
             bulk,
-            // Its pause is over when everything was acknowledged.
+            // Its pause ended when everything was acknowledged.
             suspicion: _,
         } = self;
         let paths = by_link.into_iter().flatten();
@@ -82,9 +82,9 @@ impl From<Path> for DormantPath {
     fn from(path: Path) -> DormantPath {
         let Path {
             link,
-            // Those of the link.
+            // Parameters come from the link.
             params: _,
-            // It is up.
+            // A dormant path is up.
             up: _,
             frame_len,
             frame_len_bound,
@@ -97,7 +97,7 @@ impl From<Path> for DormantPath {
             unacked: _,
             lost: _,
             in_flight: _,
-            // It judges what is under way.
+            // It concerns only frames in flight.
             loss: _,
             congestion,
             standing: _,
@@ -124,7 +124,7 @@ impl From<Path> for DormantPath {
 }
 
 impl DormantPaths {
-    /// The paths as they were; those of links that are gone are left out.
+    /// Restores the paths, except those of removed links.
     pub(crate) fn revive(self, ctx: &Context) -> Paths {
         let mut paths = Paths::new();
         (paths.small, paths.bulk) = (self.small, self.bulk);
@@ -135,7 +135,7 @@ impl DormantPaths {
         paths
     }
 
-    /// As [`Paths::status`].
+    /// Same as [`Paths::status`].
     pub(crate) fn status(&self, link: LinkId) -> Option<PathStatus> {
         let path = self.paths.iter().find(|path| path.link == link)?;
         Some(PathStatus {

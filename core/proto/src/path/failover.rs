@@ -1,40 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which paths still work. When frames stay unacknowledged, all paths are asked at once, round by
-//! round: one that is silent while another answers is left, and what it carried moves (`P6.7`). If
-//! none answers, the peer may be busy or gone: that is for the engine to find out (`P9.1`).
+//! Path failover. If frames stay unacknowledged, all paths are probed at once, in rounds. A path
+//! that is silent while another answers is abandoned, and its frames move (`P6.7`). If none
+//! answers, the peer may be busy or have failed, which the engine must find out (`P9.1`).
 
 use super::{Contents, Path, Paths, TxState};
 use crate::base::time::Span;
 use crate::{Instant, LinkId};
 
-/// Time for the answers of one round. A peer that sleeps answers within this; a peer that does not
-/// answers by no path, and no path is blamed.
+/// Time for the answers of one round. A sleeping peer answers within it. A peer that is not running
+/// answers on no path, and no path is blamed.
 const ROUND: Span = Span::from_millis(10);
 
-/// Rounds for each sign of trouble: enough to blame a path, however the first one falls.
+/// Rounds for each sign of trouble: enough to blame a path, whatever the outcome of the first.
 const ROUNDS: u8 = MISSES + 1;
 
-/// Rounds in a row that a path misses before it is left. At a loss of one frame in five, one asked
-/// path in twenty is left in vain, and is back with the next answer.
+/// Consecutive rounds that a path may miss before it is abandoned. With 20 % loss, one probed path
+/// in twenty is abandoned in vain, and returns with the next answer.
 const MISSES: u8 = 3;
 
-/// Pause between questions on a path that was left, or on all when none answered, and how often it
-/// doubles.
+/// Pause between probes on an abandoned path, or on all if none answered, and how often it doubles.
 const RETRY: Span = Span::from_millis(100);
 const RETRY_DOUBLINGS: u32 = 3;
 
-/// Timeouts in a row that make a path suspect: the first may be an acknowledgement's bad luck.
+/// Consecutive timeouts that make a path suspect. The first may be due to a lost acknowledgement.
 pub(crate) const TIMEOUTS: u32 = 2;
 
-/// Rounds of questions to a peer's paths.
+/// Rounds of probes on a peer's paths.
 #[derive(Debug)]
 pub(super) struct Suspicion {
     next_at: Instant,
     rounds_left: u8,
-    /// No path answered in the last rounds, most likely because the program at the other end
-    /// computes: none is asked again before this.
+    /// Time before which no path is probed again. Set if no path answered in the last rounds, most
+    /// likely because the peer's program computes.
     quiet_until: Instant,
-    /// How often that has happened in a row.
+    /// Number of times in a row that no path answered.
     quiet_count: u32,
 }
 
@@ -49,13 +48,13 @@ impl Default for Suspicion {
     }
 }
 
-/// What the rounds have shown of a path.
+/// Result of the rounds for one path.
 #[derive(Debug)]
 pub(crate) struct Standing {
     asked_at: Option<Instant>,
     answered: bool,
     misses: u8,
-    /// It was left for another, until it answers.
+    /// Set while the path is abandoned for another, until it answers.
     silent: bool,
     retry_at: Instant,
     retries: u32,
@@ -75,20 +74,20 @@ impl Default for Standing {
 }
 
 impl Standing {
-    /// The path was left for another, until it answers.
+    /// Returns true if the path is abandoned for another, until it answers.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
         self.silent
     }
 
-    /// Nobody suspects the path.
+    /// Returns true if the path is not suspect.
     pub(crate) fn is_calm(&self) -> bool {
         !self.silent && self.retry_at == Instant::NEVER
     }
 }
 
 impl Path {
-    /// When a path that was left is to be asked again.
+    /// Returns the time of the next probe on an abandoned path.
     pub(super) fn retry_timer(&self) -> Instant {
         self.standing.retry_at
     }
@@ -103,7 +102,8 @@ impl Path {
         self.standing.retry_at = now + pause;
     }
 
-    /// The numbers of frames whose contents have moved are still to be filled, see [`Contents::Nothing`].
+    /// Returns the path to use. The numbers of frames whose contents moved must still be filled,
+    /// see [`Contents::Nothing`].
     fn resume(&mut self) {
         self.standing = Standing::default();
         self.loss.restart();
@@ -120,12 +120,12 @@ impl Path {
 }
 
 impl Paths {
-    /// When [`Paths::on_suspicion_timer`] has something to do.
+    /// Returns the time of the next [`Paths::on_suspicion_timer`].
     pub(crate) fn suspicion_timer(&self) -> Instant {
         self.suspicion.next_at
     }
 
-    /// Something stays unacknowledged: find out which paths work, if there is a choice.
+    /// Starts probing all paths because frames stay unacknowledged, if there is a choice.
     pub(crate) fn suspect(&mut self, now: Instant) {
         if self
             .by_link
@@ -146,8 +146,8 @@ impl Paths {
         }
     }
 
-    /// Judges the round that ends, and begins the next one.
-    /// Returns the path that is left, if one is.
+    /// Evaluates the round that ends and starts the next one. Returns the path that was abandoned,
+    /// if any.
     pub(super) fn on_suspicion_timer(
         &mut self,
         now: Instant,
@@ -176,7 +176,7 @@ impl Paths {
                 continue;
             };
             asked = true;
-            // What a path carries that way alone is acknowledged by another.
+            // Frames received on a path in only one direction are acknowledged on another.
             if standing.answered || acked_at > asked_at {
                 standing.misses = 0;
             } else if someone {
@@ -192,7 +192,7 @@ impl Paths {
         if someone {
             self.suspicion.quiet_count = 0;
         } else if self.suspicion.rounds_left == 0 || asked && self.suspicion.quiet_count > 0 {
-            // The peer does not look: one round tells whether it still does not.
+            // The peer does not poll. One round is enough to detect that it still does not.
             self.suspicion.rounds_left = 0;
             let pause = RETRY.doubled(self.suspicion.quiet_count.min(RETRY_DOUBLINGS));
             self.suspicion.quiet_until = now + pause;
@@ -221,7 +221,7 @@ impl Paths {
         }
     }
 
-    /// A question that measures nothing was answered by this path.
+    /// Handles the answer on this path to a probe that measures nothing.
     pub(super) fn on_asked_answered(&mut self, link: LinkId, preferred: Option<LinkId>) {
         let Some(path) = self.get_mut(link) else {
             return;
@@ -233,7 +233,7 @@ impl Paths {
         }
     }
 
-    /// Leaves a path for those that work.
+    /// Abandons a path in favour of those that work.
     fn leave(&mut self, now: Instant, link: LinkId, preferred: Option<LinkId>) {
         let Some(path) = self.get_mut(link) else {
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame for a message that nothing waits before, and the acknowledgement of all that is under way:
-//! what a round trip of messages consists of. Both do what the general ways do (`outgoing`, `loss`),
-//! without looking for what cannot be there.
+//! Shortcuts for a lone message: its frame, and the acknowledgement of everything in flight. A
+//! ping-pong consists of these. Both do the same as the general code (`outgoing`, `loss`) without
+//! checks for what cannot occur.
 
 use super::outgoing::{Bytes, Outgoing};
 use super::stage::Cut;
@@ -13,15 +13,15 @@ use crate::mem::slot::{SlotId, SlotPool};
 use portolan_wire::{Ack, FRAME_HEADER_LEN, Fragment, FrameKind, Message};
 
 impl Path {
-    /// A network on which nothing waits, and whose window and link have room: what is submitted now
-    /// may leave now.
+    /// Returns true for a network path on which nothing waits and whose window and link have room.
+    /// A message submitted now may be sent now.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
         !self.params.lossless && !self.blocked && !self.has_waiting() && self.window_left() > 0
     }
 
-    /// Numbers a frame of `len` bytes, which lies in its buffer behind [`Path::front_len`] bytes for
-    /// its checksum, and writes its header.
+    /// Numbers a frame of `len` bytes and writes its header. The frame follows [`Path::front_len`]
+    /// bytes for its checksum in the buffer.
     #[inline]
     pub(crate) fn seal_lone(
         &mut self,
@@ -40,16 +40,16 @@ impl Path {
         self.outgoing((num, 1), Bytes::frame(slot, 0, front_len + len))
     }
 
-    /// Whether a message that was [cut](Path::cut) so leaves with one call now.
+    /// Returns true if a message [cut](Path::cut) in this way can be sent with one call now.
     #[inline]
     pub(crate) fn takes_at_once(&self, cut: &Cut, batch_len: usize) -> bool {
-        // Headers are shorter than what a call has left of the longest datagram.
+        // Headers are shorter than the space that a call leaves in the longest datagram.
         let per_call = self.batch_frames(self.frame_len, batch_len);
         cut.count <= per_call.min(self.window_left())
     }
 
-    /// Writes the frames of a message that was [cut](Path::cut) so, with `tail` behind the last part, and
-    /// numbers them.
+    /// Writes and numbers the frames of a message [cut](Path::cut) in this way, with `tail` after
+    /// the last part.
     pub(crate) fn seal_lone_run(
         &mut self,
         now: Instant,
@@ -107,8 +107,8 @@ impl Path {
         self.outgoing((first, count), bytes)
     }
 
-    /// Applies an acknowledgement of all that is under way, frames with their bytes in buffers of which
-    /// none counts as lost. `false`, and nothing has changed, if it is another.
+    /// Applies an acknowledgement of everything in flight, if all frames are in buffers and none
+    /// counts as lost. Returns `false`, with no state changed, for any other acknowledgement.
     #[inline]
     pub(crate) fn on_ack_of_all(&mut self, now: Instant, ack: &Ack, slots: &mut SlotPool) -> bool {
         let count = self.unacked.len();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Loss detection by time (in the manner of RACK-TLP, RFC 8985): a frame is lost when one sent after
-//! it has arrived and a round trip and a quarter have passed (`P3.8`); a silent tail is
-//! probed by a timeout (`P3.9`).
+//! Time-based loss detection (similar to RACK-TLP, RFC 8985). A frame is lost if a later one has
+//! arrived and 1.25 round trips have passed (`P3.8`). A silent tail is probed by a timeout
+//! (`P3.9`).
 
 use super::scoreboard::Scoreboard;
 use super::{Contents, InFlight, Path, TxState};
@@ -12,49 +12,50 @@ use crate::base::time::Span;
 use crate::{DropReason, Instant};
 use portolan_wire::Ack;
 
-/// Least tolerance for reordering, beside a quarter of the round trip: frames of one path seldom
-/// overtake one another at all. A path where they do is soon known (`P3.8`).
+/// Minimum tolerance for reordering, besides a quarter of the round trip. Frames of one path seldom
+/// overtake one another; a path that reorders is detected soon (`P3.8`).
 const REORDER_MIN: Span = Span::from_micros(5);
 
-/// Most tolerance for reordering: two turns of a kernel's scheduler. Whoever waited longer would do
-/// better to send again what has in truth arrived.
+/// Maximum tolerance for reordering: two scheduler ticks of the kernel. Beyond that, an unnecessary
+/// retransmission costs less than the wait.
 const REORDER_MAX: Span = Span::from_millis(1);
 
-/// Share of the tolerance, as 1 in so many, that each confirmed loss takes away: a path that has once
-/// reordered is trusted again after some hundred losses.
+/// Share of the tolerance, as 1 in N, that each confirmed loss removes. A path that reordered once
+/// is trusted again after some hundred losses.
 const REORDER_DECAY: u64 = 64;
 
-/// Floor of the first timeout after progress. It probes for a lost tail (RFC 8985, section 7) and
-/// costs one frame if the tail has arrived, so it need only exceed the delay of an acknowledgement
-/// (50 µs) and an awake receiver's turn; the later ones, which say that a path is silent, start from
+/// Minimum of the first timeout after progress. It probes for a lost tail (RFC 8985, section 7) and
+/// costs one frame if the tail has arrived. So it need only exceed the delay of an acknowledgement
+/// (50 µs) and one turn of an awake receiver. Later timeouts mean a silent path and start from
 /// [`crate::Limits::rto_min`].
 const TAIL_MIN: Span = Span::from_micros(200);
 
-/// Doublings of the timeout after which it no longer grows by itself (the ceiling does the rest).
+/// Doublings after which the timeout grows no further; the maximum usually applies first.
 const BACKOFF_MAX: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct LossState {
-    /// When the newest frame that has arrived was sent, and its number.
+    /// Newest frame that has arrived: time sent, and number.
     newest: (Instant, u32),
-    /// What the last acknowledgement told.
+    /// Contents of the last acknowledgement.
     scoreboard: Scoreboard,
-    /// When the next frame will count as lost, if nothing arrives before.
+    /// Time when the next frame counts as lost, if nothing arrives before.
     lost_at: Instant,
-    /// What reordering is tolerated beside the round trip.
+    /// Tolerance for reordering besides the round trip.
     reorder: Span,
-    /// When the last numbered frame left.
+    /// Time when the last numbered frame was sent.
     last_sent_at: Instant,
-    /// The path has gone silent: one frame may be sent again beyond the congestion window, which may
-    /// have shrunk below what is under way and will never be acknowledged. `P3.9`
+    /// Set if the path has gone silent. One frame may then be retransmitted beyond the congestion
+    /// window, which may be smaller than the frames in flight that will never be acknowledged.
+    /// `P3.9`
     probes: bool,
-    /// Timeouts since something was acknowledged.
+    /// Timeouts since the last acknowledgement.
     timeouts: u32,
-    /// When something was last acknowledged.
+    /// Time of the last acknowledgement.
     acked_at: Instant,
-    /// When something was last acknowledged, or put under way with nothing before it.
+    /// Time of the last acknowledgement, or of the last frame sent with nothing else in flight.
     progress_at: Instant,
-    /// When the engine was last asked about a silent peer.
+    /// Time of the last request to check a silent peer.
     suspected_at: Instant,
 }
 
@@ -76,19 +77,19 @@ impl Default for LossState {
 }
 
 impl LossState {
-    /// A frame has been put under way with nothing before it.
+    /// Records a frame sent with nothing else in flight.
     #[inline]
     pub(super) fn on_first_sent(&mut self, now: Instant) {
         self.progress_at = now;
     }
 
-    /// A numbered frame has left.
+    /// Records a numbered frame that was sent.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant) {
         self.last_sent_at = now;
     }
 
-    /// All that was under way has arrived.
+    /// Records that everything in flight has arrived.
     #[inline]
     pub(super) fn on_all_landed(&mut self, now: Instant) {
         self.timeouts = 0;
@@ -96,35 +97,35 @@ impl LossState {
         self.lost_at = Instant::NEVER;
     }
 
-    /// A lost frame has left.
+    /// Records a retransmission.
     pub(super) fn on_repaired(&mut self, now: Instant) {
         self.last_sent_at = now;
         self.probes = false;
     }
 
-    /// When the last numbered frame left.
+    /// Returns the time when the last numbered frame was sent.
     pub(super) fn last_sent_at(&self) -> Instant {
         self.last_sent_at
     }
 
-    /// When something was last acknowledged.
+    /// Returns the time of the last acknowledgement.
     pub(super) fn acked_at(&self) -> Instant {
         self.acked_at
     }
 
-    /// Timeouts since something was acknowledged.
+    /// Returns the number of timeouts since the last acknowledgement.
     pub(super) fn timeouts(&self) -> u32 {
         self.timeouts
     }
 
-    /// The path works again: what was said of its silence is forgotten.
+    /// Resets the state of a path that works again.
     pub(super) fn restart(&mut self) {
         self.timeouts = 0;
         self.lost_at = Instant::NEVER;
     }
 }
 
-/// What a timer found.
+/// Result of a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TimerOutcome {
     pub(crate) timed_out: bool,
@@ -132,7 +133,8 @@ pub(super) struct TimerOutcome {
 }
 
 impl Path {
-    /// Applies an acknowledgement; `acked` is told the contents and length of each newly arrived frame.
+    /// Applies an acknowledgement. Calls `acked` with the contents and length of each newly arrived
+    /// frame.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -183,14 +185,14 @@ impl Path {
         }
         // P3.7
         if entry.attempt != ack.echo_attempt {
-            // P3.8: sent again, but not by a timeout, and here is the answer to the first.
+            // P3.8: retransmitted without a timeout, and the echo is of an earlier attempt.
             if entry.state == TxState::Sent && self.loss.timeouts == 0 {
                 self.on_reordered();
             }
             return;
         }
         let sent_at = entry.sent_at;
-        // At most so long, if part of it was spent waiting for a process that did not look.
+        // Only an upper bound, if part of it was spent waiting for a process that did not poll.
         let is_bound = ack.delay_us == DELAY_UNKNOWN;
         let delay_us = if is_bound { 0 } else { ack.delay_us };
         let delay = Span::from_micros(u64::from(delay_us));
@@ -206,7 +208,7 @@ impl Path {
         }
     }
 
-    /// Of `before` frames that were in flight, some have arrived. `P3.13`
+    /// Updates the congestion window after some of `before` frames in flight have arrived. `P3.13`
     pub(super) fn judge_window(&mut self, now: Instant, before: usize) {
         if let Some(congestion) = &mut self.congestion
             && let Some(base) = self.rtt.min()
@@ -229,14 +231,14 @@ impl Path {
         if self.unacked.is_empty() {
             self.lost.clear();
             self.loss.scoreboard.clear();
-            // Most peers are idle most of the time: they should not keep the table of a burst.
+            // Most peers are idle most of the time and should not keep the table of a burst.
             if self.unacked.capacity() > 256 {
                 self.unacked.shrink_to(64);
             }
         }
     }
 
-    /// Marks as lost what was sent well before the newest frame that has arrived.
+    /// Marks frames as lost that were sent well before the newest one that has arrived.
     fn detect(&mut self, now: Instant) {
         self.loss.lost_at = Instant::NEVER;
         let mut lost_count = 0;
@@ -265,7 +267,8 @@ impl Path {
                     self.loss.lost_at = self.loss.lost_at.min(entry.sent_at + patience);
                 }
             } else if !before && entry.attempt == 0 {
-                // First transmissions leave in the order of their numbers: nothing older follows.
+                // First transmissions are sent in the order of their numbers: nothing older
+                // follows.
                 break;
             }
             num = num.wrapping_add(1);
@@ -284,13 +287,14 @@ impl Path {
         self.loss.reorder = self.loss.reorder.saturating_sub(trust).max(REORDER_MIN);
     }
 
-    /// A frame that counted as lost has arrived as it was sent first. `P3.8`
+    /// Raises the tolerance, because a frame that counted as lost has arrived from its first
+    /// transmission. `P3.8`
     #[cold]
     fn on_reordered(&mut self) {
         self.loss.reorder = (self.loss.reorder * 2).min(REORDER_MAX);
     }
 
-    /// When [`Path::on_timer`] has something to do.
+    /// Returns the time of the next [`Path::on_timer`].
     pub(super) fn timer(&self, times: &Times) -> Instant {
         if self.unacked.is_empty() || self.standing.is_silent() {
             return Instant::NEVER;
@@ -308,8 +312,7 @@ impl Path {
         self.loss.last_sent_at + backed_off.min(times.rto_max)
     }
 
-    /// Declares losses that are due and, if the path has gone silent, sends its first frame again.
-    /// `P3.9`
+    /// Declares losses that are due and, if the path is silent, retransmits its first frame. `P3.9`
     pub(super) fn on_timer(&mut self, now: Instant, times: &Times) -> TimerOutcome {
         let mut outcome = TimerOutcome::default();
         if self.unacked.is_empty() || self.standing.is_silent() {
@@ -346,13 +349,13 @@ impl Path {
         outcome
     }
 
-    /// A lost frame waits, and may leave.
+    /// Returns true if a lost frame waits and may be retransmitted.
     #[inline]
     pub(crate) fn may_repair(&self) -> bool {
         !self.lost.is_empty() && (self.in_flight_left() > 0 || self.loss.probes)
     }
 
-    /// Takes back a frame that the link would not have: it is sent again when there is room.
+    /// Puts back a frame that the link refused. It is retransmitted when there is room.
     pub(crate) fn put_back(&mut self, num: u32) {
         if let Some(entry) = self.entry_mut(num)
             && entry.state == TxState::Sent
@@ -364,12 +367,12 @@ impl Path {
     }
 }
 
-/// What an acknowledgement said.
+/// Effect of an acknowledgement.
 #[derive(Default)]
 struct Progress {
-    /// Some frame has arrived of which it was not known.
+    /// Set if a frame has newly arrived.
     landed: bool,
-    /// One of them had counted as lost, and was not sent again.
+    /// Set if one of them had counted as lost and was not retransmitted.
     refuted: bool,
 }
 
@@ -418,7 +421,7 @@ mod tests {
         for _ in 0..told_max + 500 {
             path.number(sent_at, Contents::Nothing, 1472);
         }
-        // All but the first have come.
+        // All but the first have arrived.
         let told = |word_count: usize, base| Ack {
             path: 1,
             word_count: narrow(word_count),

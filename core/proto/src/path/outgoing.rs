@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame, or a batch of frames, that is handed to a link: where its bytes lie, and what becomes of
-//! it if the link has no room.
+//! Frame, or batch of frames, passed to a link: where its bytes are, and how it is handled if the
+//! link has no room.
 
 use super::best_effort::BestEffortRun;
 use super::{Contents, OpenFrame, Path, TxState};
@@ -16,24 +16,24 @@ pub(crate) struct Outgoing {
     pub(crate) kind: OutgoingKind,
 }
 
-/// Where the bytes of a transmit lie.
+/// Location of the bytes of a transmit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bytes {
-    /// Frames of `segment_len` bytes behind one another in a frame buffer, the last perhaps shorter.
+    /// Consecutive frames of `segment_len` bytes in a frame buffer; the last may be shorter.
     Slot {
         slot: SlotId,
         off: usize,
         len: usize,
         segment_len: usize,
     },
-    /// The end of one buffer's frames and the first of the next one's.
+    /// End of one buffer's frames and start of the next one's.
     Slots {
         slots: [SlotId; 2],
         off: u32,
         lens: [u32; 2],
         segment_len: u32,
     },
-    /// Headers in the scratch buffer, payload in the memory of operations that it names.
+    /// Headers in the scratch buffer, and payload in the memory of operations that it lists.
     Gathered {
         header_len: usize,
         fragment_len: usize,
@@ -43,7 +43,7 @@ pub(crate) enum Bytes {
 }
 
 impl Bytes {
-    /// One frame.
+    /// Returns the location of one frame.
     #[inline]
     pub(crate) fn frame(slot: SlotId, off: usize, len: usize) -> Bytes {
         Bytes::Slot {
@@ -55,28 +55,28 @@ impl Bytes {
     }
 }
 
-/// What a transmit is, to those who keep it.
+/// Kind of a transmit, which determines its handling after a refusal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutgoingKind {
-    /// Numbered frames, `count` from `first` on: lost if they do not leave.
+    /// Numbered frames, `count` from `first` on; they count as lost if not sent.
     Numbered { first: u32, count: u32 },
-    /// Lost frames, whose numbers the scratch buffer has, and `count` new ones from `first` on.
+    /// Lost frames, with their numbers in the scratch buffer, and `count` new ones from `first` on.
     Repairs { first: u32, count: u32 },
-    /// A frame of a lossless link: waits on if it does not leave, and is free when it has.
+    /// Frame of a lossless link; keeps waiting if not sent, and is freed when sent.
     Lossless { lane: usize, frame: OpenFrame },
-    /// A frame without a number: free, whether it leaves or not.
+    /// Frame without a number; freed in either case.
     Unnumbered { slot: SlotId },
-    /// Frames without a number, of a best-effort message: wait on if they do not leave, and are free
-    /// when they have.
+    /// Unnumbered frames of a best-effort message; keep waiting if not sent, and are freed when
+    /// sent.
     BestEffort(BestEffortRun),
-    /// A chunk of a transfer on a lossless link: sent again from its first byte.
+    /// Chunk of a transfer on a lossless link; sent again from its first byte.
     Chunk { transfer: u32, off: u64 },
-    /// Handshake, probe or reset: it repeats itself.
+    /// Handshake, probe or reset; repeated by its own timer.
     Repeating,
 }
 
 impl Path {
-    /// A numbered frame, or run of frames, that was written last.
+    /// Returns the transmit for a numbered frame, or run of frames, that was just written.
     #[inline]
     pub(crate) fn outgoing(&self, (first, count): (u32, u32), bytes: Bytes) -> Outgoing {
         Outgoing {
@@ -86,7 +86,7 @@ impl Path {
         }
     }
 
-    /// The lane's next frame, if the window has room for it. `P3.3`
+    /// Takes the lane's next frame, if the window has room for it. `P3.3`
     #[inline]
     pub(crate) fn take_frame(&mut self, lane: usize) -> Option<OpenFrame> {
         let numbered = match self.closed[lane].front() {
@@ -101,13 +101,13 @@ impl Path {
             .or_else(|| self.open[lane].take())
     }
 
-    /// The lane has a frame to send.
+    /// Returns true if the lane has a frame to send.
     #[inline]
     pub(crate) fn has_frame(&self, lane: usize) -> bool {
         self.open[lane].is_some() || !self.closed[lane].is_empty()
     }
 
-    /// An empty frame for records that nothing else takes along.
+    /// Returns an empty frame for records that cannot be piggybacked.
     pub(crate) fn empty_frame(&self, slots: &mut SlotPool) -> OpenFrame {
         OpenFrame {
             // Control records and a full acknowledgement fit the smallest buffer.
@@ -118,7 +118,7 @@ impl Path {
         }
     }
 
-    /// Numbers a frame, if it is to be acknowledged, and writes its header.
+    /// Numbers a frame, if it needs an acknowledgement, and writes its header.
     #[inline]
     pub(crate) fn seal(
         &mut self,
@@ -143,7 +143,7 @@ impl Path {
         self.outgoing((num, 1), bytes)
     }
 
-    /// The link had no room for it.
+    /// Puts back a transmit for which the link had no room.
     pub(crate) fn take_back(&mut self, slots: &mut SlotPool, kind: OutgoingKind) {
         match kind {
             OutgoingKind::Numbered { first, count } | OutgoingKind::Repairs { first, count } => {
@@ -158,7 +158,7 @@ impl Path {
         }
     }
 
-    /// What the next lost frame carries. `P3.1`
+    /// Returns the contents of the next lost frame. `P3.1`
     pub(crate) fn peek_lost(&mut self) -> Option<Contents> {
         loop {
             let num = *self.lost.front()?;
@@ -169,7 +169,7 @@ impl Path {
         }
     }
 
-    /// The next lost frame, to be sent again now. `P3.1`
+    /// Takes the next lost frame, which is retransmitted now. `P3.1`
     pub(crate) fn next_lost(&mut self, now: Instant) -> Option<LostFrame> {
         while let Some(num) = self.lost.pop_front() {
             let Some(entry) = self.entry_mut(num) else {
@@ -195,7 +195,7 @@ impl Path {
     }
 }
 
-/// A frame that is sent again.
+/// Frame that is retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostFrame {
     pub(crate) num: u32,

@@ -22,7 +22,7 @@ impl Paths {
         }
     }
 
-    /// A path by `link`.
+    /// Adds a path on `link`.
     pub(crate) fn add(&mut self, ctx: &Context, link: LinkId, params: LinkParams) {
         let mut path = Path::new(link, params, ctx.window_frames(&params));
         if ctx.limits().congestion_control && !params.lossless {
@@ -51,7 +51,7 @@ impl Paths {
         self.by_link.iter_mut().flatten().map(|path| &mut **path)
     }
 
-    /// The link that bulk data takes now.
+    /// Returns the link that bulk data uses now.
     #[inline]
     pub(crate) fn bulk(&self) -> Option<LinkId> {
         self.bulk
@@ -62,19 +62,19 @@ impl Paths {
         self.bulk = Some(link);
     }
 
-    /// Small messages take `link` now.
+    /// Returns true if small messages use `link` now.
     #[inline]
     pub(crate) fn is_small(&self, link: LinkId) -> bool {
         self.small == Some(link)
     }
 
-    /// Bulk data takes `link` now.
+    /// Returns true if bulk data uses `link` now.
     #[inline]
     pub(crate) fn is_bulk(&self, link: LinkId) -> bool {
         self.bulk == Some(link)
     }
 
-    /// The path that small messages take now.
+    /// Returns the path that small messages use now.
     #[inline]
     pub(crate) fn small_path(&self) -> Option<&Path> {
         self.get(self.small?)
@@ -85,7 +85,7 @@ impl Paths {
         self.get_mut(self.small?)
     }
 
-    /// The path that bulk data takes now.
+    /// Returns the path that bulk data uses now.
     #[inline]
     pub(crate) fn bulk_path(&self) -> Option<&Path> {
         self.get(self.bulk?)
@@ -95,7 +95,7 @@ impl Paths {
         self.get_mut(self.bulk?)
     }
 
-    /// The path for the frames of a message of `len` bytes that fills several. `P6.5`
+    /// Returns the path for a message of `len` bytes that fills several frames. `P6.5`
     pub(crate) fn run_path(&self, ctx: &Context, len: usize) -> Option<&Path> {
         self.get(self.run_link(ctx, len)?)
     }
@@ -112,24 +112,24 @@ impl Paths {
         }
     }
 
-    /// Whether `lane` may put another message into frames for small messages.
+    /// Returns true if `lane` may add another message to frames for small messages.
     pub(crate) fn has_small_room(&self, lane: usize) -> bool {
         self.small_path().is_some_and(|path| path.has_room(lane))
     }
 
-    /// By which link what was announced by `link` will come: that for bulk data, which the peer
-    /// chooses as this side does; and whether it is lossless.
+    /// Returns the link that will carry data announced on `link`, and whether it is lossless. It is
+    /// the one for bulk data, which the peer chooses in the same way.
     pub(crate) fn data_link(&self, link: LinkId) -> (LinkId, bool) {
         let link = self.bulk.unwrap_or(link);
         (link, self.get(link).is_some_and(Path::is_lossless))
     }
 
-    /// Chooses the paths by what was measured: small messages take what is likely to be the shortest
-    /// round trip, bulk data the most bytes per call. `P6.5`
+    /// Chooses the paths by measurement: the likely shortest round trip for small messages, and the
+    /// most bytes per call for bulk data. `P6.5`
     pub(crate) fn choose(&mut self, preferred: Option<LinkId>) {
         let up = || self.iter().filter(|path| path.is_usable());
         let small = up().min_by_key(|path| {
-            // Shared memory is chosen before its first round trip: it is lossless.
+            // Shared memory is chosen before its first round trip, because it is lossless.
             if path.is_lossless() || preferred == Some(path.link()) {
                 Span::ZERO
             } else {
@@ -146,7 +146,8 @@ impl Paths {
         (self.small, self.bulk) = (small.map(Path::link), bulk.map(Path::link));
     }
 
-    /// The peer was heard on `link`: until a path has proven itself both ways, this one must do.
+    /// Chooses paths, and uses `link`, on which the peer was heard, until a path is verified in
+    /// both directions.
     pub(crate) fn choose_or(&mut self, link: LinkId, preferred: Option<LinkId>) {
         self.choose(preferred);
         self.small = self.small.or(Some(link));
@@ -169,8 +170,9 @@ impl Paths {
         })
     }
 
-    /// Asks for a sign of life by the path of small messages, if that is a network: each question wakes a
-    /// sleeping peer, and one that has given the session up says so by any path. `P9.3`
+    /// Probes the peer on the path of small messages, if that is a network. A probe wakes a
+    /// sleeping peer, and a peer that has given up the session replies with a reset on any path.
+    /// `P9.3`
     pub(crate) fn ask(&mut self) {
         if let Some(path) = self.small_mut()
             && !path.is_lossless()
@@ -184,7 +186,7 @@ impl Paths {
         self.iter().any(|path| path.ack_due() <= now)
     }
 
-    /// Writes the acknowledgements that are owed and fit; returns the bytes they take. `P3.5`
+    /// Writes the pending acknowledgements that fit; returns the bytes written. `P3.5`
     #[inline]
     pub(crate) fn emit_acks(&mut self, now: Instant, gap: &PollGap, out: &mut [u8]) -> usize {
         let mut len = 0;
@@ -198,7 +200,7 @@ impl Paths {
         len
     }
 
-    /// When [`Paths::on_timer`] has something to do; acknowledgements are given if `up`.
+    /// Returns the time of the next [`Paths::on_timer`]. Acknowledgements are sent only if `up`.
     pub(crate) fn timer(&self, times: &Times, up: bool) -> Instant {
         let networks = self.iter().filter(|path| !path.is_lossless());
         let path_timer = |path: &Path| {
@@ -210,8 +212,8 @@ impl Paths {
         first.unwrap_or(Instant::NEVER).min(self.suspicion_timer())
     }
 
-    /// Ends a round of questions. Returns the path that is left for another, if one is: what it
-    /// carries is to be moved.
+    /// Ends a round of probes. Returns the path that was abandoned, if any; its frames must be
+    /// moved.
     pub(crate) fn on_round_timer(&mut self, now: Instant, ctx: &mut Context) -> Option<LinkId> {
         let left = self.on_suspicion_timer(now, ctx.preferred());
         if left.is_some() {
@@ -220,7 +222,7 @@ impl Paths {
         left
     }
 
-    /// Does what is due on each path.
+    /// Handles the timers of all paths.
     pub(crate) fn on_timer(&mut self, now: Instant, peer: PeerId, ctx: &mut Context) {
         let mut suspected = false;
         for path in self.iter_mut() {
@@ -241,8 +243,8 @@ impl Paths {
         }
     }
 
-    /// An answer to a probe came by `link`. Returns the length of its frames if they have become
-    /// shorter: what it carries in longer ones is to be moved.
+    /// Handles an answer to a probe on `link`. Returns the new frame length if it has shrunk;
+    /// longer frames must be moved.
     pub(crate) fn on_probe_answered(
         &mut self,
         now: Instant,
@@ -268,11 +270,12 @@ impl Paths {
     }
 }
 
-/// The round trip by `link` as it counts where paths are chosen between, if the shortest that was
-/// measured is `rtt`. `P6.5`
+/// Returns the round trip of `link` for the choice between paths, given the shortest measured one.
+/// `P6.5`
 ///
-/// It is measured while the processes start, and both sides choose by themselves. Raw Ethernet passes
-/// less of the kernel, so what made it the slower one there was most likely something else.
+/// It is measured while the processes start, and both sides choose independently. Raw Ethernet
+/// bypasses much of the kernel, so if it measured slower then, something else was most likely the
+/// cause.
 fn likely(link: LinkId, rtt: Span) -> Span {
     match link {
         LinkId::PACKET => rtt / 2,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probes: a path's frame length is proven, not believed, and its round trip is measured a few
-//! times, so that the choice between paths rests on figures (`P6`).
+//! Probes: they verify a path's frame length and measure its round trip several times, so that the
+//! choice between paths is based on measurements (`P6`).
 
 use super::outgoing::{Bytes, Outgoing, OutgoingKind};
 use super::{FRAME_LEN_SAFE, InFlight, Path};
@@ -11,40 +11,42 @@ use alloc::collections::VecDeque;
 use portolan_wire::{FRAME_HEADER_LEN, FrameKind, PROBE_LEN, Probe};
 
 /// Round trips measured per path before the choice is final; the shortest counts. With 8, a path
-/// whose peer was busy meanwhile lost the choice to a slower one in some starts of a hundred. `P6.3`
+/// with a busy peer lost to a slower one in some of a hundred starts. `P6.3`
 const ROUNDS: u8 = 32;
 
-/// Wait for an answer before a probe counts as lost; a peer that sleeps answers within this.
+/// Timeout of a probe; a sleeping peer answers within it.
 const PATIENCE: Span = Span::from_millis(20);
 
-/// Lost measurements in a row before no more are made, each after twice the wait of the one before: a
-/// peer that computes for 5 s is measured when it has looked again, and is sent little meanwhile. `P6.3`
+/// Consecutive lost measurements before measuring stops. Each waits twice as long as the one
+/// before. A peer that computes for 5 s is measured after it polls again, and is sent little
+/// meanwhile. `P6.3`
 const MEASURE_TRIES: u8 = 8;
 
 /// Lost probes of one length before a shorter one is tried.
 const TRIES: u8 = 3;
 
-/// `P6.1`: frame lengths tried below the links' own. UDP on a 1500-byte Ethernet, behind a tunnel,
+/// `P6.1`: frame lengths tried below the links' own: UDP on a 1500-byte Ethernet, behind a tunnel,
 /// safe.
 const LENGTHS: [usize; 3] = [1472, 1400, FRAME_LEN_SAFE];
 
-/// Lengths tried when frames do not pass that passed before: the least as well.
+/// Minimum length, tried only when frames no longer pass that passed before.
 const LENGTH_LEAST: usize = crate::path::FRAME_LEN_LEAST;
 
-/// Marks the nonces of questions that measure nothing, of which only the answer counts.
+/// Flag in the nonces of probes that measure nothing and only request an answer.
 const ASKED: u32 = 1 << 31;
 
-/// Attempts at a suspected length of which nothing at all was answered, before the suspicion is dropped:
-/// the path is silent, not narrow.
+/// Unanswered attempts at a suspected length after which the suspicion is dropped: the path is
+/// silent, not narrow.
 const SILENCE_MAX: u8 = 12;
 
-/// Answers that may wait; a peer asks for a length and for a sign of life at the same time.
+/// Maximum number of answers that may wait. A peer may probe for a length and for a sign of life at
+/// once.
 const ANSWERS_MAX: usize = 4;
 
 /// Pause before a path that became narrower is tried at its former length again. `P6.2`
 const REGROW: Span = Span::from_millis(10_000);
 
-/// Timeouts in a row after which the length of frames is suspected.
+/// Consecutive timeouts after which the frame length is suspected.
 const SUSPECT_TIMEOUTS: u32 = 3;
 
 #[derive(Debug, Default)]
@@ -53,30 +55,31 @@ pub(crate) struct ProbeState {
     trying: usize,
     tries: u8,
     rounds: u8,
-    /// Shortest round trip of a probe and its answer, both by this path.
+    /// Shortest round trip of a probe and its answer, both on this path.
     best: Option<Span>,
     nonce: u32,
     sent_at: Instant,
     waiting: bool,
-    /// To be sent now.
+    /// Set if a probe is to be sent now.
     due: bool,
     /// Nonces of probes to be answered.
     answers: VecDeque<u32>,
-    /// The peer is to be asked for a sign of life; nothing is measured by that.
+    /// Set if a probe for a sign of life is to be sent; it measures nothing.
     asked: bool,
-    /// The length in use is suspected: it is being tried again, then shorter ones.
+    /// Set while the current length is suspected: it is tried again, then shorter ones.
     suspected: bool,
-    /// Meanwhile: a short frame was answered, and attempts of which nothing was.
+    /// State of the suspicion: whether a short frame was answered, and the number of unanswered
+    /// attempts.
     short_passed: bool,
     silences: u8,
-    /// What the system says that the path carries.
+    /// Frame length reported by the operating system.
     hint: usize,
-    /// Longest frame that has ever passed, and when it is to be tried again.
+    /// Longest frame that has ever passed, and the time to try it again.
     widest: usize,
     regrow_at: Instant,
 }
 
-/// What is kept of a path that is not being probed.
+/// Compact state of a path that is not being probed.
 #[derive(Debug, Default)]
 pub(crate) struct ProbeMemory {
     best: Option<Span>,
@@ -93,17 +96,17 @@ impl ProbeMemory {
 }
 
 impl ProbeState {
-    /// Shortest round trip of a probe and its answer, both by this path.
+    /// Returns the shortest round trip of a probe and its answer, both on this path.
     pub(super) fn best(&self) -> Option<Span> {
         self.best
     }
 
-    /// Asks the peer for a sign of life by this path.
+    /// Schedules a probe for a sign of life on this path.
     pub(super) fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// `None` while something is measured, asked or owed.
+    /// Returns the compact state; `None` while a probe or an answer is pending.
     pub(crate) fn memory(&self) -> Option<ProbeMemory> {
         let settled = !self.waiting && !self.suspected && !self.has_due();
         settled.then_some(ProbeMemory {
@@ -127,7 +130,7 @@ impl ProbeState {
         self.due || self.asked || !self.answers.is_empty()
     }
 
-    /// Nothing is measured any more.
+    /// Stops all measurements.
     pub(crate) fn stop(&mut self) {
         self.trying = 0;
         (self.waiting, self.due, self.suspected) = (false, false, false);
@@ -135,7 +138,7 @@ impl ProbeState {
 }
 
 impl Path {
-    /// When [`Path::on_probe_timer`] has something to do.
+    /// Returns the time of the next [`Path::on_probe_timer`].
     pub(super) fn probe_timer(&self) -> Instant {
         if self.probe.waiting {
             self.probe.sent_at + self.probe_patience()
@@ -163,7 +166,7 @@ impl Path {
         self.next_probe(now);
     }
 
-    /// Frames stay unacknowledged: perhaps long ones no longer pass. `P6.2`
+    /// Suspects the frame length after repeated timeouts of long frames. `P6.2`
     pub(super) fn suspect_frame_len(&mut self, now: Instant) {
         let is_long = |entry: &InFlight| usize::from(entry.len) > LENGTH_LEAST;
         if self.loss.timeouts() >= SUSPECT_TIMEOUTS && self.unacked.front().is_some_and(is_long) {
@@ -171,8 +174,8 @@ impl Path {
         }
     }
 
-    /// Tries the length in use again, and shorter ones (the one that was told of first) if it no
-    /// longer passes while short frames do. `P6.2`
+    /// Tries the current length again, and shorter ones (`told` first) if it no longer passes while
+    /// short frames do. `P6.2`
     pub(super) fn confirm_frame_len(&mut self, now: Instant, told: usize) {
         if self.probe.suspected || self.frame_len <= LENGTH_LEAST || !self.is_usable() {
             return;
@@ -216,7 +219,7 @@ impl Path {
         }
         self.probe.tries += 1;
         if self.probe.trying == 0 {
-            // A lost measurement; the peer may be busy with other things than progress.
+            // A lost measurement; the peer may be busy.
             if self.probe.tries >= MEASURE_TRIES {
                 self.probe.rounds = ROUNDS;
             }
@@ -228,7 +231,7 @@ impl Path {
         self.next_probe(now);
     }
 
-    /// The next length to try.
+    /// Returns the next length to try.
     fn shorter(&self) -> Option<usize> {
         let (trying, probe) = (self.probe.trying, &self.probe);
         let lengths = LENGTHS.map(|len| len - self.check_len());
@@ -243,21 +246,22 @@ impl Path {
         hint.or_else(|| lengths.find(|&len| len < trying))
     }
 
-    /// The peer asks: answer by this path. `P6.4`
+    /// Schedules the answer to the peer's probe on this path. `P6.4`
     pub(crate) fn on_probe_asked(&mut self, nonce: u32) {
         if self.probe.answers.len() < ANSWERS_MAX {
             self.probe.answers.push_back(nonce);
         }
     }
 
-    /// The peer answers; `true` if the choice between paths, or the length of frames, may change.
+    /// Handles the peer's answer; returns `true` if the choice of paths, or the frame length, may
+    /// change.
     fn on_answer(&mut self, now: Instant, nonce: u32) -> bool {
         if !self.probe.waiting || nonce != self.probe.nonce {
             return false;
         }
         if self.probe.trying == 0 {
             let sample = now.span_since(self.probe.sent_at);
-            // A later answer says for how long the peer did not look.
+            // A later answer measures how long the peer did not poll.
             if sample <= PATIENCE {
                 self.rtt.on_sample(sample);
                 self.probe.best = Some(self.probe.best.map_or(sample, |best| best.min(sample)));
@@ -275,7 +279,7 @@ impl Path {
         true
     }
 
-    /// An answer to a probe came by this path.
+    /// Handles an answer to a probe on this path.
     pub(super) fn on_probe_answered(&mut self, now: Instant, nonce: u32) -> ProbeAnswer {
         if nonce & ASKED != 0 {
             self.probe.short_passed = true;
@@ -289,7 +293,7 @@ impl Path {
         }
     }
 
-    /// Writes the probe or answer that is to leave, if one is.
+    /// Writes the next probe or answer, if any is due.
     pub(crate) fn emit_probe(
         &mut self,
         now: Instant,
@@ -309,7 +313,7 @@ impl Path {
         } else {
             return None;
         };
-        // What follows the record is padding: zeros.
+        // The bytes after the record are padding: zeros.
         let out = scratch.start(frame_len);
         let header = self.header(FrameKind::Unnumbered, (0, 0), frame_len, session);
         header.emit(out);
@@ -327,14 +331,14 @@ impl Path {
     }
 }
 
-/// What an answer to a probe has shown.
+/// Result of an answer to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeAnswer {
     Stale,
     /// The path works.
     SignOfLife,
-    /// The choice between paths may change.
+    /// The choice of paths may change.
     Measured,
-    /// Frames may have so many bytes from now on, fewer than before.
+    /// Maximum length in bytes of frames from now on, less than before.
     Shrunk(usize),
 }

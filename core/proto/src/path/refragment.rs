@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a path cannot carry any more is fragmented anew: for another path when it has gone silent, for
-//! itself when its frames have become shorter (`P3.12`). Rare, so it copies.
+//! Refragmentation of data that a path can no longer carry: for another path if it has gone silent,
+//! for itself if its frames have become shorter (`P3.12`). Rare, so it copies.
 
 use super::control::Control;
 use super::stage::cut_points;
@@ -16,21 +16,21 @@ use portolan_wire::{
     Records, RemoteAnswer, RemoteWrite,
 };
 
-/// Bytes in front of a part of a bulk fragment: they travel as a chunk in a data frame.
+/// Bytes before a part of a bulk fragment, which is sent as a chunk in a data frame.
 pub(crate) const PART_HEADER_LEN: usize = FRAME_HEADER_LEN + CHUNK_LEN;
 
-/// Bytes of a transfer that are to be sent again, by whichever path carries bulk data.
+/// Bytes of a transfer to be retransmitted on whichever path carries bulk data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FragmentPart {
     pub(crate) transfer: u32,
-    /// Fragment, and where in it the part begins.
+    /// Index of the fragment, and offset of the part in it.
     pub(crate) index: u32,
     pub(crate) within: u16,
     pub(crate) len: u16,
 }
 
-/// What was taken off a path and is to wait elsewhere: in the queue of control records, among the
-/// transfers; and the lanes whose credit is to be told once more.
+/// Records and parts taken off a path that must wait elsewhere, with control records and transfers;
+/// and the lanes whose credit must be sent again.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) controls: Vec<Control>,
@@ -38,17 +38,17 @@ pub(crate) struct Moved {
     pub(crate) credit: [bool; 2],
 }
 
-/// What was taken off a path.
+/// Frames taken off a path.
 #[derive(Debug, Default)]
 struct Taken {
-    /// Frames, each from its first byte.
+    /// Complete frames.
     frames: Vec<Vec<u8>>,
     parts: Vec<FragmentPart>,
 }
 
 impl Path {
-    /// Takes everything that waits or is under way in frames of more than `len_max` bytes. The
-    /// numbers of frames under way stay in use, and are filled by empty frames.
+    /// Takes everything that waits or is in flight in frames of more than `len_max` bytes. The
+    /// numbers of frames in flight stay in use and are filled by empty frames.
     fn take_longer(&mut self, slots: &mut SlotPool, len_max: usize) -> Taken {
         let mut taken = Taken::default();
         let silent = self.standing.is_silent();
@@ -102,7 +102,7 @@ impl Path {
         taken
     }
 
-    /// Of that, what has not been numbered yet.
+    /// Takes the frames that have no number yet.
     fn take_waiting(&mut self, slots: &mut SlotPool, len_max: usize, frames: &mut Vec<Vec<u8>>) {
         for lane in [1, 0] {
             let room = self.shared_frame_len();
@@ -134,8 +134,9 @@ impl Path {
 }
 
 impl Paths {
-    /// Moves what `link` has in frames of more than `len_max` bytes to the paths that small messages
-    /// and bulk data take now, in frames that these carry; returns what else waits for a frame.
+    /// Moves what `link` has in frames of more than `len_max` bytes to the current paths for small
+    /// messages and bulk data, refragmented for them. Returns the rest, which waits for other
+    /// frames.
     pub(crate) fn move_frames(
         &mut self,
         slots: &mut SlotPool,
@@ -170,11 +171,11 @@ impl Paths {
     }
 }
 
-/// Puts the records of frames into others.
+/// Moves the records of frames into other frames.
 struct Mover<'a> {
     paths: &'a mut Paths,
     slots: &'a mut SlotPool,
-    /// Frames that gather, per lane.
+    /// Frames being filled, per lane.
     frames: [Vec<OpenFrame>; 2],
     moved: Moved,
 }
@@ -193,7 +194,7 @@ impl Mover<'_> {
                     let bytes = &bytes[..rts.wire_len()];
                     self.move_record(rts.message.lane.index(), true, &[bytes]);
                 }
-                // P3.12: the limit of now, not that of then.
+                // P3.12: the current limit, not the old one.
                 Record::Credit(credit) => self.moved.credit[credit.lane.index()] = true,
                 Record::Grant(grant) => self.moved.controls.push(Control::Grant(grant)),
                 Record::Done(done) => self.moved.controls.push(Control::Done(done)),
@@ -210,7 +211,7 @@ impl Mover<'_> {
                 }
                 Record::RemoteAnswer(answer) => self.move_answer(&answer, payload),
                 Record::RemoteSource(source) => self.moved.controls.push(Control::Source(source)),
-                // Older than what will be said anyway.
+                // A newer record will be sent anyway.
                 Record::Ack(_) | Record::Marks(_) | Record::Probe(_) | Record::Chunk(_) => {}
                 // Never in a frame that is kept.
                 Record::BestEffortPart(_) => {}
@@ -239,7 +240,7 @@ impl Mover<'_> {
         }
     }
 
-    /// A write keeps its number, and says of each part where it belongs.
+    /// Moves a write in parts. It keeps its number, and each part states its offset.
     fn move_write(&mut self, write: &RemoteWrite, payload: &[u8]) {
         let room = self.payload_room(REMOTE_WRITE_LEN);
         for (off, len) in cut_points(payload.len(), room) {
@@ -270,7 +271,8 @@ impl Mover<'_> {
         }
     }
 
-    /// Bytes that a record with a header of `header_len` bytes carries in a frame of its own.
+    /// Returns the payload bytes of a record with a header of `header_len` bytes in a frame of its
+    /// own.
     fn payload_room(&mut self, header_len: usize) -> usize {
         let frame = self
             .paths
@@ -279,7 +281,7 @@ impl Mover<'_> {
         frame.saturating_sub(FRAME_HEADER_LEN + header_len)
     }
 
-    /// Appends a record to the frames that gather in `moved`.
+    /// Appends a record to the frames being filled.
     fn move_record(&mut self, lane: usize, numbered: bool, parts: &[&[u8]]) {
         let Some(path) = self.paths.small_mut() else {
             return;
@@ -300,7 +302,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Cuts a fragment into such as the path for bulk data carries.
+    /// Cuts a fragment into fragments that the path for bulk data carries.
     fn cut(&mut self, fragment: &Fragment, payload: &[u8]) {
         if let Some(path) = self.paths.bulk_mut() {
             path.stage_run(self.slots, fragment, payload.len(), BATCH_LEN_MAX)

@@ -3,7 +3,7 @@
 
 use crate::base::time::Span;
 
-/// Assumed before the first sample: a sleeping receiver on a quiet Ethernet answers within this.
+/// Initial estimate: a sleeping receiver on a quiet Ethernet answers within it.
 const INITIAL: Span = Span::from_millis(1);
 
 /// Smoothed round trip of one path.
@@ -42,12 +42,13 @@ impl Rtt {
         self.smoothed
     }
 
-    /// Lowest sample, `None` before the first.
+    /// Returns the lowest sample; `None` before the first.
     pub(crate) fn min(&self) -> Option<Span> {
         (self.sample_count > 0).then_some(self.min)
     }
 
-    /// RFC 6298: smoothed round trip and four times its variance, within bounds. `P3.9`
+    /// Returns the timeout of RFC 6298: smoothed round trip plus four times its variance, within
+    /// bounds. `P3.9`
     pub(crate) fn timeout(&self, floor: Span, ceiling: Span) -> Span {
         (self.smoothed + self.variance * 4).clamp(floor, ceiling)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scoreboard of a path (as in RFC 6675): what the last acknowledgement has told of the numbers behind
-//! the lowest that is missing. With a frame missing, each acknowledgement tells all of it again: what is new
-//! is found a word at a time.
+//! Scoreboard of a path (as in RFC 6675): the received numbers behind the lowest missing one, from
+//! the last acknowledgement. While a frame is missing, each acknowledgement repeats them, so new
+//! ones are found one word at a time.
 
 use super::ack::WORDS_MAX;
 use crate::base::narrow::narrow;
@@ -10,19 +10,19 @@ use alloc::vec::Vec;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
-    /// Number that the first bit stands for.
+    /// Number of the first bit.
     first: u32,
     words: Vec<u64>,
 }
 
 impl Scoreboard {
-    /// Takes the bitmap of an acknowledgement, the words of which begin behind `base`; hands the numbers
-    /// to `arrived` that the one before has not told. An acknowledgement that was overtaken changes nothing
-    /// of what is kept.
+    /// Applies the bitmap of an acknowledgement, whose words begin after `base`. Calls `arrived`
+    /// with the numbers that the previous one did not report. An overtaken acknowledgement does not
+    /// change the stored bitmap.
     pub(super) fn update(&mut self, base: u32, words: &[u8], mut arrived: impl FnMut(u32)) {
         let first = base.wrapping_add(1);
         let ahead = first.wrapping_sub(self.first);
-        // Nothing kept is older than anything.
+        // With nothing stored, no acknowledgement is old.
         let is_old = ahead >= 1 << 31 && !self.words.is_empty();
         let words = words.chunks_exact(8).take(WORDS_MAX);
         let count = words.len();
@@ -31,7 +31,7 @@ impl Scoreboard {
             let start = 64 * narrow::<_, u32>(index);
             let mut new = match is_old {
                 true => word,
-                // Not yet overwritten: those before `index` are.
+                // Not yet overwritten: only words before `index` are.
                 false => word & !self.word_at(ahead.saturating_add(start)),
             };
             while new != 0 {
@@ -50,12 +50,12 @@ impl Scoreboard {
         }
     }
 
-    /// Forgets it all.
+    /// Clears the scoreboard.
     pub(super) fn clear(&mut self) {
         self.words.clear();
     }
 
-    /// The first number from `num` on that was not told to have arrived.
+    /// Returns the first number from `num` on that was not reported as received.
     pub(super) fn next_unreported(&self, num: u32) -> u32 {
         let mut at = num.wrapping_sub(self.first);
         if at >= 1 << 31 {
@@ -72,13 +72,13 @@ impl Scoreboard {
         self.first.wrapping_add(at)
     }
 
-    /// Whether there was no room to tell of `num`, which may have arrived.
+    /// Returns true if `num` may have arrived but was beyond the bitmap.
     pub(super) fn may_hide(&self, num: u32) -> bool {
         let at = num.wrapping_sub(self.first);
         self.words.len() == WORDS_MAX && at < 1 << 31 && at as usize / 64 >= WORDS_MAX
     }
 
-    /// 64 bits from the one of place `at` on.
+    /// Returns 64 bits from bit `at` on.
     fn word_at(&self, at: u32) -> u64 {
         let (index, shift) = (at as usize / 64, at % 64);
         let word = |index: usize| self.words.get(index).copied().unwrap_or(0);
@@ -95,7 +95,7 @@ mod tests {
     use alloc::collections::BTreeSet;
     use alloc::vec;
 
-    /// The bitmap behind `base` of `arrived`, as long as it must be.
+    /// Returns the bitmap of `arrived` behind `base`, as long as necessary.
     fn bitmap(base: u32, arrived: &BTreeSet<u32>) -> Vec<u8> {
         let mut words = vec![0_u64; WORDS_MAX];
         for ahead in 0..narrow::<_, u32>(WORDS_MAX * 64) {
@@ -126,7 +126,7 @@ mod tests {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            // Mostly what comes next, with holes; now and then what was missing.
+            // Mostly the next numbers, with holes; occasionally a missing one.
             let ahead = match round % 7 {
                 0 => 0,
                 _ => narrow::<_, u32>(state >> 40) % 90,
