@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receiver schedules bulk data: it grants what its link can buffer, so that many senders at
-//! once lose nothing that a grant could have avoided, and says whose turn it is: the transfer with
-//! the least left, or each in turn (`P5.3`). None waits for ever (`P5.9`).
+//! Receiver-side scheduling of bulk data. The receiver grants what its link can buffer, so that
+//! many senders together do not overflow it. It grants the transfer with the fewest bytes left, or
+//! each in turn (`P5.3`). No transfer starves (`P5.9`).
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, PeerId, Schedule};
 use alloc::vec::Vec;
 use portolan_wire::Grant;
 
-/// Least worthwhile grant: one full call of segmentation offload.
+/// Minimum grant in bytes: one full call of segmentation offload.
 const QUANTUM_MIN: u64 = 64 * 1024;
 
-/// `P5.9`: of so many quanta, one goes to the transfer that has waited longest. What it takes from
-/// the others is an eighth; what it gives is a bound on waiting.
+/// `P5.9`: one of this many quanta goes to the transfer that has waited longest. That costs the
+/// others one eighth, and bounds the wait.
 const AGED_EVERY: u64 = 8;
 
 /// See the module documentation.
@@ -21,37 +21,39 @@ pub(super) struct Scheduler {
     /// Transfers that are not fully granted.
     active: Vec<u32>,
     accounts: [Account; LinkId::COUNT],
-    /// Grants so far: who was served when.
+    /// Number of grants so far; the clock of the order of service.
     served: u64,
-    /// Something may have become grantable.
+    /// Set if something may have become grantable.
     dirty: bool,
 }
 
-/// What one link can buffer.
+/// Grant account of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Bytes that may be granted and still on the way.
+    /// Bytes that may be granted and not yet received.
     budget: u64,
     outstanding: u64,
-    /// Free bytes from which on a grant may be possible: without as many there is no use in looking.
+    /// Free bytes below which no grant is possible, so that no search is needed.
     needed: u64,
-    /// Bytes granted out of turn since the one that had waited longest was served.
+    /// Bytes granted out of turn since the longest-waiting transfer was served.
     passed: u64,
 }
 
 impl Account {
-    /// Grants in steps of an eighth of the budget: the sender never runs dry, and grants are few.
+    /// Returns the step of grants: an eighth of the budget. The sender never runs dry, and grants
+    /// are few.
     fn quantum(&self) -> u64 {
         (self.budget / 8).max(QUANTUM_MIN)
     }
 
-    /// What one transfer may have outstanding while others wait: half, so that a sender that stands
-    /// still does not hold up all others, and two together keep the wire busy.
+    /// Returns the bytes that one transfer may have outstanding while others wait: half of the
+    /// budget. A stalled sender then does not block the others, and two together keep the wire
+    /// busy.
     fn share(&self) -> u64 {
         (self.budget / 2).max(self.quantum())
     }
 
-    /// A transfer has so much outstanding that another step would exceed its share.
+    /// Returns true if another step would exceed the transfer's share.
     fn has_share(&self, transfer: &RxTransfer) -> bool {
         let step = transfer.wanted().min(self.quantum());
         !transfer.lossless && transfer.outstanding() + step > self.share()
@@ -68,7 +70,7 @@ impl Scheduler {
         self.dirty = true;
     }
 
-    /// The time of a transfer that begins now, in grants.
+    /// Returns the service time of a transfer that starts now, counted in grants.
     pub(super) fn stamp(&self) -> u64 {
         self.served
     }
@@ -78,14 +80,14 @@ impl Scheduler {
         self.dirty = true;
     }
 
-    /// `len` bytes of what was granted have arrived, or were overtaken. `P5.10`
+    /// Frees `len` granted bytes that have arrived or were overtaken. `P5.10`
     pub(super) fn on_passed(&mut self, link: LinkId, len: u64) {
         let account = &mut self.accounts[link.index()];
         account.outstanding = account.outstanding.saturating_sub(len);
         self.dirty |= account.free() >= account.needed;
     }
 
-    /// Forgets a transfer that has ended, whatever it still had outstanding.
+    /// Removes a transfer that has ended, and frees what it still had outstanding.
     pub(super) fn remove(&mut self, key: u32, transfer: &RxTransfer) {
         let before = self.active.len();
         self.active.retain(|&active| active != key);
@@ -96,7 +98,7 @@ impl Scheduler {
     }
 }
 
-/// A grant that may be made.
+/// Grant that may be made.
 struct Turn {
     key: u32,
     bytes: u64,
@@ -104,24 +106,24 @@ struct Turn {
 }
 
 impl Transfers {
-    /// What one link can buffer. `P5.3`
+    /// Sets the bytes that one link can buffer. `P5.3`
     pub(crate) fn set_budget(&mut self, link: LinkId, budget: usize) {
         self.scheduler.set_budget(link, budget);
     }
 
-    /// Something may have become grantable since this was asked last.
+    /// Returns true if something may have become grantable since the last call.
     #[inline]
     pub(crate) fn take_grantable(&mut self) -> bool {
         core::mem::take(&mut self.scheduler.dirty) && !self.scheduler.active.is_empty()
     }
 
-    /// Bytes that were granted to come by `link` have not come.
+    /// Returns true if granted bytes are still expected on `link`.
     #[inline]
     pub(crate) fn expects_by(&self, link: LinkId) -> bool {
         self.scheduler.accounts[link.index()].outstanding > 0
     }
 
-    /// The next grant for bytes that come by `link`, and to whom.
+    /// Returns the next grant for bytes on `link`, and its peer.
     pub(crate) fn next_grant(
         &mut self,
         schedule: Schedule,
@@ -131,7 +133,7 @@ impl Transfers {
         self.grant(link, &turn)
     }
 
-    /// The transfer by `link` whose turn it is, if there is room for a grant.
+    /// Returns the next transfer to be granted on `link`, if there is room for a grant.
     fn next_turn(&mut self, schedule: Schedule, link: LinkId) -> Option<Turn> {
         let is_fair = schedule == Schedule::Fair;
         let scheduler = &mut self.scheduler;
@@ -156,8 +158,8 @@ impl Transfers {
             (_, true, true) => account.free().min(account.quantum()),
             (_, true, false) => account.free().min(account.share() - transfer.outstanding()),
         };
-        // Whoever has the next turn waits until there is room for a step: others that need less
-        // would take it away from under him.
+        // The transfer whose turn it is waits until there is room for its step. Otherwise transfers
+        // that need less would always overtake it.
         account.needed = transfer.wanted().min(account.quantum());
         let bytes = transfer.whole_fragments(room);
         let is_enough = room >= account.needed && bytes > 0;
@@ -191,7 +193,8 @@ impl Transfers {
 }
 
 impl RxTransfer {
-    /// How far behind the limit that was granted last all has arrived; 0 to say nothing. `P15.7`
+    /// Returns the distance in bytes between the last granted limit and the prefix that has
+    /// arrived; 0 for no information. `P15.7`
     fn behind(&self) -> u32 {
         let behind = self.granted - self.arrived.prefix();
         if self.streamed {
@@ -201,19 +204,19 @@ impl RxTransfer {
         }
     }
 
-    /// Bytes that are not granted yet.
+    /// Returns the number of bytes that are not granted yet.
     fn wanted(&self) -> u64 {
         self.len - self.granted
     }
 
-    /// Bytes that are granted and still on the way: neither arrived nor overtaken. What was
-    /// overtaken is in no buffer; it comes again as a trickle. `P5.10`
+    /// Returns the bytes that are granted but neither arrived nor overtaken. Overtaken bytes occupy
+    /// no buffer, and are retransmitted slowly. `P5.10`
     fn outstanding(&self) -> u64 {
         self.granted.saturating_sub(self.frontier)
     }
 
-    /// What of `room` may be granted. Whole fragments: what is granted of half a one is never sent
-    /// and holds the budget (`P5.4`).
+    /// Returns the part of `room` that may be granted: whole fragments. Half of a fragment would
+    /// never be sent and would hold the budget (`P5.4`).
     fn whole_fragments(&self, room: u64) -> u64 {
         if self.wanted() <= room {
             self.wanted()

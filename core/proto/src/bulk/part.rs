@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of transfers that go by a stream (`P15`): cut from what was granted, and accounted for when
-//! they have landed. What a stream loses with its end goes on as fragments.
+//! Parts of transfers that use a stream (`P15`): cut from granted bytes, and accounted for when
+//! received. Bytes lost when a stream closes are sent as fragments.
 //!
-//! The one invariant: a transfer goes by its stream from its first byte until the stream ends, and as
-//! fragments from then on; so no byte counts as acknowledged twice.
+//! Invariant: a transfer uses its stream from its first byte until the stream closes, and fragments
+//! afterwards. So no byte counts as acknowledged twice.
 
 use super::send::SendQueue;
 use super::trial::Way;
@@ -14,23 +14,25 @@ use crate::path::outgoing::{Outgoing, OutgoingKind};
 use crate::{LinkId, OpId, PeerId};
 use portolan_wire::{CHECK_LEN, CHUNK_LEN, CheckedFrame, Chunk, Sum};
 
-/// Bytes of a part at most. At 5 GB/s receiving it takes 50 µs, for which short messages wait.
+/// Maximum length of a part in bytes. At 5 GB/s it takes 50 µs to receive, for which short messages
+/// wait.
 pub(crate) const PART_LEN_MAX: u64 = 256 * 1024;
 
-/// Bytes of the first part: as it lands, the next is summed and sent, so the receiver begins some 10 µs
-/// earlier than with a long one; a call takes as long as copying half of it does.
+/// Length of the first part in bytes. While it arrives, the next is summed and sent, so the
+/// receiver starts some 10 µs earlier than with a long one. A call costs as much as copying half of
+/// it.
 const PART_LEN_FIRST: u64 = 32 * 1024;
 
-/// The same while short messages pass, and of a run of frames: they wait for some 5 µs at each end, as long
-/// as they take themselves.
+/// Maximum length in bytes of a part, or a run of frames, while short messages pass. They wait some
+/// 5 µs for it at each end, about their own latency.
 pub const PART_LEN_HURRIED: usize = 16 * 1024;
 
-/// Parts of a transfer begin where pages do, if its buffer does.
+/// Alignment of parts of a transfer, relative to its buffer.
 const PAGE_LEN: u64 = 4096;
 
-/// Bytes of the part at `off` of a transfer, of which `left` have been granted: more and more at first
-/// if it is alone, for then the receiver has nothing else to do; then evenly, so that both ends have as
-/// much to do with each. Short ones if short messages pass.
+/// Returns the length of the part at `off` of a transfer with `left` granted bytes. Parts of a lone
+/// transfer grow at first, because the receiver is otherwise idle. Later parts are equal, so that
+/// both ends are equally busy. Parts are short while short messages pass.
 fn part_len(off: u64, left: u64, is_alone: bool, is_hurried: bool) -> u64 {
     if is_hurried {
         return left.min(PART_LEN_HURRIED as u64);
@@ -43,27 +45,27 @@ fn part_len(off: u64, left: u64, is_alone: bool, is_hurried: bool) -> u64 {
     left.min(part.next_multiple_of(PAGE_LEN))
 }
 
-/// Where the next bytes of a part belong.
+/// Destination of the next bytes of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartPlace {
-    /// So many bytes into the buffer of `op`, at `off`.
+    /// Bytes to receive at an offset of an operation's buffer.
     At {
-        /// Whose buffer.
+        /// Operation that owns the buffer.
         op: OpId,
-        /// Where in it.
+        /// Offset in the buffer.
         off: u64,
-        /// How many bytes.
+        /// Number of bytes.
         len: u64,
     },
-    /// Nobody wants them: the transfer has ended, or its buffer, or it goes on as fragments.
+    /// Discarded: the transfer or its buffer has ended, or it continues as fragments.
     Nowhere,
-    /// They contradict their transfer. `P15.5`
+    /// Invalid: the bytes contradict their transfer. `P15.5`
     Wrong,
 }
 
 impl Transfers {
-    /// The next part for the stream to their peer, with room for a checksum in front if `checked`; a short
-    /// one if `is_hurried`.
+    /// Returns the next part for the peer's stream. It has room for a checksum in front if
+    /// `checked`, and is short if `is_hurried`.
     pub(crate) fn next_stream_part(
         &mut self,
         queue: &mut SendQueue,
@@ -93,7 +95,7 @@ impl Transfers {
         let header_len = CHUNK_LEN + if checked { CHECK_LEN } else { 0 };
         let out = scratch.start(header_len);
         if checked {
-            // The sum is for who has the bytes.
+            // The link, which has the bytes, computes the sum.
             out[..CHECK_LEN].copy_from_slice(&CheckedFrame::front(Sum::default()));
         }
         chunk.emit(&mut out[header_len - CHUNK_LEN..]);
@@ -105,8 +107,8 @@ impl Transfers {
         })
     }
 
-    /// A stream to `peer` has ended: what it carried, and is not known to have arrived, goes as
-    /// fragments. `P15.7`
+    /// Handles a closed stream to `peer`: its data that may not have arrived is sent as fragments.
+    /// `P15.7`
     pub(crate) fn on_stream_closed(&mut self, peer: PeerId, queue: &mut SendQueue) {
         for key in self
             .tx
@@ -127,7 +129,7 @@ impl Transfers {
         }
     }
 
-    /// Where bytes `off..off + len` of a part from `from` are to be received. `P15.5`
+    /// Returns the place for bytes `off..off + len` of a part from `from`. `P15.5`
     pub(crate) fn place_part(
         &mut self,
         from: PeerId,
@@ -142,14 +144,14 @@ impl Transfers {
         place
     }
 
-    /// The transfer that a part from `from` is of, if it is to have it: one that is known, and of which
-    /// no fragment has come. `P15.5`
+    /// Returns the transfer of a part from `from`, if it is known and no fragment of it has
+    /// arrived. `P15.5`
     fn part_owner(&self, from: PeerId, chunk: &Chunk) -> Option<&RxTransfer> {
         let transfer = self.rx.get(chunk.transfer);
         transfer.filter(|rx| rx.peer == from && !rx.lossless && !rx.has_left_stream)
     }
 
-    /// Whether a part from `from` is still of use.
+    /// Returns true if a part from `from` is still needed.
     pub(crate) fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
         self.part_owner(from, chunk).is_some()
     }
@@ -175,7 +177,8 @@ impl Transfers {
         }
     }
 
-    /// Bytes `off..off + len` of a part have landed; returns the transfer if it has ended.
+    /// Handles bytes `off..off + len` of a part, now received; returns the transfer if it has
+    /// completed.
     pub(crate) fn on_part_landed(
         &mut self,
         ctx: &mut Context,
@@ -201,7 +204,7 @@ impl Transfers {
 mod tests {
     use super::*;
 
-    /// The lengths of the parts of a transfer of `len` bytes that was granted whole.
+    /// Returns the lengths of the parts of a transfer of `len` bytes that was granted at once.
     fn parts(len: u64) -> alloc::vec::Vec<u64> {
         let mut off = 0;
         core::iter::from_fn(|| {
@@ -226,7 +229,7 @@ mod tests {
             let parts = parts(len);
             assert_eq!(parts.iter().sum::<u64>(), len);
             assert!(parts.iter().all(|part| *part <= PART_LEN_MAX));
-            // All but the last begin and end where pages do.
+            // All but the last begin and end on page boundaries.
             assert!(
                 parts[..parts.len() - 1]
                     .iter()

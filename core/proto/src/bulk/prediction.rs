@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which bulk frames a link most likely brings next, so that they can be received in their place.
+//! Prediction of the bulk frames that a link receives next, so that they can be received in place.
 //!
-//! A prediction may be wrong, and what comes instead is then written where the expected fragments
-//! belong before anybody can look at it. So a prediction names only bytes of which nothing has arrived:
-//! beyond the highest that has, of a transfer whose buffer takes the whole message.
+//! A prediction may be wrong. Other bytes are then written to the place of the expected fragments
+//! before any code can check them. So a prediction covers only bytes of which nothing has arrived:
+//! beyond the highest received byte, in a transfer whose buffer has room for the whole message.
 
 use super::{RxTransfer, Transfers};
 use crate::{LinkId, OpId, PeerId};
 use alloc::collections::VecDeque;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
-/// Transfers that were granted and not yet heard of that are remembered per link. A grant lets
-/// few go on at a time; more would only make predictions later, and never wrong ones right.
+/// Maximum number of granted transfers without fragments remembered per link. Few are granted at a
+/// time; more would only make predictions later, and not better.
 const GRANTED_MAX: usize = 32;
 
-/// A run of fragments that is expected next, and where their bytes belong.
+/// Run of fragments that is expected next, and its destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpectedRun {
     session: u64,
@@ -23,7 +23,7 @@ pub struct ExpectedRun {
     fragment_len: u16,
     /// Bytes of the message from the first fragment on.
     left: u64,
-    /// The path's frames have checksums.
+    /// Set if the path's frames have checksums.
     checked: bool,
     op: u64,
     off: u64,
@@ -31,7 +31,7 @@ pub struct ExpectedRun {
 }
 
 impl ExpectedRun {
-    /// With what the session's frames carry on this path.
+    /// Sets the session token and checksum flag of the frames on this path.
     pub(crate) fn in_session(self, session: u64, checked: bool) -> ExpectedRun {
         ExpectedRun {
             session,
@@ -40,46 +40,46 @@ impl ExpectedRun {
         }
     }
 
-    /// Bytes of header in each frame.
+    /// Length in bytes of the headers in each frame.
     pub const HEADER_LEN: usize = BULK_HEADER_LEN;
 
-    /// The operation into whose buffer the bytes belong.
+    /// Returns the operation whose buffer receives the bytes.
     #[must_use]
     pub fn op(&self) -> OpId {
         OpId(self.op)
     }
 
-    /// Where in that buffer.
+    /// Returns the offset in that buffer.
     #[must_use]
     pub fn off(&self) -> u64 {
         self.off
     }
 
-    /// How many bytes have been granted there and not arrived.
+    /// Returns the number of bytes there that were granted and have not arrived.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none; never of a run that [`crate::Core::expected_run`] returned.
+    /// Returns true if there are none; never the case for a run from [`crate::Core::expected_run`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a checksum stands in front of each frame (`P13`), which is not counted as header.
+    /// Returns true if a checksum precedes each frame (`P13`); it does not count as header.
     #[must_use]
     pub fn is_checked(&self) -> bool {
         self.checked
     }
 
-    /// Bytes of payload in each frame; the last may have fewer.
+    /// Returns the payload length in bytes of each frame; the last may have fewer.
     #[must_use]
     pub fn fragment_len(&self) -> usize {
         usize::from(self.fragment_len)
     }
 
-    /// Whether a frame with this header, and so many bytes behind it, is the `index`th of the run.
+    /// Returns true if a frame with this header and payload length is the `index`th of the run.
     #[must_use]
     pub fn matches(&self, index: usize, head: &[u8], payload_len: usize) -> bool {
         let frame_len = BULK_HEADER_LEN + payload_len;
@@ -101,14 +101,14 @@ impl ExpectedRun {
     }
 }
 
-/// What one link has brought.
+/// Recent fragments and grants of one link.
 #[derive(Debug, Default)]
 pub(super) struct Prediction {
     /// Transfer of the last fragment.
     last: u32,
-    /// No fragment has come since the last prediction.
+    /// Set if no fragment has arrived since the last prediction.
     is_fresh: bool,
-    /// Transfers that were granted something, oldest first.
+    /// Transfers that received grants, oldest first.
     granted: VecDeque<u32>,
 }
 
@@ -122,8 +122,9 @@ impl Prediction {
 }
 
 impl RxTransfer {
-    /// First fragment of which nothing, and beyond which nothing, has arrived. A wrong guess spoils what
-    /// lies there, so that of a part which is not all there yet, and may still count, it would.
+    /// Returns the run from the first fragment of which, and beyond which, nothing has arrived. A
+    /// wrong prediction overwrites its place, so a place where an incomplete part may still count
+    /// is excluded.
     fn expected_run(&self) -> Option<ExpectedRun> {
         let fragment_len = u64::from(self.fragment_len);
         let awaits_part = self.takes_parts && !self.has_left_stream;
@@ -150,8 +151,9 @@ impl RxTransfer {
 }
 
 impl Transfers {
-    /// The bulk frames that `link` most likely brings next, and from whom: those of the transfer that
-    /// followed the present one last time, else of the present one, else of one that was granted.
+    /// Returns the bulk frames that `link` most likely receives next, and their sender. They are of
+    /// the transfer that followed the present one last time, else of the present one, else of a
+    /// granted one.
     pub(crate) fn expected_run(&mut self, link: LinkId) -> Option<(PeerId, ExpectedRun)> {
         let prediction = &mut self.predictions[link.index()];
         prediction.is_fresh = true;
@@ -180,7 +182,7 @@ impl Transfers {
         Some((transfer.peer, run))
     }
 
-    /// A fragment has come by `link`.
+    /// Records a fragment that arrived on `link`.
     #[inline]
     pub(super) fn note_fragment(&mut self, link: LinkId, transfer: u32) {
         let prediction = &mut self.predictions[link.index()];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiving side of bulk data: fragments and chunks go to their place in the posted buffer.
+//! Receiving side of bulk data: fragments and chunks are placed in the posted buffer.
 
 use super::{FinishedRx, Origin, RxTransfer, Transfers};
 use crate::base::context::Context;
@@ -12,7 +12,7 @@ use core::ops::Range;
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, Chunk};
 
 impl Transfers {
-    /// Begins a transfer into a posted buffer; the caller has checked that there is room for it.
+    /// Starts a transfer into a posted buffer; the caller has checked that there is room for it.
     /// `P5.2`
     pub(crate) fn start(
         &mut self,
@@ -62,8 +62,8 @@ impl Transfers {
         key
     }
 
-    /// The engine has pulled a message, which ends the transfer, or could not (`ok` false): then its
-    /// bytes are asked for as frames.
+    /// Completes a transfer that the engine has pulled. If `ok` is false, it could not, and the
+    /// bytes are requested as frames.
     pub(crate) fn on_pulled(&mut self, key: u32, ok: bool) -> Option<FinishedRx> {
         let transfer = self.rx.get_mut(key)?;
         if ok {
@@ -74,8 +74,9 @@ impl Transfers {
         None
     }
 
-    /// A bulk frame whose packet number is new; returns the transfer if it has ended. `P5.6`
-    /// Of a frame of `frame_len` bytes that is at its place already, `frame` is the header alone.
+    /// Handles a bulk frame whose packet number is new; returns the transfer if it has completed.
+    /// `P5.6` If the payload of its `frame_len` bytes is already in place, `frame` is only the
+    /// header.
     pub(crate) fn on_fragment(
         &mut self,
         ctx: &mut Context,
@@ -101,8 +102,8 @@ impl Transfers {
         self.place(ctx, bulk.transfer, off, BULK_HEADER_LEN..frame_len, copied)
     }
 
-    /// A chunk: on a lossless link, or a part of a fragment for a narrower path; returns the transfer
-    /// if it has ended.
+    /// Handles a chunk on a lossless link, or a part of a fragment for a narrower path; returns the
+    /// transfer if it has completed.
     pub(crate) fn on_chunk(
         &mut self,
         ctx: &mut Context,
@@ -115,7 +116,7 @@ impl Transfers {
             return Err(DropReason::StaleTransfer);
         };
         let end = chunk.offset.checked_add(payload.len() as u64);
-        // P8.3, chunks of a lossless link come in order: anything else is a hole or an overlap.
+        // P8.3: chunks of a lossless link arrive in order; any other offset is a gap or an overlap.
         let astray = transfer.lossless && chunk.offset != transfer.received;
         if astray || end.is_none_or(|end| end > transfer.granted) {
             return Err(DropReason::BadFragment);
@@ -123,8 +124,8 @@ impl Transfers {
         self.place(ctx, chunk.transfer, chunk.offset, payload, true)
     }
 
-    /// Accounts for a part of a transfer, which is to be `copied` from the frame unless it is at its
-    /// place already.
+    /// Accounts for a part of a transfer, and emits the event that copies it from the frame if it
+    /// must be `copied`.
     fn place(
         &mut self,
         ctx: &mut Context,
@@ -152,7 +153,7 @@ impl Transfers {
         Ok(self.on_arrived(key, end, part))
     }
 
-    /// Accounts for `part` new bytes of a transfer, the last of which lies before `end`.
+    /// Accounts for `part` new bytes of a transfer, the last of which is before `end`.
     pub(super) fn on_arrived(&mut self, key: u32, end: u64, part: u64) -> Option<FinishedRx> {
         let transfer = self.rx.get_mut(key)?;
         transfer.received += part;
@@ -167,8 +168,8 @@ impl Transfers {
         if done { self.end_rx(key) } else { None }
     }
 
-    /// Whether frames of a batch from `from` that begin with this fragment can be taken as a run:
-    /// they are the next of its transfer, and the buffer has room for them. `P5.4`, `P5.6`
+    /// Returns the run of frames from `from` that begins with this fragment, if they are the next
+    /// of its transfer and the buffer has room for them. `P5.4`, `P5.6`
     #[inline]
     pub(crate) fn next_run(
         &mut self,
@@ -179,8 +180,8 @@ impl Transfers {
         let transfer = self.rx.get_mut(bulk.transfer)?;
         let part = part_len as u64;
         let off = u64::from(bulk.fragment_index) * part;
-        // A part of the message that nothing has been heard of yet, nor of anything behind it, and
-        // that the buffer has room for.
+        // Range of the message of which nothing, and beyond which nothing, has arrived, and that
+        // fits the buffer.
         let end_max = transfer.granted.min(transfer.posted.len);
         let is_next = transfer.peer == from
             && !transfer.lossless
@@ -198,7 +199,7 @@ impl Transfers {
         })
     }
 
-    /// `count` fragments of a run have come by `link`; returns the transfer if it has ended.
+    /// Handles `count` fragments of a run on `link`; returns the transfer if it has completed.
     #[inline]
     pub(crate) fn on_run(&mut self, link: LinkId, run: &BulkRun, count: u32) -> Option<FinishedRx> {
         let end = run.off + u64::from(count) * run.part;
@@ -209,7 +210,7 @@ impl Transfers {
         self.on_arrived(run.transfer, end, new)
     }
 
-    /// Ends a transfer to this process, whatever of it has arrived.
+    /// Ends a transfer to this process, complete or not.
     pub(crate) fn end_rx(&mut self, key: u32) -> Option<FinishedRx> {
         let transfer = self.rx.remove(key)?;
         self.scheduler.remove(key, &transfer);
@@ -227,14 +228,14 @@ impl Transfers {
         })
     }
 
-    /// Of the first transfer: bytes that are granted, passed and received.
+    /// Returns the granted, passed and received bytes of the first transfer.
     #[cfg(test)]
     pub(crate) fn first_rx(&self) -> (u64, u64, u64) {
         let transfer = self.rx.iter().next().unwrap();
         (transfer.granted, transfer.frontier, transfer.received)
     }
 
-    /// The number of the first transfer.
+    /// Returns the number of the first transfer.
     #[cfg(test)]
     pub(crate) fn first_rx_key(&self) -> u32 {
         self.rx.keys_where(|_| true)[0]
@@ -260,13 +261,13 @@ pub(crate) struct BulkRun {
 }
 
 impl BulkRun {
-    /// How many there can be.
+    /// Returns the maximum number of fragments.
     #[inline]
     pub(crate) fn count_max(&self) -> u32 {
         self.count_max
     }
 
-    /// Where the first belongs.
+    /// Returns the destination of the first fragment.
     #[inline]
     pub(crate) fn dest(&self) -> Dest {
         self.dest

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lost fragments leave in GSO batches: as many as one takes, and behind them what is granted and not
-//! sent (`P3.15`). One loss in a hundred frames would else cost each end a call in two.
+//! Retransmission of fragments in GSO batches: as many as a batch takes, followed by granted bytes
+//! that were not sent yet (`P3.15`). Otherwise one loss in a hundred frames would cost each end
+//! every second call.
 
 use super::Transfers;
 use super::send::SendQueue;
@@ -12,8 +13,8 @@ use crate::{Instant, LinkId};
 use portolan_wire::BULK_HEADER_LEN;
 
 impl Transfers {
-    /// Lost fragments of one length, and new ones behind them if they are what leaves next
-    /// (`takes_more`). `None` if the next lost frame is no fragment.
+    /// Returns lost fragments of one length, followed by new ones if those are next in order
+    /// (`takes_more`). `None` if the next lost frame is not a fragment.
     pub(crate) fn next_repairs(
         &mut self,
         now: Instant,
@@ -67,7 +68,8 @@ impl Transfers {
         })
     }
 
-    /// Of which transfer the next lost frame is a fragment, and the bytes of its fragments.
+    /// Returns the transfer of the next lost frame, if that is a fragment, and the length of its
+    /// fragments.
     fn lost_fragment(&self, path: &mut Path) -> Option<(u32, usize)> {
         let Contents::Fragment { transfer, .. } = path.peek_lost()? else {
             return None;
@@ -79,8 +81,7 @@ impl Transfers {
         self.tx.get(key).map(|tx| usize::from(tx.fragment_len))
     }
 
-    /// Puts the next lost frame, a fragment of transfer `key`, behind what was written; returns its bytes of
-    /// payload.
+    /// Appends the next lost frame, a fragment of transfer `key`; returns its payload length.
     fn repair(
         &self,
         now: Instant,

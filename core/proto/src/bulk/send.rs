@@ -19,20 +19,20 @@ use portolan_wire::{
     FrameKind, Grant,
 };
 
-/// Bytes of user data in one chunk: an eighth of shared memory's ring, so that both ends work
-/// at the same time.
+/// User data in one chunk, in bytes: an eighth of shared memory's ring, so that both ends work at
+/// the same time.
 const CHUNK_PAYLOAD_MAX: usize = 32 * 1024;
 
-/// Most bytes of a fragment's frame. 60 KB per call is the most that segmentation offload takes;
-/// longer frames than that exist on loopback only.
+/// Maximum length of a fragment's frame in bytes. Segmentation offload takes at most 60 KB per
+/// call; longer frames exist on loopback only.
 const FRAGMENT_FRAME_LEN_MAX: usize = 60_000;
 
-/// What waits to be sent to one peer.
+/// Bulk data that waits to be sent to one peer.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
-    /// Transfers that have been granted bytes which are not sent yet.
+    /// Transfers with granted bytes that are not sent yet.
     ready: VecDeque<u32>,
-    /// Parts of transfers that are to be sent again, by whichever path carries bulk data.
+    /// Parts of transfers to be retransmitted on whichever path carries bulk data.
     parts: VecDeque<FragmentPart>,
 }
 
@@ -42,7 +42,7 @@ impl SendQueue {
         self.ready.is_empty() && self.parts.is_empty()
     }
 
-    /// Parts of fragments wait, which any path for bulk data carries.
+    /// Returns true if parts of fragments wait, which any path for bulk data carries.
     #[inline]
     pub(crate) fn has_parts(&self) -> bool {
         !self.parts.is_empty()
@@ -52,7 +52,7 @@ impl SendQueue {
         self.parts.extend(parts);
     }
 
-    /// The first transfer that is `wanted`, and where it stands.
+    /// Returns the first `wanted` transfer, and its position in the queue.
     pub(super) fn find_ready(&self, wanted: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
         let place = self.ready.iter().position(|&key| wanted(key))?;
         Some((place, self.ready[place]))
@@ -71,7 +71,7 @@ impl SendQueue {
         self.parts.clear();
     }
 
-    /// Puts fragments that are too long for their path among the parts.
+    /// Queues fragments that are too long for their path as parts.
     fn split(&mut self, transfer: u32, first: u32, fragment_len: usize, len: usize) {
         for (index, off) in (first..).zip((0..len).step_by(fragment_len)) {
             self.parts.push_back(FragmentPart {
@@ -84,7 +84,7 @@ impl SendQueue {
     }
 }
 
-/// Fragments behind one another that are about to be sent for the first time.
+/// Consecutive fragments that are about to be sent for the first time.
 #[derive(Debug)]
 pub(super) struct RunOut {
     key: u32,
@@ -99,21 +99,21 @@ impl RunOut {
     }
 }
 
-/// A transfer that is about to be announced.
+/// Transfer that is about to be announced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announcement {
     pub(crate) peer: PeerId,
     pub(crate) role: TxRole,
     pub(crate) op: OpId,
-    /// First byte in the memory of `op`.
+    /// Offset of the first byte in the memory of `op`.
     pub(crate) base: u64,
     pub(crate) len: u64,
 }
 
 impl Transfers {
-    /// Keeps a transfer from this process that goes by the path for bulk data, and returns its number
-    /// and the bytes of user data in each of its datagrams (0 on a lossless path, whose chunks have
-    /// any size); `None` if there is no room.
+    /// Stores a transfer from this process on the path for bulk data. Returns its number and the
+    /// user data bytes per datagram (0 on a lossless path, whose chunks vary); `None` if there is
+    /// no room.
     pub(crate) fn announce(&mut self, what: &Announcement, paths: &Paths) -> Option<(u32, u16)> {
         let fragment_len = match paths.bulk_path() {
             Some(path) if !path.is_lossless() => {
@@ -142,8 +142,8 @@ impl Transfers {
         Some((key, fragment_len))
     }
 
-    /// The receiver takes a transfer's bytes up to a limit. With its first grant a transfer begins to
-    /// go, by the way that `choose` says. `P5.5`, `P15.1`
+    /// Handles the receiver's grant of a transfer up to a limit. The first grant starts the
+    /// transfer, in the way returned by `choose`. `P5.5`, `P15.1`
     pub(crate) fn on_grant(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl Transfers {
         transfer.granted = transfer.granted.max(grant.limit.min(transfer.len));
         if transfer.way.is_none() {
             transfer.way = Some(match transfer.fragment_len {
-                // On a lossless link it goes by chunks.
+                // On a lossless link it uses chunks.
                 0 => Way::Fragments,
                 _ => choose(transfer.len),
             });
@@ -178,7 +178,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// The receiver says how a transfer has ended.
+    /// Handles the receiver's report of how a transfer ended.
     pub(crate) fn on_done(
         &mut self,
         now: Instant,
@@ -202,7 +202,7 @@ impl Transfers {
         Ok(())
     }
 
-    /// A transfer that has gone its way to the end is one more for the trial.
+    /// Records a transfer that completed in one way for the trial.
     fn note_end(&self, now: Instant, key: u32, trial: Option<&mut Trial>) {
         if let Some(trial) = trial
             && let Some(transfer) = self.tx.get(key)
@@ -212,7 +212,7 @@ impl Transfers {
         }
     }
 
-    /// A transfer from this process has ended: tells a message's sender.
+    /// Ends a transfer from this process, and reports the completion of a message.
     pub(super) fn end_send(&mut self, ctx: &mut Context, key: u32, result: Result<(), OpError>) {
         if let Some(transfer) = self.tx.remove(key)
             && transfer.role == TxRole::Send
@@ -222,13 +222,13 @@ impl Transfers {
         }
     }
 
-    /// Ends a transfer of remote memory, of whose end its request tells.
+    /// Ends a transfer of remote memory; its request reports the completion.
     pub(crate) fn end_tx(&mut self, key: u32) {
         self.tx.remove(key);
     }
 
-    /// Ends the transfers out of the memory of `op`, and returns whom they went to, with the number
-    /// of the request that they answer.
+    /// Ends the transfers out of the memory of `op`. Returns their peers, each with the number of
+    /// the request that the transfer answers.
     pub(crate) fn end_out_of(&mut self, op: OpId) -> Vec<(PeerId, Option<u32>)> {
         let keys = self.tx.keys_where(|tx| tx.op == op);
         let ended = keys.into_iter().filter_map(|key| self.tx.remove(key));
@@ -239,20 +239,21 @@ impl Transfers {
         answers.collect()
     }
 
-    /// Transfers from this process that have not ended: to whom, of which operation's memory, and
-    /// whether the receiver has begun to take them.
+    /// Returns the incomplete outgoing transfers: peer, operation, and whether the receiver has
+    /// started to accept it.
     pub(crate) fn unfinished_tx(&self) -> impl Iterator<Item = (PeerId, OpId, bool)> + '_ {
         let transfers = self.tx.iter();
         transfers.map(|transfer| (transfer.peer, transfer.op, transfer.granted > 0))
     }
 
-    /// Whether a grant has reached its transfer: what it allows has begun to arrive.
+    /// Returns true if a grant has reached its transfer, because bytes it allows have begun to
+    /// arrive.
     pub(crate) fn has_heard(&self, grant: &Grant) -> bool {
         let transfer = self.rx.get(grant.receiver_transfer);
         transfer.is_none_or(|transfer| transfer.frontier >= grant.limit)
     }
 
-    /// `len` bytes of a transfer have arrived; the last ones end the send. `P5.7`
+    /// Handles the arrival of `len` bytes of a transfer; the last ones complete the send. `P5.7`
     pub(crate) fn on_acked(
         &mut self,
         now: Instant,
@@ -270,14 +271,14 @@ impl Transfers {
         }
     }
 
-    /// The next chunk for a lossless link.
+    /// Returns the next chunk for a lossless link.
     pub(crate) fn next_chunk(
         &mut self,
         queue: &mut SendQueue,
         scratch: &mut Scratch,
         link: LinkId,
     ) -> Option<Outgoing> {
-        // Those that the peer has ended meanwhile are not there any more.
+        // Transfers that the peer has ended meanwhile no longer exist.
         while self.tx.get(*queue.ready.front()?).is_none() {
             queue.ready.pop_front();
         }
@@ -303,7 +304,7 @@ impl Transfers {
         })
     }
 
-    /// The ring had no room for a chunk: it is sent again from its first byte.
+    /// Puts back a chunk for which the ring had no room. It is sent again from its first byte.
     pub(crate) fn rewind(&mut self, queue: &mut SendQueue, key: u32, off: u64) {
         if let Some(transfer) = self.tx.get_mut(key) {
             transfer.next_off = off;
@@ -314,7 +315,7 @@ impl Transfers {
         }
     }
 
-    /// The first granted transfer that goes by `link`, and its place in the queue.
+    /// Returns the first granted transfer on `link`, and its position in the queue.
     pub(super) fn next_transfer(
         &self,
         queue: &mut SendQueue,
@@ -335,8 +336,8 @@ impl Transfers {
         }
     }
 
-    /// The next part of a transfer that has left its path or does not fit it: a fragment as it
-    /// was, or a chunk as long as the path carries. `P3.12`
+    /// Returns the next part of a transfer that has left its path or does not fit it: an unchanged
+    /// fragment, or a chunk as long as the path carries. `P3.12`
     pub(crate) fn next_part(
         &mut self,
         now: Instant,
@@ -393,7 +394,7 @@ impl Transfers {
         Some(path.outgoing((num, 1), bytes))
     }
 
-    /// A run of fragments of a granted transfer.
+    /// Returns a run of fragments of a granted transfer.
     pub(crate) fn next_run_out(
         &mut self,
         now: Instant,
@@ -424,8 +425,8 @@ impl Transfers {
         Some(path.outgoing((first, path.next_num().wrapping_sub(first)), bytes))
     }
 
-    /// Takes up to `most` fragments that are granted of a transfer and not sent, which then count as
-    /// handed to a link.
+    /// Takes up to `most` granted fragments of a transfer that were not sent, and counts them as
+    /// passed to a link.
     pub(super) fn take_run(
         &mut self,
         queue: &mut SendQueue,
@@ -450,7 +451,7 @@ impl Transfers {
         })
     }
 
-    /// Numbers the frames of a run, and puts their headers and payload behind what was written.
+    /// Numbers the frames of a run, and appends their headers and payload.
     pub(super) fn put_run(
         &self,
         now: Instant,
@@ -483,8 +484,8 @@ impl Transfers {
         scratch.push_payload(transfer.payload(run.off, run.len));
     }
 
-    /// A fragment that is sent by itself, or again, behind `header`; `None` if its transfer has ended.
-    /// `P5.8`
+    /// Returns a fragment that is sent alone or retransmitted, after `header`; `None` if its
+    /// transfer has ended. `P5.8`
     pub(crate) fn fragment_bytes(
         &self,
         scratch: &mut Scratch,
@@ -499,7 +500,7 @@ impl Transfers {
         })
     }
 
-    /// Puts a fragment behind `header`, and that behind what was written; returns its bytes of payload.
+    /// Appends `header` and a fragment; returns its payload length.
     pub(super) fn put_fragment(
         &self,
         scratch: &mut Scratch,
@@ -520,7 +521,7 @@ impl Transfers {
         Some(len)
     }
 
-    /// The same of a part of a fragment, which is a chunk in a data frame. `P3.12`
+    /// Does the same for a part of a fragment, which is a chunk in a data frame. `P3.12`
     pub(crate) fn part_bytes(
         &self,
         scratch: &mut Scratch,
@@ -542,8 +543,8 @@ impl Transfers {
 }
 
 impl TxTransfer {
-    /// By which link it goes: the one that its fragments were made for, while it works and carries
-    /// them; else the one for bulk data; `None` if it goes by a stream.
+    /// Returns the link of the transfer: the one that its fragments were made for, while it works
+    /// and carries them, else the one for bulk data; `None` if it uses a stream.
     fn route(&self, paths: &Paths) -> Option<LinkId> {
         if self.way == Some(Way::Stream) {
             return None;
@@ -554,7 +555,8 @@ impl TxTransfer {
         own.map(Path::link).or(paths.bulk())
     }
 
-    /// Fragments of one GSO batch; of a short one if short messages pass. `P4.11`
+    /// Returns the number of fragments in one GSO batch, which is short while short messages pass.
+    /// `P4.11`
     pub(super) fn batch_frames(&self, ctx: &Context, is_lone: bool, segments_max: usize) -> usize {
         let batch_len = match is_lone {
             _ if ctx.is_hurried() => PART_LEN_HURRIED,
@@ -565,8 +567,9 @@ impl TxTransfer {
         segments_max.min(batch_len / frame_len).max(1)
     }
 
-    /// Bytes that are granted and not sent, and how many fragments they are. Whole fragments only: a
-    /// grant may end within one, which waits for the next grant. `P5.4`
+    /// Returns the granted bytes that were not sent, and the number of fragments they are. Only
+    /// whole fragments count: a grant may end within a fragment, which then waits for the next
+    /// grant. `P5.4`
     fn sendable(&self) -> (usize, usize) {
         let fragment_len = usize::from(self.fragment_len);
         let left = usize::try_from(self.granted - self.next_off).unwrap_or(usize::MAX);
@@ -576,7 +579,8 @@ impl TxTransfer {
         }
     }
 
-    /// `len` bytes of it from `off` on, in one piece behind the header in the scratch buffer.
+    /// Appends `len` bytes of the transfer from `off` on, in one piece after the header in the
+    /// scratch buffer.
     pub(super) fn put_bytes(
         &self,
         scratch: &mut Scratch,

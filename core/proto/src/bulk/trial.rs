@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! By which way transfers to one peer go, as fragments or by a stream: found out by trying both
-//! (`P15.8`). What is compared is the time from the first grant of a transfer to its end; transfers of
-//! like length, one after another, meet like conditions.
+//! Choice of the way of transfers to one peer, fragments or a stream, by trying both (`P15.8`). The
+//! time from the first grant to the completion is compared, for consecutive transfers of similar
+//! length.
 
 use crate::{Instant, StreamUse};
 use alloc::boxed::Box;
 
-/// By which way a transfer goes.
+/// Way of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// As fragments, by the path for bulk data.
+    /// Fragments, on the path for bulk data.
     Fragments,
-    /// By a stream.
+    /// Stream.
     Stream,
-    /// As fragments, since its stream has ended.
+    /// Fragments, since its stream has closed.
     Moved,
 }
 
-/// Lengths up to which transfers are compared with one another; longer ones are a class of their own.
-/// By length differs what is shared: the cache, a grant, the call.
+/// Length classes within which transfers are compared; longer ones are a class of their own.
+/// Transfers of different lengths share different resources: the cache, a grant, the call.
 const CLASS_LENS: [u64; 2] = [160 * 1024, 1 << 20];
 const CLASSES: usize = CLASS_LENS.len() + 1;
 
-/// Transfers by each way in a trial. Their median counts: one that met a scheduler does not.
+/// Transfers measured per way in a trial. Their median counts, so one that was delayed by the
+/// scheduler does not.
 const SAMPLES: u32 = 5;
 
-/// Transfers by each way before these: the window of a new connection, and of a path that was idle, is
-/// a few frames, and doubles with each round trip.
+/// Unmeasured transfers per way before that. The window of a new connection, and of an idle path,
+/// is a few frames, and doubles with each round trip.
 const WARM_UP: u32 = 5;
 
-/// Transfers by the better way before both are tried again: what the other costs, up to ten times as
-/// much, is felt as a few per cent.
+/// Transfers by the better way before both are tried again. Even if the other costs ten times as
+/// much, a trial costs a few per cent.
 const TRIAL_EVERY: u32 = 1000;
 
-/// The way in use has become so much slower than in its trial: both are tried again.
+/// Slowdown of the way in use, compared with its trial, after which both are tried again.
 const COLLAPSE: u64 = 3;
 
-/// What one peer's transfers go by. A peer without a trial under way costs a pointer.
+/// Trial state of one peer. Without a trial in progress it costs one pointer.
 #[derive(Debug, Default)]
 pub(crate) struct Trial {
     classes: Option<Box<[Class; CLASSES]>>,
@@ -44,11 +45,11 @@ pub(crate) struct Trial {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// Transfers begun since the trial began.
+    /// Transfers started since the trial began.
     begun: u32,
-    /// Nanoseconds for each 64 KiB: of fragments, of a stream.
+    /// Nanoseconds per 64 KiB: of fragments, of a stream.
     costs: [Samples; 2],
-    /// The better one, once both were tried, and its cost then.
+    /// Better way, once both were tried, and its cost then.
     better: Option<(bool, u64)>,
 }
 
@@ -65,7 +66,7 @@ impl Samples {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Of the last ones.
+    /// Returns the median of the last samples.
     fn median(&self) -> Option<u64> {
         let mut costs = self.costs;
         costs.sort_unstable();
@@ -74,7 +75,7 @@ impl Samples {
 }
 
 impl Trial {
-    /// The way of the next transfer of `len` bytes.
+    /// Chooses the way of the next transfer of `len` bytes.
     pub(crate) fn choose(&mut self, usage: StreamUse, len: u64) -> Way {
         match usage {
             StreamUse::Off => return Way::Fragments,
@@ -91,7 +92,7 @@ impl Trial {
                 }
                 is_stream
             }
-            // Several of each in a row: those under way at once share what there is.
+            // Several of each in a row, because transfers in progress at once share the resources.
             None => place / SAMPLES % 2 == 1,
         };
         if is_stream {
@@ -101,7 +102,7 @@ impl Trial {
         }
     }
 
-    /// Whether transfers of `len` bytes are faster as fragments; one more has gone so.
+    /// Returns true if transfers of `len` bytes are faster as fragments, and counts another one.
     pub(crate) fn has_rejected_stream(&mut self, len: u64) -> bool {
         let Some(classes) = &mut self.classes else {
             return false;
@@ -117,7 +118,8 @@ impl Trial {
         is_rejected
     }
 
-    /// A transfer of `len` bytes that went one way from its first grant on has ended.
+    /// Records the completion of a transfer of `len` bytes that used one way from its first grant
+    /// on.
     pub(crate) fn on_end(&mut self, way: Way, len: u64, (begin, now): (Instant, Instant)) {
         let is_stream = match way {
             Way::Fragments => false,
@@ -151,7 +153,8 @@ impl Trial {
         }
     }
 
-    /// A stream has ended by a fault: nothing is better by streams until they were tried again.
+    /// Resets the trial after a stream failed: streams must be tried again before they are
+    /// preferred.
     pub(crate) fn forget(&mut self) {
         *self = Trial::default();
     }
@@ -165,8 +168,8 @@ fn class_of(len: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Transfers of `len` bytes that take so long by each way, in nanoseconds; how many of them went by
-    /// a stream.
+    /// Runs transfers of `len` bytes that take `took` nanoseconds per way; returns how many used a
+    /// stream.
     fn run(trial: &mut Trial, count: u32, len: u64, took: [u64; 2]) -> u32 {
         let mut streamed = 0;
         for _ in 0..count {
@@ -187,7 +190,7 @@ mod tests {
         let mut trial = Trial::default();
         let streamed = run(&mut trial, 900, 256 * 1024, [50_000, 100_000]);
         assert_eq!(streamed, WARM_UP + SAMPLES);
-        // What has changed is found out in time.
+        // A change is detected in time.
         let streamed = run(&mut trial, 3000, 256 * 1024, [50_000, 10_000]);
         assert!(streamed > 2500, "{streamed}");
     }

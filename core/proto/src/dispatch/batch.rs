@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run of fragments that came with one call: checked header by header, accounted for at once. What
-//! is unusual in any way is left to [`Core::handle_frame`], frame by frame.
+//! Runs of fragments that were received in one call: checked header by header and processed as a
+//! unit. Anything unusual is left to [`Core::handle_frame`], frame by frame.
 
 mod eager;
 
@@ -8,24 +8,24 @@ use crate::session::token_index;
 use crate::{Core, Dest, Instant, LinkId};
 use portolan_wire::{BULK_HEADER_LEN, BulkHeader, FrameHeader, FrameKind};
 
-/// Fragments whose payload is to be copied: pieces of equal length, the last perhaps shorter, end to
-/// end from a place on.
+/// Fragments whose payload must be copied: consecutive pieces of equal length, the last possibly
+/// shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TakenRun {
-    /// Where the first piece belongs.
+    /// Destination of the first piece.
     pub dest: Dest,
-    /// Bytes of each frame before its payload.
+    /// Length in bytes of each frame before its payload.
     pub header_len: usize,
-    /// Bytes of each piece but the last.
+    /// Length in bytes of each piece but the last.
     pub part_len: usize,
-    /// Bytes of all pieces together.
+    /// Length in bytes of all pieces together.
     pub len: usize,
-    /// Frames that were taken; at least one.
+    /// Number of frames that were taken; at least one.
     pub count: usize,
 }
 
 impl TakenRun {
-    /// The pieces, of the frames that were offered.
+    /// Returns the pieces, given the frames that were passed to [`Core::handle_run`].
     pub fn pieces<'a>(
         &self,
         frames: impl Iterator<Item = &'a [u8]>,
@@ -40,10 +40,10 @@ impl TakenRun {
 }
 
 impl Core {
-    /// Takes `datagrams` of one length that arrived by `link` one after another, as long as they are
-    /// the next fragments of one transfer, or of one message. Copy the payload of a [`TakenRun`]
-    /// before the events that follow; the frames that it does not count are for
-    /// [`Core::handle_frame`], and those behind such a one for another run.
+    /// Takes a prefix of `datagrams`, which have one length and arrived on `link` in order: the
+    /// next fragments of one transfer, or of one message. The payload of a [`TakenRun`] must be
+    /// copied before the following events are handled. The next frame after it is for
+    /// [`Core::handle_frame`], and the rest for another run.
     pub fn handle_run<'a>(
         &mut self,
         now: Instant,
@@ -101,7 +101,7 @@ impl Core {
     }
 }
 
-/// How many of `others` continue `first` and `bulk`: the next numbers, and all else alike.
+/// Returns how many of `others` continue `first` and `bulk`: consecutive numbers, all else equal.
 #[inline]
 fn count_next<'a>(
     first: FrameHeader,
@@ -127,7 +127,7 @@ fn count_next<'a>(
     count
 }
 
-/// Both headers of a fragment that fills its frame of `frame_len` bytes, with payload.
+/// Parses both headers of a fragment that fills its frame of `frame_len` bytes, and has payload.
 #[inline]
 fn parse(header: &[u8], frame_len: usize) -> Option<(FrameHeader, BulkHeader)> {
     let frame = FrameHeader::parse_head(header, frame_len).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long messages: announced here, and told of their progress.
+//! Long messages: their announcement and progress.
 
 use crate::bulk::{FinishedRx, Origin};
 use crate::path::control::Control;
@@ -11,15 +11,15 @@ use core::ops::Range;
 use portolan_wire::{Chunk, DoneStatus};
 
 impl Core {
-    /// Announces a message of `len` bytes in the buffer of `op`; the end is an
-    /// [`crate::Event::SendDone`]. `remote_addr` is the buffer's address where the peer may pull it from,
-    /// or 0.
+    /// Announces a message of `len` bytes in the buffer of `op`. It completes with a
+    /// [`crate::Event::SendDone`]. `remote_addr` is the buffer's address if the peer may pull from
+    /// it, or 0.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; the state is then unchanged.
     ///
     /// # Panics
-    /// When `len` is 0: an empty message is eager.
+    /// Panics if `len` is 0: an empty message is eager.
     pub fn rendezvous(
         &mut self,
         peer: PeerId,
@@ -39,15 +39,15 @@ impl Core {
             true => state.rendezvous(&mut self.sh, spec, op, len, remote_addr),
             false => Err(state.refuse_submission()),
         };
-        // Refused for lack of room, it has nothing new to send.
+        // If refused for lack of room, it has nothing new to send.
         if result != Err(Refused::Busy) {
             self.touch(peer);
         }
         result
     }
 
-    /// The engine has pulled a message ([`crate::Event::Pull`]), or could not (`ok` false): then its bytes
-    /// are asked for as frames.
+    /// Reports that the engine has pulled a message ([`crate::Event::Pull`]). If `ok` is false, it
+    /// could not, and the bytes are requested as frames.
     pub fn pull_done(&mut self, transfer: u32, ok: bool) {
         if let Some(done) = self.sh.transfers.on_pulled(transfer, ok) {
             self.finish_rx(&done);
@@ -57,7 +57,7 @@ impl Core {
         }
     }
 
-    /// Every byte of a transfer has arrived.
+    /// Completes a transfer of which every byte has arrived.
     pub(super) fn finish_rx(&mut self, done: &FinishedRx) {
         let Some(Some(peer)) = self.peers.get_mut(done.peer.index()) else {
             return;
@@ -87,7 +87,7 @@ impl Core {
         self.touch(done.peer);
     }
 
-    /// A bulk frame whose packet number is new.
+    /// Handles a bulk frame whose packet number is new.
     pub(super) fn on_bulk(
         &mut self,
         from: PeerId,
@@ -102,7 +102,7 @@ impl Core {
         Ok(())
     }
 
-    /// A part of a transfer in a frame of records.
+    /// Handles a part of a transfer in a frame of records.
     pub(super) fn on_chunk(
         &mut self,
         from: PeerId,
@@ -116,7 +116,7 @@ impl Core {
         Ok(())
     }
 
-    /// Hands out what can be granted now.
+    /// Issues all grants that can be made now.
     pub(super) fn schedule_grants(&mut self) {
         if !self.sh.transfers.take_grantable() {
             return;
@@ -132,9 +132,9 @@ impl Core {
         }
     }
 
-    /// The bulk frames that `link` most likely brings next: those of the transfer that followed the
-    /// present one last time, else of the present one, else of one that was granted. To be asked
-    /// before each batch of frames is received. Nothing of value is where they belong.
+    /// Returns the bulk frames that `link` most likely receives next. They are of the transfer that
+    /// followed the present one last time, else of the present one, else of a granted one. Call it
+    /// before each batch of frames is received. Their destination contains nothing of value yet.
     #[inline]
     pub fn expected_run(&mut self, link: LinkId) -> Option<ExpectedRun> {
         match self.sh.transfers.has_rx() {
@@ -150,8 +150,8 @@ impl Core {
         Some(run.in_session(peer.session().token_mine(), checked))
     }
 
-    /// A datagram that [`ExpectedRun::matches`] has recognised, with its header alone:
-    /// `payload_len` bytes behind it are already where the run says. No event asks to copy them.
+    /// Handles a datagram recognised by [`ExpectedRun::matches`]. `head` is its header; its
+    /// `payload_len` bytes of payload are already in place. No event requests a copy.
     pub fn handle_placed(&mut self, now: Instant, link: LinkId, head: &[u8], payload_len: usize) {
         match self.on_datagram(now, link, head, head.len() + payload_len) {
             Ok(None) => self.sh.ctx.counters_mut().placement_hits += 1,
@@ -160,7 +160,8 @@ impl Core {
         }
     }
 
-    /// Frames of a batch that were not where they belong, and bytes that were copied to repair it.
+    /// Counts frames of a batch that were received in the wrong place, and the bytes copied to
+    /// correct that.
     pub fn note_missed(&mut self, frame_count: usize, copied_len: usize) {
         let counters = self.sh.ctx.counters_mut();
         counters.placement_misses += frame_count as u64;
@@ -169,7 +170,7 @@ impl Core {
 }
 
 impl Shared {
-    /// Begins those that had to wait for room.
+    /// Starts the transfers that waited for room.
     pub(crate) fn start_late(&mut self) {
         while self.transfers.has_rx_room()
             && let Some((posted, request)) = self.matching.pop_late()

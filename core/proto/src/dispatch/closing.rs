@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that closes has no use for messages: what nobody has asked for is discarded, now and
-//! when it comes, so that credit goes back and its senders can end (`P2.14`). Requests for its memory
-//! are served until nothing but the answers keeps it (`P2.15`).
+//! Closing: the process needs no more messages. Unrequested messages are discarded, present and
+//! future ones, so that credit returns and their senders can complete (`P2.14`). Requests for its
+//! memory are served until only their answers keep the process from exiting (`P2.15`).
 
 use crate::Core;
 use crate::matching::port::Waiting;
 use portolan_wire::DoneStatus;
 
 impl Core {
-    /// Withdraws the receives that wait, without an event, and discards the messages that wait and,
-    /// from now on, those that come. Ports that are open for delivery in place go on taking theirs;
-    /// receives that messages have taken already still end.
+    /// Cancels the waiting receives without events, and discards the waiting messages and, from now
+    /// on, arriving ones. Ports that deliver in place continue to do so. Receives that have already
+    /// matched a message still complete.
     pub fn discard_unread(&mut self) {
         self.sh.ctx.close();
         for item in self.sh.matching.discard() {
@@ -36,8 +36,8 @@ impl Core {
         }
     }
 
-    /// Stops serving requests for remote memory. Later requests are dropped without an answer, and their
-    /// operations fail when this process has ended. `P2.15`
+    /// Stops serving requests for remote memory. Later requests are dropped without an answer, and
+    /// their operations fail when this process has exited. `P2.15`
     pub fn stop_serving(&mut self) {
         self.sh.ctx.leave();
     }

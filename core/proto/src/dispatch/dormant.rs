@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which peers are dormant, and when others may become so.
+//! Dormancy of peers: the transitions, and their timers.
 
 use crate::base::time::Span;
 use crate::peer::dormant::DormantPeer;
 use crate::{Core, Instant, PeerId};
 use alloc::boxed::Box;
 
-/// How long a peer must have been quiet: reviving costs two allocations, which once a second cannot be
-/// felt.
+/// Time without traffic before a peer becomes dormant. Reviving costs two allocations, negligible
+/// once per second.
 const DORMANT_AFTER: Span = Span::from_millis(1000);
 
 impl Core {
-    /// When to look whether a peer may become dormant.
+    /// Returns the time of the next check whether a peer can become dormant.
     #[inline]
     pub(crate) fn dormancy_timer(&self) -> Instant {
         self.awake.front().map_or(Instant::NEVER, |&(at, _)| at)
     }
 
-    /// A session with `peer` begins, or goes on: looks after it from `at` on.
+    /// Watches `peer` for dormancy from `at` on, when a session with it begins or continues.
     pub(crate) fn watch_quiet(&mut self, at: Instant, peer: PeerId) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index())
             && state.mark_watched()
@@ -26,7 +26,7 @@ impl Core {
         }
     }
 
-    /// Makes those dormant that have been quiet.
+    /// Makes the peers dormant that have been quiet.
     pub(crate) fn retire_the_quiet(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.awake.front()
             && now >= at
@@ -62,18 +62,18 @@ impl Core {
             return false;
         };
         self.peers[peer.index()] = Some(Box::new(kept.revive(peer, &self.sh)));
-        // The time is not known here; it is when they are looked at next.
+        // The time is unknown here; the next check sets it.
         self.watch_quiet(Instant::default(), peer);
         true
     }
 
-    /// Whether `peer` is there; revives it if it is dormant.
+    /// Returns true if `peer` has state; revives it if it is dormant.
     #[inline]
     pub(crate) fn is_live(&mut self, peer: PeerId) -> bool {
         matches!(self.peers.get(peer.index()), Some(Some(_))) || self.revive(peer)
     }
 
-    /// How many peers are dormant.
+    /// Returns the number of dormant peers.
     #[must_use]
     pub fn dormant_count(&self) -> usize {
         self.dormant.len()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A peer is given up: what it has sent and this side has whole stays, and is delivered; what can
-//! no longer be completed ends (`P9.6`, `P9.7`).
+//! Failure of a peer. Messages that have arrived completely are kept and delivered; everything that
+//! can no longer complete fails (`P9.6`, `P9.7`).
 
 use crate::matching::remains::Remains;
 use crate::mem::slot::SlotPool;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use portolan_wire::{LaneId, Record, Records};
 
 impl Core {
-    /// Gives `peer` up: its operations fail with `cause`, and nothing is sent to it any more.
+    /// Marks `peer` as failed: its operations fail with `cause`, and nothing more is sent to it.
     /// Messages that have arrived from it are still delivered. `P9.6`, `P9.7`
     pub fn fail_peer(&mut self, peer: PeerId, cause: Cause) {
         self.revive(peer);
@@ -30,11 +30,11 @@ impl Core {
             cause,
             unheard,
         });
-        // What had been granted to it may be granted to others, who may say nothing until then.
+        // The failed peer's grants may go to other peers, which may send nothing until then.
         self.schedule_grants();
     }
 
-    /// Messages from `peer` that have arrived and wait for a receive: how many at each port, per
+    /// Returns the number of arrived messages from `peer` that wait for a receive, per port and
     /// lane. They outlive its session.
     #[must_use]
     pub fn unread(&mut self, peer: PeerId) -> Vec<(PortId, LaneId, usize)> {
@@ -50,8 +50,8 @@ impl Core {
         self.left_counts.update(state.note_left());
         let (lanes, env) = &mut state.lanes(&mut self.sh);
         let mut remains = Remains::default();
-        // From the oldest to the youngest: what waits at a port was taken there after what its lane
-        // has matched, and before the rest of its lane.
+        // From the oldest to the newest: a message at a port was put there after those its lane has
+        // matched, and before the rest of its lane.
         for lane in LaneId::ALL {
             lanes.end_matched(env, lane, &mut remains);
         }
@@ -69,7 +69,7 @@ impl Core {
         self.sh.remote.abandon(&mut self.sh.ctx, peer, error);
         self.sh.start_late();
         self.sh.forget_held(&remains.held);
-        // Receives that are posted take what waited behind messages of other ports.
+        // Posted receives take messages that waited behind messages of other ports.
         self.serve_unblocked();
         remains.ops.extend(self.sh.matching.take_sourced(peer));
         for op in remains.ops {
@@ -79,8 +79,8 @@ impl Core {
 }
 
 impl Core {
-    /// Returns whether a message to `peer` whose send has ended is not known to have arrived. Answers to
-    /// requests for remote memory do not count. `P2.15`
+    /// Returns true if a message to `peer` whose send has completed may not have arrived. Answers
+    /// to requests for remote memory do not count. `P2.15`
     #[must_use]
     pub fn owes_messages(&self, peer: PeerId) -> bool {
         let state = self.peers.get(peer.index()).and_then(Option::as_deref);
@@ -88,14 +88,14 @@ impl Core {
     }
 }
 
-/// Whether a message whose send has ended is not known to have arrived.
+/// Returns true if a message whose send has completed may not have arrived.
 fn has_unheard(paths: &Paths, slots: &SlotPool) -> bool {
     let mut paths = paths.iter();
     paths.any(|path| path.has_unheard(slots, holds_message))
 }
 
-/// Whether a frame holds a message, or a part of one, that was accepted from the program. Requests to
-/// send, and those for remote memory, belong to operations that tell of their end themselves.
+/// Returns true if a frame contains a message of the program, or a part of one. Requests to send
+/// and requests for remote memory belong to operations that report their own completion.
 fn holds_message(frame: &[u8], header_len: usize) -> bool {
     let records = Records::new(frame, header_len, frame.len());
     records

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short ways of small messages: from the caller's memory straight to a lossless link or into
-//! a frame that is being filled, and from an arrived frame to its port, past queues and events.
+//! Shortcuts for small messages, past queues and events: from the caller's memory directly to a
+//! lossless link or into an open frame, and from an arrived frame to its port.
 //!
-//! Everything here is a shortcut: where it does not apply it says `None` and changes nothing, and
-//! the message takes the ordinary way.
+//! If a shortcut does not apply, it returns `None` and changes nothing, and the general path
+//! handles the message.
 
 use crate::base::credit::charge;
 use crate::matching::Matching;
@@ -15,40 +15,41 @@ use crate::{Address, Core, LinkId, OpId, PeerId, PortId, PortMode, Selector, Sen
 use core::ops::Range;
 use portolan_wire::{BestEffortPart, MESSAGE_LEN, MatchBits, Message};
 
-/// A message that may leave at once: its header of `N` bytes, and by which link.
+/// Message that may be sent at once: its header of `N` bytes, and the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct<const N: usize> {
-    /// The link.
+    /// Link to use.
     pub link: LinkId,
-    /// To stand in front of the payload.
+    /// Header to put before the payload.
     pub header: [u8; N],
 }
 
-/// A frame whose header was found good, and how far its records have been taken.
+/// Frame with a valid header, and the position up to which its records were taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Admitted {
-    /// The sender.
+    /// Sender.
     pub from: PeerId,
-    /// By which link.
+    /// Link on which it arrived.
     pub(crate) link: LinkId,
-    /// It has a number or came by a lossless link: it may carry what must not be lost.
+    /// Set if the frame has a number or arrived on a lossless link. Only such a frame may carry
+    /// records that must not be lost.
     pub(crate) reliable: bool,
-    /// First byte of the next record.
+    /// Byte offset of the next record.
     pub(crate) at: usize,
-    /// Bytes of the frame, padding left out.
+    /// Length of the frame in bytes, without padding.
     pub(crate) total_len: usize,
 }
 
 impl Admitted {
-    /// Nothing is left of it.
+    /// Returns true if no records are left.
     #[inline]
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.at >= self.total_len
     }
 
-    /// The next bytes behind a header of `header_len`: where `len` of payload lie, if `head` has all
-    /// of them.
+    /// Returns the range of `len` bytes of payload after a header of `header_len` bytes, if `head`
+    /// has all of it.
     #[inline]
     fn payload(&self, head: &[u8], header_len: usize, len: usize) -> Option<Range<usize>> {
         let off = self.at + header_len;
@@ -57,22 +58,22 @@ impl Admitted {
     }
 }
 
-/// A receive that is waited for without having been posted: it takes the next message that is at hand
-/// in its frame. The caller has seen that nothing else [waits](Core::is_quiet).
+/// Receive that waits without being posted. It takes the next message available in a frame. The
+/// caller has checked that nothing else [waits](Core::is_quiet).
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
-    /// Which messages it takes.
+    /// Messages that it takes.
     pub what: Wanted,
-    /// Bytes of the buffer.
+    /// Length of the buffer in bytes.
     pub len: usize,
 }
 
-/// Which messages a [`Want`] takes.
+/// Messages that a [`Want`] takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
-    /// To this port, from this peer only.
+    /// Messages to this port, only from this peer if given.
     Port(PortId, Option<PeerId>),
-    /// With match bits.
+    /// Messages with match bits.
     MatchBits(Selector),
 }
 
@@ -98,49 +99,49 @@ impl Want {
     }
 }
 
-/// Where a [`Whole`] message goes.
+/// Destination of a [`Whole`] message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WholeDest {
-    /// To its port's handler, in place.
+    /// Handler of its port, in place.
     Handler,
-    /// Into the buffer of this operation.
+    /// Buffer of this operation.
     Posted(OpId),
-    /// To the receive that was wanted.
+    /// The receive that waits without being posted.
     Wanted,
-    /// No receive yet: the core holds a copy until one takes it.
+    /// No receive yet; the core holds a copy until one takes it.
     Held,
 }
 
-/// A message that may be delivered at once, at `off..off + len` of its frame.
+/// Message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// Its port.
+    /// Port of the message.
     pub port: PortId,
-    /// What takes it.
+    /// Destination.
     pub dest: WholeDest,
-    /// First byte of the payload.
+    /// Offset of the payload in the frame.
     pub off: usize,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: usize,
 }
 
-/// A tagged message that may be delivered at once, at `off..off + len` of its frame.
+/// Tagged message that may be delivered at once, at `off..off + len` of its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged {
     /// Destination; never a handler.
     pub dest: WholeDest,
     /// Match bits of the message.
     pub match_bits: MatchBits,
-    /// First byte of the payload.
+    /// Offset of the payload in the frame.
     pub off: usize,
-    /// Bytes of payload.
+    /// Payload length in bytes.
     pub len: usize,
 }
 
 impl Core {
-    /// Accepts a message of `len` bytes to be sent this instant, ahead of nothing. `N` must be its
-    /// [`SendSpec::header_len`]: known when compiled, it costs messages to ports nothing that there
-    /// are others.
+    /// Accepts a message of `len` bytes to be sent immediately, if nothing waits before it. `N`
+    /// must be its [`SendSpec::header_len`]. Since it is known at compile time, messages to ports
+    /// pay nothing for the existence of match bits.
     #[inline]
     pub fn direct<const N: usize>(
         &mut self,
@@ -155,8 +156,7 @@ impl Core {
         Some(Direct { link, header })
     }
 
-    /// The link had no room for the message that [`Core::direct`] has just accepted: it was never
-    /// sent.
+    /// Undoes [`Core::direct`] for a message that the link had no room for. It was never sent.
     pub fn direct_refused(&mut self, peer: PeerId, spec: &SendSpec, len: usize) {
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
             state.lanes_mut().tx(spec.lane).cancel(charge(len));
@@ -164,15 +164,15 @@ impl Core {
         }
     }
 
-    /// Appends a message to the frame that its lane is filling, if there is one with room.
+    /// Appends a message to its lane's open frame, if there is one with room.
     #[inline]
     pub fn append(&mut self, peer: PeerId, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
         let state = self.peers.get_mut(peer.index())?.as_deref_mut()?;
         state.append(&mut self.sh, spec, bytes)
     }
 
-    /// Whether nothing waits where a message would be looked for: neither a receive nor a message at an
-    /// open port, or with match bits.
+    /// Returns true if nothing waits where a message would be matched: neither a receive nor a
+    /// message, at an open port or with match bits.
     #[inline]
     pub fn is_quiet(&mut self, wanted: &Wanted) -> bool {
         let matching = &mut self.sh.matching;
@@ -182,7 +182,8 @@ impl Core {
         }
     }
 
-    /// The messages that wait whole at `port`, by sender, in the order in which they are served.
+    /// Returns the complete messages waiting at `port`, by sender, in the order in which they are
+    /// served.
     pub fn waiting_at(&mut self, port: PortId) -> impl Iterator<Item = (PeerId, &[u8])> + '_ {
         let Shared { matching, held, .. } = &mut self.sh;
         let port = matching.port(port);
@@ -190,8 +191,8 @@ impl Core {
         waiting.map(|(peer, id)| (peer, held.bytes(id)))
     }
 
-    /// Takes the next message of an admitted frame, if it is the next of its lane and finds a
-    /// buffer that holds it. `head` is what [`Core::admit`] was given.
+    /// Takes the next message of an admitted frame, if it is the next of its lane and fits a
+    /// buffer. `head` is the argument that was passed to [`Core::admit`].
     #[inline]
     pub fn take_whole(
         &mut self,
@@ -234,7 +235,7 @@ impl Core {
         })
     }
 
-    /// [`Core::take_whole`] for a tagged message.
+    /// Does the same as [`Core::take_whole`] for a tagged message.
     #[inline]
     pub fn take_tagged(
         &mut self,
@@ -273,8 +274,8 @@ impl Core {
         })
     }
 
-    /// Takes `message`, the next of `frame`, if it is the next of its lane and `find` has a place for
-    /// it. Returns the place, and where its payload lies in `head`.
+    /// Takes `message`, the next of `frame`, if it is the next of its lane and `find` returns a
+    /// destination for it. Returns the destination, and the range of the payload in `head`.
     #[inline(always)]
     fn take(
         &mut self,
@@ -306,7 +307,7 @@ impl Core {
         Some((dest, payload))
     }
 
-    /// Copies a message that is the next of its lane, and that no receive takes, into held memory.
+    /// Copies a message that is the next of its lane, and that no receive takes, to held memory.
     fn hold(&mut self, from: PeerId, message: &Message, bytes: &[u8]) {
         let Some(Some(state)) = self.peers.get_mut(from.index()) else {
             return;
@@ -323,8 +324,8 @@ impl Core {
 }
 
 impl Core {
-    /// Notes it if the receive that is waited for would take the best-effort message that a part of is
-    /// next: posted or not, that is a buffer.
+    /// Records that a waiting receive would take the best-effort message whose part is next. Such a
+    /// receive counts as a buffer, whether it is posted or not.
     #[cold]
     fn await_assembled(&mut self, frame: &Admitted, head: &[u8], want: &Want) {
         let part = head.get(frame.at..).and_then(BestEffortPart::peek);
@@ -342,8 +343,9 @@ impl Core {
         }
     }
 
-    /// [`Core::take_whole`] for a best-effort message, for a receive that is waited for only: it would
-    /// find no buffer. All others get theirs by an event.
+    /// Does the same as [`Core::take_whole`] for a best-effort message, only for a receive that
+    /// waits without being posted: the message would find no buffer. All other best-effort messages
+    /// are delivered by an event.
     #[cold]
     fn take_best_effort(
         &mut self,

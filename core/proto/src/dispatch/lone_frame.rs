@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The short way of a message on its own between hosts: from the caller's memory into frames that
-//! leave this instant, past the queues; and of the acknowledgement that comes for it.
+//! Shortcut for a lone message between hosts: from the caller's memory into frames that are sent
+//! immediately, past the queues; and for its acknowledgement.
 //!
-//! As all short ways, it says no where it does not apply, and changes nothing then.
+//! Like all shortcuts, it changes nothing if it does not apply.
 
 use super::list;
 use crate::peer::lone::Lone;
@@ -10,8 +10,8 @@ use crate::{Admitted, Core, Instant, LinkId, PeerId, SendSpec, Transmit};
 use portolan_wire::{ACK_FIXED_LEN, Ack};
 
 impl Core {
-    /// A message that may leave now, by [`Core::send_lone`]: its session is open, by a network, and
-    /// nothing waits there that would leave before it.
+    /// Returns a message that may be sent now with [`Core::send_lone`]. Its session is open, on a
+    /// network, and nothing waits there before it.
     #[inline]
     #[must_use]
     pub fn lone<'a>(&self, peer: PeerId, spec: &'a SendSpec, bytes: &'a [u8]) -> Option<Lone<'a>> {
@@ -19,9 +19,9 @@ impl Core {
         peer.lone(&self.sh.ctx, spec, bytes)
     }
 
-    /// Accepts a message that [may](Core::lone) leave now, if the core was told nothing since, and
-    /// hands out its frames, as [`Core::poll_transmit`] would: as many as the window and a call take.
-    /// What becomes of them is said as there.
+    /// Accepts a message that [may](Core::lone) be sent now, if the core was not changed since, and
+    /// returns its frames: as many as the window and a call take. The outcome is reported as for
+    /// [`Core::poll_transmit`].
     #[inline]
     pub fn send_lone(&mut self, now: Instant, lone: &Lone<'_>) -> Option<Transmit<'_>> {
         self.release_sent();
@@ -41,8 +41,9 @@ impl Core {
         Some(self.view(peer, &outgoing))
     }
 
-    /// Takes the next record of an admitted frame, if that is an acknowledgement of all that is under way
-    /// on its path, and nothing waits for it. `head` is what [`Core::admit`] was given.
+    /// Takes the next record of an admitted frame, if it is an acknowledgement of everything in
+    /// flight on its path and nothing waits for it. `head` is the argument that was passed to
+    /// [`Core::admit`].
     #[inline]
     pub fn take_ack(&mut self, now: Instant, frame: &mut Admitted, head: &[u8]) -> bool {
         let end = head.len().min(frame.total_len);
@@ -69,15 +70,15 @@ impl Core {
         }
     }
 
-    /// Applies an acknowledgement of all that is under way on its path, if nothing waits for it; whether
-    /// it is one.
+    /// Applies an acknowledgement of everything in flight on its path, if nothing waits for it.
+    /// Returns false for any other acknowledgement.
     #[inline]
     fn on_ack_of_all(&mut self, now: Instant, from: PeerId, ack: &Ack) -> bool {
         let peer = self.peers.get_mut(from.index());
         let (Some(Some(peer)), Some(link)) = (peer, LinkId::from_u8(ack.path)) else {
             return false;
         };
-        // Its delay says nothing then.
+        // Its delay is meaningless then.
         if peer.is_starved() || self.sh.ctx.poll_gap().covers(now) {
             return false;
         }
@@ -85,7 +86,7 @@ impl Core {
         path.is_some_and(|path| path.on_ack_of_all(now, ack, &mut self.sh.slots))
     }
 
-    /// Puts `peer` into the queue of those with something to transmit, if it has anything.
+    /// Puts `peer` into the queue of peers with something to transmit, if it has anything.
     #[inline]
     pub(super) fn list_if_due(&mut self, peer: PeerId) {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory: regions are opened, requests submitted and answered.
+//! Remote memory: registers regions, submits requests and answers them.
 
 use crate::base::credit::charge;
 use crate::base::narrow::narrow;
@@ -22,8 +22,8 @@ use portolan_wire::{
 };
 
 impl Core {
-    /// Opens the memory of `op` to all peers that know its key, which is returned; `None` if the key
-    /// is in use. `P12.1`
+    /// Opens the memory of `op` to all peers that have its key, and returns the key; `None` if the
+    /// key is in use. `P12.1`
     pub fn register(&mut self, op: OpId, spec: &RegionSpec) -> Option<u64> {
         let Shared {
             remote, entropy, ..
@@ -31,8 +31,8 @@ impl Core {
         remote.register(op, spec, || entropy.next_u64())
     }
 
-    /// Closes a region and returns the operation whose memory it was; `None` if there is none with
-    /// this key. Transfers into it and out of it end, and those who asked for them are told. `P12.7`
+    /// Closes a region and returns the operation that owns its memory; `None` if no region has this
+    /// key. Transfers into it and out of it end, and their initiators are notified. `P12.7`
     pub fn deregister(&mut self, key: u64) -> Option<OpId> {
         let op = self.sh.remote.deregister(key)?;
         for transfer in self.sh.transfers.end_into(op) {
@@ -56,7 +56,7 @@ impl Core {
         Some(op)
     }
 
-    /// The program has taken a notice: its sender may use the credit again. `P12.8`
+    /// Returns the credit of a notice that the program has taken to its sender. `P12.8`
     pub fn notice_taken(&mut self, notice: &PutNotice) {
         if let Some(Some(peer)) = self.peers.get_mut(notice.peer.index())
             && peer.session().token_mine() == notice.session
@@ -67,12 +67,13 @@ impl Core {
         }
     }
 
-    /// Puts `len` bytes into memory of `peer`; the end is an [`crate::Event::RemoteDone`], when they are
-    /// there. With the memory to copy them into, or `None`: they will be gathered from the buffer of
-    /// `op`, which lies at `remote_addr` for a peer that may pull it (else 0).
+    /// Puts `len` bytes into memory of `peer`. Completes with an [`crate::Event::RemoteDone`] when
+    /// the bytes are in place. Returns the memory to copy the bytes into, or `None` if they will be
+    /// gathered from the buffer of `op`. A peer that may pull finds that buffer at `remote_addr`;
+    /// otherwise it is 0.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; the state is then unchanged.
     pub fn put(
         &mut self,
         peer: PeerId,
@@ -104,12 +105,12 @@ impl Core {
         self.stage_write(peer, &write).map(Some)
     }
 
-    /// Changes numbers in memory of `peer` by `operands_len` bytes of operands, to be copied into the
-    /// memory returned. The end is an [`crate::Event::RemoteDone`]; what the operation returns is then in the
-    /// buffer of `op`.
+    /// Performs an atomic operation on memory of `peer`. Returns the memory to copy the
+    /// `operands_len` bytes of operands into. Completes with an [`crate::Event::RemoteDone`]; the
+    /// values that the operation returns are then in the buffer of `op`.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; the state is then unchanged.
     pub fn atomic(
         &mut self,
         peer: PeerId,
@@ -140,11 +141,11 @@ impl Core {
         self.stage_write(peer, &write)
     }
 
-    /// Gets `len` bytes of memory of `peer` into the buffer of `op`; the end is an
+    /// Gets `len` bytes of memory of `peer` into the buffer of `op`. Completes with an
     /// [`crate::Event::RemoteDone`].
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; the state is then unchanged.
     pub fn get(
         &mut self,
         peer: PeerId,
@@ -154,7 +155,7 @@ impl Core {
     ) -> Result<(), Refused> {
         self.is_live(peer);
         let eager_len = self.short_len(peer, len);
-        // P12.4: the answer is paid for by the one who wants it.
+        // P12.4: the initiator pays for the answer.
         let charge = charge(eager_len.unwrap_or(0));
         let (head, _) = self.begin(peer, spec, charge, (op, len, true))?;
         let get = RemoteGet {
@@ -166,7 +167,7 @@ impl Core {
         Ok(())
     }
 
-    /// `len`, if so many bytes travel without a transfer.
+    /// Returns `len` if that many bytes are sent without a transfer.
     fn short_len(&self, peer: PeerId, len: u64) -> Option<usize> {
         let state = self.peers.get(peer.index())?.as_deref()?;
         let path = state.paths().small_path()?;
@@ -174,7 +175,7 @@ impl Core {
         usize::try_from(len).ok().filter(|&len| len <= most)
     }
 
-    /// Gives a request its numbers and charges for it; `len` bytes are to come back. `P12.2`
+    /// Numbers and charges a request; `len` bytes will be returned. `P12.2`
     fn begin(
         &mut self,
         peer: PeerId,
@@ -222,7 +223,7 @@ impl Core {
             len: 0,
             emit: &|_, _, out| emit(out),
         };
-        // Nothing to be filled: the record is whole.
+        // There is no payload to fill in; the record is complete.
         let _ = state
             .paths_mut()
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts);
@@ -259,7 +260,7 @@ impl Core {
         self.stage_small(peer, spec.lane, REMOTE_RTS_LEN, &|out| rts.emit(out));
     }
 
-    /// The end of a request, or a part of what it returns.
+    /// Handles the completion of a request, or a part of its result.
     pub(super) fn on_remote_answer(
         &mut self,
         from: PeerId,
@@ -273,7 +274,7 @@ impl Core {
         Ok(())
     }
 
-    /// What was to be read comes as a transfer. `P12.6`
+    /// Starts the transfer that answers a read. `P12.6`
     pub(super) fn on_remote_source(
         &mut self,
         from: PeerId,
@@ -317,8 +318,8 @@ impl Core {
         Ok(())
     }
 
-    /// Answers a request with `len` bytes, to be copied into the memory returned; `None` if nobody
-    /// waits for them any more. `P12.5`
+    /// Answers a request with `len` bytes, to be copied into the memory returned; `None` if no
+    /// process waits for them. `P12.5`
     pub fn answer(&mut self, answer: &Answer, len: usize) -> Option<Staging<'_>> {
         self.touch(answer.peer);
         let state = self.peers.get_mut(answer.peer.index())?.as_deref_mut()?;
@@ -350,9 +351,9 @@ impl Core {
             .stage_parts(&self.sh.ctx, &mut self.sh.slots, &parts)
     }
 
-    /// Answers a read of `len` bytes. Where they are too many to be copied, the answer is `None`: they
-    /// will be gathered from the region, which the peer may pull from `remote_addr`, where they lie in
-    /// this process's memory (else 0).
+    /// Answers a read of `len` bytes. Returns the memory to copy them into, or `None` if they are
+    /// too many. They are then gathered from the region, which the peer may pull from
+    /// `remote_addr`, its address in this process (0 if not).
     pub fn answer_read(
         &mut self,
         answer: &Answer,
@@ -391,7 +392,7 @@ impl Core {
         None
     }
 
-    /// Refuses a request that the core found no fault with.
+    /// Refuses a request that passed the core's checks.
     pub fn refuse(&mut self, answer: &Answer, fault: RemoteFault) {
         if let Some(reason) = fault.drop_reason() {
             self.sh.ctx.drop_for(reason);
@@ -404,7 +405,7 @@ impl Core {
 }
 
 impl Shared {
-    /// A request has ended: whatever carried its bytes ends with it.
+    /// Ends a request and the transfer of its bytes.
     pub(crate) fn end_remote(&mut self, key: u32, result: Result<(), RemoteFault>) {
         let Shared {
             remote,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Eager messages: copied into frames at submission, sent without asking, within credit (`P4.5`).
+//! Eager messages: copied into frames at submission and sent without a request, within credit
+//! (`P4.5`).
 
 use super::list;
 use crate::peer::Peer;
@@ -7,11 +8,11 @@ use crate::shared::Shared;
 use crate::{Core, PeerId, Refused, SendSpec, Staging};
 
 impl Core {
-    /// Accepts a message of `len` bytes and returns the memory to copy it into. Once copied, the
-    /// message is complete as far as its sender is concerned: it can be recovered from here.
+    /// Accepts a message of `len` bytes and returns the memory to copy it into. After the copy the
+    /// send is complete, since the message can be retransmitted from there.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then.
+    /// [`Refused`]; the state is then unchanged.
     #[inline]
     pub fn eager(
         &mut self,
@@ -22,12 +23,12 @@ impl Core {
         self.submit(peer, |state, sh| state.eager(sh, spec, len))
     }
 
-    /// Accepts a message that is longer than shared memory takes without asking, in parts: its bytes
-    /// go through the ring, so that it arrives whether its receiver asks or not. `P4.13`
+    /// Accepts a message that is longer than the eager limit of shared memory, in parts. Its bytes
+    /// go through the ring, so that it arrives even if its receiver makes no call. `P4.13`
     ///
     /// # Errors
-    /// As of [`Core::eager`]; [`Refused::TooLong`] also where messages go by a network, which takes as
-    /// much without asking as ever goes so.
+    /// Same as [`Core::eager`]; also [`Refused::TooLong`] if messages go by a network, whose eager
+    /// limit is the maximum already.
     pub fn eager_in_parts(
         &mut self,
         peer: PeerId,

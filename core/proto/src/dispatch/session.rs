@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening sessions: who says hello, and to which life of a peer it belongs (`P2`).
+//! Opening of sessions: handling of hellos, and assignment to incarnations of a peer (`P2`).
 
 use crate::base::narrow::narrow;
 use crate::session::directory::{Directory, PEERS_MAX};
@@ -9,8 +9,8 @@ use alloc::boxed::Box;
 use portolan_wire::{EndpointId, FrameHeader, FrameKind, Hello};
 
 impl Core {
-    /// What sets the present session with `peer` apart, once the peer has named itself on a network;
-    /// also of a session that was given up.
+    /// Returns the identity of the present session with `peer`, failed or not, once the peer's
+    /// token is known from a network.
     #[must_use]
     pub fn session_ids(&self, peer: PeerId) -> Option<SessionIds> {
         match self.peers.get(peer.index())? {
@@ -19,19 +19,19 @@ impl Core {
         }
     }
 
-    /// Whose session a frame's header names.
+    /// Returns the peer and session that a frame's header refers to.
     ///
     /// # Errors
-    /// [`DropReason::Reflected`] for one that this process hands out to nobody but sends to others,
-    /// [`DropReason::StaleSession`] for any other that it does not honour.
+    /// [`DropReason::Reflected`] for a token that this process only sends and never gives out;
+    /// [`DropReason::StaleSession`] for any other unknown token.
     pub fn find_session(&self, token: u64) -> Result<(PeerId, SessionIds), DropReason> {
         let index = narrow(token_index(token));
         let ids = self.session_ids(PeerId(index));
         if let Some(ids) = ids.filter(|ids| ids.mine.1 == token) {
             return Ok((PeerId(index), ids));
         }
-        // Tokens with this process's own number in them are what peers hand it for its frames. (It may
-        // have a session with itself, too.)
+        // Tokens with this process's own rank are those that peers gave it for its frames. (It may
+        // also have a session with itself.)
         Err(if index == self.sh.ctx.config().rank {
             DropReason::Reflected
         } else {
@@ -39,12 +39,12 @@ impl Core {
         })
     }
 
-    /// Counts a frame that the engine dropped before the core saw it.
+    /// Counts a frame that the engine dropped before it reached the core.
     pub fn note_dropped(&mut self, reason: DropReason) {
         self.sh.ctx.drop_for(reason);
     }
 
-    /// A hello or its answer. `false` if it came from a process that is not known yet.
+    /// Handles a hello or its answer. Returns `false` if it came from an unknown process.
     pub(crate) fn on_handshake(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Checks what all handshake frames have in common: job, authenticator, ranks and link.
+    /// Verifies the fields common to all handshake frames: job, authenticator, ranks and link.
     fn check_handshake(&self, link: LinkId, frame: &[u8]) -> Result<(Hello, PeerId), DropReason> {
         let (hello, body, mac) = Hello::parse(frame)?;
         let config = self.sh.ctx.config();
@@ -96,7 +96,7 @@ impl Core {
         Ok((hello, from))
     }
 
-    /// Makes the peer's state fit the epoch of its hello (`P2.4`).
+    /// Updates the peer's state for the epoch of its hello (`P2.4`).
     fn meet(
         &mut self,
         now: Instant,
@@ -121,14 +121,14 @@ impl Core {
 }
 
 impl Core {
-    /// Makes this a process without a job, that is known by `endpoint_id`; hellos to it are keyed with
-    /// `key`. Before any peer is introduced.
+    /// Makes this a process outside any job, known by `endpoint_id`; hellos to it are keyed with
+    /// `key`. Must be called before any peer is introduced.
     pub fn open(&mut self, endpoint_id: EndpointId, key: [u8; 32]) {
         self.sh.directory = Some(Box::new(Directory::new(endpoint_id, key)));
     }
 
-    /// Tells of a process that `endpoint_id` belongs to: from now on it is `peer`, reached by `links`, and
-    /// hellos to it are keyed with `key`. `false` if the number is beyond what sessions can name.
+    /// Introduces a process with this `endpoint_id` as `peer`, reached by `links`, with hellos to
+    /// it keyed with `key`. Returns `false` if the number exceeds the range of session tokens.
     pub fn introduce(
         &mut self,
         peer: PeerId,
@@ -150,15 +150,16 @@ impl Core {
         true
     }
 
-    /// Answers an unsolicited hello with one of this side, without insisting on a session. `P2.12`
+    /// Answers an unsolicited hello with a hello of this side, without retrying the session.
+    /// `P2.12`
     pub fn greet(&mut self, now: Instant, peer: PeerId) {
         if !self.is_live(peer) && peer.index() < self.peers.len() {
             self.renew(now, peer);
         }
     }
 
-    /// Ends the receives that only `peer` could have filled, and that no message of it has found:
-    /// the program has removed it. `P2.13`
+    /// Fails the unmatched receives that only `peer` could have satisfied, because the program
+    /// removed it. `P2.13`
     pub fn end_receives_from(&mut self, peer: PeerId, cause: Cause) {
         let error = OpError::PeerGone(peer, cause);
         for op in self.sh.matching.take_sourced(peer) {
@@ -166,7 +167,8 @@ impl Core {
         }
     }
 
-    /// Ends the session with `peer`, and forgets who it was; its number is not given to another. `P2.13`
+    /// Ends the session with `peer` and removes its endpoint id; its number is not used for another
+    /// peer. `P2.13`
     pub fn dismiss(&mut self, peer: PeerId) {
         self.fail_peer(peer, Cause::Closed);
         if let Some(allowed) = self.allowed.get_mut(peer.index()) {

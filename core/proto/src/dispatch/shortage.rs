@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looks after peers that are held back, while the program waits for something behind what it has not
+//! Relief of peers that are held back while the program waits for messages behind those it has not
 //! read (`P4.14`, `P4.15`).
 
 use crate::matching::port::Posted;
@@ -7,7 +7,7 @@ use crate::{Core, Event, Instant, OpError, PeerId};
 use alloc::vec::Vec;
 
 impl Core {
-    /// Does what is due for peers that are held back.
+    /// Checks the peers that are held back, if a check is due.
     pub(crate) fn look_at_shortage(&mut self, now: Instant) {
         let Some(due) = self.sh.shortage.begin_look(now) else {
             return;
@@ -35,27 +35,27 @@ impl Core {
         }
     }
 
-    /// Tells whether the calls that follow are made by another than the program, while that computes and
+    /// Sets whether another thread makes the following calls for the program, which computes and
     /// waits for nothing.
     pub fn set_away(&mut self, away: bool) {
         self.sh.shortage.set_away(away);
     }
 
-    /// Notes which turn of its engine this is, for the timers that follow, and whether the program waits in
-    /// a call. `P4.15`
+    /// Records the number of the engine's turn, for the following timers, and whether the program
+    /// waits in a call. `P4.15`
     pub fn note_turn(&mut self, turn: u32, in_call: bool) {
         self.sh.shortage.note_turn(turn, in_call);
     }
 
-    /// Why a message that is looked for, and not by a posted receive, cannot come; `None` while it may.
-    /// `P4.15`
+    /// Returns the reason why a message cannot arrive for a receive that searches without being
+    /// posted; `None` while it may. `P4.15`
     #[must_use]
     pub fn shortage(&self) -> Option<OpError> {
         self.sh.shortage.error()
     }
 
-    /// Lends to those from whom something is waited for; returns those to whom nothing can be lent, and
-    /// whether to others something was.
+    /// Returns credit early to peers from which something is awaited. Returns the peers for which
+    /// that was impossible, and whether any other received some.
     fn relieve_waited_for(&mut self) -> (Vec<PeerId>, bool) {
         let (mut stuck, mut lent) = (Vec::new(), false);
         for id in self.sh.shortage.peers() {
@@ -63,7 +63,7 @@ impl Core {
                 continue;
             };
             let awaited = self.sh.matching.wants_from(id);
-            // A program that waits to send, to a peer that does the same, takes nothing either.
+            // A program that waits to send, to a peer that does the same, takes no messages either.
             if !awaited && !peer.is_starved() {
                 continue;
             }
@@ -78,7 +78,7 @@ impl Core {
         (stuck, lent)
     }
 
-    /// Ends the receives that messages of these peers could have filled. `P4.15`
+    /// Fails the receives that messages of these peers could have satisfied. `P4.15`
     fn end_stuck(&mut self, stuck: &[PeerId], looked_for: bool) {
         let error = OpError::MemoryFull {
             held_len: self.sh.unexpected_len() as u64,

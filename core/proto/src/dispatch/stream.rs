@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the engine tells of streams, and asks about what comes by them (`P15`).
+//! Streams: reports of the engine, and queries about parts received (`P15`).
 
 use crate::session::token_index;
 use crate::shared::Shared;
@@ -7,14 +7,14 @@ use crate::{Core, Instant, PartPlace, PeerId, StreamUse};
 use portolan_wire::Chunk;
 
 impl Core {
-    /// Whether transfers may go by streams at all.
+    /// Returns true if transfers may use streams.
     #[must_use]
     pub fn uses_streams(&self) -> bool {
         self.sh.ctx.limits().stream != StreamUse::Off
     }
 
-    /// Whose session has these tokens: `mine` was given to the peer, `theirs` is its own. Who knows both
-    /// may open a stream. `P15.2`
+    /// Returns the peer of the session with these tokens: `mine` was given to the peer, `theirs`
+    /// received from it. A process that has both may open a stream. `P15.2`
     #[must_use]
     pub fn stream_owner(&self, mine: u64, theirs: u64) -> Option<PeerId> {
         if !self.uses_streams() || theirs == 0 {
@@ -26,7 +26,7 @@ impl Core {
         (is_up && ids.mine.1 == mine && ids.theirs.1 == theirs).then_some(peer)
     }
 
-    /// A stream with `peer` stands.
+    /// Reports that a stream with `peer` is open.
     pub fn stream_opened(&mut self, peer: PeerId) {
         self.revive(peer);
         if let Some(Some(state)) = self.peers.get_mut(peer.index()) {
@@ -35,8 +35,8 @@ impl Core {
         self.touch(peer);
     }
 
-    /// A stream with `peer` could not be opened, or has ended: `by_fault`, or because it was not used.
-    /// What it carried, and is not known to have arrived, goes by a path. `P15.7`
+    /// Reports that a stream with `peer` could not be opened or has closed, `by_fault` or because
+    /// it was idle. Its data that may not have arrived is sent on a path. `P15.7`
     pub fn stream_closed(&mut self, now: Instant, peer: PeerId, by_fault: bool) {
         let Some(Some(state)) = self.peers.get_mut(peer.index()) else {
             return;
@@ -45,34 +45,36 @@ impl Core {
         self.touch(peer);
     }
 
-    /// The last transmit was for a stream that has ended: as [`Core::transmit_refused`], and
-    /// [`Core::stream_closed`] by a fault.
+    /// Reports that the last transmit was for a stream that has closed. Combines
+    /// [`Core::transmit_refused`] and [`Core::stream_closed`] by a fault.
     pub fn stream_refused(&mut self, now: Instant, peer: PeerId) {
         self.transmit_refused();
         self.stream_closed(now, peer, true);
     }
 
-    /// Whether parts may be on their way to this process.
+    /// Returns true if parts may be in flight to this process.
     #[inline]
     #[must_use]
     pub fn expects_parts(&self) -> bool {
         self.sh.transfers.expects_by(crate::LinkId::STREAM)
     }
 
-    /// Where bytes of a part are to be received that comes from `from` by a stream: `len` of them, `off`
-    /// bytes behind its begin. Nothing else is received there from now on.
+    /// Returns the place for bytes of a part that `from` sends by a stream: `len` bytes from offset
+    /// `off` of the part. Nothing else is received there from now on.
     pub fn place_part(&mut self, from: PeerId, chunk: &Chunk, off: u64, len: u64) -> PartPlace {
         self.sh.transfers.place_part(from, chunk, off, len)
     }
 
-    /// Whether a part is still of use: the transfer that it is of has neither ended, so that its sender may
-    /// have written to what it lent, nor come as fragments meanwhile. What is of none need not be right.
+    /// Returns true if a part is still needed. Its transfer must not have ended, because the sender
+    /// may then have reused the buffer, and must not have arrived as fragments meanwhile. An
+    /// unneeded part need not be valid.
     #[must_use]
     pub fn wants_part(&self, from: PeerId, chunk: &Chunk) -> bool {
         self.sh.transfers.wants_part(from, chunk)
     }
 
-    /// These bytes have landed there. Events follow; see the crate's contract.
+    /// Handles bytes of a part that were received at their place. Events follow; see the crate's
+    /// contract.
     pub fn handle_part(&mut self, now: Instant, from: PeerId, chunk: &Chunk, off: u64, len: u64) {
         let Some(Some(peer)) = self.peers.get_mut(from.index()) else {
             return;

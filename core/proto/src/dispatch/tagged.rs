@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receives by match bits: posting, looking, claiming, withdrawing (`P11`).
+//! Receives by match bits: post, probe, claim and cancel (`P11`).
 
 use crate::base::request::{Asked, Request};
 use crate::matching::match_list::{Arrived, Claimed, Many};
@@ -18,14 +18,15 @@ impl From<&Arrived> for Envelope {
 }
 
 impl Core {
-    /// Takes the message that [`Core::post_tagged`] would deliver at once, as [`Core::take_held`] does.
+    /// Takes the message that [`Core::post_tagged`] would deliver immediately, like
+    /// [`Core::take_held`].
     #[inline]
     pub fn take_held_tagged(
         &mut self,
         selector: &Selector,
         len: usize,
     ) -> Option<(Envelope, HeldId)> {
-        // Messages whose events are pending arrived earlier.
+        // Messages with pending events arrived earlier.
         if self.has_event() {
             return None;
         }
@@ -35,8 +36,8 @@ impl Core {
         Some((Envelope::from(&arrived), held))
     }
 
-    /// Posts a buffer of `len` bytes for the next message that `selector` takes: the first that
-    /// waits, in the order of arrival, or the next that comes and that no earlier receive takes.
+    /// Posts a buffer of `len` bytes for the next message that matches `selector`: the first
+    /// waiting one in the order of arrival, or the next arriving one that no earlier receive takes.
     pub fn post_tagged(&mut self, selector: &Selector, op: OpId, len: u64) {
         let posted = Posted {
             op,
@@ -54,14 +55,15 @@ impl Core {
         }
     }
 
-    /// Posts a buffer of `len` bytes for many messages that `selector` takes, behind one another as
-    /// they match, until fewer than `free_min` bytes are left. Each is told by an
-    /// [`Event::MultiRecvSegment`] and ends as an operation of its own; one that is longer than what is left
-    /// is cut.
+    /// Posts a buffer of `len` bytes for many messages that match `selector`, consecutively as they
+    /// match, until fewer than `free_min` bytes are left. Each is reported by an
+    /// [`Event::MultiRecvSegment`] and completes as an operation of its own. A message longer than
+    /// the rest of the buffer is truncated.
     pub fn post_many(&mut self, selector: &Selector, op: OpId, len: u64, free_min: u64) {
         let source = selector.source;
         let many = Some(Many { at: 0, free_min });
-        // Posted first, it takes its parts as any other; no earlier receive takes what waits.
+        // Posted first, it takes waiting messages like any other receive; no earlier receive
+        // matches them.
         self.sh.matching.lists().post(
             selector,
             Posted {
@@ -88,7 +90,7 @@ impl Core {
         }
     }
 
-    /// Nobody is left that such a receive could wait for.
+    /// Returns the error of a receive whose only possible source has failed.
     fn source_gone(&self, selector: &Selector) -> Option<OpError> {
         let peer = selector.source?;
         match self.peer_status(peer) {
@@ -97,27 +99,29 @@ impl Core {
         }
     }
 
-    /// Withdraws a posted receive. `false` if a message has already matched it: it ends by itself.
+    /// Cancels a posted receive. Returns `false` if a message has already matched it; the receive
+    /// then completes normally.
     pub fn cancel_tagged(&mut self, op: OpId) -> bool {
         self.sh.matching.lists().cancel(op)
     }
 
-    /// The first message that waits and that `selector` takes; it goes on waiting.
+    /// Returns the first waiting message that matches `selector`, without taking it.
     #[must_use]
     pub fn peek_tagged(&mut self, selector: &Selector) -> Option<Envelope> {
         let found = self.sh.matching.lists().peek(selector);
         found.as_ref().map(Envelope::from)
     }
 
-    /// Takes the first message that waits and that `selector` takes from all other receives, for
-    /// [`Core::recv_claimed`]. Until then it keeps its memory. `None` also when 65,536 are claimed.
+    /// Claims the first waiting message that matches `selector` for [`Core::recv_claimed`], so that
+    /// no other receive takes it. It keeps its memory until then. `None` also if 65,536 messages
+    /// are claimed.
     pub fn claim_tagged(&mut self, selector: &Selector) -> Option<(ClaimId, Envelope)> {
         let (claim, arrived) = self.sh.matching.lists().claim(selector)?;
         Some((claim, Envelope::from(&arrived)))
     }
 
-    /// Receives a claimed message into a buffer of `len` bytes; `false` if there is no such claim
-    /// (any more).
+    /// Receives a claimed message into a buffer of `len` bytes; returns `false` if the claim does
+    /// not exist.
     pub fn recv_claimed(&mut self, claim: ClaimId, op: OpId, len: u64) -> bool {
         let Some(claimed) = self.sh.matching.lists().take_claimed(claim) else {
             return false;
@@ -140,7 +144,7 @@ impl Core {
         true
     }
 
-    /// A message that waited has found its buffer.
+    /// Receives a waiting message into its buffer, found late.
     fn fill_late(&mut self, arrived: &Arrived, posted: Posted) {
         match arrived.what {
             Waiting::Held(held) => self.deliver_held_tagged(arrived, held, posted),
@@ -162,7 +166,7 @@ impl Core {
         lanes.deliver(env, arrived.lane, &to, op, arrived.len, data, error);
     }
 
-    /// Begins the transfer of a request that waited.
+    /// Starts the transfer of a request that waited.
     fn begin_late_tagged(&mut self, arrived: &Arrived, asked: Asked, posted: Posted) {
         let &Arrived {
             peer, lane, len, ..

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timers: when something is due, and what is done then.
+//! Timers: the time of the next one, and their handling.
 
 use crate::{Core, Instant};
 
 impl Core {
-    /// When [`Core::handle_timeout`] has something to do; at once while events wait.
+    /// Returns the time of the next [`Core::handle_timeout`]; at once while events are pending.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         if self.sh.ctx.has_event() {
@@ -21,7 +21,8 @@ impl Core {
             .min(self.sh.shortage.timer())
     }
 
-    /// Does what is due: acknowledgements, retransmissions, handshakes. Events and transmits follow.
+    /// Handles everything that is due: acknowledgements, retransmissions, handshakes. Events and
+    /// transmits follow.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.retire_the_quiet(now);
         self.look_at_shortage(now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best-effort messages that fill several frames (`P7.6`).
+//! Best-effort messages of several frames (`P7.6`).
 
 use super::Peer;
 use crate::base::narrow::narrow;
@@ -10,7 +10,8 @@ use crate::{Address, PortId, Refused, SendSpec, Staging};
 use portolan_wire::{BEST_EFFORT_PART_LEN, BestEffortPart};
 
 impl Peer {
-    /// Where a message goes that fits no shared frame and is not to be repaired all the same. `P7.5`
+    /// Returns the destination port of a best-effort message that fits no shared frame, if it is
+    /// sent without retransmission. `P7.5`
     pub(super) fn best_effort_port(&self, spec: &SendSpec, len: usize) -> Option<PortId> {
         let path = self.paths.small_path()?;
         let is_long = !path.is_lossless() && !path.fits_shared(spec.header_len() + len);
@@ -20,7 +21,7 @@ impl Peer {
         }
     }
 
-    /// Such a message of `len` bytes: the memory to copy it into.
+    /// Accepts such a message of `len` bytes and returns the memory to copy it into.
     pub(super) fn best_effort<'a>(
         &mut self,
         sh: &'a mut Shared,

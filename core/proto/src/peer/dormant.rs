@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dormant peers: of a peer that has been quiet for a while only what cannot be made anew is kept, a third
-//! of the memory of one that is busy. Its next frame, or the next operation for it, revives it.
+//! Dormant peers. Of a peer that has been quiet for a while, only the state that cannot be
+//! reconstructed is kept: a third of the memory of a busy peer. Its next frame, or the next
+//! operation for it, revives it.
 //!
-//! Nothing of it shows on a wire. A peer on shared memory is never dormant: its rings are larger than
-//! anything here.
+//! Dormancy is invisible on the wire. A peer on shared memory is never dormant: its rings are
+//! larger than its state here.
 //!
-//! The one invariant: a peer becomes dormant only when nothing is under way in either direction, all credit
-//! was given back, and no timer runs; so what is left out is what a new peer begins with.
+//! Invariant: a peer becomes dormant only when nothing is in flight in either direction, all credit
+//! was returned, and no timer runs. All state that is dropped then equals that of a new peer.
 
 use super::Peer;
 use crate::base::config::Times;
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 use crate::{CreditStatus, Instant, LinkId, PathStatus, PeerId};
 use portolan_wire::LaneId;
 
-/// What is kept of a peer; see the module documentation.
+/// State kept of a peer; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct DormantPeer {
     session: SessionState,
@@ -27,12 +28,12 @@ pub(crate) struct DormantPeer {
 }
 
 impl Peer {
-    /// When something was last heard from the peer, or sent to it.
+    /// Returns the time of the last frame from the peer or to it.
     pub(crate) fn last_used(&self) -> Instant {
         self.last_heard.max(self.paths.last_sent_at())
     }
 
-    /// Nothing is under way, due or owed.
+    /// Returns true if nothing is in flight, due or pending.
     pub(crate) fn is_settled(&self, times: &Times) -> bool {
         self.session.is_settled()
             && !self.queued
@@ -52,19 +53,19 @@ impl From<Peer> for DormantPeer {
             id: _,
             session,
             paths,
-            // Of no meaning while nothing is due.
+            // Meaningless while nothing is due.
             ack_waited: _,
             lanes,
             // Nothing waits; the transfer of the last grant has ended.
             control: _,
             send_queue: _,
-            // There is none; what was learnt of them is learnt again.
+            // There is none; the results of earlier trials are measured again.
             stream: _,
             last_heard,
             queued: _,
             timed: _,
             watched: _,
-            // Nothing is.
+            // No work is left.
             left: _,
         } = peer;
         DormantPeer {

@@ -10,7 +10,7 @@ use crate::{DropReason, Event, Instant, LinkId};
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, HELLO_LEN, Hello, OPEN_JOB_ID};
 
 impl Peer {
-    /// Starts the handshake; a lossless link needs none, since it has authenticated the peer.
+    /// Starts the handshake. A lossless link needs none, since it has authenticated the peer.
     pub(crate) fn open_session(&mut self, now: Instant, sh: &mut Shared) {
         for path in self.paths.iter_mut() {
             if path.is_lossless() {
@@ -35,7 +35,7 @@ impl Peer {
         self.session.on_hello_timer(now, mask);
     }
 
-    /// Writes the handshake frame that is to leave by `link`, if one is.
+    /// Writes the next handshake frame for `link`, if any is due.
     pub(super) fn emit_handshake(&mut self, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         let kind = self.session.take_handshake(link)?;
         let ids = self.session.hello();
@@ -76,7 +76,7 @@ impl Peer {
         };
         header.emit(out);
         out[FRAME_HEADER_LEN + HELLO_LEN..].copy_from_slice(endpoint_id);
-        // P2.10: only who has the receiver's address has its key.
+        // P2.10: only a process that has the receiver's address has its key.
         let key = match &sh.directory {
             Some(open) => open.key_of(self.id),
             None => &sh.ctx.config().secret,
@@ -89,7 +89,7 @@ impl Peer {
         })
     }
 
-    /// Writes the frame that tells the peer that the session is over, if one is due.
+    /// Writes the frame that reports the end of the session to the peer, if one is due.
     pub(super) fn emit_reset(&mut self, sh: &mut Shared) -> Option<Outgoing> {
         let link = self.session.take_reset()?;
         let path = self.paths.get(link)?;
@@ -106,7 +106,7 @@ impl Peer {
         })
     }
 
-    /// What a hello or its answer on `link` says of the path and the peer.
+    /// Applies the path and peer parameters of a hello, or its answer, on `link`.
     pub(crate) fn on_hello(
         &mut self,
         now: Instant,

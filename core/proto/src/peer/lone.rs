@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that nothing waits before: into frames of its own, which leave at once.
+//! Lone messages: with nothing queued before them, they leave at once in frames of their own.
 
 use super::Peer;
 use crate::base::context::Context;
@@ -13,19 +13,19 @@ use crate::shared::Shared;
 use crate::{Instant, Left, LinkId, PeerId, SendSpec};
 use portolan_wire::{FRAME_HEADER_LEN, Fragment};
 
-/// A message that may leave this instant, as its peer has found ([`crate::Core::lone`]). True until
-/// that peer's state changes.
+/// Message that may be sent immediately, as determined by [`crate::Core::lone`]. Valid until that
+/// peer's state changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Lone<'a> {
     peer: PeerId,
     spec: &'a SendSpec,
     bytes: &'a [u8],
-    /// It fills several frames.
+    /// Set if it fills several frames.
     is_run: bool,
 }
 
 impl Lone<'_> {
-    /// Whom it goes to.
+    /// Returns the destination.
     #[inline]
     pub(crate) fn peer(&self) -> PeerId {
         self.peer
@@ -33,8 +33,8 @@ impl Lone<'_> {
 }
 
 impl Peer {
-    /// A message that may leave this instant in numbered frames: nothing waits that would leave
-    /// before it, and it goes without asking. `P4.5`, `P4.10`
+    /// Returns a message that may be sent immediately in numbered frames: an eager message with
+    /// nothing waiting before it. `P4.5`, `P4.10`
     #[inline]
     pub(crate) fn lone<'a>(
         &self,
@@ -67,8 +67,8 @@ impl Peer {
         })
     }
 
-    /// Accepts such a message: what leaves for it now. Of one that fills several frames some may wait,
-    /// for the window. Acknowledgements are piggybacked.
+    /// Accepts such a message and returns the frames to send now. If it fills several frames, some
+    /// may wait for the window. Acknowledgements are piggybacked.
     #[inline]
     pub(crate) fn send_lone(
         &mut self,
@@ -86,7 +86,7 @@ impl Peer {
         }
     }
 
-    /// A message that fills several frames: they leave with one call, as far as the window goes.
+    /// Sends a message of several frames. They leave in one call, as far as the window allows.
     fn send_lone_run(
         &mut self,
         now: Instant,
@@ -128,7 +128,7 @@ impl Peer {
         ))
     }
 
-    /// A message that goes into a frame of its own.
+    /// Sends a message in a frame of its own.
     #[inline]
     fn send_lone_frame(
         &mut self,
@@ -157,14 +157,14 @@ impl Peer {
         Some(path.seal_lone(now, &mut sh.slots, session, frame))
     }
 
-    /// Something waits to be sent by `link`, or did not fit what has just left.
+    /// Returns true if anything waits to be sent on `link`, or did not fit the frames just sent.
     #[inline]
     pub(crate) fn has_left(&self, link: LinkId) -> bool {
         self.ack_waited || self.paths.get(link).is_some_and(Path::has_waiting)
     }
 
-    /// A frame is under way now, or an acknowledgement owed: so much is left at least. Says what was
-    /// and what is, if that has changed.
+    /// Raises the work left to [`Left::Unacknowledged`] after a frame was sent or received. Returns
+    /// the old and the new value if it changed.
     #[inline]
     pub(crate) fn note_unacknowledged(&mut self) -> Option<(Left, Left)> {
         let was = self.left;
@@ -172,8 +172,8 @@ impl Peer {
         (was != self.left).then_some((was, self.left))
     }
 
-    /// Whether anything waits that would leave if frames were asked for now: all but
-    /// acknowledgements whose time has not come.
+    /// Returns true if polling for frames now would send anything; excludes acknowledgements that
+    /// are not due.
     #[inline]
     pub(crate) fn has_tx(&self) -> bool {
         self.session.failure().is_some()

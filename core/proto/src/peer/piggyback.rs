@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is piggybacked: credit, control records, acknowledgements and the last grant, appended to a
-//! frame that leaves anyway, or to one that leaves for them.
+//! Piggybacking: credit, control records, acknowledgements and the last grant are appended to a
+//! frame that leaves anyway, or to a frame sent for them.
 //!
-//! The one invariant: nothing is taken from where it waits that does not fit the frame.
+//! Invariant: a record is taken from its queue only if it fits the frame.
 
 use super::Peer;
 use crate::Instant;
@@ -12,8 +12,8 @@ use crate::shared::Shared;
 use portolan_wire::GRANT_LEN;
 
 impl Peer {
-    /// Credit, grants and ends of transfers; they make the frame a numbered one, for which there
-    /// must be `room` in the window.
+    /// Appends credit, grants and ends of transfers. They make the frame a numbered one, which
+    /// requires `room` in the window.
     pub(crate) fn append_control(
         &mut self,
         sh: &mut Shared,
@@ -39,7 +39,7 @@ impl Peer {
         frame.numbered |= control_len > 0;
     }
 
-    /// Acknowledgements of every path that has something to acknowledge. `P3.5`
+    /// Appends the acknowledgements of every path that has any pending. `P3.5`
     #[inline]
     pub(crate) fn append_acks(
         &mut self,
@@ -54,8 +54,8 @@ impl Peer {
         frame.len += self.paths.emit_acks(now, sh.ctx.poll_gap(), out);
     }
 
-    /// Says the last grant once more, beside an acknowledgement: had it been lost, its transfer would
-    /// stand still for a timeout. `P5.11`
+    /// Repeats the last grant beside an acknowledgement. If the first was lost, its transfer would
+    /// otherwise stall for a timeout. `P5.11`
     #[cold]
     pub(crate) fn repeat_grant(&mut self, sh: &mut Shared, frame: &mut OpenFrame, limit: usize) {
         let Some(grant) = self.control.last_grant() else {
@@ -73,8 +73,7 @@ impl Peer {
         }
     }
 
-    /// Credit and acknowledgements for the room behind a run, in a buffer; returns the bytes they
-    /// take.
+    /// Appends credit and acknowledgements in the room after a run; returns the bytes written.
     pub(crate) fn append_to_run(
         &mut self,
         now: Instant,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The stream to one peer, as far as the core knows of it: whether there is one, when to ask for it, and
-//! which transfers are to go by it (`P15`).
+//! State of the stream to one peer in the core: whether it is open, when to request one, and which
+//! transfers use it (`P15`).
 
 use crate::base::context::Context;
 use crate::base::time::Span;
@@ -8,7 +8,7 @@ use crate::bulk::trial::{Trial, Way};
 use crate::{Event, Instant, PeerId, StreamUse};
 use alloc::boxed::Box;
 
-/// How long after a failure a stream is asked for again: at first, and at last after failures in a row.
+/// Pause before a stream is requested again after a failure; doubles with consecutive failures.
 const RETRY_MIN: Span = Span::from_millis(1000);
 const RETRY_MAX: Span = Span::from_millis(64_000);
 
@@ -16,18 +16,18 @@ const RETRY_MAX: Span = Span::from_millis(64_000);
 #[derive(Debug, Default)]
 pub(crate) struct StreamState {
     is_open: bool,
-    /// It was asked for, and nothing was heard since.
+    /// Set if one was requested and the result is pending.
     is_asked: bool,
-    /// The link had no room.
+    /// Set while the link has no room.
     is_blocked: bool,
-    /// Made when there is something to keep: most peers exchange no long messages.
+    /// Created when needed, since most peers exchange no long messages.
     history: Option<Box<History>>,
 }
 
-/// What earlier streams have taught.
+/// Results of earlier streams.
 #[derive(Debug, Default)]
 struct History {
-    /// Not asked for before, after failures.
+    /// Earliest time of the next request, after failures.
     ask_at: Instant,
     retry: Span,
     trial: Trial,
@@ -39,7 +39,7 @@ impl StreamState {
         self.is_open
     }
 
-    /// Parts can be sent.
+    /// Returns true if parts can be sent.
     #[inline]
     pub(crate) fn takes_parts(&self) -> bool {
         self.is_open && !self.is_blocked
@@ -53,12 +53,12 @@ impl StreamState {
         self.is_blocked = true;
     }
 
-    /// The link may have room again; whether it had none.
+    /// Clears the mark of a full link; returns whether it was set.
     pub(crate) fn unblock(&mut self) -> bool {
         core::mem::take(&mut self.is_blocked)
     }
 
-    /// The way of a transfer of `len` bytes that was granted its first bytes. `P15.1`
+    /// Chooses the way of a transfer of `len` bytes at its first grant. `P15.1`
     pub(crate) fn choose(
         &mut self,
         now: Instant,
@@ -82,7 +82,7 @@ impl StreamState {
         Way::Fragments
     }
 
-    /// Where the ends of transfers are noted, if there is or was a stream.
+    /// Returns the trial that records completed transfers, if there is or was a stream.
     pub(crate) fn trial(&mut self) -> Option<&mut Trial> {
         Some(&mut self.history.as_mut()?.trial)
     }
@@ -93,7 +93,8 @@ impl StreamState {
         self.is_blocked = false;
     }
 
-    /// It has ended, or could not be opened; `by_fault` unless it was not used any more.
+    /// Handles a stream that has closed or could not be opened. `by_fault` is not set if it was
+    /// idle.
     pub(crate) fn on_closed(&mut self, now: Instant, by_fault: bool) {
         self.is_open = false;
         self.is_asked = false;
@@ -108,7 +109,7 @@ impl StreamState {
         }
     }
 
-    /// Parts have got through to their end.
+    /// Records that parts have arrived and completed.
     pub(crate) fn on_success(&mut self) {
         if let Some(history) = &mut self.history {
             history.retry = Span::ZERO;

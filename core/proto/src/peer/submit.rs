@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages and requests that the program submits to one peer: checked, numbered, charged and staged.
+//! Submission of messages and requests to one peer: they are checked, numbered, charged and staged.
 
 use super::Peer;
 use crate::base::context::Context;
@@ -19,7 +19,8 @@ use crate::{
 use portolan_wire::{Fragment, LaneId, Message, RemoteHead, Rts};
 
 impl Peer {
-    /// Why nothing can be submitted now, in a session that is not up; it is asked for from now on.
+    /// Returns the reason why nothing can be submitted while the session is not up, and requests
+    /// the session.
     #[cold]
     pub(crate) fn refuse_submission(&mut self) -> Refused {
         let failure = self.session.failure();
@@ -27,7 +28,7 @@ impl Peer {
         failure.map_or(Refused::NotUp, Refused::Gone)
     }
 
-    /// An eager message of `len` bytes: the memory to copy it into. `P4.5`
+    /// Accepts an eager message of `len` bytes and returns the memory to copy it into. `P4.5`
     #[inline]
     pub(crate) fn eager<'a>(
         &mut self,
@@ -93,7 +94,7 @@ impl Peer {
         Ok(path.stage_run(slots, &fragment, len, batch_len))
     }
 
-    /// A message that is longer than its lossless path takes in a frame, in fragments. `P4.13`
+    /// Sends a message in fragments that is longer than one frame of its lossless path. `P4.13`
     pub(crate) fn eager_in_parts(
         &mut self,
         sh: &mut Shared,
@@ -125,7 +126,7 @@ impl Peer {
         Ok(())
     }
 
-    /// A message that nothing waits before: by which link it leaves this instant, and its header.
+    /// Accepts a message with nothing waiting before it; returns the link for it, and its header.
     #[inline]
     pub(crate) fn direct<const N: usize>(
         &mut self,
@@ -150,7 +151,7 @@ impl Peer {
         Some((link, message))
     }
 
-    /// Appends a message to the frame that its lane is filling, if there is one with room.
+    /// Appends a message to its lane's open frame, if there is one with room.
     #[inline]
     pub(crate) fn append(&mut self, sh: &mut Shared, spec: &SendSpec, bytes: &[u8]) -> Option<()> {
         if !self.session.is_up() || spec.best_effort {
@@ -205,8 +206,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Gives a request for remote memory its numbers and charges for it; `len` bytes are to come back.
-    /// `P12.2`
+    /// Numbers and charges a request for remote memory; `len` bytes will be returned. `P12.2`
     pub(crate) fn begin_request(
         &mut self,
         sh: &mut Shared,
@@ -232,7 +232,7 @@ impl Peer {
         Ok((head, key))
     }
 
-    /// Owes the end of a request of the peer's, without bytes.
+    /// Queues the answer to a request of the peer, without data.
     pub(crate) fn push_answer(&mut self, lane: LaneId, op: u32, result: Result<(), RemoteFault>) {
         if self.session.failure().is_none() {
             let answer = answer_record(lane, op, result);

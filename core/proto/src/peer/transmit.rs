@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sending: which frame leaves next, by which path.
+//! Transmission to one peer: chooses the next frame and its path.
 //!
-//! The order on a path: what was lost, the high lane, control records, the low lane, runs of eager
-//! fragments, bulk data (`P4.10`). Acknowledgements and credit are piggybacked on whatever leaves
-//! anyway (`piggyback`).
+//! Order on a path: lost frames, high lane, control records, low lane, runs of eager fragments,
+//! bulk data (`P4.10`). Acknowledgements and credit are piggybacked on any frame (`piggyback`).
 
 use super::Peer;
 use crate::base::narrow::narrow;
@@ -15,13 +14,13 @@ use crate::{Instant, LinkId};
 use portolan_wire::{FRAME_HEADER_LEN, FrameHeader, FrameKind, LaneId};
 
 impl Peer {
-    /// The next frame to the peer.
+    /// Returns the next frame to the peer.
     #[inline]
     pub(crate) fn next_outgoing(&mut self, now: Instant, sh: &mut Shared) -> Option<Outgoing> {
         if self.session.failure().is_some() {
             return self.emit_reset(sh);
         }
-        // Highest number first: raw frames before datagrams, so small messages before bulk.
+        // Highest number first: raw frames before datagrams, so small messages before bulk data.
         LinkId::ALL
             .into_iter()
             .rev()
@@ -29,7 +28,7 @@ impl Peer {
             .or_else(|| self.next_stream_part(sh))
     }
 
-    /// The next part of a transfer that goes by a stream. `P15.4`
+    /// Returns the next part of a transfer by stream. `P15.4`
     #[inline]
     fn next_stream_part(&mut self, sh: &mut Shared) -> Option<Outgoing> {
         if self.send_queue.is_empty() || !self.stream.takes_parts() {
@@ -86,7 +85,7 @@ impl Peer {
         self.next_bulk(now, sh, link)
     }
 
-    /// Whether anything at all waits for a path. Asked after each frame, so it must be cheap.
+    /// Returns true if anything waits for a path. Called after each frame, so it must be cheap.
     #[inline]
     fn may_send(&self, path: &Path, now: Instant) -> bool {
         let link = path.link();
@@ -106,15 +105,17 @@ impl Peer {
             || self.paths.iter().any(waits)
     }
 
-    /// Whether a run leaves now, by whatever path: credit and acknowledgements are piggybacked on its last
-    /// batch if they fit, else they follow it. Data does not wait for them, nor they for more than one run.
+    /// Returns true if a run is sent next, on any path. Credit and acknowledgements are piggybacked
+    /// on its last batch if they fit; otherwise they follow it. Data does not wait for them, and
+    /// they wait for at most one run.
     fn run_goes_first(&self) -> bool {
         let more = self.is_starved();
         let goes = |path: &Path| !path.is_blocked() && path.has_run_to_send(more);
         !self.ack_waited && self.paths.iter().any(goes)
     }
 
-    /// The lane's next frame. The high lane also carries control records, with or without messages.
+    /// Takes the lane's next frame. The high lane also carries control records, with or without
+    /// messages.
     #[inline]
     fn take_frame(
         &mut self,
@@ -136,7 +137,7 @@ impl Peer {
         (control && path.window_left() > 0).then(|| path.empty_frame(&mut sh.slots))
     }
 
-    /// Appends what is piggybacked, numbers the frame and writes its header.
+    /// Appends piggybacked records, numbers the frame and writes its header.
     #[inline]
     fn seal(
         &mut self,
@@ -158,7 +159,7 @@ impl Peer {
         Some(path.seal(now, &mut sh.slots, session, &frame))
     }
 
-    /// What was lost, to be sent again: fragments together, any other frame alone.
+    /// Returns the next retransmission: several fragments together, or any other frame alone.
     fn next_repair(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         let takes_more = self.is_bulk_next(now, link);
         let session = self.session.token_theirs();
@@ -175,7 +176,7 @@ impl Peer {
         sent.or_else(|| self.next_lost(now, sh, link))
     }
 
-    /// Whether bulk data is all that waits for a path beside what was lost.
+    /// Returns true if only bulk data waits for a path besides lost frames.
     fn is_bulk_next(&self, now: Instant, link: LinkId) -> bool {
         let Some(path) = self.paths.get(link) else {
             return false;
@@ -185,7 +186,7 @@ impl Peer {
         !path.has_more_waiting() && !control && !self.send_queue.has_parts()
     }
 
-    /// The next lost frame, to be sent again. `P3.1`
+    /// Returns the retransmission of the next lost frame. `P3.1`
     fn next_lost(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         let path = self.paths.get_mut(link)?;
         let lost = path.next_lost(now)?;
@@ -225,7 +226,7 @@ impl Peer {
         Some(path.outgoing((lost.num, 1), bytes))
     }
 
-    /// As many of the waiting runs of fragments as one GSO batch takes.
+    /// Returns as many of the waiting runs of fragments as one GSO batch takes.
     pub(super) fn next_batch(
         &mut self,
         now: Instant,
@@ -247,7 +248,7 @@ impl Peer {
         Some(path.seal_batch(now, &mut sh.slots, session, &batch))
     }
 
-    /// What of transfers leaves next: what is sent anew, then what was granted.
+    /// Returns the next bulk data: retransmitted parts first, then granted bytes.
     fn next_bulk(&mut self, now: Instant, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         let session = self.session.token_theirs();
         let Shared {
@@ -268,7 +269,7 @@ impl Peer {
         transfers.next_run_out(now, ctx, queue, paths, scratch, session)
     }
 
-    /// A frame or chunk for a lossless link. `P8.1`
+    /// Returns a frame or chunk for a lossless link. `P8.1`
     #[inline]
     fn next_lossless(&mut self, sh: &mut Shared, link: LinkId) -> Option<Outgoing> {
         for lane in [LaneId::High, LaneId::Low] {
@@ -286,7 +287,7 @@ impl Peer {
         sh.transfers.next_chunk(queue, &mut sh.scratch, link)
     }
 
-    /// The link had no room for it: it is handed out again once the path is unblocked.
+    /// Puts back a transmit that the link refused. It is returned again once the path is unblocked.
     pub(crate) fn take_back(&mut self, sh: &mut Shared, outgoing: &Outgoing) {
         if let Some(path) = self.paths.get_mut(outgoing.link) {
             path.block();
@@ -313,7 +314,8 @@ impl Peer {
     }
 }
 
-/// A frame that only fills its number: what it carried has moved, or its transfer has ended.
+/// Returns a frame that only fills its number, because its contents moved or its transfer has
+/// ended.
 fn empty_bytes(scratch: &mut Scratch, header: &FrameHeader) -> Bytes {
     let header = FrameHeader {
         kind: FrameKind::Data,

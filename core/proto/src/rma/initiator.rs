@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The side that asks: its requests, and their answers.
+//! Initiator of remote memory operations: its requests, and their answers.
 
 use super::Remote;
 use crate::base::context::Context;
@@ -10,27 +10,27 @@ use crate::{Dest, DropReason, Event, OpError, OpId, PeerId, RemoteFault};
 use core::ops::Range;
 use portolan_wire::{RemoteAnswer, RemoteSource, RemoteStatus};
 
-/// A request that was not answered yet.
+/// Request without an answer yet.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     peer: PeerId,
     op: OpId,
-    /// Bytes that are to come back, and those that have.
+    /// Bytes to be returned, and those that have arrived.
     len: u64,
     received: Coverage,
-    /// The transfer that carries its bytes: from this side if it puts, to this side if it gets.
+    /// Transfer of its bytes: from this side for a put, to this side for a get.
     transfer: u32,
     gets: bool,
 }
 
 impl Remote {
-    /// Another request can be submitted.
+    /// Returns true if another request can be submitted.
     pub(crate) fn has_room(&self) -> bool {
         self.outstanding.len() < SLAB_LEN_MAX
     }
 
-    /// Keeps a request to `peer`, and returns its number; `len` bytes are to come back, or, if it
-    /// `gets`, to be transferred.
+    /// Stores a request to `peer`, and returns its number. `len` bytes will be returned, or
+    /// transferred if it `gets`.
     pub(crate) fn begin(&mut self, peer: PeerId, op: OpId, len: u64, gets: bool) -> Option<u32> {
         let outstanding = Outstanding {
             peer,
@@ -43,14 +43,15 @@ impl Remote {
         self.outstanding.insert(outstanding).ok()
     }
 
-    /// The bytes of a request are carried by a transfer.
+    /// Records the transfer that carries the bytes of a request.
     pub(crate) fn set_transfer(&mut self, key: u32, transfer: u32) {
         if let Some(outstanding) = self.outstanding.get_mut(key) {
             outstanding.transfer = transfer;
         }
     }
 
-    /// The end of a request, or a part of what it returns. Where it has ended, says how. `P12.5`
+    /// Handles the completion of a request, or a part of its result. Returns the outcome if it has
+    /// completed. `P12.5`
     pub(crate) fn on_answer(
         &mut self,
         ctx: &mut Context,
@@ -68,7 +69,7 @@ impl Remote {
         }
         let off = u64::from(answer.part_off);
         let end = off + payload.len() as u64;
-        // A transfer brings what it brings.
+        // With a transfer, the answer itself contains no bytes.
         if end > outstanding.len || outstanding.gets && outstanding.transfer != 0 {
             ctx.drop_for(DropReason::BadFragment);
             return Ok(Some(Err(RemoteFault::Refused)));
@@ -84,7 +85,7 @@ impl Remote {
         Ok(is_whole.then_some(Ok(())))
     }
 
-    /// What a request gets comes as a transfer: into the buffer of which operation, and its length.
+    /// Returns the operation whose buffer receives the transfer that answers a get, and its length.
     /// `P12.6`
     pub(crate) fn on_source(
         &self,
@@ -100,7 +101,7 @@ impl Remote {
         Ok((outstanding.op, outstanding.len))
     }
 
-    /// A request has ended: whatever carried its bytes ends with it.
+    /// Ends a request and the transfer of its bytes.
     pub(crate) fn end(
         &mut self,
         ctx: &mut Context,
@@ -121,7 +122,7 @@ impl Remote {
         ctx.emit(Event::RemoteDone { op, result });
     }
 
-    /// Ends all requests to a peer that is gone.
+    /// Fails all requests to a failed peer.
     pub(crate) fn abandon(&mut self, ctx: &mut Context, peer: PeerId, error: OpError) {
         for key in self.outstanding.keys_where(|done| done.peer == peer) {
             if let Some(done) = self.outstanding.remove(key) {

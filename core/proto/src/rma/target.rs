@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The side whose memory it is: takes requests in their turn, checks them, has the engine perform
+//! Target of remote memory operations: takes requests in order, checks them, has the engine perform
 //! them, and answers.
 
 use super::{REMOTE_PORT, Remote};
@@ -20,7 +20,7 @@ use portolan_wire::{
     LaneId, RemoteAnswer, RemoteGet, RemoteHead, RemoteRts, RemoteStatus, RemoteWrite,
 };
 
-/// A request that has not been performed yet.
+/// Request that has not been performed yet.
 #[derive(Debug)]
 pub(crate) struct Job {
     head: RemoteHead,
@@ -36,7 +36,7 @@ pub(crate) enum What {
         len: u32,
         imm: Option<u64>,
     },
-    /// A put by a transfer.
+    /// Put with a transfer.
     Put {
         asked: Asked,
         len: u64,
@@ -49,43 +49,44 @@ pub(crate) enum What {
 
 #[derive(Debug)]
 enum Stage {
-    /// Its parts gather in held memory.
+    /// Parts gather in held memory.
     Gathering { held: HeldId, received: Coverage },
-    /// All there: to be performed in its turn.
+    /// Complete; to be performed in order.
     Waiting(Option<HeldId>),
-    /// Its bytes are on their way to the region.
+    /// Its bytes are being transferred to the region.
     Transferring(u32),
-    /// Performed or refused: to be answered in its turn.
+    /// Performed or refused; to be answered in order.
     Settled(Result<(), RemoteFault>),
 }
 
 impl Job {
-    /// Its turn may come.
+    /// Returns true if it can be finished in its turn.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_) | Stage::Settled(_))
     }
 
-    /// It is there, and can be performed although its peer is gone.
+    /// Returns true if it is complete, and can be performed although its peer has failed.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// The transfer `key` has ended.
+    /// Records the outcome of transfer `key`.
     pub(crate) fn settle(&mut self, key: u32, result: Result<(), RemoteFault>) {
         if matches!(self.stage, Stage::Transferring(transfer) if transfer == key) {
             self.stage = Stage::Settled(result);
         }
     }
 
-    /// What a request that will not be performed holds.
+    /// Adds the memory of a request that will not be performed to `remains`.
     pub(crate) fn end(self, remains: &mut Remains) {
         if let Stage::Gathering { held, .. } | Stage::Waiting(Some(held)) = self.stage {
             remains.held.push(held);
         }
     }
 
-    /// In its turn among what is to be matched; `false` if it must wait. A put by a transfer finds
-    /// its region here, so that its bytes can come before its turn to be answered. `P12.6`
+    /// Matches the request in order; returns `false` if it must wait. A put with a transfer is
+    /// bound to its region here, so that its bytes can arrive before it is answered in order.
+    /// `P12.6`
     pub(crate) fn match_up(
         &mut self,
         ctx: &mut Context,
@@ -128,25 +129,25 @@ impl Job {
         true
     }
 
-    /// A write, which gathers in held memory.
+    /// Returns a write, whose parts gather in held memory.
     pub(crate) fn gathering(head: RemoteHead, what: What, held: HeldId) -> Job {
         let received = Coverage::default();
         let stage = Stage::Gathering { held, received };
         Job { head, what, stage }
     }
 
-    /// A request that is one record.
+    /// Returns a request that is a single record.
     pub(crate) fn waiting(head: RemoteHead, what: What) -> Job {
         let stage = Stage::Waiting(None);
         Job { head, what, stage }
     }
 
-    /// It is the one with this head.
+    /// Returns true if the request has this head.
     pub(crate) fn is_of(&self, head: &RemoteHead) -> bool {
         self.head == *head
     }
 
-    /// Its turn has come. Returns the credit that is free now.
+    /// Performs or answers the request in its turn. Returns the credit that is free now.
     pub(crate) fn finish(self, host: &mut Host<'_>, charge: u32) -> u32 {
         match self.stage {
             Stage::Waiting(held) => {
@@ -159,19 +160,19 @@ impl Job {
     }
 }
 
-/// Of whom a request comes, and what it is performed on.
+/// Requester, and context in which its requests are performed.
 pub(crate) struct Host<'a> {
     pub(crate) peer: PeerId,
-    /// This side's token in its session.
+    /// This side's token in the session.
     pub(crate) session: u64,
     pub(crate) ctx: &'a mut Context,
     pub(crate) remote: &'a Remote,
-    /// Where the answer waits; `None` if nobody waits for it any more.
+    /// Queue for the answer; `None` if no process waits for it.
     pub(crate) control: Option<&'a mut ControlQueue>,
 }
 
 impl Host<'_> {
-    /// Checks a request and hands it to the engine. `P12.3`
+    /// Checks a request and passes it to the engine. `P12.3`
     pub(crate) fn perform(
         &mut self,
         head: &RemoteHead,
@@ -234,7 +235,8 @@ impl Host<'_> {
         }
     }
 
-    /// A put is done, or a request is refused: says so. Returns the credit that is free now.
+    /// Answers a put that is done or a request that is refused. Returns the credit that is free
+    /// now.
     fn settle(
         &mut self,
         head: &RemoteHead,
@@ -265,13 +267,13 @@ impl Host<'_> {
             charge,
             session: self.session,
         }));
-        // P12.8: it comes back when the program has taken the notice.
+        // P12.8: the credit is returned when the program has taken the notice.
         0
     }
 }
 
 impl What {
-    /// What a write asks for, and what it costs of its lane's credit. `P12.2`
+    /// Returns the request of a write, and its lane credit cost. `P12.2`
     pub(crate) fn of_write(ctx: &Context, write: &RemoteWrite) -> Result<(What, u32), DropReason> {
         let len = write.total_len as usize;
         let is_put = write.code == 0;
@@ -299,7 +301,7 @@ impl What {
         Ok((what, charge(touched)))
     }
 
-    /// The same of a put by a transfer, whose bytes come by a link. `P5.1`
+    /// Returns the request of a put with a transfer, whose bytes arrive on a link. `P5.1`
     pub(crate) fn of_rts(
         rts: &RemoteRts,
         (link, lossless): (LinkId, bool),
@@ -320,7 +322,7 @@ impl What {
         })
     }
 
-    /// The same of a request to read.
+    /// Returns the request of a read, and its lane credit cost.
     pub(crate) fn of_get(ctx: &Context, get: &RemoteGet) -> Result<(What, u32), DropReason> {
         let what = What::Read { len: get.len };
         if get.by_transfer {
@@ -333,7 +335,7 @@ impl What {
         Ok((what, charge(len)))
     }
 
-    /// Bytes of the region that it touches, and what for.
+    /// Returns the number of bytes of the region that it accesses, and the access it needs.
     fn needs(&self) -> (u64, Access) {
         match self {
             What::Write { spec, .. } => {
@@ -347,7 +349,7 @@ impl What {
 }
 
 impl Job {
-    /// Takes a part of it that has arrived.
+    /// Takes a part that has arrived.
     pub(crate) fn gather(
         &mut self,
         ctx: &mut Context,
@@ -375,7 +377,7 @@ impl Job {
     }
 }
 
-/// The end of a request, without bytes.
+/// Returns the record that answers a request without data.
 pub(crate) fn answer_record(
     lane: LaneId,
     op: u32,

@@ -6,7 +6,8 @@ use crate::{Core, Instant, LinkId, TakenRun};
 use portolan_wire::{Ack, FragmentFrame};
 
 impl Core {
-    /// [`Core::handle_run`] of datagrams with a fragment each, `first` in front.
+    /// Handles a run of datagrams with one fragment each, `first` in front; see
+    /// [`Core::handle_run`].
     pub(super) fn handle_eager_run<'a>(
         &mut self,
         now: Instant,
@@ -15,8 +16,8 @@ impl Core {
         others: impl Iterator<Item = &'a [u8]>,
     ) -> Option<TakenRun> {
         let frame = FragmentFrame::parse(first)?;
-        // P3.10: whether it may be held is asked of each frame. P2.14: what is discarded as soon as it
-        // is whole has no place that outlives this call.
+        // P3.10: the memory limit applies to each frame. P2.14: a message that is discarded as soon
+        // as it is complete has no memory that outlives this call.
         if self.sh.ctx.is_closing() || self.sh.is_full() {
             return None;
         }
@@ -62,8 +63,8 @@ impl Core {
     }
 }
 
-/// How many frames `first` and those of `others` are that continue it, the bytes of their parts, and
-/// the acknowledgement that the last one carries.
+/// Returns the number of frames that continue `first`, itself included, the length of their parts,
+/// and the acknowledgement in the last one.
 #[inline]
 fn measure<'a>(
     frame: &FragmentFrame,
