@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a broker is asked, and what it answers.
+//! Requests and replies of the broker.
 
 use portolan_link::packet::lease::{Request, decode_reply, encode_reply};
 
-/// Reads `data` as a request and as a reply. What was read is written and read again to the same; a
-/// request also to the same bytes, so that nothing in one is overlooked.
+/// Parses `data` as a request and as a reply. A parsed message must survive encoding and parsing. A
+/// request must also encode to the same bytes, so that no byte of it is ignored.
 ///
 /// # Panics
-/// When that does not hold.
+/// Panics if that does not hold.
 pub fn broker(data: &[u8]) {
     if let Ok(request) = Request::decode(data) {
         assert_eq!(

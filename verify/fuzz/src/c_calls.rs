@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of the C interface, with good arguments and bad ones, in a job of one process.
+//! Calls of the C interface, with valid and invalid arguments, in a job of one process.
 //!
-//! The model: a call that is refused for its arguments changes nothing that a program can see, and
-//! what was sent is received once, in order.
+//! Model: a call that is refused for its arguments has no visible effect, and each sent message is
+//! received once, in order.
 #![allow(unsafe_code, reason = "the interface is that of C")]
 
 use crate::input::Input;
@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
-/// A node, as C has it.
+/// Node, as seen by C.
 #[repr(C)]
 struct Node([u8; 0]);
 
@@ -127,10 +127,10 @@ const CLOSED: u32 = 5;
 const TAG: u64 = 77;
 const ANY: u32 = PORTOLAN_ANY_SOURCE;
 
-/// Messages that wait for nobody at once: beyond, the oldest is received first.
+/// Maximum number of unread messages; beyond it, the oldest is received first.
 const UNREAD_MAX: usize = 64;
 
-/// What the program has not taken yet.
+/// Items that the program has not taken yet.
 #[derive(Default)]
 struct Model {
     port: VecDeque<u8>,
@@ -149,10 +149,10 @@ thread_local! {
     static SITE: RefCell<Option<Site>> = const { RefCell::new(None) };
 }
 
-/// Makes the calls that `data` says, and checks each refusal against the model.
+/// Makes the calls that `data` encodes, and checks each refusal against the model.
 ///
 /// # Panics
-/// When a refused call had an effect, or what was sent does not come.
+/// Panics if a refused call had an effect, or a sent message does not arrive.
 pub fn c_calls(data: &[u8]) {
     SITE.with_borrow_mut(|site| {
         let site = site.get_or_insert_with(open);
@@ -169,7 +169,8 @@ fn open() -> Site {
     let (mut node, mut key) = (null_mut(), 0);
     // It is the region of a process that ends with its memory.
     let memory: &'static mut [u8; 8] = Box::leak(Box::new([0; 8]));
-    // SAFETY: all pointers are to what lives on; as in all calls below.
+    // SAFETY: all pointers refer to objects that outlive the call; the same holds for all calls
+    // below.
     unsafe {
         assert_eq!(portolan_join(&mut node), PORTOLAN_OK);
         assert_eq!(portolan_open(node, PORT), PORTOLAN_OK);
@@ -268,7 +269,7 @@ fn notice(site: &Site, model: &mut Model) {
     model.notices -= 1;
 }
 
-/// Waits for the request there is, or begins one. Its byte outlives it.
+/// Waits for the pending request, or starts one. Its byte outlives it.
 fn request(site: &Site, model: &mut Model, byte: u8) {
     if let Some(request) = model.request.take() {
         assert_eq!(
@@ -322,8 +323,8 @@ fn counters(site: &Site) -> [u64; 7] {
     ]
 }
 
-/// The counters when what earlier calls have left is done, which the library's own thread would do
-/// beside a call.
+/// Returns the counters after the work of earlier calls is done, which the library's own thread
+/// would do during a call.
 fn settled_counters(site: &Site) -> [u64; 7] {
     loop {
         let before = counters(site);
@@ -335,7 +336,7 @@ fn settled_counters(site: &Site) -> [u64; 7] {
     }
 }
 
-/// What a call with wrong arguments returns.
+/// Results of calls with invalid arguments.
 const REFUSALS: [c_int; 6] = [
     PORTOLAN_ERR_NULL,
     PORTOLAN_ERR_ARGUMENT,
@@ -345,7 +346,7 @@ const REFUSALS: [c_int; 6] = [
     PORTOLAN_ERR_PORT_CLOSED,
 ];
 
-/// One call that must be refused for its arguments; `junk` is what is wrong with it.
+/// Makes one call that must be refused for its arguments; `junk` is the invalid value.
 fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
     let before = settled_counters(site);
     let node = site.node;
@@ -404,7 +405,7 @@ fn refuse(site: &Site, model: &Model, which: u8, junk: u8) {
     assert_eq!((got.len, envelope.len, done.len, told.len), (0, 0, 0, 0));
 }
 
-/// Takes all that must be there; nothing else may be.
+/// Takes everything that must be there, and checks that there is nothing else.
 fn drain(site: &Site, model: &mut Model) {
     if model.request.is_some() {
         request(site, model, 0);
@@ -420,7 +421,7 @@ fn drain(site: &Site, model: &mut Model) {
     }
     let mut byte = 0_u8;
     let (mut posted, at) = (0, (&raw mut byte).cast());
-    // SAFETY: see `open`; what is posted last takes the message that is sent behind it.
+    // SAFETY: see `open`; the receive posted last takes the message that is sent after it.
     unsafe {
         assert_eq!(portolan_peek(site.node, TAG, 0, ANY, null_mut()), 0);
         assert_eq!(portolan_next_notice(site.node, null_mut()), 0);

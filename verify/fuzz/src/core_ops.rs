@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two cores, and any sequence of what may happen to them: operations of their programs, frames that
-//! arrive, are lost, doubled, broken or made up, time that passes, peers that are given up.
+//! Two cores, and an arbitrary sequence of events. Their programs start operations. Frames arrive,
+//! are lost, duplicated, corrupted or forged. Time passes, and peers are given up.
 
 use crate::input::Input;
 use portolan_proto::{
@@ -10,22 +10,22 @@ use portolan_proto::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Happenings of one input at most, so that long inputs end soon.
+/// Maximum number of steps per input, so that long inputs end soon.
 const STEPS_MAX: usize = 2000;
 
-/// Frames under way at most; more are lost, as in a full switch.
+/// Maximum number of frames in flight; more are lost, as in a full switch.
 const WIRE_MAX: usize = 512;
 
-/// Memory of the programs at most: operations beyond it are not begun.
+/// Maximum memory of the programs, in operations; further operations are not started.
 const OPS_MAX: usize = 64;
 
 const LINKS: [LinkId; 2] = [LinkId::UDP, LinkId::PACKET];
 
-/// Does what `data` says.
+/// Performs the steps that `data` encodes.
 ///
 /// # Panics
-/// When a core names memory that is not its own, ends an operation twice, or grows beyond its
-/// limits.
+/// Panics if a core refers to memory that it does not own, completes an operation twice, or exceeds
+/// its limits.
 pub fn core_ops(data: &[u8]) {
     let mut input = Input::new(data);
     let mut pair = Pair::new(input.byte());
@@ -48,7 +48,7 @@ struct End {
 struct Pair {
     now: Instant,
     ends: [End; 2],
-    /// To whom, by which link, what.
+    /// Destination, link and bytes of each frame.
     wire: Vec<(usize, LinkId, Vec<u8>)>,
     limits: Limits,
 }
@@ -175,14 +175,14 @@ impl Pair {
             wire: Vec::new(),
             limits,
         };
-        // Most inputs are about sessions that are up; bit 7 leaves the opening to the input.
+        // Most inputs should test open sessions; bit 7 leaves the opening to the input.
         if kind < 128 {
             pair.calm(8);
         }
         pair
     }
 
-    /// Everything arrives, for some rounds.
+    /// Delivers all frames for some rounds.
     fn calm(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.transmit(0, 64);
@@ -362,14 +362,14 @@ impl Pair {
         }
     }
 
-    /// Bytes of a frame, of its headers mostly, are changed before it arrives.
+    /// Changes bytes of a frame, mostly of its headers, before it arrives.
     fn tamper(&mut self, input: &mut Input<'_>) {
         let at = input.below(self.wire.len());
         if at >= self.wire.len() {
             return;
         }
         let (to, link, mut frame) = self.wire.remove(at);
-        // Behind the token, which would merely be unknown.
+        // After the token, because a changed token would only be unknown.
         let place = 16 + input.below(frame.len().saturating_sub(16).min(64));
         let count = 1 + usize::from(input.byte() & 7);
         for (byte, with) in frame.iter_mut().skip(place).zip(input.take(count)) {
@@ -379,14 +379,14 @@ impl Pair {
             let len = 1 + input.below(frame.len());
             frame.truncate(len);
             if len >= 4 {
-                // As long as it says: else that is all that is noticed.
+                // Adjust the length field, or only the wrong length would be detected.
                 frame[2..4].copy_from_slice(&u16::try_from(len).unwrap_or(0).to_le_bytes());
             }
         }
         self.arrive(to, link, &frame);
     }
 
-    /// A frame made up, behind the header of one that is under way if there is one.
+    /// Forges a frame, with the header of a frame in flight if there is one.
     fn invent(&mut self, at: usize, input: &mut Input<'_>) {
         let len = usize::from(input.byte());
         let body = input.take(len);
@@ -422,9 +422,9 @@ impl Pair {
     fn check(&self) {
         for end in &self.ends {
             let (slots, held_len, _) = end.core.usage();
-            // As in the simulator: a credit's worth per lane, an empty message being charged 32 bytes
-            // and held in less than 128, beside what waits without its credit; per path a window and
-            // what waits.
+            // As in the simulator: one credit's worth per lane, where an empty message is charged
+            // 32 bytes and held in less than 128, plus messages waiting without their credit; per
+            // path a window and the frames waiting behind it.
             let held_max = 2 * self.limits.credit_len as usize * 4 + self.limits.held_len_max;
             let per_path = self.limits.unacked_frames_max() + 3 * 64 + 16;
             assert!(held_len <= held_max, "{held_len} bytes held");
@@ -432,7 +432,7 @@ impl Pair {
         }
     }
 
-    /// When the peers are given up, what they sent and were sent is given back.
+    /// Checks that all memory is returned after the peers were given up.
     fn end(&mut self) {
         for at in [0, 1] {
             let end = &mut self.ends[at];

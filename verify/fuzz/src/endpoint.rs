@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real endpoint that hostile datagrams reach, and that is given hostile addresses.
+//! Real endpoint that receives hostile datagrams and hostile addresses.
 
 use crate::input::Input;
 use portolan::{Endpoint, EndpointAddress, EndpointConfig, PathChoice, RawSend, RawSpace};
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// Addresses inserted by one input at most: numbers of peers are not given again.
+/// Maximum number of addresses inserted by one input; peer numbers are not reused.
 const INSERTS_MAX: usize = 4;
 
-/// Inputs that one endpoint takes: with so many peers that were removed it is still small, and
-/// opening another costs little beside them.
+/// Number of inputs for one endpoint. With the removed peers of so many inputs it is still small,
+/// and the cost of opening another is negligible.
 const INPUTS_MAX: u32 = 1000;
 
 struct Site {
     endpoint: Endpoint,
     hostile: UdpSocket,
-    /// Where the endpoint's socket is, as its address says.
+    /// Address of the endpoint's socket, from the endpoint's address.
     at: Option<SocketAddr>,
     inputs: u32,
 }
 
 thread_local! {
-    // Opening sockets for each input would be all that it does.
+    // Opening sockets for each input would take nearly all of the time.
     static SITE: RefCell<Option<Site>> = const { RefCell::new(None) };
 }
 
-/// Lets the endpoint of this thread receive, insert and send what `data` says.
+/// Makes the endpoint of this thread receive, insert and send what `data` encodes.
 ///
 /// # Panics
-/// When there is no UDP here, or a message comes from nowhere.
+/// Panics if there is no UDP here, or a message has no known sender.
 pub fn endpoint(data: &[u8]) {
     SITE.with_borrow_mut(|site| {
         site.take_if(|site| site.inputs == INPUTS_MAX);
@@ -63,7 +63,8 @@ fn act(site: &mut Site, input: &mut Input<'_>) {
                 }
             }
             2 if inserted.len() < INSERTS_MAX => {
-                // Mostly the endpoint's own, which is valid, with bytes of the input over it.
+                // Mostly the endpoint's own address, which is valid, overwritten in part with bytes
+                // of the input.
                 let mut bytes = *site.endpoint.address().as_bytes();
                 let at = input.below(bytes.len());
                 for (to, from) in bytes[at..].iter_mut().zip(input.take(8)) {
@@ -84,7 +85,7 @@ fn act(site: &mut Site, input: &mut Input<'_>) {
                 }
             }
         }
-        // Nothing was posted, so nothing but the ends of injected sends can come.
+        // Nothing was posted, so only completions of injected sends can arrive.
         site.endpoint.poll(&mut |_| ());
     }
     for peer in inserted {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers and pieces out of the bytes of an input.
+//! Numbers and pieces from the bytes of an input.
 
-/// Reads an input from front to back; behind its end all is 0.
+/// Reader of an input from front to back; after its end all bytes are 0.
 #[derive(Debug)]
 pub(crate) struct Input<'a>(&'a [u8]);
 
@@ -28,12 +28,12 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// A place below `len`; 0 if there is none.
+    /// Returns an index below `len`; 0 if `len` is 0.
     pub(crate) fn below(&mut self, len: usize) -> usize {
         usize::from(self.short()) % len.max(1)
     }
 
-    /// The next `len` bytes, or what is left.
+    /// Returns the next `len` bytes, or the rest.
     pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of the launcher, cut into lines and read.
+//! Messages of the launcher, split into lines and parsed.
 
 use crate::input::Input;
 use portolan::launch::LineBuffer;
@@ -7,11 +7,11 @@ use portolan::launch::wire::{ToAgent, ToProcess};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reads `data` as a stream of lines in pieces of a length that its first byte says, each line as a
-/// message of either direction. What was read is written and read again to the same.
+/// Reads `data` as a stream of lines, in pieces of the length given by its first byte. Each line is
+/// parsed as a message of either direction. A parsed message must survive encoding and parsing.
 ///
 /// # Panics
-/// When lines depend on how the stream was cut, or a message does not survive being written.
+/// Panics if the lines depend on the pieces of the stream, or a message does not survive encoding.
 pub fn launcher(data: &[u8]) {
     let mut input = Input::new(data);
     let step = 1 + usize::from(input.byte());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Harnesses: each takes any bytes at all and must come back, whatever they are.
+//! Fuzz harnesses: each accepts arbitrary bytes and must return.
 //!
-//! `fuzz/` runs them under libFuzzer with the address sanitizer (`make fuzz`); the tests of this
-//! crate replay its corpus, and mutations of it, with the ordinary compiler. A harness asserts what
-//! must hold for any input, and nothing about inputs that make sense.
+//! `fuzz/` runs them under libFuzzer with the address sanitizer (`make fuzz`). The tests of this
+//! crate replay its corpus, and mutations of it, with the ordinary compiler. A harness asserts only
+//! what must hold for any input.
 
 mod broker;
 mod c_calls;
@@ -22,10 +22,10 @@ pub use launcher::launcher;
 pub use parser::parser;
 pub use ring::ring;
 
-/// A harness and its name, which is that of its corpus.
+/// Harness with its name, which is also the name of its corpus.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All harnesses.
 pub const TARGETS: [Target; 7] = [
     ("parser", parser),
     ("core", core_ops),

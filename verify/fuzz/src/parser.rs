@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames and records from bytes, and back to the same bytes.
+//! Frames and records: parsed from bytes, and emitted as the same bytes.
 
 use portolan_wire::{
     BulkHeader, CONNECTION_LEN_MAX, ConnectionFrame, FRAME_HEADER_LEN, FrameHeader, Hello, Record,
     Records, SealedFrame, endpoint_id_of,
 };
 
-/// Parses `data` in every way that a frame is parsed. What is read of a record must be what it
-/// says when it is written again.
+/// Parses `data` in every way in which a frame is parsed. A parsed record must be the same after it
+/// is emitted and parsed again.
 pub fn parser(data: &[u8]) {
     let _ = BulkHeader::parse(data);
     let _ = endpoint_id_of(data);
@@ -33,13 +33,13 @@ pub fn parser(data: &[u8]) {
     connection(data);
     for at in [0, FRAME_HEADER_LEN] {
         records(data, at.min(data.len()), data.len());
-        // On a lossless link the payload need not be at hand.
+        // On a lossless link the payload need not be available.
         records(&data[..data.len() / 2], at.min(data.len() / 2), data.len());
     }
 }
 
-/// What is said to become connected: whole at the latest when the longest has come, and the same when
-/// it is said again.
+/// Checks connection messages: the longest is complete at the maximum length, and emitting one
+/// gives the same bytes.
 fn connection(data: &[u8]) {
     match ConnectionFrame::parse(data) {
         Ok(None) => assert!(data.len() < CONNECTION_LEN_MAX),
@@ -62,9 +62,10 @@ fn records(head: &[u8], at: usize, total_len: usize) {
     }
 }
 
-/// A record that was read is one that can be written, and read again.
+/// Checks that a parsed record can be emitted and parsed again.
 fn written_again(record: &Record, room: usize) {
-    // A record's own header and match bits are shorter than this; `room` is for what it announces.
+    // A record's own header and match bits are shorter than this; `room` is for the payload it
+    // announces.
     let mut bytes = vec![0; room + 256];
     match record {
         Record::Message(message) => message.emit(&mut bytes),

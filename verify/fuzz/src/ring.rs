@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A ring of shared memory whose other end writes what it likes, where it likes.
+//! Ring of shared memory whose other end writes arbitrary values at arbitrary places.
 
 use crate::input::Input;
 use portolan_sys::ring::{self, PushError, RingReceiver, RingSender};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A small ring, so that its end is near.
+/// Length of a small ring in bytes, so that its end is reached soon.
 const RING_LEN: usize = ring::RING_LEN_MIN;
 
-/// Lets an honest sender and an honest receiver work at a ring that somebody scribbles over. Both
-/// may find it broken; neither may read or write beyond it, or loop for ever.
+/// Runs an honest sender and an honest receiver on a ring that a third party overwrites. Both may
+/// find it broken; neither may access memory beyond it, or loop forever.
 ///
 /// # Panics
-/// When the system has no memory file for a ring.
+/// Panics if the system has no memory file for a ring.
 pub fn ring(data: &[u8]) {
     let (mut sender, fd) = ring::create(RING_LEN).expect("a ring");
     let mut receiver = ring::open(&fd, RING_LEN).expect("the same ring");
@@ -34,7 +34,7 @@ pub fn ring(data: &[u8]) {
             }
             3 => {
                 let at = input.below(ring::file_len(RING_LEN)) & !7;
-                // What was sealed cannot be written so, and needs not be tried.
+                // Sealed parts cannot be written this way, and need not be tried.
                 let _ = file.write_at(&input.word().to_le_bytes(), at as u64);
             }
             4 => {
@@ -47,7 +47,7 @@ pub fn ring(data: &[u8]) {
     }
 }
 
-/// Takes the frame in front; `false` if the ring is broken.
+/// Takes the first frame; returns `false` if the ring is broken.
 fn receive(receiver: &mut RingReceiver) -> bool {
     let len = match receiver.peek() {
         Ok(None) => return true,
@@ -65,7 +65,7 @@ fn receive(receiver: &mut RingReceiver) -> bool {
     true
 }
 
-/// Going to sleep and waking up.
+/// Lets both ends sleep and wake up.
 fn rest(sender: &mut RingSender, receiver: &mut RingReceiver) {
     receiver.arm();
     sender.arm();

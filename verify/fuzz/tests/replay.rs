@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The corpus of every fuzz target, replayed, and mutated a little.
+//! Replays the corpus of every fuzz target, and some mutations of it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Mutations of each input.
+/// Mutations per input.
 const MUTATIONS: usize = 40;
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
@@ -20,7 +20,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Bytes changed, left out, repeated, and taken from another input.
+/// Returns an input with bytes changed, removed, repeated, and copied from another input.
 fn mutate(rng: &mut ChaCha8Rng, inputs: &[Vec<u8>], input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..rng.random_range(1..6) {
@@ -68,7 +68,7 @@ fn every_target_survives_noise() {
     }
 }
 
-/// The corpus is in the repository, so it stays small.
+/// The corpus is in the repository, so it must stay small.
 #[test]
 fn the_corpus_is_small() {
     let all: usize = TARGETS

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deliberate bugs that the checkers must find; a checker that finds none of them checks nothing.
+//! Deliberate bugs that the checkers must find, which proves that the checkers work.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A deliberate bug.
+/// Deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
     /// A part of a message is not copied to its place, although its frame is acknowledged.
     LostPlacement,
-    /// A message is handed to the program twice.
+    /// A message is delivered to the program twice.
     DeliverTwice,
-    /// Two messages of a lane are handed over in the wrong order.
+    /// Two messages of a lane are delivered in the wrong order.
     WrongOrder,
     /// Two messages of the plain space are delivered in the wrong order.
     PlainOvertakes,
     /// A held message is never released.
     LeakHeld,
-    /// The engine is told that it may send again and forgets it.
+    /// The engine ignores a notification that it may send again.
     LostWakeup,
-    /// A send's buffer is used again before the send has ended.
+    /// A send's buffer is reused before the send has completed.
     EarlyReuse,
-    /// The same of one whose pages were lent to a stream.
+    /// A send's buffer is reused while a stream still reads its pages.
     EarlyReturn,
-    /// When a link of a process goes down, its others go down as well, for good.
+    /// When a link of a process fails, its other links fail as well, permanently.
     NoOtherLink,
     /// An atomic operation on remote memory is performed twice.
     CountTwice,
     /// A region is deregistered while a peer reads it.
     EarlyClose,
-    /// A process that closes does not wait until what it has sent has arrived.
+    /// A closing process does not wait until everything it sent has arrived.
     EarlyLeave,
-    /// Messages that were acknowledged and wait are forgotten when their sender has ended.
+    /// Acknowledged messages that wait are discarded when their sender has exited.
     ForgetAcked,
-    /// What a process has committed to a ring of shared memory is lost when it ends.
+    /// Frames that a process has committed to a ring of shared memory are lost when it exits.
     RingDies,
 }
 
 impl Canary {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Canary; 14] = [
         Canary::LostPlacement,
         Canary::DeliverTwice,
@@ -56,7 +56,7 @@ impl Canary {
         Canary::RingDies,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

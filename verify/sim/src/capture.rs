@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes what is sent to a capture file, in virtual time.
+//! Capture of the sent frames to a file, in virtual time.
 //!
-//! As the library's own captures: each frame in an Ethernet frame of EtherType 0x88B5, whatever
-//! link it took. The address of process 5 is `02:01:00:00:00:05`; its link, 0 to 2, stands where
-//! the endpoints do. Lost frames are in the file too: they were sent.
+//! The format equals that of the library's own captures: each frame is in an Ethernet frame of
+//! EtherType 0x88B5, whatever link it used. The address of process 5 is `02:01:00:00:00:05`; the
+//! number of its link, 0 to 2, is in the place of the endpoints. The file includes lost frames,
+//! because they were sent.
 
 use pcap_file::TsResolution;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -15,7 +16,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 use std::time::Duration;
 
-/// Bytes of the longest packet in a file: the most that Wireshark reads.
+/// Length in bytes of the longest packet in a file: the maximum that Wireshark reads.
 const SNAP_LEN: u32 = 262_144;
 
 /// See the module documentation.

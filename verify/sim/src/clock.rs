@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The clock of one process: starts anywhere, runs a little fast or slow.
+//! Clock of one process: starts at any time and runs slightly fast or slow.
 
 use portolan_proto::Instant;
 
 const MILLION: i128 = 1_000_000;
 
-/// Maps the run's time (nanoseconds) to a process's own and back.
+/// Conversion between the run's time (nanoseconds) and a process's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     pub(crate) offset_ns: u64,
@@ -21,7 +21,7 @@ impl Clock {
         )
     }
 
-    /// The first moment of the run at which the process's clock shows `at`.
+    /// Returns the first instant of the run at which the process's clock shows `at`.
     pub(crate) fn global(self, at: Instant) -> u64 {
         if at == Instant::NEVER {
             return u64::MAX;
@@ -47,7 +47,7 @@ mod tests {
                 let at = clock.local(ns);
                 let back = clock.global(at);
                 assert!(clock.local(back) >= at);
-                // Not later, but for the rounding of both ways.
+                // Not later, except for rounding in both directions.
                 assert!(back <= ns + 1);
                 assert!(back == 0 || clock.local(back - 1) < at);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What all processes of a run share: the plan, the wires, the oracle, the trace.
+//! State shared by all processes of a run: plan, wires, oracle, trace.
 
 use crate::faults::{Fault, FaultKind};
 use crate::ledger::Ledger;
@@ -25,20 +25,20 @@ pub(crate) struct Context {
     /// Calls to make at the targets of one-shot regions.
     pub(crate) region_calls: Vec<RegionCall>,
     pub(crate) trace: Trace,
-    /// Processes that run (paused ones do).
+    /// Processes that exist (paused ones included).
     pub(crate) alive: Vec<bool>,
-    /// How often each process was started again.
+    /// Number of restarts of each process.
     pub(crate) lives: Vec<u32>,
     pub(crate) paused_until: Vec<u64>,
-    /// Processes that have entered each collective operation.
+    /// Number of processes that have entered each collective operation.
     pub(crate) entered: Vec<u32>,
-    /// The last work and the last fault are over by then, and every port is open.
+    /// Time by which the last work and the last fault are over, and every port is open.
     pub(crate) quiet_ns: u64,
-    /// Processes that have closed and end now.
+    /// Processes that have closed and exit now.
     pub(crate) left: Vec<u32>,
-    /// The programs make no more work.
+    /// Set when the programs create no more work.
     pub(crate) ending: bool,
-    /// When frames found a full receive buffer.
+    /// Times of frame losses at full receive buffers.
     pub(crate) socket_losses: Vec<std::time::Duration>,
     pub(crate) deliveries: Vec<crate::Arrival>,
     canary: Option<(Canary, u32)>,
@@ -78,15 +78,15 @@ impl Context {
         }
     }
 
-    /// Records a broken promise; the first one counts.
+    /// Records a violation; only the first one is kept.
     pub(crate) fn violate(&mut self, what: String) {
-        // Frames whose headers were changed may mean anything.
+        // Frames with altered headers may mean anything.
         if !self.plan.header_corruption {
             self.violation.get_or_insert(what);
         }
     }
 
-    /// Records a broken promise that no frame may break, whatever its bytes.
+    /// Records a violation that no frame may cause, whatever its bytes.
     pub(crate) fn violate_always(&mut self, what: String) {
         self.violation.get_or_insert(what);
     }
@@ -95,8 +95,8 @@ impl Context {
         self.violation.as_deref()
     }
 
-    /// Which life of `to` a session is with that `from` opens now: over shared memory that of the ring
-    /// that it has, which may have ended.
+    /// Returns the incarnation of `to` with which `from` opens a session now. Over shared memory it
+    /// is that of the present ring, which may have ended.
     pub(crate) fn life_met(&self, from: u32, to: u32) -> u32 {
         let newest = self.lives[to as usize];
         let has_ended = u32::from(!self.alive[to as usize]);
@@ -104,7 +104,7 @@ impl Context {
         newest - ended.saturating_sub(has_ended)
     }
 
-    /// The process closes: what that excuses begins.
+    /// Starts the fault of a closing process, and what it excuses.
     pub(crate) fn note_closing(&mut self, id: u32) {
         let now = self.now;
         for fault in &mut self.plan.faults {
@@ -114,7 +114,7 @@ impl Context {
         }
     }
 
-    /// Whether a failure between two processes now may come from a fault.
+    /// Returns true if a fault may have caused a failure between two processes now.
     pub(crate) fn excused(&self, a: u32, b: u32) -> bool {
         self.plan
             .faults
@@ -122,7 +122,7 @@ impl Context {
             .any(|fault| fault.excuses(self.now, a, b))
     }
 
-    /// Whether a fault ever came between two processes.
+    /// Returns true if a fault ever affected two processes.
     pub(crate) fn was_disturbed(&self, a: u32, b: u32) -> bool {
         let begun = |fault: &&Fault| fault.begin_ns <= self.now;
         self.plan
@@ -132,8 +132,8 @@ impl Context {
             .any(|fault| fault.touches(a, b))
     }
 
-    /// Whether `life` of process `to` would answer a question of `from` now, asked beside the
-    /// protocol as the library's own engine does.
+    /// Returns true if incarnation `life` of process `to` would answer a query of `from` now. Such
+    /// queries are sent outside the protocol, as in the library's engine.
     pub(crate) fn answers(&self, from: u32, to: u32, life: u32) -> bool {
         let at = to as usize;
         let is_there =
@@ -142,12 +142,12 @@ impl Context {
         is_there && !self.net.active.iter().any(cut)
     }
 
-    /// Looks later whether an end of a stream is idle.
+    /// Schedules a check whether an end of a stream is idle.
     pub(crate) fn watch_stream(&mut self, id: usize, end: usize) {
         self.streams.watch(&mut self.queue, self.now, id, end);
     }
 
-    /// Whether the deliberate bug strikes here; it does once.
+    /// Returns true if the deliberate bug applies here; it does once.
     pub(crate) fn strikes(&mut self, canary: Canary) -> bool {
         let Some((chosen, countdown)) = &mut self.canary else {
             return false;
@@ -159,17 +159,18 @@ impl Context {
         *countdown == 0
     }
 
-    /// Whether this deliberate bug is in, which strikes wherever it can: few runs pass there at all.
+    /// Returns true if this deliberate bug is active at every opportunity, because few runs offer
+    /// any.
     pub(crate) fn has(&self, canary: Canary) -> bool {
         self.canary.is_some_and(|(chosen, _)| chosen == canary)
     }
 
-    /// Whether the faults in play explain that a process dropped something for `reason`.
+    /// Returns true if the active faults explain that a process dropped something for `reason`.
     pub(crate) fn explains(&self, reason: DropReason) -> bool {
         match reason {
-            // Copies, late frames, frames sent again in vain, answers that overtake.
+            // Duplicates, late frames, needless retransmissions, overtaking answers.
             DropReason::Duplicate | DropReason::StaleSession => true,
-            // A grant that was overtaken by a later one, which its transfer did not outlive.
+            // A grant overtaken by a later one, and by the end of its transfer.
             DropReason::StaleTransfer => true,
             DropReason::BestEffortNoBuffer | DropReason::BestEffortIncomplete => {
                 self.plan.flows.iter().any(|flow| flow.best_effort)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parts of a drawn plan that are left out, to see whether a broken promise needs them.
+//! Parts of a drawn plan that are left out, to find out whether a violation needs them.
 
 use crate::Plan;
 use crate::faults::FaultKind;
@@ -8,30 +8,30 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// One part that is left out.
+/// Part that is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Streams of messages, by their place in the drawn plan.
+    /// Flows of messages, by their index in the drawn plan.
     Flows(RangeInclusive<usize>),
     /// Faults.
     Faults(RangeInclusive<usize>),
-    /// Collective operations, all of them: they follow one another.
+    /// All collective operations, since each depends on the one before.
     Groups,
     /// Requests for remote memory.
     Remote,
     /// One-shot regions.
     OneShots,
-    /// Frames lost by chance.
+    /// Random loss of frames.
     Loss,
-    /// Frames doubled.
+    /// Duplication of frames.
     Duplicates,
-    /// Frames late.
+    /// Delay of frames.
     Reordering,
-    /// Frames broken.
+    /// Corruption of frames.
     Corruption,
     /// The switches between racks.
     Racks,
-    /// A way that carries less than the interfaces.
+    /// Path with a lower MTU than the interfaces.
     NarrowWay,
     /// Shared memory.
     Shm,
@@ -39,17 +39,17 @@ pub enum Cut {
     Packet,
     /// Streams.
     Streams,
-    /// Bulk data received where it is expected.
+    /// Reception of bulk data at predicted places.
     Prediction,
-    /// The short ways past queues and events.
+    /// Shortcuts past queues and events.
     ShortWay,
-    /// Clocks that run fast or slow.
+    /// Drift of clocks.
     Drift,
-    /// Half of each stream's messages, as often as it is named.
+    /// Half of each flow's messages, as often as it is listed.
     Half,
 }
 
-/// Cuts with a name and nothing else.
+/// Cuts without parameters, with their names.
 const PLAIN: [(&str, Cut); 16] = [
     ("groups", Cut::Groups),
     ("remote", Cut::Remote),
@@ -69,12 +69,12 @@ const PLAIN: [(&str, Cut); 16] = [
     ("half", Cut::Half),
 ];
 
-/// What is left out of a plan; as text, names with commas between them: `loss,flows:3-7,half`.
+/// Set of parts to leave out of a plan. As text: names separated by commas, `loss,flows:3-7,half`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cuts(pub Vec<Cut>);
 
 impl Cuts {
-    /// The same and one more.
+    /// Returns these cuts and one more.
     #[must_use]
     pub fn with(&self, cut: Cut) -> Cuts {
         let mut cuts = self.0.clone();
@@ -82,7 +82,7 @@ impl Cuts {
         Cuts(cuts)
     }
 
-    /// Every cut that takes a whole kind of trouble out of a plan.
+    /// Returns every cut that removes a whole kind of trouble from a plan.
     pub(crate) fn kinds() -> impl Iterator<Item = Cut> {
         let all = PLAIN.into_iter().map(|(_, cut)| cut);
         all.filter(|cut| *cut != Cut::Half)
@@ -142,7 +142,7 @@ fn apply_plain(cut: &Cut, plan: &mut Plan) {
         Cut::Shm => plan.shm = None,
         Cut::Packet => {
             plan.packet = None;
-            // Of two links one may go down; of one, none.
+            // Only one of two links may fail; a single link may not.
             plan.faults
                 .retain(|fault| !matches!(fault.kind, FaultKind::LinkDown { .. }));
         }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults that have a beginning and an end, and what they excuse.
+//! Faults with a beginning and an end, and the failures that they excuse.
 
 use portolan_proto::LinkId;
 use rand::Rng;
 use std::fmt;
 
-/// Words of a [`Side`].
+/// Number of words in a [`Side`].
 const WORDS: usize = crate::plan::NODES_MAX as usize / 64;
 
-/// A set of processes.
+/// Set of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Side([u64; WORDS]);
 
 impl Side {
-    /// Half of all processes by chance, and `node`.
+    /// Draws a random half of all processes, plus `node`.
     pub(crate) fn draw(rng: &mut impl Rng, node: u32) -> Side {
         let mut side = Side(std::array::from_fn(|_| rng.random()));
         side.0[node as usize / 64] |= 1 << (node % 64);
@@ -25,43 +25,43 @@ impl Side {
     }
 }
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FaultKind {
     /// The process does not run.
     Pause { node: u32 },
-    /// The process ends, and starts again when the fault ends, unless it stays away.
+    /// The process is killed, and restarts when the fault ends, unless `forever`.
     Crash { node: u32, forever: bool },
-    /// The program makes no more work and closes: its process ends when what it has sent has
-    /// arrived. The fault begins when it closes: from then on it refuses what others ask to send.
-    /// When it has ended, its peers are told, if anybody tells them; and it starts again, which ends
-    /// the fault, unless it stays away.
+    /// The program creates no more work and closes; its process exits when everything it sent has
+    /// arrived. The fault begins with the close: from then on the process refuses requests to send.
+    /// After its exit, its peers are notified if `told_after_ns` is set, and it restarts, which
+    /// ends the fault, if `again_after_ns` is set.
     Leave {
         node: u32,
         told_after_ns: Option<u64>,
         again_after_ns: Option<u64>,
     },
-    /// Frames between the processes in `side` and the others vanish; one way: only those from
-    /// `side`.
+    /// Frames between the processes in `side` and all others are lost; with `one_way`, only those
+    /// from `side`.
     Partition { side: Side, one_way: bool },
-    /// Frames by one link from and to the process vanish; one way: only those to it. There is
-    /// another link, so it excuses nothing.
+    /// Frames on one link from and to the process are lost; with `one_way`, only those to it.
+    /// Another link works, so the fault excuses nothing.
     LinkDown {
         node: u32,
         link: LinkId,
         one_way: bool,
     },
-    /// The way between the hosts carries no longer packets than these. Excuses nothing.
+    /// The path between the hosts carries only packets of up to this length. Excuses nothing.
     Narrow { mtu: usize },
-    /// More frames are lost than usual, by these shares in a thousand. Excuses nothing.
+    /// Additional loss in frames per thousand. Excuses nothing.
     Storm { per_mille: u32 },
-    /// The host of the process gets its frames this much later. Excuses nothing.
+    /// Frames to the host of the process are delayed by this time. Excuses nothing.
     Detour { node: u32, extra_ns: u64 },
-    /// A bug of the simulation's own: no link of the process works, and nobody is told.
+    /// Bug of the simulation itself: no link of the process works, and no process is notified.
     Mute { node: u32 },
 }
 
-/// One fault.
+/// Fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) begin_ns: u64,
@@ -69,15 +69,16 @@ pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
 }
 
-/// After the end of a fault, its consequences must have come out within this time: a second of
-/// silence before a peer is given up, the way to the other side, and the engine's own rhythm.
+/// Time after the end of a fault within which its consequences must appear. It covers one second of
+/// silence before a peer is given up, the path to the other side, and the engine's own intervals.
 const AFTERMATH_NS: u64 = 2_500_000_000;
 
-/// When a fault ends, or begins, as long as nobody knows.
+/// Time of an end or a beginning that is not known yet.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Fault {
-    /// When its process, or its network, is what it was, as far as the plan knows.
+    /// Returns the time when its process, or its network, is restored, as far as the plan
+    /// determines it.
     pub(crate) fn planned_end_ns(&self) -> u64 {
         match self.kind {
             FaultKind::Leave { .. } => self.begin_ns,
@@ -85,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Whether it can disturb two processes.
+    /// Returns true if it can disturb two processes.
     pub(crate) fn touches(&self, a: u32, b: u32) -> bool {
         match self.kind {
             FaultKind::Pause { node }
@@ -100,13 +101,13 @@ impl Fault {
         }
     }
 
-    /// Whether it has no end.
+    /// Returns true if it has no end.
     pub(crate) fn is_forever(&self) -> bool {
         let dies = matches!(self.kind, FaultKind::Crash { forever: true, .. });
         dies || self.end_ns == NEVER
     }
 
-    /// Whether a failure between two processes may be its consequence.
+    /// Returns true if it may have caused a failure between two processes.
     pub(crate) fn excuses(&self, now: u64, a: u32, b: u32) -> bool {
         let end_ns = if self.is_forever() {
             u64::MAX
@@ -116,7 +117,7 @@ impl Fault {
         self.touches(a, b) && now >= self.begin_ns && now <= end_ns
     }
 
-    /// Whether it swallows frames from `from` to `to` by `link` while it lasts.
+    /// Returns true if it drops frames from `from` to `to` on `link` while active.
     pub(crate) fn cuts_link(&self, from: u32, to: u32, link: LinkId) -> bool {
         match self.kind {
             FaultKind::LinkDown {
@@ -128,7 +129,7 @@ impl Fault {
         }
     }
 
-    /// Whether nothing gets from `from` to `to` while it lasts.
+    /// Returns true if it drops all frames from `from` to `to` while active.
     pub(crate) fn cuts(&self, from: u32, to: u32) -> bool {
         match self.kind {
             FaultKind::Partition { side, one_way } => {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The oracle: what was sent and must arrive, once and in order.
+//! Oracle: the messages that were sent and must arrive once and in order.
 //!
-//! Each session that a process opens has a number here. The first message of each lane of a
-//! session greets: it carries that number, so that the receiver's session is bound to the sender's.
-//! Within a bound pair, messages of one (lane, port) must be delivered without a gap, in order.
+//! Each session that a process opens has a number here. The first message of each lane is a
+//! greeting with that number, which binds the receiver's session to the sender's. Within a bound
+//! pair, messages of one (lane, port) must be delivered in order and without a gap.
 
 use crate::payload;
 use portolan_proto::{LaneId, PortId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Port of the greetings, among the library's own.
+/// Port of the greetings, a system port.
 pub(crate) const GREETING_PORT: PortId = PortId::system(0);
 /// Port of collective operations.
 pub(crate) const GROUP_PORT: PortId = PortId::system(2);
 
-/// What a program sends.
+/// Purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     Nothing,
     /// Greeting of this session.
     Greeting(u64),
-    /// For remote memory, of the stream with this number.
+    /// Request for remote memory, of the flow with this number.
     Request(usize),
     /// Operation on a one-shot region, of the initiator with this index.
     OneShot(usize),
@@ -31,7 +31,7 @@ pub(crate) enum Note {
     },
 }
 
-/// A message that was accepted for sending.
+/// Message that was accepted for sending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) id: u64,
@@ -48,9 +48,9 @@ struct Session {
     /// Reliable messages not delivered yet, per (lane, port).
     sent: BTreeMap<(LaneId, PortId), VecDeque<Entry>>,
     ended: bool,
-    /// Life of the receiver at the beginning.
+    /// Incarnation of the receiver at the beginning.
     dst_life: u32,
-    /// Messages with numbers up to this have arrived, as their sender knows.
+    /// Highest number up to which messages have arrived, as known to their sender.
     settled: u64,
 }
 
@@ -63,7 +63,7 @@ struct BestEffort {
     delivered: bool,
 }
 
-/// A message that is matched by its tag, on its way.
+/// Message in transit that is matched by its tag.
 #[derive(Clone, Copy, Debug)]
 struct Tagged {
     session: u64,
@@ -72,39 +72,39 @@ struct Tagged {
     entry: Entry,
 }
 
-/// A message as the receiving engine hands it over that has matched by its tag.
+/// Delivered message that was matched by its tag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TaggedDelivery<'a> {
     pub(crate) src: u32,
     pub(crate) dst: u32,
-    /// Of the buffer.
+    /// Port of the buffer.
     pub(crate) port: PortId,
-    /// Number of the receive: they are posted in the order of their numbers.
+    /// Number of the receive. Receives are posted in the order of their numbers.
     pub(crate) op: u64,
-    /// The immediate data: which message it says it is.
+    /// Immediate data, which identifies the message.
     pub(crate) id: u64,
     pub(crate) len: usize,
     pub(crate) bytes: &'a [u8],
-    /// The message is of the plain space.
+    /// Set if the message is of the plain space.
     pub(crate) is_plain: bool,
 }
 
-/// A message as the receiving engine hands it over.
+/// Delivered message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery<'a> {
     pub(crate) src: u32,
     pub(crate) dst: u32,
     pub(crate) lane: LaneId,
     pub(crate) port: PortId,
-    /// Session of the sender that the message comes from: the one that the receiver's session is
-    /// bound to in this lane, or an earlier one of which messages were left.
+    /// Sender's session of the message: the one that the receiver's session is bound to in this
+    /// lane, or an earlier one with leftover messages.
     pub(crate) bound: Option<u64>,
-    /// Bytes of the message, which the buffer may have cut.
+    /// Length of the message in bytes, possibly truncated by the buffer.
     pub(crate) len: usize,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Messages that have not been delivered: how many, and where the oldest was sent.
+/// Undelivered messages: their number, and the lane, port and entry of the oldest.
 pub(crate) type Undelivered = (usize, LaneId, PortId, Entry);
 
 /// See the module documentation.
@@ -112,18 +112,18 @@ pub(crate) type Undelivered = (usize, LaneId, PortId, Entry);
 pub(crate) struct Ledger {
     sessions: Vec<Session>,
     best_effort: BTreeMap<u64, BestEffort>,
-    /// Those that are to be delivered, by number.
+    /// Messages to be delivered, by number.
     tagged: BTreeMap<u64, Tagged>,
-    /// Which message each receive has taken, per session, lane and port.
+    /// Message that each receive has taken, per session, lane and port.
     taken: BTreeMap<(u64, LaneId, PortId), BTreeMap<u64, u64>>,
-    /// The last message of the plain space that was delivered, per session and lane.
+    /// Last delivered message of the plain space, per session and lane.
     plain_latest: BTreeMap<(u64, LaneId), u64>,
     next_id: u64,
     pub(crate) message_count: u64,
 }
 
 impl Ledger {
-    /// `src` has opened a session with `dst`.
+    /// Records a session that `src` has opened with `dst`.
     pub(crate) fn open(&mut self, src: u32, dst: u32, dst_life: u32) -> u64 {
         self.sessions.push(Session {
             src,
@@ -136,19 +136,19 @@ impl Ledger {
         self.sessions.len() as u64 - 1
     }
 
-    /// The session's owner has given it up, or is gone.
+    /// Records that the session's owner has given it up or has exited.
     pub(crate) fn end(&mut self, session: u64) {
         self.sessions[index(session)].ended = true;
     }
 
-    /// All that was sent in the session until now has arrived, as its owner knows: it will be
-    /// delivered, whatever becomes of the owner.
+    /// Records that all messages of the session so far have arrived, as known to its owner. They
+    /// will be delivered whatever happens to the owner.
     pub(crate) fn settle(&mut self, session: u64) {
         self.sessions[index(session)].settled = self.next_id;
     }
 
-    /// Sessions of which something has arrived that was not delivered, although the life that it was
-    /// sent to lasts: number, sender, receiver and what.
+    /// Returns the sessions with arrived but undelivered messages whose receiving incarnation is
+    /// still alive: number, sender, receiver and messages.
     pub(crate) fn withheld(
         &self,
         life_of: impl Fn(u32) -> Option<u32>,
@@ -166,13 +166,13 @@ impl Ledger {
         self.next_id
     }
 
-    /// A message was accepted in `session`.
+    /// Records a message accepted in `session`.
     pub(crate) fn accept(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
         let sent = &mut self.sessions[index(session)].sent;
         sent.entry((lane, port)).or_default().push_back(entry);
     }
 
-    /// A message that is matched by its tag was accepted in `session`.
+    /// Records a message accepted in `session` that is matched by its tag.
     pub(crate) fn accept_tagged(&mut self, session: u64, lane: LaneId, port: PortId, entry: Entry) {
         let tagged = Tagged {
             session,
@@ -183,8 +183,8 @@ impl Ledger {
         self.tagged.insert(entry.id, tagged);
     }
 
-    /// Checks such a delivery: once, whole, and matched in the order of sending with receives in the
-    /// order of posting. It may end before one that was matched earlier.
+    /// Checks such a delivery: once, complete, and matched in the order of sending with receives in
+    /// the order of posting. It may complete before a message that was matched earlier.
     pub(crate) fn deliver_tagged(&mut self, got: &TaggedDelivery<'_>) -> Result<LaneId, String> {
         let TaggedDelivery {
             src, dst, id, op, ..
@@ -234,7 +234,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A best-effort message was accepted.
+    /// Records an accepted best-effort message.
     pub(crate) fn accept_best_effort(
         &mut self,
         session: u64,
@@ -251,7 +251,7 @@ impl Ledger {
         self.best_effort.insert(entry.id, best_effort);
     }
 
-    /// Checks a delivery and returns what the message was.
+    /// Checks a delivery and returns the message's entry.
     pub(crate) fn deliver(&mut self, got: &Delivery<'_>) -> Result<Entry, String> {
         if let Some(entry) = self.deliver_best_effort(got)? {
             return Ok(entry);
@@ -301,7 +301,7 @@ impl Ledger {
         }
     }
 
-    /// The sender's session that a greeting names.
+    /// Returns the sender's session that a greeting identifies.
     fn greeted(&self, got: &Delivery<'_>) -> Result<u64, String> {
         let session = payload::number(got.bytes);
         let known = session.and_then(|session| self.sessions.get(index(session)));
@@ -325,7 +325,7 @@ impl Ledger {
             return Ok(None);
         };
         let session = &self.sessions[index(sent.session)];
-        // Content alone tells that it is one: a reliable message may begin with the same bytes.
+        // Only its content identifies it: a reliable message may begin with the same bytes.
         if payload::first_difference(id, got.bytes, true).is_some() || session.dst != got.dst {
             return Ok(None);
         }
@@ -348,28 +348,28 @@ impl Ledger {
         }))
     }
 
-    /// Best-effort messages that were not delivered.
+    /// Returns the number of best-effort messages that were not delivered.
     pub(crate) fn best_effort_missing(&self) -> u64 {
         let missing = self.best_effort.values().filter(|sent| !sent.delivered);
         missing.count() as u64
     }
 
-    /// The session in which best-effort message `id` was sent.
+    /// Returns the session in which best-effort message `id` was sent.
     pub(crate) fn session_of_best_effort(&self, id: u64) -> Option<u64> {
         self.best_effort.get(&id).map(|sent| sent.session)
     }
 
-    /// Whether the session's own end still stands.
+    /// Returns true if the session is open at its owner.
     pub(crate) fn is_open(&self, session: u64) -> bool {
         !self.sessions[index(session)].ended
     }
 
-    /// Messages of a session that have not been delivered: how many, and the oldest.
+    /// Returns the undelivered messages of a session: their number, and the oldest.
     pub(crate) fn undelivered(&self, session: u64) -> Option<Undelivered> {
         self.undelivered_until(session, u64::MAX)
     }
 
-    /// The same of messages with numbers up to `last`.
+    /// Does the same for messages with numbers up to `last`.
     fn undelivered_until(&self, session: u64, last: u64) -> Option<Undelivered> {
         let sent = self.sessions[index(session)].sent.iter();
         let in_order = sent.flat_map(|(&(lane, port), queue)| {
@@ -384,7 +384,7 @@ impl Ledger {
         oldest.map(|&(lane, port, entry)| (due.len(), lane, port, entry))
     }
 
-    /// Sessions opened so far by `src` with `dst`.
+    /// Returns the number of sessions opened so far by `src` with `dst`.
     pub(crate) fn session_count(&self, src: u32, dst: u32) -> usize {
         self.sessions
             .iter()
@@ -392,7 +392,7 @@ impl Ledger {
             .count()
     }
 
-    /// Sessions whose owners have not given them up: number, owner, peer.
+    /// Returns the sessions that their owners have not given up: number, owner, peer.
     pub(crate) fn open_sessions(&self) -> impl Iterator<Item = (u64, u32, u32)> + '_ {
         let all = self.sessions.iter().enumerate();
         all.filter(|(_, s)| !s.ended)
@@ -400,7 +400,7 @@ impl Ledger {
     }
 }
 
-/// Place of a session in the ledger.
+/// Returns the index of a session in the ledger.
 fn index(session: u64) -> usize {
     usize::try_from(session).unwrap_or(usize::MAX)
 }

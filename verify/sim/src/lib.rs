@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole clusters, simulated over the real protocol core in virtual time.
+//! Simulation of whole clusters over the real protocol core in virtual time.
 //!
 //! A run draws everything from one seed: processes and hosts, links, latencies, bandwidths, switch
 //! buffers, faults, traffic. Each process is the real [`portolan_proto::Core`] with a small engine
-//! around it; wires, shared memory and clocks are made up. Checkers know what the programs were
-//! promised and stop the run at the first broken promise. No sockets, no threads, no clock: the
-//! same seed gives the same run, event by event.
+//! around it; wires, shared memory and clocks are simulated. Checkers record all guarantees given
+//! to the programs and stop the run at the first violation. There are no sockets, no threads and no
+//! clock: the same seed gives the same run, event by event.
 //!
-//! What is checked: each message arrives once, whole, unaltered and in the order of its peer, lane
-//! and port; every operation ends; nothing on a live and reachable peer fails; buffers are neither
-//! touched after they were given back nor kept; credit and memory are all back at the end; frames
-//! are dropped only for reasons that the faults in play explain.
+//! Checked guarantees: each message arrives once, complete, unaltered and in the order of its peer,
+//! lane and port. Every operation completes. Nothing on a live and reachable peer fails. Buffers
+//! are neither accessed after they were returned nor leaked. All credit and memory is returned at
+//! the end. Frames are dropped only for reasons that the active faults explain.
 
 mod canary;
 mod capture;

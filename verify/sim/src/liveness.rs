@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulates [`portolan_proto::liveness`] among processes and agents that stall, with networks that lose
-//! questions.
+//! Simulates [`portolan_proto::liveness`] among processes and agents that stall, on networks that
+//! lose queries.
 //!
-//! Each run checks that no process declares another one lost that lives and can be reached, and that every
-//! living process detects a death, a host that is off and a cut cable within the documented time. There are no
-//! frames of the protocol here: only questions and answers show that a peer lives.
+//! Each run checks that no process declares a live and reachable process lost. It also checks that
+//! every live process detects a death, a host that is off and a cut cable within the documented
+//! time. There are no frames of the protocol here: only queries and answers show that a peer is
+//! alive.
 
 mod plan;
 
@@ -18,36 +19,36 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Time between two checks of a process that waits, as in the engine.
+/// Interval of a waiting process's checks, as in the engine.
 const LOOK_NS: u64 = 200_000_000;
 
-/// Most of the time between two checks that counts, as in the engine.
+/// Maximum time between two checks that counts as silence, as in the engine.
 const STEP: Duration = Duration::from_millis(250);
 
-/// Silence after which a peer is asked, as in the engine.
+/// Silence after which a peer is queried, as in the engine.
 const ASK_AFTER: Duration = Duration::from_millis(150);
 
-/// A loss must be detected within the plain period of the observer's own running time, and the time of some
-/// checks and questions.
+/// Time limit for the detection of a loss: the plain period of the observer's own running time, and
+/// some checks and queries.
 const NOTICE_NS: u64 = 65_000_000_000;
 
-/// A deliberate bug that the checks must find.
+/// Deliberate bug that the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Time in which the observer did not run counts as silence.
     CountOwnStalls,
-    /// A second of silence is death, whatever an agent says.
+    /// A peer is lost after one second of silence, whatever an agent reports.
     ShortPeriod,
-    /// A process that runs by its agent's word is never lost.
+    /// A process that its agent reports as running is never lost.
     TrustAgents,
-    /// The end that a launcher reports is forgotten.
+    /// The exit reported by a launcher is ignored.
     ForgetEnds,
-    /// An agent's word that a process is stopped is ignored.
+    /// An agent's report that a process is stopped is ignored.
     IgnoreStopped,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Bug; 5] = [
         Bug::CountOwnStalls,
         Bug::ShortPeriod,
@@ -72,7 +73,7 @@ enum Event {
         to: usize,
         asked: u64,
     },
-    /// An inquiry to an agent: at the launcher, then at the agent, then its answer at the launcher.
+    /// Query to an agent: at the launcher, then at the agent, then its answer at the launcher.
     Inquiry {
         from: usize,
         about: usize,
@@ -85,7 +86,7 @@ enum Event {
         asked: u64,
         is_stopped: bool,
     },
-    /// The launcher, or the peer's kernel, reports an end.
+    /// The launcher, or the peer's kernel, reports an exit.
     Ended {
         to: usize,
         about: usize,
@@ -96,7 +97,7 @@ enum Event {
 #[derive(Clone, Debug, Default)]
 struct View {
     watch: Watch,
-    /// The newest question that was answered.
+    /// Newest query that was answered.
     seen: u64,
     lost_at: Option<u64>,
 }
@@ -116,7 +117,7 @@ struct World {
 /// Runs one seed.
 ///
 /// # Errors
-/// The promise that was broken.
+/// Description of the violation.
 pub fn run(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let plan = Plan::draw(&mut rng);
@@ -170,7 +171,7 @@ impl World {
         self.queue.push(Reverse((at, self.made, event)));
     }
 
-    /// Returns `true` if the actor runs. Else the event is put off until it does.
+    /// Returns `true` if the actor runs. Otherwise postpones the event until it does.
     fn runs(&mut self, actor: usize, event: Event) -> bool {
         let at = self.plan.runs_at(actor, self.now);
         match at {
@@ -387,7 +388,7 @@ impl World {
 mod tests {
     use super::{Bug, run};
 
-    /// Seeds among which each bug must be found.
+    /// Number of seeds among which each bug must be found.
     const BUG_SEEDS: u64 = 200;
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan-sim`: runs seeds of the simulation and says how to reproduce what it finds.
+//! `portolan-sim`: runs seeds of the simulation and prints commands that reproduce its findings.
 
 use clap::{Parser, Subcommand};
 use portolan_sim::{Canary, Cuts, Failure, Options, Report, liveness, shrink, simulate};
@@ -21,9 +21,9 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run many seeds; what fails is made small, and told with the command that shows it again.
+    /// Run many seeds; shrink each failure, and print a command that reproduces it.
     Swarm(Swarm),
-    /// Simulate who is declared dead, among processes and agents that stall for up to 5 s.
+    /// Simulate the detection of dead processes, while processes and agents stall for up to 5 s.
     Liveness(LivenessArgs),
 }
 
@@ -37,24 +37,24 @@ struct LivenessArgs {
     seeds: u64,
 }
 
-/// What a run is made of beside its seed.
+/// Parameters of a run besides its seed.
 #[derive(Clone, Debug, clap::Args)]
 struct Kind {
     /// Number of processes (2 to 256) instead of the drawn one.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=256))]
     nodes: Option<u32>,
-    /// Milliseconds of virtual time in which the programs make work, instead of the drawn time.
+    /// Milliseconds of virtual time in which the programs create work, instead of the drawn time.
     #[arg(long, value_name = "MS")]
     duration: Option<u64>,
     /// Let flipped bits in headers through; then only survival is checked.
     #[arg(long)]
     header_corruption: bool,
-    /// Put a deliberate bug in, which the checkers must find.
+    /// Add a deliberate bug, which the checkers must find.
     #[arg(long)]
     canary: Option<Canary>,
 }
 
-/// One run, or some.
+/// One or a few runs.
 #[derive(Debug, clap::Args)]
 struct Replay {
     /// First seed; drawn from the clock if not given.
@@ -69,10 +69,10 @@ struct Replay {
     /// Print every event.
     #[arg(long)]
     trace: bool,
-    /// Write what is sent to this file, for Wireshark; with one seed only.
+    /// Write sent frames to this file, for Wireshark; with one seed only.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Parts of the plan to leave out, as `swarm` prints them.
+    /// Parts of the plan to leave out, as printed by `swarm`.
     #[arg(long, value_name = "PARTS", default_value = "")]
     without: Cuts,
     #[command(flatten)]
@@ -90,17 +90,17 @@ struct Swarm {
     /// Threads to run seeds on; one per core if not given.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Failures after which the swarm ends.
+    /// Number of failures after which the swarm stops.
     #[arg(long, default_value_t = 3)]
     failures: u64,
-    /// Runs that making a failure small may take; 0 leaves it as it is.
+    /// Maximum number of runs for shrinking a failure; 0 disables shrinking.
     #[arg(long, default_value_t = 200)]
     shrink: u32,
     #[command(flatten)]
     kind: Kind,
 }
 
-/// What of a swarm and of a few seeds is the same.
+/// Parameters shared by a swarm and a run of a few seeds.
 struct Work {
     kind: Kind,
     first: u64,
@@ -165,7 +165,7 @@ struct Totals {
     failed: u64,
     retransmits: u64,
     virtual_time: Duration,
-    /// Runs that broke a promise.
+    /// Number of runs with a violation.
     broken: u64,
 }
 
@@ -228,7 +228,7 @@ fn simulate_liveness(args: &LivenessArgs) -> ExitCode {
     }
 }
 
-/// Runs all seeds and returns what they came to.
+/// Runs all seeds and returns the totals.
 fn run(work: &Work) -> Totals {
     let next = AtomicU64::new(0);
     let totals = Mutex::new(Totals::default());
@@ -240,7 +240,7 @@ fn run(work: &Work) -> Totals {
     totals.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thread's share: takes seeds until there are none, or until enough have failed.
+/// Runs one thread's share: takes seeds until there are none, or enough have failed.
 fn run_some(work: &Work, next: &AtomicU64, totals: &Mutex<Totals>) {
     let lock = || totals.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -288,6 +288,6 @@ fn cores() -> usize {
 fn seed_of_the_clock() -> u64 {
     #[allow(clippy::disallowed_methods, reason = "any number will do")]
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    // Nine digits at most: short enough to be typed again.
+    // At most nine digits: short enough to be typed again.
     since.map_or(1, |since| u64::from(since.subsec_nanos()))
 }

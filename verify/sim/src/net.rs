@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The network: each host has one wire to one switch, whose ports buffer a few bytes and then drop.
+//! Network: each host has one wire to one switch, whose ports have small buffers and drop the
+//! excess.
 
 use crate::faults::{Fault, FaultKind};
 use crate::queue::{Flight, Happening, Queue};
@@ -10,47 +11,47 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// Bytes beside a frame on the wire: preamble, Ethernet header, checksum, gap, IP and UDP.
+/// Bytes besides a frame on the wire: preamble, Ethernet header, checksum, gap, IP and UDP.
 const OVERHEAD_LEN: usize = 66;
 
-/// Bytes that a host queues for its wire before a link says that it has no room.
+/// Bytes that a host queues for its wire before a link reports that it has no room.
 const EGRESS_LEN: u64 = 300_000;
 
-/// Bytes of headers in which a flipped bit may slip through.
+/// Bytes of headers in which a flipped bit may go undetected.
 const HEADER_LEN: usize = 48;
 
-/// A wire with what stands in front of it: a queue, which drops what does not fit.
+/// Wire with its queue, which drops frames that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hop {
-    /// Bytes a second.
+    /// Bandwidth in bytes per second.
     pub(crate) bandwidth: u64,
     pub(crate) latency_ns: u64,
     pub(crate) buffer_len: u64,
 }
 
-/// What is drawn for the network: each host has a wire to the switch of its rack and one back,
-/// each rack, if there are several, one to the switch of all and one back.
+/// Drawn network. Each host has a wire to the switch of its rack and one back. If there are several
+/// racks, each has a wire to the central switch and one back.
 #[derive(Clone, Debug)]
 pub(crate) struct NetPlan {
     /// Wires of the hosts: to their switch (its buffer is the host's own, see [`EGRESS_LEN`]) and
     /// back.
     pub(crate) hosts: Vec<Hop>,
-    /// Hosts of a rack, and wires of the racks.
+    /// Number of hosts per rack, and wires of the racks.
     pub(crate) rack_hosts: usize,
     pub(crate) racks: Vec<Hop>,
     pub(crate) mtu: usize,
-    /// What the way between the hosts carries, if it is less than their interfaces say.
+    /// MTU of the path between the hosts, if it is less than their interfaces report.
     pub(crate) way_mtu: usize,
     pub(crate) loss: f64,
     pub(crate) duplicate: f64,
     pub(crate) reorder: f64,
     pub(crate) reorder_ns: u64,
     pub(crate) corrupt: f64,
-    /// Bytes in the queue of a switch's port from which on it marks datagrams, if it does at all.
+    /// Number of queued bytes from which a switch port marks datagrams; `None` disables marking.
     pub(crate) mark_len: Option<u64>,
 }
 
-/// The value mostly 0, else one of these.
+/// Returns 0, or with probability `share` one of `values`.
 fn chance(rng: &mut ChaCha8Rng, share: f64, values: &[f64]) -> f64 {
     if rng.random_bool(share) {
         *values.choose(rng).unwrap_or(&0.0)
@@ -88,8 +89,8 @@ impl NetPlan {
         }
     }
 
-    /// Half of the networks mark: from the first byte that waits, where DCTCP has its threshold at
-    /// 10 Gb/s (RFC 8257, section 3.1), and later than that.
+    /// Draws marking for half of the networks: from the first queued byte, from DCTCP's threshold
+    /// at 10 Gb/s (RFC 8257, section 3.1), or later.
     pub(crate) fn draw_marking(&mut self, rng: &mut ChaCha8Rng) {
         let thresholds = [1, 20 << 10, 100 << 10, 1 << 20];
         self.mark_len = rng
@@ -98,7 +99,7 @@ impl NetPlan {
     }
 }
 
-/// 1, 10 or 100 Gb/s; some clusters are mixed.
+/// Draws hosts with 1, 10 or 100 Gb/s; some clusters are mixed.
 fn draw_hosts(rng: &mut ChaCha8Rng, count: usize) -> Vec<Hop> {
     const RATES: [u64; 3] = [125_000_000, 1_250_000_000, 12_500_000_000];
     let longest = *[2_000, 20_000, 200_000].choose(rng).unwrap_or(&2_000);
@@ -117,7 +118,8 @@ fn draw_hosts(rng: &mut ChaCha8Rng, count: usize) -> Vec<Hop> {
     (0..count).map(draw).collect()
 }
 
-/// The wires of a rack carry less than those of its hosts together, as they do in machine rooms.
+/// Draws the wires of racks, which carry less than those of their hosts together, as in real
+/// machine rooms.
 fn draw_racks(rng: &mut ChaCha8Rng, hosts: &[Hop], rack_hosts: usize) -> Vec<Hop> {
     let share = *[1, 2, 4].choose(rng).unwrap_or(&1);
     let racks = hosts.chunks(rack_hosts);
@@ -155,25 +157,25 @@ impl fmt::Display for NetPlan {
     }
 }
 
-/// The network of one run.
+/// Network of one run.
 #[derive(Debug)]
 pub(crate) struct Net {
     plan: NetPlan,
     hosts: Vec<u32>,
     header_corruption: bool,
     rng: ChaCha8Rng,
-    /// When each wire is free again: of hosts up and down, of racks up and down.
+    /// Time when each wire is free again: hosts up and down, racks up and down.
     host_free: [Vec<u64>; 2],
     rack_free: [Vec<u64>; 2],
     pub(crate) active: Vec<Fault>,
     pub(crate) frame_count: u64,
     pub(crate) byte_count: u64,
-    /// When frames found a full port of the switch, and the longest queue at one, in bytes.
+    /// Times of frame losses at full switch ports, and the longest queue at one, in bytes.
     pub(crate) switch_losses: Vec<std::time::Duration>,
     pub(crate) switch_queue_len_max: u64,
-    /// What frames found before them at ports of switches: bytes of all together, and frames.
+    /// Queue lengths that frames found at switch ports: sum in bytes, and number of frames.
     queue_sum: (u64, u64),
-    /// Datagrams that switches have marked.
+    /// Number of datagrams that switches have marked.
     pub(crate) marked_count: u64,
 }
 
@@ -199,7 +201,7 @@ impl Net {
         }
     }
 
-    /// When `node`'s host takes frames again; `None` if it does now.
+    /// Returns the time when `node`'s host accepts frames again; `None` if it does now.
     pub(crate) fn full_until(&self, now: u64, node: u32) -> Option<u64> {
         let host = self.hosts[node as usize] as usize;
         let free = self.host_free[UP][host];
@@ -232,7 +234,7 @@ impl Net {
         }
     }
 
-    /// A frame is at a switch: the next wire takes it, or has no room for it.
+    /// Handles a frame at a switch: the next wire takes it, or has no room for it.
     pub(crate) fn forward(
         &mut self,
         (queue, trace): (&mut Queue, &mut Trace),
@@ -263,7 +265,7 @@ impl Net {
         self.switch_queue_len_max = self.switch_queue_len_max.max(queue_len);
         self.queue_sum.0 += queue_len;
         self.queue_sum.1 += 1;
-        // What has no IP header has no room for a mark.
+        // A frame without an IP header has no room for a mark.
         let takes_marks = flight.link == LinkId::UDP && !flight.marked;
         if takes_marks && self.plan.mark_len.is_some_and(|from| queue_len >= from) {
             flight.marked = true;
@@ -276,7 +278,8 @@ impl Net {
         self.arrive((queue, trace), now, at, flight);
     }
 
-    /// A frame has passed all switches: it may still be broken, doubled or late.
+    /// Handles a frame that has passed all switches; it may still be corrupted, duplicated or
+    /// delayed.
     fn arrive(
         &mut self,
         (queue, trace): (&mut Queue, &mut Trace),
@@ -306,7 +309,7 @@ impl Net {
         queue.push(at + extra, Happening::Arrive(flight));
     }
 
-    /// Bytes that a frame found before it at a port of a switch, on average.
+    /// Returns the mean number of bytes that a frame found queued at a switch port.
     pub(crate) fn switch_queue_len_mean(&self) -> u64 {
         self.queue_sum.0 / self.queue_sum.1.max(1)
     }
@@ -319,7 +322,7 @@ impl Net {
         share > 0.0 && self.rng.random_bool(share)
     }
 
-    /// When a frame reaches the first switch, if the way takes it.
+    /// Returns the time when a frame reaches the first switch, if the path accepts it.
     fn pass(&mut self, now: u64, flight: &Flight) -> Result<u64, &'static str> {
         let Flight {
             from,
@@ -383,7 +386,7 @@ fn lose(trace: &mut Trace, now: u64, flight: &Flight, why: &'static str) {
     trace.push(now, flight.from, Item::Lost { to, link, why });
 }
 
-/// Direction of a wire: to the middle of the network, and back.
+/// Direction of a wire: towards the middle of the network, and back.
 const UP: usize = 0;
 const DOWN: usize = 1;
 
@@ -392,8 +395,8 @@ impl Hop {
         len * 1_000_000_000 / self.bandwidth
     }
 
-    /// When a frame that is at the queue at `at` has crossed, and how many bytes it found there;
-    /// `None` if the queue is full.
+    /// Returns the time when a frame that reaches the queue at `at` has crossed, and the number of
+    /// bytes it found there; `None` if the queue is full.
     fn pass(&self, at: u64, free: &mut u64, len: u64) -> Option<(u64, u64)> {
         let backlog_ns = free.saturating_sub(at);
         if backlog_ns > self.wire_ns(self.buffer_len) {

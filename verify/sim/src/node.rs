@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One process: the real core, and an engine as the library's own would be, with made-up links.
+//! One process: the real core, with an engine similar to the library's and simulated links.
 
 mod events;
 mod leave;
@@ -24,13 +24,13 @@ use portolan_proto::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Frames handled in one turn, so that a flood leaves time for the rest.
+/// Frames handled in one turn, so that a flood leaves time for other work.
 const TURN_FRAMES_MAX: usize = 32;
 
-/// Wait before a timer that has passed and could not be acted on (a link without room).
+/// Delay before a timer that has expired is retried, if a link without room prevented its work.
 const AGAIN_NS: u64 = 10_000;
 
-/// Memory of the program that an operation uses.
+/// Program memory used by an operation.
 #[derive(Debug)]
 pub(crate) enum Op {
     Send {
@@ -41,25 +41,25 @@ pub(crate) enum Op {
         bytes: Vec<u8>,
         port: PortId,
         source: Option<u32>,
-        /// Another one is posted when this one ends.
+        /// Set if another receive is posted when this one completes.
         again: bool,
     },
-    /// Open to others.
+    /// Region open to other processes.
     Region {
         bytes: Vec<u8>,
     },
-    /// For another's memory: what is put, or what comes back.
+    /// Request for another process's memory: the bytes to put, or the buffer of a get.
     Request {
         bytes: Vec<u8>,
         peer: u32,
         stream: usize,
         expect: remote::Expect,
     },
-    /// A region that is registered for one operation of a peer.
+    /// Region that is registered for one operation of a peer.
     OneShotRegion {
         bytes: Vec<u8>,
     },
-    /// An operation on a one-shot region: the bytes to put, or the buffer of a get.
+    /// Operation on a one-shot region: the bytes to put, or the buffer of a get.
     OneShot {
         bytes: Vec<u8>,
         peer: u32,
@@ -69,7 +69,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Bytes that others may read, or the core send.
+    /// Returns the bytes that other processes may read, or the core may send.
     pub(crate) fn outbound(&self) -> Option<&Vec<u8>> {
         match self {
             Op::Send { bytes, .. }
@@ -81,7 +81,7 @@ impl Op {
         }
     }
 
-    /// Bytes that the core may write.
+    /// Returns the bytes that the core may write.
     fn inbound(&mut self) -> Option<&mut Vec<u8>> {
         match self {
             Op::Recv { bytes, .. }
@@ -94,7 +94,7 @@ impl Op {
     }
 }
 
-/// A message to be copied straight from a peer's memory.
+/// Message to be copied directly from a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pull {
     pub(crate) transfer: u32,
@@ -107,13 +107,13 @@ pub(crate) struct Pull {
 }
 
 impl Pull {
-    /// What stands for the address of byte `off` of the memory of `op`.
+    /// Returns a number that stands for the address of byte `off` in the memory of `op`.
     fn addr(op: u64, off: u64) -> u64 {
         off << 32 | op
     }
 }
 
-/// A message handed over by the core, on its way to the program.
+/// Message delivered by the core, on its way to the program.
 #[derive(Debug)]
 struct Got {
     src: u32,
@@ -136,29 +136,30 @@ pub(crate) struct Node {
     inbox_len: [usize; LinkId::COUNT],
     link_blocked: [bool; LinkId::COUNT],
     busy_until: u64,
-    /// The earliest `Wake` in the queue.
+    /// Earliest `Wake` in the queue.
     wake_at: u64,
     peers: Vec<Remote>,
-    /// Peers with messages in an outbox, and peers whose silence is being timed.
+    /// Peers with messages in an outbox, and peers whose silence is timed.
     with_outbox: BTreeSet<u32>,
     watched: BTreeSet<u32>,
-    /// Peers that something was sent to which may not have arrived.
+    /// Peers with sent messages that may not have arrived.
     unsettled: BTreeSet<u32>,
     program: Program,
     requests: Vec<remote::Requests>,
     initiators: Vec<one_shot::Initiator>,
     /// One-shot regions by key.
     one_shot_regions: BTreeMap<u64, OpId>,
-    /// Deregistered regions whose operation failed at the peer. Its request can still arrive.
+    /// Number of deregistered regions whose operation failed at the peer. Its request may still
+    /// arrive.
     one_shots_failed: u64,
     pub(crate) pulls: Vec<Pull>,
-    /// Connections that stand, in the order of their opening.
+    /// Open connections, in the order of opening.
     streams: Vec<usize>,
-    /// One of them that had none has room.
+    /// Set when one of them that was full has room.
     has_stream_room: bool,
-    /// A delivery that a canary keeps back.
+    /// Delivery that a canary holds back.
     kept_back: Option<Got>,
-    /// The same for a message of the plain space.
+    /// Message of the plain space that a canary holds back.
     plain_kept_back: Option<events::Matched>,
     pub(crate) failed_count: u64,
 }
@@ -198,7 +199,7 @@ impl Node {
         node
     }
 
-    /// The process is gone, with all that it knew.
+    /// Ends the process, with all its state.
     pub(crate) fn crash(&mut self, cx: &mut Context) {
         for session in self.peers.iter().filter_map(|remote| remote.session) {
             cx.ledger.end(session);
@@ -211,7 +212,7 @@ impl Node {
         self.streams.clear();
     }
 
-    /// The process starts again, as a new one.
+    /// Restarts the process with new state.
     pub(crate) fn restart(&mut self, cx: &mut Context) {
         self.life += 1;
         self.core = make_core(cx, self.id, self.life);
@@ -228,7 +229,7 @@ impl Node {
         self.turn(cx);
     }
 
-    /// A frame has reached the process's socket.
+    /// Handles a frame that has reached the process's socket.
     pub(crate) fn on_arrival(&mut self, cx: &mut Context, flight: Flight) {
         let (from, link) = (flight.from, flight.link);
         let params = if link == LinkId::UDP {
@@ -251,7 +252,7 @@ impl Node {
         self.on_wake(cx);
     }
 
-    /// Has a turn, if the process is not busy with the last one.
+    /// Runs a turn, if the process is not busy with the last one.
     pub(crate) fn on_wake(&mut self, cx: &mut Context) {
         if cx.now >= self.wake_at {
             self.wake_at = u64::MAX;
@@ -266,7 +267,7 @@ impl Node {
         }
     }
 
-    /// One turn of the engine's loop: receive, timers, program, transmit.
+    /// Runs one turn of the engine's loop: receive, timers, program, transmit.
     fn turn(&mut self, cx: &mut Context) {
         let mut cost_ns = self.receive(cx);
         let local = self.clock.local(cx.now);
@@ -287,7 +288,7 @@ impl Node {
         self.wake(cx, next);
     }
 
-    /// Before which it has no turn.
+    /// Returns the time before which the process has no turn.
     pub(crate) fn busy_until(&self) -> u64 {
         self.busy_until
     }
@@ -302,7 +303,7 @@ impl Node {
         } else {
             timer
         };
-        // Streams tell by themselves.
+        // Streams report room by themselves.
         let full = LinkId::ALL
             .into_iter()
             .filter(|link| *link != LinkId::STREAM);
@@ -371,7 +372,7 @@ impl Node {
         cost_ns
     }
 
-    /// Takes up to `most` frames of one length from one node as if they had come with one call;
+    /// Receives up to `most` frames of one length from one node as if they had arrived in one call;
     /// returns how many.
     fn on_run(&mut self, cx: &mut Context, most: usize) -> usize {
         let Some(first) = self.inbox.front() else {
@@ -443,10 +444,11 @@ impl Node {
             self.id,
             crate::trace::Item::Arrived { from, link, len },
         );
-        // What an earlier life had committed came before its end: this is of the present one.
+        // Everything that an earlier incarnation had committed came before its end. This frame is
+        // of the present one.
         self.core.connect(local, PeerId(from));
         self.drain(cx, &[]);
-        // A link hands the first bytes of a long entry over in private memory, see `RxFrame`.
+        // A link passes the first bytes of a long entry in private memory, see `RxFrame`.
         let head = &frame[..len.min(4096)];
         let from = PeerId(from);
         if cx.plan.short_way {
@@ -458,7 +460,8 @@ impl Node {
         }
     }
 
-    /// What was admitted of a frame: messages that can be delivered at once, then the rest.
+    /// Takes the messages of an admitted frame that can be delivered at once, then handles the
+    /// rest.
     fn take(&mut self, cx: &mut Context, admitted: Option<Admitted>, head: &[u8], frame: &[u8]) {
         self.drain(cx, frame);
         let Some(mut admitted) = admitted else {
@@ -553,7 +556,7 @@ impl Node {
         let selector = Selector {
             space,
             tag,
-            // Every other receive looks among all that wait; the bit is none of any tag.
+            // Every other receive searches all waiting messages; no tag has this bit.
             ignore: (op.0 & 1) << 40,
             source: source.map(PeerId),
         };
@@ -571,7 +574,7 @@ impl Node {
         OpId(self.next_op)
     }
 
-    /// What is not at its end; `None` when nothing is left to do.
+    /// Describes what has not completed; `None` if nothing is left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
         if self.program.is_leaving() {
             return Some(self.describe_leaving());
@@ -614,7 +617,7 @@ impl Node {
         waits.then(|| "frames are not acknowledged or not handled".to_owned())
     }
 
-    /// Withdraws what is posted; then nothing of the program's memory may be left.
+    /// Cancels posted receives; afterwards no memory of the program may be in use.
     pub(crate) fn close(&mut self, cx: &mut Context) {
         let posted: Vec<_> = self
             .memory
@@ -642,7 +645,7 @@ impl Node {
         self.check_drops(cx);
     }
 
-    /// What was dropped, in words; `None` if nothing was.
+    /// Describes the drops; `None` if there were none.
     pub(crate) fn describe_drops(&self) -> Option<String> {
         let drops = self.core.counters().iter_drops();
         let drops: Vec<_> = drops
@@ -651,7 +654,7 @@ impl Node {
         (!drops.is_empty()).then(|| format!("node {} dropped {}", self.id, drops.join(", ")))
     }
 
-    /// Best-effort messages that this process has counted as missing.
+    /// Returns the number of best-effort messages that this process has counted as missing.
     pub(crate) fn best_effort_counted(&self) -> u64 {
         let counters = self.core.counters();
         counters.best_effort_lost
@@ -671,19 +674,19 @@ impl Node {
         }
     }
 
-    /// Memory of the core stays within what its limits promise.
+    /// Checks that memory of the core is within its limits.
     fn check_bounds(&self, cx: &mut Context) {
         let limits = &cx.plan.limits;
         let peers = cx.plan.nodes as usize;
         let (slots, held_len, _) = self.core.usage();
-        // P3.10: per peer and lane a credit's worth, an empty message being charged 32 bytes and held in
-        // less than 128, beside what waits without its credit.
-        // P7.8: four best-effort messages are incomplete in each.
+        // P3.10: one credit's worth per peer and lane, where an empty message is charged 32 bytes
+        // and held in less than 128, plus messages waiting without their credit. P7.8: plus four
+        // incomplete best-effort messages per lane.
         let incomplete_max = peers * 2 * 4 * 68 * 1024;
         let held_max =
             peers * 2 * limits.credit_len as usize * 4 + limits.held_len_max + incomplete_max;
-        // Per path a window and what waits behind it in each lane, best-effort messages; then what is
-        // being sent.
+        // Per path: a window, the frames waiting behind it in each lane, and best-effort messages;
+        // then frames being sent.
         let per_path = limits.unacked_frames_max() + 3 * 64 + 16 + 16;
         let slots_max = peers * LinkId::COUNT * per_path;
         if held_len > held_max || slots > slots_max {
@@ -707,7 +710,7 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
         secret: [7; 32],
         rank: id,
         size: plan.nodes,
-        // The time of the start, as a launcher would take it.
+        // Time of the start, as used by a launcher.
         epoch: cx.now + 1,
         seed,
         limits: plan.limits.clone(),
@@ -737,7 +740,8 @@ fn make_core(cx: &Context, id: u32, life: u32) -> Core {
     core
 }
 
-/// Bytes of the longest message that a port taking messages in place may have to find a buffer for.
+/// Returns the length in bytes of the longest message for which a port that delivers in place may
+/// need a buffer.
 fn longest_message(cx: &Context, node: u32, port: PortId) -> usize {
     if port == GROUP_PORT {
         let lens = cx.plan.groups.iter().map(|group| match group {

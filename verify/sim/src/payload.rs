@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Payloads that say whose they are: each byte follows from the message's number and its place.
+//! Payloads that identify their message: each byte follows from the message's number and its
+//! offset.
 
-/// Bytes that begin a best-effort message: its number, since no order tells which one it is.
+/// Length in bytes of the number that begins a best-effort message, since no order identifies it.
 pub(crate) const NUMBER_LEN: usize = 8;
 
 fn word(id: u64, index: u64) -> [u8; 8] {
@@ -12,7 +13,7 @@ fn word(id: u64, index: u64) -> [u8; 8] {
     (z ^ (z >> 31)).to_le_bytes()
 }
 
-/// The payload of message `id`; `numbered` ones begin with the number itself.
+/// Returns the payload of message `id`; it begins with the number itself if `numbered`.
 pub(crate) fn make(id: u64, len: usize, numbered: bool) -> Vec<u8> {
     let mut bytes = vec![0; len];
     for (index, chunk) in bytes.chunks_mut(8).enumerate() {
@@ -24,7 +25,7 @@ pub(crate) fn make(id: u64, len: usize, numbered: bool) -> Vec<u8> {
     bytes
 }
 
-/// Where `bytes` first differ from the payload of message `id`.
+/// Returns the first offset at which `bytes` differ from the payload of message `id`.
 pub(crate) fn first_difference(id: u64, bytes: &[u8], numbered: bool) -> Option<usize> {
     let skip = if numbered { 1 } else { 0 };
     for (index, chunk) in bytes.chunks(8).enumerate().skip(skip) {
@@ -37,7 +38,7 @@ pub(crate) fn first_difference(id: u64, bytes: &[u8], numbered: bool) -> Option<
     None
 }
 
-/// The number at the front of a best-effort message.
+/// Returns the number at the front of a best-effort message.
 pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(
         bytes.get(..NUMBER_LEN)?.try_into().ok()?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one seed stands for: every parameter of a run, drawn before it starts.
+//! Plan of a run: all parameters, drawn from the seed before the run starts.
 
 mod ends;
 mod one_shot;
@@ -18,21 +18,21 @@ use rand_chacha::ChaCha8Rng;
 use std::fmt;
 pub(crate) use streams::StreamPlan;
 
-/// Processes of one run at most.
+/// Maximum number of processes in a run.
 pub(crate) const NODES_MAX: u32 = 256;
 
-/// Largest message of the traffic.
+/// Length in bytes of the longest message of the traffic.
 const MESSAGE_LEN_MAX: usize = 1_000_000;
 
-/// Largest of those that nobody repairs: longer ones are sent reliably (`P7.5`).
+/// Length in bytes of the longest best-effort message; longer ones are sent reliably (`P7.5`).
 const BEST_EFFORT_LEN_MAX: usize = 64 * 1024;
 
-/// Share of frames whose headers are changed, where that is the point.
+/// Share of frames with altered headers, in runs that test this.
 const CORRUPT_SHARE: f64 = 0.05;
 
 const MS: u64 = 1_000_000;
 
-/// A stream of messages from one process to a port of another.
+/// Flow of messages from one process to a port of another.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) src: u32,
@@ -40,20 +40,21 @@ pub(crate) struct Flow {
     pub(crate) port: u16,
     pub(crate) lane: LaneId,
     pub(crate) best_effort: bool,
-    /// Now and then a short message asks before it is sent, as a caller may choose.
+    /// Share of short messages that are sent by rendezvous nevertheless, as a caller may choose.
     pub(crate) ask_share: f64,
     pub(crate) count: u32,
     pub(crate) len_min: usize,
     pub(crate) len_max: usize,
-    /// Messages per turn and time between turns.
+    /// Messages per turn, and time between turns.
     pub(crate) burst: u32,
     pub(crate) gap_ns: u64,
     pub(crate) start_ns: u64,
 }
 
 impl Flow {
-    /// Messages that must arrive, from `src` to a port of `dst`, whose buffers are made to hold `len_max`
-    /// bytes. How many there are, and when, is still to be said. `None` without a port there.
+    /// Returns a flow of reliable messages from `src` to a port of `dst`, whose buffers are
+    /// extended to hold `len_max` bytes. The caller sets their number and times. `None` if there is
+    /// no port.
     fn to_some_port(
         ports: &mut [PortPlan],
         rng: &mut ChaCha8Rng,
@@ -81,24 +82,26 @@ impl Flow {
     }
 }
 
-/// How a process receives at one of its ports.
+/// Receive parameters of one port of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct PortPlan {
     pub(crate) node: u32,
     pub(crate) port: u16,
     pub(crate) mode: PortMode,
-    /// Messages to it carry its number as their tag, and are matched by that instead.
+    /// Set if messages to it carry its number as their tag, and are matched by tag.
     pub(crate) tagged: bool,
-    /// Messages go to the plain space and must be delivered in order. A process has at most one such port.
+    /// Set if messages go to the plain space and must be delivered in order. A process has at most
+    /// one such port.
     pub(crate) plain: bool,
-    /// Receives name their source.
+    /// Set if receives name their source.
     pub(crate) sourced: bool,
-    /// Buffers kept posted (per source, if sourced).
+    /// Number of buffers kept posted (per source, if sourced).
     pub(crate) depth: u32,
-    /// Before it is opened and the first are posted, and before each is replaced.
+    /// Delay before it is opened and the first buffers are posted, and before each buffer is
+    /// replaced.
     pub(crate) open_ns: u64,
     pub(crate) again_ns: u64,
-    /// Bytes of each buffer.
+    /// Length of each buffer in bytes.
     pub(crate) buffer_len: usize,
 }
 
@@ -112,48 +115,48 @@ impl PortPlan {
     }
 }
 
-/// A stream of requests for the memory of another process.
+/// Flow of requests for the memory of another process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteFlow {
     pub(crate) src: u32,
     pub(crate) dst: u32,
     pub(crate) lane: LaneId,
     pub(crate) count: u32,
-    /// Of the short ones; the long ones need a transfer.
+    /// Maximum length of the short requests; the long ones need a transfer.
     pub(crate) len_max: usize,
     pub(crate) long_share: f64,
     pub(crate) gap_ns: u64,
     pub(crate) start_ns: u64,
 }
 
-/// A collective operation of all processes.
+/// Collective operation of all processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupPlan {
     Barrier,
     Broadcast { root: u32, len: usize },
 }
 
-/// Everything that is drawn from a seed.
+/// All parameters drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) seed: u64,
     pub(crate) nodes: u32,
     /// Host of each process.
     pub(crate) hosts: Vec<u32>,
-    /// Processes of one host use shared memory.
+    /// Parameters of shared memory between processes of one host.
     pub(crate) shm: Option<LinkParams>,
-    /// Small messages take the short ways past queues and events.
+    /// Set if small messages use the shortcuts past queues and events.
     pub(crate) short_way: bool,
     pub(crate) udp: LinkParams,
     pub(crate) packet: Option<LinkParams>,
-    /// Long messages may go by streams.
+    /// Parameters of streams for long messages, if used.
     pub(crate) streams: Option<StreamPlan>,
-    /// Bulk data is received where it is expected.
+    /// Set if bulk data is received at predicted places.
     pub(crate) predicts: bool,
     pub(crate) net: NetPlan,
     pub(crate) limits: Limits,
     pub(crate) clocks: Vec<Clock>,
-    /// Processor time per frame received and per call to transmit.
+    /// Processor time per received frame, and per call to transmit.
     pub(crate) frame_cost_ns: u64,
     pub(crate) call_cost_ns: u64,
     pub(crate) flows: Vec<Flow>,
@@ -162,17 +165,18 @@ pub struct Plan {
     pub(crate) ports: Vec<PortPlan>,
     pub(crate) groups: Vec<GroupPlan>,
     pub(crate) faults: Vec<Fault>,
-    /// The launcher tells of ended processes after this time; else silence must.
+    /// Delay after which the launcher reports processes that ended; otherwise silence must be
+    /// detected.
     pub(crate) told_after_ns: Option<u64>,
     pub(crate) reconnect_ns: u64,
-    /// The programs stop making work after this time.
+    /// Time after which the programs create no more work.
     pub(crate) traffic_ns: u64,
-    /// Bits of headers are flipped; only survival is checked.
+    /// Set if bits of headers are flipped; then only survival is checked.
     pub(crate) header_corruption: bool,
 }
 
 impl Plan {
-    /// Draws the plan of `seed`; `nodes` and `traffic_ns` override what would be drawn.
+    /// Draws the plan of `seed`; `nodes` and `traffic_ns` override the drawn values.
     #[must_use]
     pub fn draw(
         seed: u64,
@@ -244,7 +248,7 @@ impl Plan {
         plan
     }
 
-    /// Some of the ports that receive into posted buffers match by tag.
+    /// Makes some of the ports with posted buffers match by tag.
     fn draw_tags(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 4);
@@ -255,13 +259,13 @@ impl Plan {
         for flow in &mut self.flows {
             let is_tagged =
                 |port: &PortPlan| (port.node, port.port) == (flow.dst, flow.port) && port.tagged;
-            // There is no best effort by tag.
+            // There are no best-effort messages by tag.
             flow.best_effort &= !ports.iter().any(is_tagged);
         }
     }
 
-    /// Makes one tagged port of some processes a port of the plain space. Messages to it often go by
-    /// rendezvous although they are short, as sends with delivery notification do.
+    /// Makes one tagged port of some processes a port of the plain space. Many messages to it are
+    /// sent by rendezvous although they are short, like sends with delivery notification.
     fn draw_plain(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 10);
@@ -280,9 +284,9 @@ impl Plan {
         }
     }
 
-    /// A link of a process goes down for a while. One at most, so that another always works.
+    /// Draws a temporary failure of one link of a process. Only one fails, so another always works.
     fn draw_link_down(&mut self, seed: u64) {
-        // A stream of its own, behind those of the processes.
+        // A random stream of its own, after those of the processes.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 2);
         if self.packet.is_none() || rng.random_bool(0.5) {
@@ -303,7 +307,7 @@ impl Plan {
         });
     }
 
-    /// The network changes for a while, in ways that no program may notice.
+    /// Draws temporary changes of the network that no program may notice.
     fn draw_weather(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 3);
@@ -338,14 +342,14 @@ impl Plan {
         self.net.draw_marking(&mut rng);
     }
 
-    /// Half of the runs use remote memory as well.
+    /// Adds remote memory operations to half of the runs.
     fn draw_remote(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 6);
         if rng.random_bool(0.5) {
             return;
         }
-        // Those that need a transfer are not ordered with others of the same bytes (P12.9).
+        // Requests that need a transfer are not ordered with others of the same bytes (P12.9).
         let limits = &self.limits;
         let len_max = limits.eager_len_max.min(limits.eager_len_max_lossless);
         for _ in 0..rng.random_range(1..=4) {
@@ -364,7 +368,7 @@ impl Plan {
         }
     }
 
-    /// Whether two processes reach one another through shared memory.
+    /// Returns true if two processes communicate through shared memory.
     pub(crate) fn share_memory(&self, a: u32, b: u32) -> bool {
         self.shm.is_some() && self.hosts[a as usize] == self.hosts[b as usize]
     }
@@ -383,7 +387,7 @@ impl Plan {
             .find(|plan| plan.node == node && plan.port == port)
     }
 
-    /// What messages to a port are matched by there; `imm` tells which message it is.
+    /// Returns the address of messages to a port; `imm` identifies the message.
     pub(crate) fn address(&self, node: u32, port: PortId, imm: u64) -> Address {
         let plan = self.port(node, port.number);
         match plan.filter(|plan| !port.system && plan.tagged) {
@@ -436,7 +440,7 @@ impl Plan {
 
     fn draw_flows(&mut self, rng: &mut ChaCha8Rng) {
         let flow_count = rng.random_range(1..=12).max(self.nodes);
-        // Bounds the work of one run: with hundreds of runs in a test, some tens of thousands of
+        // Bounds the work of one run. A test has hundreds of runs, with some tens of thousands of
         // frames each.
         let mut bytes_left = rng.random_range(200_000..12_000_000usize);
         let messages = rng.random_range(50..6000u32) / flow_count + 1;
@@ -444,7 +448,7 @@ impl Plan {
             .random_bool(0.25)
             .then(|| rng.random_range(0..self.nodes));
         for index in 0..flow_count {
-            // Everybody has something to say; one process may be everybody's addressee.
+            // Every process sends; one process may receive from all.
             let src = if index < self.nodes {
                 index
             } else {
@@ -475,7 +479,7 @@ impl Plan {
         }
     }
 
-    /// A flow of `count` messages between processes that are still to be named.
+    /// Returns a flow of `count` messages; the caller sets its processes.
     fn draw_flow(
         &self,
         rng: &mut ChaCha8Rng,
@@ -519,7 +523,7 @@ impl Plan {
         }
     }
 
-    /// Buffers are long enough for what comes, but for a few that are meant to cut messages.
+    /// Makes buffers long enough for their messages, except a few that are to truncate messages.
     fn size_buffers(&mut self, rng: &mut ChaCha8Rng) {
         for port in &mut self.ports {
             let flows = &self.flows;
@@ -528,7 +532,7 @@ impl Plan {
                 .filter(|f| f.dst == port.node && f.port == port.port);
             let longest = here.map(|flow| flow.len_max).max().unwrap_or(0);
             let short = rng.random_bool(0.1) && port.mode == PortMode::Posted;
-            // A cut message still shows its number, if it has one.
+            // A truncated message still contains its number, if it has one.
             port.buffer_len = if short {
                 (longest / 3).max(16)
             } else {
@@ -616,17 +620,19 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The tag of messages to a tagged port: one bit apart in the low half, and something in the high.
+/// Returns the tag of messages to a tagged port. Tags differ by one bit in the low half, and in the
+/// high half.
 fn tag_of(port: PortId) -> u64 {
     u64::from(port.number) | u64::from(port.number) << 50
 }
 
-/// Few processes mostly: their runs are short and find as much. Every twelfth run is large.
+/// Draws the number of processes. Mostly few: such runs are short and find as much. Every twelfth
+/// run is large.
 fn draw_nodes(rng: &mut ChaCha8Rng) -> u32 {
     match rng.random_range(0..12) {
         0..8 => rng.random_range(2..=6),
         8..11 => rng.random_range(7..=20),
-        // A few are as large as it gets.
+        // A few have the maximum size.
         _ if rng.random_bool(0.75) => rng.random_range(21..=64),
         _ => rng.random_range(65..=NODES_MAX),
     }
@@ -657,7 +663,7 @@ fn draw_shm(rng: &mut ChaCha8Rng) -> LinkParams {
 
 fn draw_udp(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
     LinkParams {
-        // The link says what its own interface carries; the way may carry less.
+        // The link reports the MTU of its own interface; the path may carry less.
         frame_len_max: net.mtu.max(1500) - 28,
         segments_max: *[1, 8, 44].choose(rng).unwrap_or(&1),
         lossless: false,
@@ -680,7 +686,7 @@ fn draw_packet(rng: &mut ChaCha8Rng, net: &NetPlan) -> LinkParams {
     }
 }
 
-/// Small, Linux's default (212,992 bytes), and enlarged.
+/// Draws the socket buffer: small, Linux's default (212,992 bytes), or enlarged.
 fn draw_socket(rng: &mut ChaCha8Rng) -> usize {
     *[65_536, 212_992, 212_992, 4 << 20]
         .choose(rng)
@@ -691,7 +697,7 @@ fn draw_limits(rng: &mut ChaCha8Rng) -> Limits {
     let credit_len = *[64, 256, 256].choose(rng).unwrap_or(&256) * 1024;
     Limits {
         credit_len,
-        // Two of them fit the credit, with what each is charged beside its bytes.
+        // Two of them fit the credit, including the overhead charged per message.
         eager_len_max: (*[1000, 8192, 31 * 1024, 64 * 1024]
             .choose(rng)
             .unwrap_or(&8192))
@@ -706,7 +712,8 @@ fn draw_limits(rng: &mut ChaCha8Rng) -> Limits {
 fn draw_clock(rng: &mut ChaCha8Rng) -> Clock {
     Clock {
         offset_ns: rng.random_range(1..3_600_000_000_000),
-        // Quartz is within a hundred parts in a million; virtual machines have been seen worse.
+        // Quartz clocks deviate by at most a hundred parts per million; virtual machines can be
+        // worse.
         drift_ppm: rng.random_range(-300..=300),
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of one process: what it sends, what it receives, its collective operations.
+//! Program of one process: its sends, its receives and its collective operations.
 //!
-//! It knows no core: it fills outboxes and asks for buffers, which the engine in `node` acts on.
+//! It does not access the core. It fills outboxes and requests buffers; the engine in `node` acts
+//! on them.
 
 use crate::context::Context;
 use crate::ledger::{GROUP_PORT, Note};
@@ -11,18 +12,18 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// A message that waits to be accepted.
+/// Message that waits to be accepted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) port: PortId,
     pub(crate) best_effort: bool,
-    /// Ask before sending although it is short.
+    /// Set if it is sent by rendezvous although it is short.
     pub(crate) ask: bool,
     pub(crate) len: usize,
     pub(crate) note: Note,
 }
 
-/// A buffer that is to be posted.
+/// Buffer that is to be posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) at_ns: u64,
@@ -31,13 +32,13 @@ pub(crate) struct Wanted {
     pub(crate) source: Option<u32>,
 }
 
-/// How far a program is that wants to end.
+/// Stage of a program on its way to exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Working,
-    /// It makes no more work.
+    /// The program creates no more work.
     Finishing,
-    /// It asks for nothing any more.
+    /// The program makes no more requests.
     Closing,
 }
 
@@ -48,10 +49,10 @@ struct Stream {
     next_ns: u64,
 }
 
-/// Messages that may wait for one peer before the streams to it pause.
+/// Maximum number of messages waiting for one peer before the flows to it pause.
 const OUTBOX_MAX: usize = 64;
 
-/// Pause of a stream whose outbox is full, and of one whose port opens much later.
+/// Pause of a flow whose outbox is full, and of one whose port opens much later, in nanoseconds.
 const FULL_NS: u64 = 50_000;
 const LATE_NS: u64 = 2_000_000;
 
@@ -70,10 +71,11 @@ pub(crate) struct Program {
     rng: ChaCha8Rng,
     streams: Vec<Stream>,
     wanted: Vec<Wanted>,
-    /// Ports that are not open yet: when, and which.
+    /// Ports that are not open yet: time, port and mode.
     closed: Vec<(u64, PortId, PortMode)>,
     stage: Stage,
-    /// It makes one more turn's messages before it ends, as programs do that send and return.
+    /// Set if it creates one more turn's messages before it exits, like a program that sends and
+    /// returns.
     has_last_words: bool,
     group_index: usize,
     group_round: u32,
@@ -109,7 +111,7 @@ impl Program {
         program
     }
 
-    /// The process starts, perhaps again: its ports must be opened and its buffers posted.
+    /// Starts or restarts the process: its ports must be opened and its buffers posted.
     pub(crate) fn begin_life(&mut self, cx: &Context) {
         self.stage = Stage::Working;
         self.wanted.clear();
@@ -124,14 +126,14 @@ impl Program {
         }
     }
 
-    /// The program makes no more work in this life, but for what each stream makes now.
+    /// Ends the creation of work in this incarnation, except what each flow creates now.
     pub(crate) fn finish(&mut self) {
         self.stage = Stage::Finishing;
         self.has_last_words = true;
         self.streams.iter_mut().for_each(|one| one.next_ns = 0);
     }
 
-    /// It asks for nothing any more.
+    /// Ends all requests of the program.
     pub(crate) fn close(&mut self) {
         self.stage = Stage::Closing;
         self.wanted.clear();
@@ -142,17 +144,17 @@ impl Program {
         self.stage == Stage::Closing
     }
 
-    /// It is about to end.
+    /// Returns true if it is about to exit.
     pub(crate) fn is_leaving(&self) -> bool {
         self.stage != Stage::Working
     }
 
-    /// It has yet to open this port.
+    /// Returns true if it has not opened this port yet.
     pub(crate) fn is_late_to_open(&self, port: PortId) -> bool {
         self.closed.iter().any(|(_, late, _)| *late == port)
     }
 
-    /// Ports that are to be opened now.
+    /// Returns the ports that are to be opened now.
     pub(crate) fn take_opened(&mut self, now: u64) -> Vec<(PortId, PortMode)> {
         let due = self.closed.extract_if(.., |(at_ns, ..)| *at_ns <= now);
         due.map(|(_, port, mode)| (port, mode)).collect()
@@ -176,7 +178,7 @@ impl Program {
         }
     }
 
-    /// A posted buffer was used: another is wanted.
+    /// Requests another buffer, because a posted one was used.
     pub(crate) fn want_again(
         &mut self,
         cx: &Context,
@@ -196,14 +198,15 @@ impl Program {
         }
     }
 
-    /// Buffers that are to be posted now.
+    /// Returns the buffers that are to be posted now.
     pub(crate) fn take_wanted(&mut self, now: u64) -> Vec<Wanted> {
         self.wanted
             .extract_if(.., |wanted| wanted.at_ns <= now)
             .collect()
     }
 
-    /// Messages that the streams make now, by peer and lane; `queued` says how many wait already.
+    /// Returns the messages that the flows create now, by peer and lane; `queued` returns the
+    /// number already waiting.
     pub(crate) fn take_messages(
         &mut self,
         cx: &Context,
@@ -241,7 +244,7 @@ impl Program {
         made
     }
 
-    /// When the program has something to do again.
+    /// Returns the time of the program's next activity.
     pub(crate) fn next_ns(&self) -> u64 {
         let makes = |stream: &&Stream| stream.left > 0 && !self.is_leaving();
         let streams = self.streams.iter().filter(makes);
@@ -252,12 +255,12 @@ impl Program {
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// A message of a collective operation has arrived.
+    /// Handles a message of a collective operation.
     pub(crate) fn on_group(&mut self, op: usize, round: u32, from: u32) {
         self.heard.insert((op, round, from));
     }
 
-    /// Goes on with the collective operations as far as what was heard allows.
+    /// Advances the collective operations as far as the received messages allow.
     pub(crate) fn step_groups(&mut self, cx: &mut Context) -> Vec<(u32, LaneId, Outgoing)> {
         let mut out = Vec::new();
         while let Some(&plan) = cx.plan.groups.get(self.group_index) {
@@ -367,7 +370,7 @@ impl Program {
         self.group_entered = false;
     }
 
-    /// What the program has not finished; `None` when it has nothing left to do.
+    /// Describes what the program has not finished; `None` if it has nothing left to do.
     pub(crate) fn unfinished(&self, cx: &Context) -> Option<String> {
         let left: u32 = self.streams.iter().map(|stream| stream.left).sum();
         if left > 0 {

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What will happen, in the order of virtual time; ties in the order of their making.
+//! Queue of future events in the order of virtual time, and of creation for equal times.
 
 use crate::stream::StreamEvent;
 use portolan_proto::LinkId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A frame between two processes.
+/// Frame between two processes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flight {
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) link: LinkId,
     pub(crate) frame: Vec<u8>,
-    /// A switch has marked it: it met a long queue.
+    /// Set if a switch has marked it because of a long queue.
     pub(crate) marked: bool,
 }
 
-/// Something that will happen.
+/// Future event.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Happening {
     /// A frame reaches a process's socket.
     Arrive(Flight),
-    /// A frame reaches the switch at the end of this leg of its way.
+    /// A frame reaches the switch at the end of this leg of its path.
     Switch { leg: usize, flight: Flight },
-    /// Something happens to the stream with this number.
+    /// An event of the stream with this number.
     Stream { id: usize, what: StreamEvent },
-    /// A process has something to do: a timer, shared memory, its program.
+    /// A process has work: a timer, shared memory, its program.
     Wake { node: u32 },
     /// The fault with this index begins.
     FaultBegins { index: usize },
     /// The fault with this index ends.
     FaultEnds { index: usize },
-    /// The system tells `node` that the process `gone` (in its life `life`) has ended.
+    /// The system notifies `node` that the process `gone` (in its incarnation `life`) has exited.
     Gone { node: u32, gone: u32, life: u32 },
-    /// Look whether everything has come to its end.
+    /// Check whether everything has completed.
     Look,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Plans made by hand: bulk streams over one switch, for experiments whose outcome is a figure.
+//! Plans made by hand: bulk transfers over one switch, for experiments that measure a figure.
 
 use crate::Plan;
 use crate::clock::Clock;
@@ -7,62 +7,62 @@ use crate::net::{Hop, NetPlan};
 use crate::plan::{Flow as Stream, PortPlan};
 use portolan_proto::{LaneId, Limits, LinkParams, PortMode};
 
-/// Port of all streams.
+/// Destination port of all flows.
 const PORT: u16 = 1;
 
-/// Bytes of the message that opens a session; the figures of a run leave it out.
+/// Length in bytes of the message that opens a session; the figures of a run exclude it.
 pub const OPENING_LEN: usize = 8;
 
-/// Messages from one process to another, one behind the other.
+/// Consecutive messages from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Sender.
     pub from: u32,
     /// Receiver.
     pub to: u32,
-    /// Messages.
+    /// Number of messages.
     pub count: u32,
-    /// Bytes of each.
+    /// Length of each message in bytes.
     pub len: usize,
-    /// Nanoseconds from one message to the next, and before the first.
+    /// Nanoseconds between two messages, and before the first.
     pub gap_ns: u64,
     /// Nanoseconds before the first message.
     pub start_ns: u64,
 }
 
-/// A network and what is sent over it.
+/// Network, and the traffic on it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Drawn from it: which frames are lost.
+    /// Seed for the choice of lost frames.
     pub seed: u64,
     /// Host of each process.
     pub hosts: Vec<u32>,
-    /// Bytes a second of each host's wire.
+    /// Bandwidth of each host's wire in bytes per second.
     pub bandwidth: u64,
     /// Nanoseconds from a host to the switch.
     pub latency_ns: u64,
-    /// Bytes that a port of the switch holds.
+    /// Buffer of a switch port in bytes.
     pub port_len: u64,
-    /// Bytes of payload that a process's socket holds.
+    /// Payload bytes that a process's socket holds.
     pub socket_len: usize,
-    /// Bytes in such a port from which on it marks datagrams, if it does at all.
+    /// Number of queued bytes from which a port marks datagrams; `None` disables marking.
     pub mark_len: Option<u64>,
-    /// Share of frames that are lost by chance.
+    /// Share of frames lost at random.
     pub loss: f64,
-    /// Processor time of the receiver per frame.
+    /// Processor time of the receiver per frame, in nanoseconds.
     pub frame_cost_ns: u64,
-    /// Processor time of the sender per call.
+    /// Processor time of the sender per call, in nanoseconds.
     pub call_cost_ns: u64,
     /// Limits of every process.
     pub limits: Limits,
-    /// The traffic.
+    /// Traffic.
     pub flows: Vec<Flow>,
 }
 
 impl Scenario {
-    /// Processes of hosts of their own on 10 Gb/s Ethernet, MTU 1500, with a switch of 256 KiB a
-    /// port and the receive buffer that Linux grants by default: 212,992 bytes, of which
-    /// `portolan-link` counts on half for payload.
+    /// Returns processes on hosts of their own with 10 Gb/s Ethernet, MTU 1500. The switch has 256
+    /// KiB per port. The receive buffer is the default of Linux, 212,992 bytes, of which
+    /// `portolan-link` uses half for payload.
     #[must_use]
     pub fn ethernet(nodes: u32, flows: Vec<Flow>) -> Scenario {
         Scenario {
@@ -74,7 +74,7 @@ impl Scenario {
             socket_len: 212_992 / 2,
             mark_len: None,
             loss: 0.0,
-            // A run of datagrams that the kernel has joined costs a fraction of this each.
+            // Datagrams of a run that the kernel has coalesced cost a fraction of this each.
             frame_cost_ns: 500,
             call_cost_ns: 5_000,
             limits: Limits::default(),
@@ -82,7 +82,7 @@ impl Scenario {
         }
     }
 
-    /// The plan that this scenario stands for.
+    /// Returns the plan for this scenario.
     #[must_use]
     pub fn plan(&self) -> Plan {
         let nodes = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
@@ -167,7 +167,8 @@ impl Scenario {
     }
 }
 
-/// A short message opens the session, so that the bulk data finds it up, and measured.
+/// Returns a short message that opens the session, and then the bulk data, which finds it open and
+/// measured.
 fn streams(flow: &Flow) -> [Stream; 2] {
     let stream = Stream {
         src: flow.from,

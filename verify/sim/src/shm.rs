@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared memory between processes of one host: per ordered pair a ring of bounded bytes.
+//! Shared memory between processes of one host: one ring of bounded length per ordered pair.
 
 use crate::queue::{Happening, Queue};
 use crate::trace::Trace;
 use portolan_proto::LinkId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A frame becomes visible this late: one cache line between two cores, measured at 65 ns, and
-/// the receiver's turn.
+/// Delay until a frame is visible: one cache line between two cores, measured at 65 ns, and the
+/// receiver's turn.
 const VISIBLE_NS: u64 = 150;
 
-/// Word in front of each entry.
+/// Length in bytes of the word before each entry.
 const ENTRY_LEN: usize = 8;
 
-/// The system tells of the end of a process that shared memory within this time.
+/// Time within which the system reports the exit of a process that shared memory.
 const HANGUP_NS: u64 = 20_000;
 
 #[derive(Debug)]
 enum Entry {
     Frame(Vec<u8>),
-    /// The writer's process has ended: nothing that it committed comes behind this.
+    /// The writer's process has ended: nothing that it committed follows.
     End,
 }
 
-/// What a process finds in its rings.
+/// Entry that a process receives from its rings.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A frame and its sender.
+    /// Frame and its sender.
     Frame(u32, Vec<u8>),
-    /// All that this process had committed has been received: it has ended. `P8.8`
+    /// End of this process; everything it had committed was received. `P8.8`
     End(u32),
 }
 
@@ -36,10 +36,10 @@ pub(crate) enum Received {
 struct Ring {
     entries: VecDeque<(u64, Entry)>,
     used_len: usize,
-    /// The sender was refused and waits for room.
+    /// Set if the sender was refused and waits for room.
     starved: bool,
-    /// Lives of the reader that have ended, and of which the writer has not been told: the ring
-    /// that it writes to is the first one's, and nobody reads it.
+    /// Ended incarnations of the reader that were not reported to the writer yet. The writer still
+    /// uses the ring of the first one, which no process reads.
     ended_readers: u32,
 }
 
@@ -91,7 +91,7 @@ impl Shm {
         true
     }
 
-    /// What comes next for `to`. Wakes a sender that waits for room.
+    /// Returns the next entry for `to`, and wakes a sender that waits for room.
     pub(crate) fn receive(&mut self, queue: &mut Queue, now: u64, to: u32) -> Option<Received> {
         let mut mine = self.rings.range_mut((to, 0)..=(to, u32::MAX));
         let is_due = |ring: &Ring| ring.entries.front().is_some_and(|(at, _)| *at <= now);
@@ -106,7 +106,7 @@ impl Shm {
                 Some(Received::Frame(from, frame))
             }
             Entry::End => {
-                // What is sent from now on goes to the next life, if there is one.
+                // Frames sent from now on go to the next incarnation, if there is one.
                 let outbound = self.rings.entry((from, to)).or_default();
                 outbound.ended_readers = outbound.ended_readers.saturating_sub(1);
                 Some(Received::End(from))
@@ -114,8 +114,8 @@ impl Shm {
         }
     }
 
-    /// The process `gone` has ended: nobody reads its ring from `other` any more. `other`, if it
-    /// lives, goes on reading what `gone` has committed, and finds its end behind that.
+    /// Handles the exit of process `gone`: no process reads its ring from `other` any more. If
+    /// `other` is alive, it still reads what `gone` has committed, followed by the end.
     pub(crate) fn end(
         &mut self,
         queue: &mut Queue,
@@ -130,7 +130,7 @@ impl Shm {
         } else {
             0
         };
-        // A new life of either will have a ring of its own.
+        // A new incarnation of either will have a ring of its own.
         let outbound = self.rings.entry((other, gone)).or_default();
         (outbound.starved, outbound.ended_readers) = (false, 0);
         if other_lives {
@@ -140,12 +140,12 @@ impl Shm {
         }
     }
 
-    /// Loses what `to` has yet to receive from `from`.
+    /// Discards what `to` has not received from `from` yet.
     pub(crate) fn lose(&mut self, from: u32, to: u32) {
         self.rings.entry((to, from)).or_default().clear();
     }
 
-    /// Lives of the reader `to` that have ended, and of which `from` has not been told yet.
+    /// Returns the number of ended incarnations of the reader `to` not yet reported to `from`.
     pub(crate) fn ended_readers(&self, from: u32, to: u32) -> u32 {
         let ring = self.rings.get(&(to, from));
         ring.map_or(0, |ring| ring.ended_readers)

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a failing run small: leaves out whatever the broken promise does not need.
+//! Shrinking of a failing run: leaves out everything that the violation does not need.
 
 use crate::cuts::{Cut, Cuts};
 use crate::{Failure, Options, simulate};
 
-/// Messages are halved so often at most.
+/// Maximum number of times that the messages are halved.
 const HALVES_MAX: u32 = 12;
 
-/// A run that fails in the same way with fewer parts.
+/// Run that fails in the same way with fewer parts.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// What to run.
+    /// Options of that run.
     pub options: Options,
-    /// What it shows.
+    /// Failure that it shows.
     pub failure: Box<Failure>,
-    /// Runs that it took to find it.
+    /// Number of runs it took to find it.
     pub run_count: u32,
 }
 
-/// Shrinks the run of `options`, which showed `failure`, in `runs_max` runs at most.
+/// Shrinks the run of `options`, which showed `failure`, in at most `runs_max` runs.
 ///
-/// Greedy: each part that the failure does not need is left out, in the order of what most
-/// simplifies a run; streams and faults in halves, quarters and so on.
+/// The search is greedy. Each part that the failure does not need is left out, in the order of what
+/// simplifies a run most. Flows and faults are left out in halves, quarters and so on.
 #[must_use]
 pub fn shrink(options: &Options, failure: Box<Failure>, runs_max: u32) -> Shrunk {
     let mut search = Search {
@@ -57,7 +57,7 @@ struct Search {
 }
 
 impl Search {
-    /// Leaves `cut` out for good if the failure stays what it is.
+    /// Leaves out `cut` permanently if the failure stays the same.
     fn try_without(&mut self, cut: Cut) -> bool {
         if self.best.run_count >= self.runs_max {
             return false;
@@ -66,7 +66,7 @@ impl Search {
             without: self.best.options.without.with(cut),
             ..self.best.options.clone()
         };
-        // What the plan does not have cannot be left out of it.
+        // A part that the plan does not have cannot be left out.
         if format!("{:?}", options.plan()) == format!("{:?}", self.best.options.plan()) {
             return false;
         }
@@ -80,7 +80,7 @@ impl Search {
         }
     }
 
-    /// Leaves out runs of `count` equal parts, long runs first.
+    /// Leaves out ranges of `count` equal parts, long ranges first.
     fn thin_out(&mut self, count: usize, cut: impl Fn(std::ops::RangeInclusive<usize>) -> Cut) {
         let mut gone = vec![false; count];
         let mut step = count.next_power_of_two() / 2;
@@ -97,7 +97,7 @@ impl Search {
     }
 }
 
-/// What a violation is, whoever it struck: its first words without the numbers.
+/// Returns the kind of a violation, whatever process it affected: its first words without numbers.
 fn kind_of(violation: &str) -> String {
     let words = violation.chars().filter(|c| !c.is_ascii_digit());
     words.take(40).collect()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams: connections of the kernel's TCP between two processes, to which pages are lent. Bytes come
-//! in order or not at all; a connection may be slow, may be refused, and may end at any moment.
+//! Streams: TCP connections between two processes that send pages without copying them. Bytes
+//! arrive in order or not at all. A connection may be slow or refused, and may end at any moment.
 //!
-//! What is lent is not copied: a part names the memory of its sender, which is read when the receiver
-//! takes the bytes, as late as can be, or when they leave the sender's system.
+//! Sent pages are not copied. A part refers to the memory of its sender. It is read when the
+//! receiver takes the bytes, as late as possible, or when they leave the sender's system.
 //!
-//! The one invariant: each happening takes bytes off a connection, or lies later than the one before.
+//! Invariant: each event either removes bytes from a connection, or is later than the one before.
 
 use crate::plan::StreamPlan;
 use crate::queue::{Happening, Queue};
@@ -14,57 +14,57 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
-/// What a connection waits for at its opening, as the link does.
+/// Time limit for opening a connection, as in the link.
 const PATIENCE_NS: u64 = 3_000_000_000;
 
-/// The first timeout of TCP; each in a row is twice as long.
+/// First timeout of TCP; each consecutive one is twice as long.
 const TIMEOUT_NS: u64 = 200_000_000;
 
-/// After so many in a row the sender ends the connection, as the engine does.
+/// Consecutive timeouts after which the sender closes the connection, as the engine does.
 const TIMEOUTS_MAX: u32 = 2;
 
-/// An end is heard of within this time, or with the next send.
+/// Time within which an end is detected, unless a send detects it earlier.
 const UNHEARD_NS: u64 = 300_000_000;
 
-/// What happens to a connection.
+/// Event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StreamEvent {
-    /// The greeting is at the one who accepts.
+    /// The greeting has reached the accepting process.
     Greeting,
-    /// The answer to it is back.
+    /// The answer to the greeting has returned.
     Answer { ok: bool },
-    /// No answer has come.
+    /// The time limit for an answer has expired.
     Patience,
     /// A part has reached the system of this end.
     Landed { end: usize },
-    /// This end has time to receive.
+    /// This end is ready to receive.
     Read { end: usize },
-    /// Whether this end was used lately.
+    /// Check whether this end was used recently.
     Idle { end: usize },
-    /// The way between the two systems is gone.
+    /// The path between the two systems has failed.
     Break,
-    /// This end's system hears that there is no other end any more.
+    /// This end's system detects that the other end has closed.
     Ended { end: usize },
 }
 
 /// Payload of a part.
 #[derive(Clone, Debug)]
 pub(crate) enum Payload {
-    /// Bytes of the memory of this operation of the sender's.
+    /// Bytes in the memory of this operation of the sender.
     Lent { op: u64, off: usize },
-    /// As they were when they left.
+    /// Copy of the bytes at the time of sending.
     Copied(Vec<u8>),
 }
 
-/// A part on its way.
+/// Part in transit.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) chunk: Chunk,
     pub(crate) payload: Payload,
     pub(crate) len: usize,
-    /// Bytes that the receiver has taken.
+    /// Number of bytes that the receiver has taken.
     pub(crate) taken: usize,
-    /// The checksum that it left with, if parts have one; and that of what has been taken.
+    /// Checksum set by the sender, if parts have one; and the checksum of the bytes taken so far.
     pub(crate) sum: Option<u64>,
     pub(crate) sum_taken: u64,
 }
@@ -73,26 +73,26 @@ pub(crate) struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct Way {
     pub(crate) parts: VecDeque<Part>,
-    /// How many of them have landed, and bytes of all.
+    /// Number of parts that have landed, and bytes of all parts.
     pub(crate) landed: usize,
     pub(crate) used_len: usize,
-    /// When the last has left.
+    /// Time when the last part has been sent.
     free_ns: u64,
-    /// Timeouts in a row, and when the next would be.
+    /// Consecutive timeouts, and the time of the next one.
     timeouts: u32,
     timeout_ns: u64,
-    /// The earliest `Read` in the queue.
+    /// Earliest `Read` in the queue.
     read_at: u64,
-    /// The sender was refused.
+    /// Set if the sender was refused.
     pub(crate) is_starved: bool,
-    /// Nothing comes behind what has landed.
+    /// Set if nothing follows the parts that have landed.
     pub(crate) is_ended: bool,
 }
 
-/// One connection.
+/// Connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Who has opened it, and with whom.
+    /// Opener and acceptor.
     pub(crate) ends: [u32; 2],
     pub(crate) lives: [u32; 2],
     /// Tokens of the session: the opener's, the acceptor's.
@@ -106,12 +106,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Which end a process is.
+    /// Returns the index of a process's end.
     pub(crate) fn end_of(&self, node: u32) -> usize {
         usize::from(self.ends[0] != node)
     }
 
-    /// Nothing is under way in either direction, as far as this end knows.
+    /// Returns true if no part is in transit in either direction, as far as this end can determine.
     pub(crate) fn is_between_parts(&self, end: usize, buffer_len: usize) -> bool {
         let is_begun = self.ways[1 - end]
             .parts
@@ -121,7 +121,7 @@ impl Connection {
     }
 }
 
-/// What became of a part that was to be sent.
+/// Result of sending a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Taken,
@@ -157,7 +157,7 @@ impl Streams {
         share > 0.0 && self.rng.random_bool(share)
     }
 
-    /// A process begins to connect to another.
+    /// Starts a connection from one process to another.
     pub(crate) fn begin(
         &mut self,
         queue: &mut Queue,
@@ -181,7 +181,7 @@ impl Streams {
             way.read_at = u64::MAX;
         }
         let plan = self.plan();
-        // A filter drops what it does not like, or refuses it.
+        // A packet filter drops or refuses connections it does not allow.
         let is_dropped = self.roll(plan.dropped);
         let push = |queue: &mut Queue, at, what| queue.push(at, Happening::Stream { id, what });
         push(queue, now + PATIENCE_NS, StreamEvent::Patience);
@@ -194,7 +194,7 @@ impl Streams {
         }
     }
 
-    /// Draws what will become of a connection that stands at both ends.
+    /// Draws the fate of a connection that is open at both ends.
     pub(crate) fn on_open(&mut self, queue: &mut Queue, now: u64, id: usize) {
         let plan = self.plan();
         if self.roll(plan.broken) {
@@ -204,14 +204,14 @@ impl Streams {
         }
     }
 
-    /// Looks again later whether an end is idle.
+    /// Schedules another check whether an end is idle.
     pub(crate) fn watch(&self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let at = now + self.plan().idle_ns;
         let what = StreamEvent::Idle { end };
         queue.push(at, Happening::Stream { id, what });
     }
 
-    /// An end goes, at once: what has not left it is dropped; the other hears of it.
+    /// Closes an end at once: data not sent yet is dropped, and the other end detects the close.
     pub(crate) fn leave(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let connection = &mut self.all[id];
         connection.is_open[end] = false;
@@ -225,7 +225,8 @@ impl Streams {
         self.tell_end(queue, now, id, 1 - end);
     }
 
-    /// The process at this end is gone, and its system sends what it has taken before it ends.
+    /// Closes an end whose process has exited. Its system sends the data it has taken before it
+    /// closes.
     pub(crate) fn fade(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let latency_ns = self.plan().latency_ns;
         let connection = &mut self.all[id];
@@ -238,7 +239,7 @@ impl Streams {
         queue.push(at, Happening::Stream { id, what });
     }
 
-    /// An end hears that there is no other one.
+    /// Reports to an end that the other one has closed.
     pub(crate) fn tell_end(&mut self, queue: &mut Queue, now: u64, id: usize, end: usize) {
         let plan = self.plan();
         let at = now + plan.latency_ns;
@@ -246,7 +247,7 @@ impl Streams {
         queue.push(at, Happening::Stream { id, what });
     }
 
-    /// The way is gone; each end hears of it, at some time.
+    /// Breaks the connection; each end detects it at some time.
     pub(crate) fn break_up(&mut self, queue: &mut Queue, now: u64, id: usize) {
         self.all[id].is_broken = true;
         for end in [0, 1] {
@@ -258,7 +259,7 @@ impl Streams {
         }
     }
 
-    /// Takes a part for sending from this end.
+    /// Accepts a part to be sent from this end.
     pub(crate) fn send(
         &mut self,
         queue: &mut Queue,
@@ -279,7 +280,7 @@ impl Streams {
             return Sent::Ended;
         }
         let (is_broken, way) = (connection.is_broken, &mut connection.ways[end]);
-        // The pipe and the socket together take one more than fits the socket.
+        // The pipe and the socket together take one part more than fits the socket.
         if way.used_len > plan.buffer_len {
             way.is_starved = true;
             return Sent::Full;
@@ -298,8 +299,8 @@ impl Streams {
         Sent::Taken
     }
 
-    /// The next part to this end lands, or is held up because the way is `cut`; `false` when its sender
-    /// has seen enough of that.
+    /// Lands the next part at this end, or delays it because the path is `cut`. Returns `false`
+    /// after too many timeouts of the sender.
     pub(crate) fn land(
         &mut self,
         queue: &mut Queue,
@@ -325,7 +326,7 @@ impl Streams {
         way.timeouts <= TIMEOUTS_MAX
     }
 
-    /// This end is to receive at `at`.
+    /// Schedules a read of this end at `at`.
     pub(crate) fn schedule_read(&mut self, queue: &mut Queue, at: u64, (id, end): (usize, usize)) {
         let way = &mut self.all[id].ways[1 - end];
         if at < way.read_at {
@@ -335,7 +336,7 @@ impl Streams {
         }
     }
 
-    /// Whether a `Read` that happens now is the one that was scheduled last.
+    /// Returns true if a `Read` now is the one that was scheduled last.
     pub(crate) fn takes_read(&mut self, now: u64, (id, end): (usize, usize)) -> bool {
         let way = &mut self.all[id].ways[1 - end];
         let is_due = now >= way.read_at;
@@ -345,7 +346,7 @@ impl Streams {
         is_due
     }
 
-    /// Turns a bit of what arrives, now and then.
+    /// Flips a bit of the received bytes with some probability.
     pub(crate) fn corrupt(&mut self, bytes: &mut [u8]) {
         if self.roll(self.plan().corrupt) {
             let bit = self.rng.random_range(0..bytes.len() * 8);
@@ -353,7 +354,7 @@ impl Streams {
         }
     }
 
-    /// Bytes of the next piece of a part of which `left` are to come.
+    /// Returns the length in bytes of the next piece of a part with `left` bytes to come.
     pub(crate) fn piece_len(&mut self, left: usize) -> usize {
         let most = left.min(self.plan().piece_len_max);
         match self.roll(0.5) {
@@ -363,7 +364,8 @@ impl Streams {
         .max(left.min(LEAST_PIECE_LEN))
     }
 
-    /// The receiver has taken `len` bytes; whether the sender, which was refused, is to try again.
+    /// Frees `len` bytes that the receiver has taken. Returns true if the sender, which was
+    /// refused, must retry.
     pub(crate) fn make_room(&mut self, id: usize, end: usize, len: usize) -> bool {
         let buffer_len = self.plan().buffer_len;
         let way = &mut self.all[id].ways[1 - end];
@@ -374,10 +376,10 @@ impl Streams {
     }
 }
 
-/// Shorter pieces of long parts would only take time.
+/// Minimum length of a piece in bytes; shorter pieces of long parts would only take time.
 const LEAST_PIECE_LEN: usize = 1500;
 
-/// FNV-1a over words: what finds a changed byte, piece by piece.
+/// Computes FNV-1a over words, which detects a changed byte piece by piece.
 pub(crate) fn sum(before: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(before, |sum, byte| {
         (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

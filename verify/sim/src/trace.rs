@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happened: a hash over all of it, the last of it in words, all of it on request.
+//! Trace of events: a hash over all of them, a text of the last ones, and all of them on request.
 
 use crate::capture::Capture;
 use portolan_proto::{Cause, LaneId, LinkId};
@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Events kept for the report of a violation.
+/// Number of events kept for the report of a violation.
 const KEPT_MAX: usize = 60;
 
-/// One thing that happened.
+/// Traced event.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) enum Item {
     Sent {
@@ -64,14 +64,14 @@ pub(crate) enum Item {
         peer: u32,
         by_fault: bool,
     },
-    /// A part was lent to a stream.
+    /// A part was passed to a stream without a copy.
     Lent {
         to: u32,
         op: u64,
         off: usize,
         len: usize,
     },
-    /// A piece of one was taken from it.
+    /// A piece of such a part was received.
     Taken {
         from: u32,
         off: u64,
@@ -160,7 +160,7 @@ impl Trace {
         }
     }
 
-    /// A frame was sent: notes it, and keeps its bytes if there is a capture file.
+    /// Records a sent frame, and stores its bytes if there is a capture file.
     pub(crate) fn push_frame(
         &mut self,
         now: u64,
@@ -189,12 +189,12 @@ impl Trace {
         self.last.push_back((now, node, item));
     }
 
-    /// Stands for everything that happened.
+    /// Returns the hash over all events.
     pub(crate) fn hash(&self) -> u64 {
         self.hasher.finish()
     }
 
-    /// The last events, in words.
+    /// Returns the last events as text.
     pub(crate) fn last(&self) -> Vec<String> {
         self.last
             .iter()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The run: takes what happens next, until everything has come to its end or a promise is broken.
+//! Run of a plan: handles events in order, until everything has completed or a guarantee is
+//! violated.
 
 mod ends;
 mod streams;
@@ -18,39 +19,40 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// From the end of the traffic and the faults, everything must be at its end within this time: a
-/// second of silence, one of connecting in vain, and what loss makes of the rest.
+/// Time after the end of traffic and faults by which everything must have completed. It covers one
+/// second of silence, one second of connecting in vain, and delays by loss.
 const SETTLE_NS: u64 = 15_000_000_000;
 
-/// More happenings in one moment are a loop: the largest runs have a few per process and frame.
+/// Maximum number of events at one instant; more indicate a loop. The largest runs have a few per
+/// process and frame.
 const STILL_MAX: u32 = 1_000_000;
 
-/// How often the run looks whether all is done.
+/// Interval of checks whether everything has completed.
 const LOOK_NS: u64 = 2_000_000;
 
-/// What to run.
+/// Parameters of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Everything is drawn from it.
+    /// Seed from which everything is drawn.
     pub seed: u64,
-    /// Number of processes instead of the drawn one.
+    /// Number of processes, instead of the drawn one.
     pub nodes: Option<u32>,
-    /// Time in which the programs make work, instead of the drawn one.
+    /// Time in which the programs create work, instead of the drawn one.
     pub duration: Option<Duration>,
     /// Print every event.
     pub trace: bool,
-    /// Flip bits in headers and check survival only.
+    /// Flip bits in headers, and check only survival.
     pub header_corruption: bool,
-    /// Put this bug in.
+    /// Deliberate bug to add.
     pub canary: Option<Canary>,
-    /// Parts of the drawn plan that are left out.
+    /// Parts of the drawn plan to leave out.
     pub without: Cuts,
-    /// Write what is sent to this file.
+    /// File to which sent frames are written.
     pub pcap: Option<PathBuf>,
 }
 
 impl Options {
-    /// The plan that these options stand for.
+    /// Returns the plan that these options describe.
     #[must_use]
     pub fn plan(&self) -> Plan {
         let duration = self
@@ -61,7 +63,7 @@ impl Options {
         plan
     }
 
-    /// The command that runs the same again.
+    /// Returns the command that repeats the run.
     #[must_use]
     pub fn command(&self) -> String {
         let mut command = format!("portolan-sim --seed {}", self.seed);
@@ -83,68 +85,68 @@ impl Options {
     }
 }
 
-/// What a run without a violation was.
+/// Result of a run without a violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Processes.
+    /// Number of processes.
     pub nodes: u32,
-    /// Frames sent.
+    /// Number of frames sent.
     pub frame_count: u64,
-    /// Bytes in them.
+    /// Bytes in these frames.
     pub byte_count: u64,
-    /// Bytes of messages that came by streams.
+    /// Bytes of messages received by streams.
     pub stream_byte_count: u64,
-    /// Messages delivered.
+    /// Number of messages delivered.
     pub message_count: u64,
-    /// Operations that failed, each for a reason that a fault explains.
+    /// Number of operations that failed, each for a reason explained by a fault.
     pub failed_count: u64,
-    /// Frames sent again.
+    /// Number of frames retransmitted.
     pub retransmit_count: u64,
-    /// Virtual time.
+    /// Virtual time at the end.
     pub virtual_time: Duration,
-    /// Hash over everything that happened.
+    /// Hash over all events.
     pub trace_hash: u64,
-    /// When frames were lost to full receive buffers of processes.
+    /// Times of frame losses at full receive buffers of processes.
     pub socket_losses: Vec<Duration>,
-    /// When frames were lost to full ports of the switch.
+    /// Times of frame losses at full ports of the switch.
     pub switch_losses: Vec<Duration>,
-    /// Bytes that waited at one port of the switch at most.
+    /// Maximum number of bytes queued at one port of the switch.
     pub switch_queue_len_max: u64,
-    /// Bytes that a frame found before it at such a port, on average.
+    /// Mean number of bytes queued before a frame at such a port.
     pub switch_queue_len_mean: u64,
-    /// Datagrams that switches have marked.
+    /// Number of datagrams that switches have marked.
     pub marked_count: u64,
-    /// When each message was delivered, and from whom to whom, in that order.
+    /// Delivered messages of the programs, in order of delivery.
     pub deliveries: Vec<Arrival>,
 }
 
-/// A delivered message of the programs.
+/// Delivered message of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in virtual time.
+    /// Virtual time of delivery.
     pub at: Duration,
     /// Sender.
     pub from: u32,
     /// Receiver.
     pub to: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
-/// A broken promise.
+/// Violation of a guarantee.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed that shows it.
+    /// Seed that reproduces it.
     pub seed: u64,
-    /// What was broken.
+    /// Description of the violation.
     pub violation: String,
-    /// When, in virtual time.
+    /// Virtual time of the violation.
     pub at: Duration,
-    /// What happened last.
+    /// Last events before it.
     pub last: Vec<String>,
-    /// What each process has dropped, and why.
+    /// Drops of each process, by reason.
     pub drops: Vec<String>,
 }
 
@@ -165,7 +167,7 @@ impl std::error::Error for Failure {}
 /// Runs one seed.
 ///
 /// # Errors
-/// [`Failure`] names the first broken promise.
+/// [`Failure`] describes the first violation.
 pub fn simulate(options: &Options) -> Result<Report, Box<Failure>> {
     simulate_plan(options.plan(), options)
 }
@@ -173,9 +175,9 @@ pub fn simulate(options: &Options) -> Result<Report, Box<Failure>> {
 /// Runs a plan that was made by hand, with the other options.
 ///
 /// # Errors
-/// [`Failure`] names the first broken promise.
+/// [`Failure`] describes the first violation.
 pub fn simulate_plan(plan: Plan, options: &Options) -> Result<Report, Box<Failure>> {
-    // Not the first opportunity always: which one follows from the seed.
+    // Not always the first opportunity; the seed selects one.
     let canary = options
         .canary
         .map(|canary| (canary, 1 + u32::try_from(plan.seed % 7).unwrap_or(0)));
@@ -191,7 +193,7 @@ pub fn simulate_plan(plan: Plan, options: &Options) -> Result<Report, Box<Failur
     })?;
     let trace = Trace::new(options.trace, capture);
     let mut world = World::new(Context::new(plan, canary, trace));
-    // A panic is a broken promise like any other: it must name its seed.
+    // A panic is a violation like any other: it must be reported with its seed.
     let run = std::panic::catch_unwind(AssertUnwindSafe(|| world.run()));
     if let Err(panic) = run {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -207,7 +209,7 @@ struct World {
     cx: Context,
     nodes: Vec<Node>,
     done: bool,
-    /// Happenings since time last went on.
+    /// Events since virtual time last advanced.
     still: u32,
 }
 
@@ -215,7 +217,7 @@ impl World {
     fn new(mut cx: Context) -> World {
         let nodes = (0..cx.plan.nodes).map(|id| Node::new(&cx, id)).collect();
         for node in 0..cx.plan.nodes {
-            // No two processes start at the same moment.
+            // No two processes start at the same instant.
             cx.queue
                 .push(u64::from(node) * 1000, Happening::Wake { node });
         }
@@ -401,11 +403,11 @@ impl World {
             .push(self.cx.now, node, crate::trace::Item::Fault { index, what });
     }
 
-    /// Does what only the system can: copies from one process's memory to another's.
+    /// Performs the copies between processes' memory that the operating system would do.
     fn pull(&mut self, node: u32) {
         for pull in std::mem::take(&mut self.nodes[node as usize].pulls) {
             let source = self.nodes[pull.peer as usize].memory.get(&pull.remote_op);
-            // Some systems forbid it now and then: then the bytes are asked for as frames.
+            // Some systems forbid it at times; the bytes are then requested as frames.
             let forbidden = pull.transfer % 5 == 0 || !self.cx.alive[pull.peer as usize];
             let bytes = match source {
                 Some(op) if !forbidden => op
@@ -418,9 +420,9 @@ impl World {
         }
     }
 
-    /// Whether everything has come to its end.
+    /// Checks whether everything has completed.
     fn look(&mut self) {
-        // Half of the time to settle is for finishing, half for giving up what cannot be finished.
+        // Half of the settling time is for completion, half for failing what cannot complete.
         if !self.cx.ending && self.cx.now >= self.cx.quiet_ns + SETTLE_NS / 2 {
             self.cx.ending = true;
             self.close_sessions();
@@ -444,7 +446,8 @@ impl World {
         self.cx.queue.push(self.cx.now + LOOK_NS, Happening::Look);
     }
 
-    /// Ends the sessions that stand at one end only, and lets every process see that the end is near.
+    /// Closes the sessions that are open at one end only, and informs every process that the end is
+    /// near.
     fn close_sessions(&mut self) {
         for a in 0..self.cx.plan.nodes {
             for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {
@@ -456,7 +459,7 @@ impl World {
         }
     }
 
-    /// Whether two processes are bound to one another's present sessions.
+    /// Returns true if the present sessions of two processes are bound to each other.
     fn stands(&self, a: u32, b: u32) -> bool {
         let here = self.nodes[a as usize].binding(b);
         let there = self.nodes[b as usize].binding(a);
@@ -480,8 +483,8 @@ impl World {
         self.half_open()
     }
 
-    /// Names a session that stands at one end only. A receive there can be half filled by the other end,
-    /// which has given up.
+    /// Describes a session that is open at one end only. The other end has given up, and may have
+    /// left a receive half filled.
     fn half_open(&self) -> Option<String> {
         let is_alive = |node: u32| self.cx.alive[node as usize];
         for a in (0..self.cx.plan.nodes).filter(|a| is_alive(*a)) {
@@ -546,7 +549,7 @@ impl World {
         })
     }
 
-    /// What was accepted in a session that still stands at both ends has been delivered.
+    /// Checks that messages accepted in sessions still open at both ends have been delivered.
     fn check_delivered(&mut self) {
         let open: Vec<_> = self.cx.ledger.open_sessions().collect();
         for (session, src, dst) in open {
@@ -566,9 +569,9 @@ impl World {
         }
     }
 
-    /// A best-effort message that was counted as missing was not delivered, and none was counted twice.
-    /// Not all are counted: nothing tells of the last ones of a lane, or of those to a process that is
-    /// gone. `P7.4`, `P7.8`
+    /// Checks that best-effort messages counted as missing were not delivered, and none was counted
+    /// twice. Not all are counted: the last ones of a lane, or those to an exited process, go
+    /// unnoticed. `P7.4`, `P7.8`
     fn check_best_effort(&mut self) {
         let counted: u64 = self.nodes.iter().map(Node::best_effort_counted).sum();
         let missing = self.cx.ledger.best_effort_missing();
@@ -579,7 +582,8 @@ impl World {
         }
     }
 
-    /// Where a session stands at both ends, the sender has back what the receiver has consumed.
+    /// Checks that, in sessions open at both ends, the sender has regained the credit that the
+    /// receiver consumed.
     fn check_credit(&mut self) {
         for a in 0..self.cx.plan.nodes {
             for b in (0..self.cx.plan.nodes).filter(|b| *b != a) {

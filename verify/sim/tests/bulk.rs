@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bulk data over a simulated Ethernet: many senders to one receiver, and what order they end in.
+//! Bulk data over a simulated Ethernet: many senders to one receiver, and their order of
+//! completion.
 
 use portolan_proto::{Limits, Schedule};
 use portolan_sim::{Arrival, Flow, OPENING_LEN, Options, Report, Scenario, simulate_plan};
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 const MB: usize = 1_000_000;
 
-/// The streams begin when the sessions are up and their paths measured: the probes of 64 peers at once
-/// fill a socket by themselves, and lost ones are tried again after 20 ms.
+/// Start of the flows, when the sessions are open and their paths measured. The probes of 64 peers
+/// at once alone fill a socket, and lost ones are repeated after 20 ms.
 const START_NS: u64 = 100_000_000;
 
 fn run(scenario: &Scenario) -> Report {
@@ -20,7 +21,8 @@ fn run(scenario: &Scenario) -> Report {
     report
 }
 
-/// Frames lost since the start of the streams, to full sockets and to full ports of the switch.
+/// Returns the numbers of frames lost since the start of the flows, at full sockets and at full
+/// switch ports.
 fn losses(report: &Report) -> (usize, usize) {
     let count = |losses: &[Duration]| {
         let late = losses.iter().filter(|at| since_start(**at) > 0.0);
@@ -44,7 +46,7 @@ fn since_start(at: Duration) -> f64 {
     at.as_secs_f64() - START_NS as f64 / 1e9
 }
 
-/// Seconds from the start of the streams to the last delivery.
+/// Returns the seconds from the start of the flows to the last delivery.
 fn seconds(report: &Report) -> f64 {
     since_start(report.deliveries.last().expect("delivered").at)
 }
@@ -59,7 +61,7 @@ fn incast(senders: u32, schedule: Schedule, lens: impl Fn(u32) -> usize) -> Scen
     scenario
 }
 
-/// Bytes a second of one stream, for comparison.
+/// Returns the rate of one flow in bytes per second, for comparison.
 fn single_rate() -> f64 {
     let len = 16 * MB;
     let alone = run(&incast(1, Schedule::ShortestFirst, |_| len));
@@ -67,7 +69,7 @@ fn single_rate() -> f64 {
 }
 
 fn check_incast(senders: u32, schedule: Schedule) -> Vec<Arrival> {
-    // The last number has the least: nobody's turn comes by accident. 4 MB on average.
+    // The last sender has the fewest bytes, so that no order arises by accident. 4 MB on average.
     let len = |from: u32| 2 * MB + 4 * MB * (senders - from) as usize / senders as usize;
     let report = run(&incast(senders, schedule, len));
     let total: usize = (1..=senders).map(len).sum();
@@ -92,7 +94,7 @@ fn many_senders_lose_nothing_and_end_shortest_first() {
     for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::ShortestFirst);
         let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
-        // Two have grants at a time, so neighbours may change places.
+        // Two have grants at a time, so neighbours may be swapped.
         let late = lens.windows(3).filter(|lens| lens[0] > lens[2]).count();
         assert!(late <= lens.len() / 8, "{late} of {}: {lens:?}", lens.len());
         let first = since_start(deliveries[0].at);
@@ -109,7 +111,7 @@ fn many_senders_lose_nothing_and_end_shortest_first() {
 fn many_senders_lose_nothing_and_have_their_share_if_fair() {
     for senders in [8, 64] {
         let deliveries = check_incast(senders, Schedule::Fair);
-        // With equal shares, the time of each follows from the lengths alone.
+        // With equal shares, each completion time follows from the lengths alone.
         let lens: Vec<usize> = deliveries.iter().map(|arrival| arrival.len).collect();
         let total: usize = lens.iter().sum();
         let last = since_start(deliveries[lens.len() - 1].at);
@@ -128,7 +130,7 @@ fn many_senders_lose_nothing_and_have_their_share_if_fair() {
 // P5.9
 #[test]
 fn a_huge_transfer_is_not_starved_by_small_ones() {
-    // More small transfers than the wire carries, for as long as the huge one lasts and longer.
+    // More small transfers than the wire carries, for longer than the huge one lasts.
     let huge = 8 * MB;
     let small = |from| Flow {
         count: 860,
@@ -145,7 +147,7 @@ fn a_huge_transfer_is_not_starved_by_small_ones() {
         end * 1e3,
         seconds(&report) * 1e3
     );
-    // An eighth of the wire at least, with a margin for headers and for the start.
+    // At least one eighth of the wire, with a margin for headers and for the start.
     let wire = huge as f64 / 1.25e9;
     assert!(end < wire * 8.0 * 1.25, "{end} s");
     assert!(
@@ -155,7 +157,7 @@ fn a_huge_transfer_is_not_starved_by_small_ones() {
     assert_eq!(losses(&report), (0, 0));
 }
 
-/// Goodput of one stream, in bytes a second, with these losses by chance.
+/// Returns the goodput of one flow in bytes per second, with this random loss.
 fn lossy_rate(loss: f64, socket_len: usize) -> f64 {
     let len = 32 * MB;
     let mut scenario = incast(1, Schedule::ShortestFirst, |_| len);
@@ -167,8 +169,8 @@ fn lossy_rate(loss: f64, socket_len: usize) -> f64 {
 // P3.13
 #[test]
 fn loss_by_chance_costs_little() {
-    // With the default buffer little more can be granted than is under way, so the wire falls idle
-    // for a moment when the tail of what was granted is lost.
+    // With the default buffer, little more can be granted than is in flight. So the wire falls idle
+    // briefly when the end of the granted bytes is lost.
     let (default, enlarged) = (212_992 / 2, 1 << 20);
     for (socket_len, least) in [(default, [0.85, 0.7]), (enlarged, [0.93, 0.85])] {
         let clean = lossy_rate(0.0, socket_len);
@@ -186,7 +188,7 @@ fn loss_by_chance_costs_little() {
     }
 }
 
-/// Streams of 32 MB to processes of one host, which know nothing of one another.
+/// Runs independent flows of 32 MB to processes of one host.
 fn shared_port(port_len: u64, congestion_control: bool, mark_len: Option<u64>) -> Report {
     let senders = 8;
     let flows = (0..senders).map(|index| flow(senders + index, index, 32 * MB));
@@ -194,18 +196,18 @@ fn shared_port(port_len: u64, congestion_control: bool, mark_len: Option<u64>) -
     let hosts = (0..senders).map(|_| 0).chain(1..=senders);
     scenario.hosts = hosts.collect();
     (scenario.port_len, scenario.mark_len) = (port_len, mark_len);
-    // An enlarged buffer, so that it is not what holds the senders back.
+    // Enlarged, so that the buffer does not hold the senders back.
     scenario.socket_len = 4 << 20;
     scenario.limits.congestion_control = congestion_control;
     run(&scenario)
 }
 
-/// Goodput of those streams, headers included, beside what their wire carries.
+/// Returns the goodput of those flows, headers included, relative to the capacity of their wire.
 fn share_of_wire(report: &Report) -> f64 {
     8.0 * 32e6 * (1538.0 / 1448.0) / 1.25e9 / seconds(report)
 }
 
-/// Jain's index of fairness over the times at which the streams ended.
+/// Returns Jain's fairness index over the completion times of the flows.
 fn fairness(report: &Report) -> f64 {
     let rates = report
         .deliveries
@@ -217,7 +219,7 @@ fn fairness(report: &Report) -> f64 {
     sum * sum / (count * squares)
 }
 
-/// Share of the frames that were lost to the full port.
+/// Returns the share of frames lost at the full port.
 fn share_lost(report: &Report) -> f64 {
     losses(report).1 as f64 / report.frame_count as f64
 }
@@ -250,7 +252,7 @@ fn senders_to_one_port_share_it_without_collapse() {
             loss <= loss_max && loss <= share_lost(&fixed),
             "{loss:.4} lost"
         );
-        // The threshold of RFC 8257, section 3.1, for 10 Gb/s.
+        // Threshold of RFC 8257, section 3.1, for 10 Gb/s.
         let marked = shared_port(port_len, true, Some(100 << 10));
         check_shared("marks as well", &marked);
         assert!(marked.marked_count > 0 && own.marked_count == 0);
@@ -270,7 +272,7 @@ fn many_senders_lose_nothing_where_the_switch_marks() {
     let single_rate = single_rate();
     for senders in [8, 64] {
         let mut scenario = incast(senders, Schedule::Fair, |_| 4 * MB);
-        // Below what a receiver grants, or no queue would ever reach it.
+        // Below what a receiver grants, otherwise no queue would ever reach it.
         scenario.mark_len = Some(30 << 10);
         let report = run(&scenario);
         let share = (senders as usize * 4 * MB) as f64 / seconds(&report) / single_rate;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The simulator over the core as it is: no seed breaks a promise, and a bug that is put in is found.
+//! Runs the simulator with the unmodified core, where no seed may violate a guarantee, and with
+//! deliberate bugs, which must be found.
 
 use portolan_sim::{Canary, Options, simulate};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Runs on which a canary must be found; in most it sits where nobody passes.
+/// Number of runs in which a canary must be found; most runs never reach its place.
 const CANARY_SEEDS: u64 = 100;
 
 fn run_all(seeds: std::ops::Range<u64>, options: impl Fn(u64) -> Options + Sync) {
@@ -39,8 +40,8 @@ fn hundreds_of_seeds_break_no_promise() {
     run_all(1..251, seeded);
 }
 
-/// One end gives up while a message is half received at the other, which has not noticed yet when the
-/// network heals.
+/// One end gives up while a message is half received at the other, which has not detected that when
+/// the network heals.
 #[test]
 fn a_run_does_not_end_while_a_session_stands_at_one_end_only() {
     run_all(13_988..13_989, seeded);
@@ -91,7 +92,7 @@ fn flipped_header_bits_neither_panic_nor_grow_memory() {
     });
 }
 
-/// Messages without order that a closed process gets, or one that its sender has outlived.
+/// Unordered messages that a closed process receives, and one that outlives its sender.
 #[test]
 fn messages_without_order_are_told_apart_at_ends() {
     for seed in [4937, 9781] {
@@ -117,7 +118,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Part of what the checker says that a canary is there for.
+/// Part of the checker's message that is expected for a canary.
 fn seen_as(canary: Canary) -> &'static str {
     match canary {
         Canary::EarlyLeave | Canary::ForgetAcked | Canary::RingDies => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plan of a run: hosts, processes, stalls and one trouble.
+//! Plan of a run: hosts, processes, stalls and one trouble.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Longest stall.
+/// Maximum stall in nanoseconds.
 const STALL_MAX_NS: u64 = 5 * SECOND;
 
-/// How long a signal stops a process.
+/// Time for which a signal stops a process, in nanoseconds.
 const STOP_NS: u64 = 120 * SECOND;
 
-/// Trouble of a run, beside stalls and loss.
+/// Trouble of a run, besides stalls and loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
     Nothing,
-    /// A process ends.
+    /// A process is killed.
     Killed {
         process: usize,
         at: u64,
@@ -32,26 +32,26 @@ pub(super) enum Trouble {
         host: usize,
         at: u64,
     },
-    /// An agent is stopped for ever.
+    /// An agent is stopped permanently.
     AgentStopped,
-    /// A process is stopped for a while.
+    /// A process is stopped for some time.
     Stopped {
         process: usize,
         at: u64,
     },
 }
 
-/// The plan of a run. Actors are numbered: processes, then agents by host, then the launcher.
+/// Plan of a run. Actors are numbered: processes, then agents by host, then the launcher.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// By process.
+    /// Host of each process.
     pub(super) hosts_of: Vec<usize>,
     host_count: usize,
     pub(super) has_agents: bool,
     pub(super) loss_per_mille: u32,
     delay_ns: u64,
     pub(super) trouble: Trouble,
-    /// When each actor does not run.
+    /// Times when each actor does not run.
     stalls: Vec<Vec<(u64, u64)>>,
     pub(super) end: u64,
 }
@@ -97,7 +97,7 @@ impl Plan {
                 self.stalls[agent].push((at, u64::MAX));
                 Trouble::AgentStopped
             }
-            // Without agents nobody knows that a process is stopped.
+            // Without agents, a stopped process cannot be identified as such.
             _ if self.has_agents => {
                 self.stalls[process].push((at, at + STOP_NS));
                 Trouble::Stopped { process, at }
@@ -129,7 +129,7 @@ impl Plan {
         (at != u64::MAX).then_some(at)
     }
 
-    /// Tests whether the process or agent has ended.
+    /// Returns true if the process or agent has exited.
     pub(super) fn is_dead(&self, actor: usize, now: u64) -> bool {
         let agent = actor.checked_sub(self.hosts_of.len());
         let host_of = self.hosts_of.get(actor).copied().or(agent);
@@ -145,14 +145,14 @@ impl Plan {
             if stopped == process && (at..at + STOP_NS).contains(&now))
     }
 
-    /// Tests whether the network between two processes is cut.
+    /// Returns true if the network between two processes is cut.
     pub(super) fn is_cut(&self, a: usize, b: usize, now: u64) -> bool {
         let (a, b) = (self.hosts_of[a], self.hosts_of[b]);
         matches!(self.trouble, Trouble::Cut { host, at }
             if now >= at && a != b && (a == host || b == host))
     }
 
-    /// Returns since when `observer`, which lives to the end, cannot reach `peer` any more.
+    /// Returns the time from which `observer`, which lives to the end, can no longer reach `peer`.
     pub(super) fn lost_since(&self, observer: usize, peer: usize) -> Option<u64> {
         if observer == peer || self.is_dead(observer, self.end) {
             return None;
@@ -167,7 +167,7 @@ impl Plan {
         }
     }
 
-    /// Returns how long `actor` does not run from `since` on.
+    /// Returns the time from `since` on in which `actor` does not run.
     pub(super) fn stalled_ns(&self, actor: usize, since: u64) -> u64 {
         let stalls = self.stalls[actor].iter();
         stalls
@@ -175,7 +175,7 @@ impl Plan {
             .sum()
     }
 
-    /// Draws how long a message takes, with waits for a core.
+    /// Draws the transit time of a message, including waits for a core.
     pub(super) fn delay(&self, rng: &mut ChaCha8Rng) -> u64 {
         let share: f64 = rng.random_range(f64::EPSILON..1.0);
         let wait = Duration::from_nanos(self.delay_ns).mul_f64(-share.ln());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core says happened: places, deliveries, ends of operations.
+//! Handling of the core's events: places, deliveries, completions.
 
 use super::{Got, Node, Op, Pull, longest_message};
 use crate::Canary;
@@ -14,13 +14,13 @@ use portolan_proto::{
 use portolan_wire::{MESSAGE_LEN, Message};
 use std::ops::Range;
 
-/// A receive that failed because of its peer is posted again after this time.
+/// Delay in nanoseconds before a receive that failed because of its peer is posted again.
 const REPOST_NS: u64 = 20_000_000;
 
-/// A message that was matched by match bits.
+/// Message that was matched by match bits.
 #[derive(Debug)]
 pub(super) struct Matched {
-    /// The sender, the receive, and the port of the receive.
+    /// Sender, receive, and the port of the receive.
     about: (PeerId, OpId, PortId),
     match_bits: MatchBits,
     len: usize,
@@ -36,7 +36,7 @@ impl Matched {
 }
 
 impl Node {
-    /// Acts on all events; `frame` is the one being handled.
+    /// Handles all events; `frame` is the one being handled.
     pub(super) fn drain(&mut self, cx: &mut Context, frame: &[u8]) {
         while let Some(event) = self.core.poll_event() {
             self.on_event(cx, frame, event);
@@ -67,8 +67,9 @@ impl Node {
                 len: usize::try_from(len).unwrap_or(0),
             }),
             Event::BufferWanted { port, peer, .. } => {
-                // Long enough for any message here: which one takes it is the core's choice. When the
-                // program has closed, for what tells which message it is.
+                // Long enough for any message here, because the core chooses which one takes it.
+                // After the program has closed, only long enough for the number that identifies the
+                // message.
                 let len = match self.program.is_closing() {
                     true => payload::NUMBER_LEN,
                     false => longest_message(cx, self.id, port),
@@ -131,7 +132,7 @@ impl Node {
         }
     }
 
-    /// A message came the short way, out of `frame`.
+    /// Handles a message taken from `frame` by the shortcut.
     pub(super) fn on_whole(&mut self, cx: &mut Context, from: u32, frame: &[u8], whole: &Whole) {
         let room = match whole.dest {
             WholeDest::Posted(op) => self.take_buffer(cx, op, PeerId(from)).len(),
@@ -142,7 +143,7 @@ impl Node {
         };
         let bytes = frame.get(whole.off..whole.off + whole.len);
         let bytes = bytes.filter(|bytes| bytes.len() <= room);
-        // The program is not told the lane; the checkers want it.
+        // The program does not receive the lane, but the checkers need it.
         let header = whole
             .off
             .checked_sub(MESSAGE_LEN)
@@ -165,7 +166,7 @@ impl Node {
         self.hand_over(cx, got);
     }
 
-    /// A receive has taken a message that waited whole.
+    /// Handles a complete waiting message that a receive has taken.
     pub(super) fn on_held(&mut self, cx: &mut Context, port: PortId, op: OpId, taken: &TakenHeld) {
         let event = Event::Deliver {
             peer: taken.peer,
@@ -179,7 +180,7 @@ impl Node {
         self.on_deliver(cx, &[], event);
     }
 
-    /// The same for a message that was matched by its tag.
+    /// Does the same for a message that was matched by its tag.
     pub(super) fn on_held_tagged(
         &mut self,
         cx: &mut Context,
@@ -198,7 +199,7 @@ impl Node {
         self.on_matched(cx, &[], event);
     }
 
-    /// A message has matched by its tag.
+    /// Handles a message that was matched by its tag.
     fn on_matched(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
         let Event::Matched {
             peer,
@@ -245,7 +246,7 @@ impl Node {
         }
     }
 
-    /// A message has matched by its tag the short way, out of `frame`.
+    /// Handles a message that was matched by its tag and taken from `frame` by the shortcut.
     pub(super) fn on_tagged(&mut self, cx: &mut Context, from: u32, frame: &[u8], taken: &Tagged) {
         let op = match taken.dest {
             WholeDest::Posted(op) => op,
@@ -291,7 +292,7 @@ impl Node {
         }
     }
 
-    /// The port that a receive is for.
+    /// Returns the port that a receive is for.
     fn port_of(&self, op: OpId) -> PortId {
         match self.memory.get(&op.0) {
             Some(Op::Recv { port, .. }) => *port,
@@ -346,7 +347,7 @@ impl Node {
         });
     }
 
-    /// A message was copied from its sender's memory, or could not be.
+    /// Handles a message that was copied from its sender's memory, or could not be.
     pub(crate) fn on_pulled(&mut self, cx: &mut Context, pull: Pull, bytes: Option<Vec<u8>>) {
         let into = self.memory.get_mut(&pull.op).and_then(Op::inbound);
         let ok = match (bytes, into) {
@@ -420,7 +421,8 @@ impl Node {
         port.system || plan.is_some_and(|plan| plan.mode == PortMode::InPlace)
     }
 
-    /// Messages without a buffer come at ports that take them so, also when the process has closed.
+    /// Checks that the port of a message without a buffer delivers in place, also after the process
+    /// has closed.
     fn check_in_place(&self, cx: &mut Context, port: PortId) {
         if !self.takes_in_place(cx, port) {
             let id = self.id;
@@ -430,9 +432,9 @@ impl Node {
         }
     }
 
-    /// Where the canaries of delivery sit.
+    /// Delivers a message, with the canaries of delivery.
     fn hand_over(&mut self, cx: &mut Context, got: Got) {
-        // A greeting twice is just another greeting; the canary is for the program's messages.
+        // A greeting may be repeated; the canary needs a message of the program.
         if got.port.system {
             return self.present(cx, &got);
         }
@@ -455,7 +457,7 @@ impl Node {
         }
     }
 
-    /// The program is given a message.
+    /// Delivers a message to the program.
     fn present(&mut self, cx: &mut Context, got: &Got) {
         let Got {
             src,
@@ -478,7 +480,8 @@ impl Node {
             Ok(entry) => entry,
             Err(what) => return cx.violate(what),
         };
-        // One without order is of a session that is over, or it has overtaken what is.
+        // A best-effort message may be left over from an ended session, or may have overtaken such
+        // leftovers.
         let is_next =
             !entry.best_effort || cx.ledger.session_of_best_effort(entry.id) == delivery.bound;
         if is_next {
@@ -509,7 +512,7 @@ impl Node {
         }
     }
 
-    /// The first message of a lane tells which of the peer's sessions this is.
+    /// Handles the first message of a lane, which identifies the peer's session.
     fn on_greeting(&mut self, cx: &mut Context, got: &Got) {
         let Some(session) = payload::number(&got.bytes) else {
             return;
@@ -529,7 +532,7 @@ impl Node {
         remote.newest_bound = Some(session);
     }
 
-    /// The buffer of a receive that has been filled.
+    /// Removes and returns the buffer of a receive that has been filled.
     fn take_buffer(&mut self, cx: &mut Context, op: OpId, peer: PeerId) -> Vec<u8> {
         match self.memory.remove(&op.0) {
             Some(Op::Recv {
@@ -595,7 +598,7 @@ impl Node {
     pub(super) fn check_error(&self, cx: &mut Context, error: OpError, what: &str) {
         match error {
             OpError::PeerGone(peer, cause) => {
-                // A receive may be posted long after its peer was given up.
+                // A receive may be posted long after its peer has failed.
                 let is_known = self.peers[peer.0 as usize].session.is_none();
                 if !is_known || !cx.was_disturbed(self.id, peer.0) {
                     self.check_cause(cx, peer.0, cause, what);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that ends in good order, and what is known of what ended processes have sent (`P2.9`).
+//! Orderly exit of a process, and the checks of the messages of exited processes (`P2.9`).
 
 use super::{Node, Op};
 use crate::Canary;
@@ -8,13 +8,14 @@ use portolan_proto::OpId;
 use std::collections::{BTreeSet, VecDeque};
 
 impl Node {
-    /// The program makes no more work. The process ends when what it has sent has arrived.
+    /// Starts the exit: the program creates no more work, and the process exits when its messages
+    /// have arrived.
     pub(crate) fn begin_leaving(&mut self, cx: &mut Context) {
         self.program.finish();
         self.on_wake(cx);
     }
 
-    /// The program waits for its sends to end; then it closes, and waits for what is not acknowledged.
+    /// Continues the exit: waits for sends to complete, closes, then waits for acknowledgements.
     pub(super) fn go_on_leaving(&mut self, cx: &mut Context) {
         if !self.program.is_leaving() || self.has_open_sends() {
             return;
@@ -22,7 +23,7 @@ impl Node {
         if !self.program.is_closing() {
             self.program.close();
             cx.note_closing(self.id);
-            // Nobody is to wait for a program that asks for nothing any more.
+            // No process should wait for a program that makes no more requests.
             self.core.discard_unread();
             self.drain(cx, &[]);
             self.check_withdrawn(cx);
@@ -36,7 +37,7 @@ impl Node {
         cx.left.push(self.id);
     }
 
-    /// No receive waits in a process that has closed: messages have taken it, or it was withdrawn.
+    /// Checks that no receive waits in a process that has closed: each was matched or cancelled.
     fn check_withdrawn(&mut self, cx: &mut Context) {
         let receives = self.memory.iter().filter_map(|(&op, what)| match what {
             Op::Recv { port, .. } => Some((OpId(op), *port)),
@@ -58,7 +59,7 @@ impl Node {
         open || !self.with_outbox.is_empty() || !self.pulls.is_empty()
     }
 
-    /// The process has closed and ends: all that it has sent in sessions that stand has arrived.
+    /// Ends a process that has closed: all its messages in open sessions have arrived.
     pub(crate) fn depart(&mut self, cx: &mut Context) {
         for session in self.peers.iter().filter_map(|remote| remote.session) {
             cx.ledger.settle(session);
@@ -66,7 +67,7 @@ impl Node {
         self.crash(cx);
     }
 
-    /// Notes of which sessions all messages have arrived, as the core knows.
+    /// Records the sessions of which all messages have arrived, as known to the core.
     pub(super) fn settle(&mut self, cx: &mut Context) {
         if self.unsettled.is_empty() {
             return;
@@ -83,7 +84,8 @@ impl Node {
         }
     }
 
-    /// The peer is gone: a program that is about to end does not send to its next life.
+    /// Drops the outbox to a failed peer: a program that is about to exit does not send to its next
+    /// incarnation.
     pub(super) fn drop_outbox(&mut self, peer: u32) {
         let remote = &mut self.peers[peer as usize];
         let dropped = remote.outbox.iter().map(|outbox| outbox.len() as u64);
@@ -102,8 +104,8 @@ impl Node {
         }
     }
 
-    /// What this process, which has ended, left in the memory of `target`, where it knew; what is
-    /// wrong with it.
+    /// Checks what this process, which has exited, left in the memory of `target`, as far as it is
+    /// known. Returns a description of an error.
     pub(crate) fn check_area(&self, cx: &Context, target: &Node) -> Option<String> {
         let (peer, remote) = (target.id, &self.peers[target.id as usize]);
         let at = peer as usize;

@@ -20,10 +20,10 @@ use rand_chacha::ChaCha8Rng;
 /// First key of one-shot regions. Other regions have lower keys.
 const FIRST_KEY: u64 = 1 << 32;
 
-/// Longer reads go by a transfer in every plan.
+/// Minimum length in bytes of reads that need a transfer in every plan.
 const LONG_LEN: u64 = 70_000;
 
-/// A call that the world makes at the target of a one-shot region.
+/// Call that the world makes at the target of a one-shot region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RegionCall {
     Register {
@@ -44,7 +44,7 @@ pub(crate) struct OneShot {
     /// Payload number of the bytes.
     id: u64,
     len: usize,
-    /// The initiator writes the region, otherwise it reads it.
+    /// Set if the initiator writes the region; otherwise it reads it.
     fills: bool,
 }
 
@@ -89,7 +89,7 @@ impl Initiator {
 }
 
 impl Node {
-    /// Starts or restarts a process, without the regions and operations of its last life.
+    /// Starts or restarts a process, without the regions and operations of its last incarnation.
     pub(super) fn begin_one_shots(&mut self, cx: &Context) {
         self.one_shot_regions.clear();
         self.one_shots_failed = 0;
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// Returns when the next operation is due.
+    /// Returns the time of the next operation.
     pub(super) fn next_one_shot_ns(&self) -> u64 {
         let makes = |initiator: &&Initiator| initiator.left > 0 && !self.program.is_leaving();
         let due = self.initiators.iter().filter(makes);
@@ -318,7 +318,7 @@ impl Node {
         (len > LONG_LEN).then_some(*key)
     }
 
-    /// Deregisters all one-shot regions: the process closes.
+    /// Deregisters all one-shot regions, because the process closes.
     pub(super) fn end_one_shots(&mut self) {
         for (key, op) in std::mem::take(&mut self.one_shot_regions) {
             self.core.deregister(key);

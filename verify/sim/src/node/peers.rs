@@ -16,42 +16,41 @@ use std::collections::{BTreeMap, VecDeque};
 /// given up.
 const SILENCE_NS: u64 = 1_000_000_000;
 
-/// Period in which a peer that something waits for must be heard of, else it is asked.
+/// Silence of a peer from which something is awaited, in nanoseconds, after which it is queried.
 const ASK_NS: u64 = 200_000_000;
 
-/// Sessions that two processes may open with one another, beside some for each fault, before they
-/// count as restless.
+/// Number of sessions that two processes may open with each other, besides some for each fault.
 const SESSIONS_MAX: u64 = 4;
 
-/// A peer as the engine sees it.
+/// Peer, as the engine sees it.
 #[derive(Debug, Default)]
 pub(crate) struct Remote {
     /// Number of this side's session, while the peer is up.
     pub(crate) session: Option<u64>,
-    /// The peer's session, from its greeting, per lane.
+    /// Peer's session, from its greeting, per lane.
     pub(crate) bound: [Option<u64>; 2],
-    /// The newest session of the peer that this life has seen.
+    /// Newest session of the peer that this incarnation has received.
     pub(crate) newest_bound: Option<u64>,
-    /// Messages of sessions that are over which wait at a port, the oldest session first.
+    /// Waiting messages of ended sessions at each port, the oldest session first.
     pub(crate) left: BTreeMap<(PortId, LaneId), VecDeque<(u64, usize)>>,
-    /// Since when, and on which path, the peer is suspected to be gone.
+    /// Time since which, and path on which, the peer is suspected to have failed.
     pub(crate) suspect: Option<(u64, LinkId)>,
     pub(crate) connecting_since: Option<u64>,
     pub(crate) reconnect_at: Option<u64>,
-    /// When to ask whether it is there, and since when it has not answered.
+    /// Time of the next query, and the time since which it has not answered.
     pub(crate) ask_at: Option<u64>,
     pub(crate) unanswered_since: Option<u64>,
-    /// Which of its lives the session is with.
+    /// Incarnation of the peer that the session is with.
     pub(crate) life: u32,
-    /// Sends by rendezvous that have not ended.
+    /// Number of incomplete rendezvous sends.
     pub(crate) send_count: usize,
     pub(crate) outbox: [VecDeque<Outgoing>; 2],
-    /// The core refused; it will say when to try again.
+    /// Set after the core refused; an event reports when to retry.
     pub(crate) blocked: [bool; 2],
 }
 
 impl Remote {
-    /// When its silence must be looked at.
+    /// Returns the time of the next check of the peer's silence.
     pub(crate) fn next_ns(&self) -> u64 {
         let suspect = self.suspect.map(|(since, _)| since + SILENCE_NS);
         let connecting = self.connecting_since.map(|since| since + SILENCE_NS);
@@ -59,7 +58,8 @@ impl Remote {
         all.into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 
-    /// The session ends: what is unread beyond earlier leavings is of the session bound now.
+    /// Records the unread messages of the session that ends; those beyond earlier leftovers belong
+    /// to it.
     fn keep_left(&mut self, unread: Vec<(PortId, LaneId, usize)>) {
         for (port, lane, count) in unread {
             let left = self.left.entry((port, lane)).or_default();
@@ -72,20 +72,20 @@ impl Remote {
         }
     }
 
-    /// The session of the next message from a port and lane.
+    /// Returns the session of the next message from a port and lane.
     pub(crate) fn session_of_next(&self, port: PortId, lane: LaneId) -> Option<u64> {
         let left = self.left.get(&(port, lane)).and_then(VecDeque::front);
         left.map(|(session, _)| *session)
             .or(self.bound[lane.index()])
     }
 
-    /// The next message from a port and lane is of a session that is over.
+    /// Returns true if the next message from a port and lane is of an ended session.
     pub(crate) fn has_left(&self, port: PortId, lane: LaneId) -> bool {
         let left = self.left.get(&(port, lane));
         left.is_some_and(|left| !left.is_empty())
     }
 
-    /// A message from a port and lane was delivered.
+    /// Records the delivery of a message from a port and lane.
     pub(crate) fn take_left(&mut self, port: PortId, lane: LaneId) {
         let Some(left) = self.left.get_mut(&(port, lane)) else {
             return;
@@ -104,7 +104,7 @@ impl Remote {
 }
 
 impl Node {
-    /// Gives up peers that were silent for too long, connects again, asks the silent.
+    /// Gives up peers that were silent for too long, reconnects, and queries silent peers.
     pub(super) fn judge_peers(&mut self, cx: &mut Context) {
         let watched: Vec<u32> = self.watched.iter().copied().collect();
         for peer in watched {
@@ -149,9 +149,9 @@ impl Node {
         self.ask(cx, peer, heard);
     }
 
-    /// Asks a peer that something waits for, and that is silent, whether it is there.
+    /// Queries a silent peer from which something is awaited.
     fn ask(&mut self, cx: &mut Context, peer: u32, heard: u64) {
-        // At the end, receives wait for nobody any more; they are withdrawn.
+        // Near the end no receive waits for a peer any more; receives are cancelled.
         let sourced = cx
             .plan
             .ports
@@ -164,11 +164,11 @@ impl Node {
         remote.ask_at = Some(cx.now + ASK_NS);
         let wants = remote.send_count > 0 || !remote.outbox_is_empty();
         let is_waited_for = wants || sourced && cx.now < cx.quiet_ns;
-        // On shared memory silence means nothing: the system tells of the end of its process.
+        // On shared memory silence means nothing: the system reports the exit of its process.
         let is_far = !cx.plan.share_memory(self.id, peer);
         let is_silent = is_far && cx.now >= heard.saturating_add(ASK_NS);
         if is_waited_for && is_silent {
-            // Whether the session stands as well, its other end alone can tell.
+            // Only the other end can determine whether the session is open there too.
             self.core.ask(PeerId(peer));
         }
         let remote = &mut self.peers[peer as usize];
@@ -192,7 +192,8 @@ impl Node {
         self.drain(cx, &[]);
     }
 
-    /// The peer can be sent to: a new session begins, and its first messages say so.
+    /// Starts a new session with a peer that is up. Its first messages contain the session's
+    /// number.
     pub(super) fn on_peer_up(&mut self, cx: &mut Context, peer: u32) {
         let life = cx.life_met(self.id, peer);
         let session = cx.ledger.open(self.id, peer, life);
@@ -227,7 +228,7 @@ impl Node {
             .faults
             .iter()
             .filter(|fault| fault.touches(self.id, peer));
-        // Some for each fault, and an attempt per pause between attempts while it lasts.
+        // Some for each fault, and one attempt per pause between attempts while it lasts.
         let attempts = faults.map(|fault| {
             let end_ns = if fault.is_forever() {
                 cx.now.max(fault.begin_ns)
@@ -244,7 +245,7 @@ impl Node {
         }
     }
 
-    /// The core has given the peer up.
+    /// Handles the failure of a peer, declared by the core.
     pub(super) fn on_peer_failed(&mut self, cx: &mut Context, peer: u32, cause: Cause) {
         cx.trace.push(cx.now, self.id, Item::Failed { peer, cause });
         self.check_cause(cx, peer, cause, "gave up");
@@ -273,14 +274,15 @@ impl Node {
         }
     }
 
-    /// The launcher, or the system, says that the peer's process has ended.
+    /// Handles the report of the launcher or the system that the peer's process has exited.
     pub(crate) fn on_told_gone(&mut self, cx: &mut Context, peer: u32) {
         self.core.fail_peer(PeerId(peer), Cause::ProcessGone);
         self.drain(cx, &[]);
         self.on_wake(cx);
     }
 
-    /// The job ends: a session whose other end is gone is closed, unless something waits for it.
+    /// Closes, at the end of the job, a session whose other end has exited, unless something waits
+    /// for it.
     pub(crate) fn close_session(&mut self, cx: &mut Context, peer: u32) {
         let remote = &self.peers[peer as usize];
         if remote.session.is_some() && remote.outbox_is_empty() && remote.send_count == 0 {
@@ -289,13 +291,14 @@ impl Node {
         }
     }
 
-    /// A failure must have a reason that a fault explains.
+    /// Checks that a fault explains the reason of a failure.
     pub(super) fn check_cause(&self, cx: &mut Context, peer: u32, cause: Cause, what: &str) {
         let explained = match cause {
-            // The peer may have given this side up for a reason, and come back much later.
+            // The peer may have given up this side for a reason, and come back much later.
             Cause::Restarted | Cause::Closed => cx.was_disturbed(self.id, peer),
             Cause::Silent(_) | Cause::NoPath | Cause::ProcessGone => {
-                // A life that is over may be missed when something waits for it again.
+                // The exit of an incarnation may be detected only when something waits for it
+                // again.
                 let is_over = cx.lives[peer as usize] != self.peers[peer as usize].life;
                 is_over || cx.excused(self.id, peer)
             }
@@ -335,7 +338,7 @@ impl Node {
                 Err(Refused::Unknown) => self.connect(cx, peer),
                 Err(Refused::Gone(_)) => return self.on_gone(cx, peer, lane),
                 Err(_) => {
-                    // Not up yet: whoever began, somebody must notice if it never is.
+                    // Not up yet. If it never comes up, this side must detect it, whoever started.
                     let since = &mut self.peers[peer as usize].connecting_since;
                     if since.is_none() {
                         *since = Some(cx.now);
@@ -347,7 +350,8 @@ impl Node {
         }
     }
 
-    /// A message was refused because its peer is gone: it has failed, others are tried later.
+    /// Handles a message that was refused because its peer has failed. It fails; later messages are
+    /// tried again.
     fn on_gone(&mut self, cx: &mut Context, peer: u32, lane: LaneId) {
         if cx.ending || self.program.is_leaving() {
             return self.drop_outbox(peer);
@@ -443,15 +447,15 @@ impl Node {
             return Ok(());
         }
         let mut staging = self.core.eager(PeerId(peer), spec, bytes.len())?;
-        // In two pieces, as a gather list would.
+        // In two pieces, like a gather list.
         let (first, second) = bytes.split_at(bytes.len() / 3);
         staging.push(first);
         staging.push(second);
         Ok(())
     }
 
-    /// The short ways: into a frame that is being filled, and at once over shared memory. `false`
-    /// where none is open.
+    /// Sends by a shortcut: into an open frame, or at once over shared memory. Returns `false` if
+    /// none applies.
     fn send_shortly(&mut self, cx: &mut Context, peer: u32, spec: &SendSpec, bytes: &[u8]) -> bool {
         if cx.plan.short_way && self.core.append(PeerId(peer), spec, bytes).is_some() {
             return true;
@@ -510,7 +514,7 @@ impl Node {
         )
     }
 
-    /// This side's and the peer's session, once both lanes have been greeted.
+    /// Returns this side's and the peer's session, once both lanes have been greeted.
     pub(crate) fn binding(&self, peer: u32) -> Option<(u64, u64)> {
         let remote = &self.peers[peer as usize];
         Some((

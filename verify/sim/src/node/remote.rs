@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory: streams of requests, each with an area of its own in its target's region, and what
-//! must be found there.
+//! Remote memory: flows of requests, each with its own area in its target's region, and the
+//! expected contents.
 //!
-//! A stream knows what its area holds from what it has asked for in this session, since requests are
-//! performed in the order of their lane: short puts and gets of the same bytes, counting that returns
-//! each number once, and long ones that take turns. When a session ends, it knows nothing more.
+//! A flow derives the contents of its area from its requests in this session, since requests are
+//! performed in the order of their lane. There are short puts and gets of the same bytes, additions
+//! that return each number once, and alternating long puts and gets. When a session ends, the
+//! contents are unknown.
 
 use super::{Node, Op, Pull};
 use crate::Canary;
@@ -20,36 +21,36 @@ use portolan_proto::{
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Every process opens one region, under this key.
+/// Key of the region that every process opens.
 const KEY: u64 = 77;
 
-/// Of an area: a counter, bytes for short requests, bytes for long ones.
+/// Lengths in an area: a counter, bytes for short requests, bytes for long ones.
 const COUNTER_LEN: usize = 8;
 const SHORT_LEN: usize = 8_000;
 const LONG_LEN: usize = 150_000;
 const AREA_LEN: usize = COUNTER_LEN + SHORT_LEN + LONG_LEN;
 
-/// Long requests are beyond what any plan sends without a transfer.
+/// Minimum length of long requests in bytes: more than any plan sends without a transfer.
 const LONG_LEN_MIN: usize = 70_000;
 
-/// Requests of a stream that wait for their submission, beyond which it pauses.
+/// Maximum number of unsubmitted requests of a flow before it pauses.
 const WAITING_MAX: usize = 64;
 
-/// Pause of a stream with that many.
+/// Pause of a flow with that many, in nanoseconds.
 const FULL_NS: u64 = 50_000;
 
-/// What a request must bring.
+/// Expected result of a request.
 #[derive(Debug)]
 pub(crate) enum Expect {
-    /// Nothing but its end.
+    /// Completion only.
     End,
-    /// These bytes, where they are known.
+    /// These bytes, as far as they are known.
     Bytes(Vec<Option<u8>>),
-    /// This number; not known: one that is no higher than the additions so far.
+    /// This number; if unknown, any number up to the count of additions so far.
     Count(Option<u64>),
-    /// The end of a long put of this payload.
+    /// Completion of a long put of this payload.
     LongPut(u64),
-    /// That payload.
+    /// The payload of that long put.
     LongGet(u64),
 }
 
@@ -57,23 +58,23 @@ pub(crate) enum Expect {
 #[derive(Debug)]
 pub(crate) struct Requests {
     flow: RemoteFlow,
-    /// Where its area begins.
+    /// Offset of its area in the region.
     base: usize,
     rng: ChaCha8Rng,
     left: u32,
     next_ns: u64,
     short: Vec<Option<u8>>,
-    /// What the next addition returns, if that is known; and how many there were at all.
+    /// Value that the next addition returns, if known; and the total number of additions.
     counter: Option<u64>,
     added: u64,
-    /// An addition is under way whose outcome tells.
+    /// Set while an addition is in flight that reveals the counter.
     finding_out: bool,
-    /// Payload and length of the long put that is in place.
+    /// Payload and length of the last long put.
     long: Option<(u64, usize)>,
     long_under_way: bool,
 }
 
-/// What a request asks for.
+/// Content of a request.
 enum Draw {
     Put { off: usize, bytes: Vec<u8> },
     Get { off: usize, len: usize },
@@ -104,7 +105,8 @@ impl Requests {
         }
     }
 
-    /// The session is over: whether what was under way has happened, nobody knows.
+    /// Marks everything as unknown at the end of the session, because the outcome of requests in
+    /// flight is unknown.
     fn forget(&mut self) {
         self.short.fill(None);
         (self.counter, self.long) = (None, None);
@@ -137,7 +139,7 @@ impl Requests {
         }
     }
 
-    /// A request was submitted: what is in the area behind it.
+    /// Updates the expected contents of the area after a request was submitted.
     fn on_submitted(&mut self, draw: &Draw) {
         match draw {
             Draw::Put { off, bytes } => {
@@ -172,7 +174,8 @@ impl Requests {
         self.flow.dst == peer
     }
 
-    /// All requests have ended: what is wrong with what they left in the region.
+    /// Checks the contents of the region after all requests have completed; returns a description
+    /// of an error.
     pub(super) fn check_area(&self, region: &[u8]) -> Option<String> {
         let area = region.get(self.base..self.base + AREA_LEN)?;
         let (counter, rest) = area.split_at(COUNTER_LEN);
@@ -190,7 +193,7 @@ impl Requests {
         Some(format!("byte {at} of {len} of a long put differs"))
     }
 
-    /// First byte in the region.
+    /// Returns the offset of the first byte in the region.
     fn addr(&self, draw: &Draw) -> u64 {
         let within = match draw {
             Draw::Add => 0,
@@ -200,7 +203,7 @@ impl Requests {
         (self.base + within) as u64
     }
 
-    /// A request has ended well; what is wrong with what it brought.
+    /// Checks the result of a successful request; returns a description of an error.
     fn check(&mut self, expect: &Expect, bytes: &[u8]) -> Option<String> {
         match expect {
             Expect::End => None,
@@ -236,7 +239,7 @@ impl Requests {
 }
 
 impl Node {
-    /// Opens the region that others' requests are about, if there are any, and begins streams.
+    /// Opens the region for requests of other processes, if there are any, and starts the flows.
     pub(super) fn begin_remote(&mut self, cx: &Context) {
         let here = cx.plan.remote.iter().filter(|flow| flow.dst == self.id);
         let len = here.count() * AREA_LEN;
@@ -259,7 +262,7 @@ impl Node {
         self.requests.iter_mut().for_each(Requests::forget);
     }
 
-    /// The session with `peer` is over, and its process perhaps as well.
+    /// Marks the area at `peer` as unknown after the end of a session, and possibly of the process.
     pub(super) fn forget_area(&mut self, peer: u32) {
         let there = self.requests.iter_mut();
         there
@@ -267,7 +270,7 @@ impl Node {
             .for_each(Requests::forget);
     }
 
-    /// Closes the region at the end; `false` if the core does not know it.
+    /// Closes the region at the end; returns `false` if the core does not have it.
     pub(super) fn end_remote(&mut self) -> bool {
         let is_region = |(&op, what): (&u64, &Op)| matches!(what, Op::Region { .. }).then_some(op);
         let Some(region) = self.memory.iter().find_map(is_region) else {
@@ -277,7 +280,7 @@ impl Node {
         self.core.deregister(KEY) == Some(OpId(region))
     }
 
-    /// Puts requests that are due behind the messages of their lanes.
+    /// Queues the requests that are due after the messages of their lanes.
     pub(super) fn make_requests(&mut self, cx: &Context) {
         if self.program.is_leaving() {
             return;
@@ -308,7 +311,7 @@ impl Node {
         }
     }
 
-    /// When the next request is due.
+    /// Returns the time of the next request.
     pub(super) fn next_request_ns(&self) -> u64 {
         let makes = |requests: &&Requests| requests.left > 0 && !self.program.is_leaving();
         let due = self.requests.iter().filter(makes);
@@ -392,7 +395,7 @@ impl Node {
         }
     }
 
-    /// The core's events of remote memory.
+    /// Handles the core's events of remote memory.
     pub(super) fn on_remote(&mut self, cx: &mut Context, frame: &[u8], event: Event) {
         match event {
             Event::RemoteDone { op, result } => {
@@ -412,7 +415,7 @@ impl Node {
             Event::RemoteRead { answer, len } => self.on_read(cx, &answer, len),
             Event::RemoteAtomic { answer, data, .. } => self.on_add(cx, frame, &answer, data),
             Event::PutNotice(notice) => self.core.notice_taken(&notice),
-            // For people.
+            // For display only.
             Event::PortUnopened { .. } | Event::MemoryFull { .. } => {}
             _ => cx.violate_always(format!("node {}: unknown event {event:?}", self.id)),
         }

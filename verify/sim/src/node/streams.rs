@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams as the engine uses them: opened when the core asks, closed with the session; parts leave
-//! from the program's memory, and land in it piece by piece. And bulk frames that are received where
-//! they are expected.
+//! Streams as used by the engine. They are opened when the core requests it and closed with the
+//! session. Parts are sent from the program's memory, and are received piece by piece. Also handles
+//! bulk frames received at predicted places.
 
 use super::{Node, Op};
 use crate::Canary;
@@ -11,10 +11,10 @@ use crate::trace::Item;
 use portolan_proto::{ExpectedRun, LinkId, PartPlace, PeerId, Transmit};
 use portolan_wire::{Chunk, Record, Records};
 
-/// Where a checksum begins (FNV-1a's offset basis).
+/// Initial value of a checksum (FNV-1a's offset basis).
 const SUM: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// A part that is to be sent.
+/// Part that is to be sent.
 pub(super) struct PartOut {
     chunk: Chunk,
     op: u64,
@@ -22,7 +22,7 @@ pub(super) struct PartOut {
     len: usize,
 }
 
-/// What the core wants sent by a stream; `None` if that is no part.
+/// Returns the part of a transmit for a stream; `None` if it is not a part.
 pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
     let Transmit::Bulk { headers, .. } = *transmit else {
         return None;
@@ -42,7 +42,7 @@ pub(super) fn part_of(transmit: &Transmit<'_>) -> Option<PartOut> {
 }
 
 impl Node {
-    /// The core asks for a stream.
+    /// Handles the core's request for a stream.
     pub(super) fn on_stream_wanted(&mut self, cx: &mut Context, peer: u32) {
         let all = &cx.streams.all;
         let opens = all
@@ -71,7 +71,7 @@ impl Node {
         connection.ends[1 - connection.end_of(self.id)]
     }
 
-    /// A connection stands.
+    /// Handles a connection that is open.
     pub(crate) fn on_stream_up(&mut self, cx: &mut Context, id: usize) {
         let peer = self.peer_of(cx, id);
         cx.trace.push(cx.now, self.id, Item::StreamUp { peer });
@@ -81,14 +81,14 @@ impl Node {
         self.on_wake(cx);
     }
 
-    /// A connection has ended, or was not to be had.
+    /// Handles a connection that has ended, or could not be opened.
     pub(crate) fn on_stream_down(&mut self, cx: &mut Context, id: usize, by_fault: bool) {
         let peer = self.peer_of(cx, id);
         self.forget_stream(cx, id, by_fault);
         let local = self.clock.local(cx.now);
         self.core.stream_closed(local, PeerId(peer), by_fault);
         if self.stream_to(cx, peer).is_some() {
-            // There were two, opened by both at the same time.
+            // There were two, opened by both sides at the same time.
             self.core.stream_opened(PeerId(peer));
         }
         self.drain(cx, &[]);
@@ -102,7 +102,7 @@ impl Node {
         cx.trace.push(cx.now, self.id, item);
     }
 
-    /// The session has ended, and with it what belongs to it.
+    /// Closes the streams of a session that has ended.
     pub(super) fn close_streams(&mut self, cx: &mut Context, peer: u32) {
         for id in 0..cx.streams.all.len() {
             let connection = &cx.streams.all[id];
@@ -117,7 +117,7 @@ impl Node {
         }
     }
 
-    /// A connection that had no room has some.
+    /// Handles a connection that was full and has room.
     pub(crate) fn on_stream_room(&mut self, cx: &mut Context) {
         self.has_stream_room = true;
         self.on_wake(cx);
@@ -166,8 +166,8 @@ impl Node {
         }
     }
 
-    /// Takes `bytes` of the part that comes next by a connection, or the first of them; returns how
-    /// many, and `None` if the connection is not worth having.
+    /// Receives `bytes` of the next part of a connection, or the first of them. Returns how many,
+    /// or `None` if the connection must be closed.
     pub(crate) fn on_part(&mut self, cx: &mut Context, id: usize, bytes: &[u8]) -> Option<usize> {
         let from = PeerId(self.peer_of(cx, id));
         let connection = &mut cx.streams.all[id];
@@ -196,7 +196,7 @@ impl Node {
                 way.landed -= 1;
             }
         }
-        // With a checksum a part counts when all of it is there.
+        // With a checksum a part counts only when it is complete.
         let counted = match sum {
             None => Some((off, count)),
             Some(sum) if is_whole && self.core.wants_part(from, &chunk) => {
@@ -211,8 +211,8 @@ impl Node {
         Some(count)
     }
 
-    /// Writes bytes of a part, from `off` behind its begin on, to where the core wants them; returns how
-    /// many, and `None` if it wants none such.
+    /// Writes bytes of a part, from offset `off` of the part on, to the place given by the core.
+    /// Returns how many, or `None` if the core rejects them.
     fn place_piece(
         &mut self,
         cx: &mut Context,
@@ -246,8 +246,9 @@ impl Node {
         }
     }
 
-    /// Receives what comes by a link where the core expects bulk data, as a link does that guesses
-    /// which frames come next. What lies there is spoilt, as by a wrong guess. Returns how many came.
+    /// Receives frames of a link where the core expects bulk data, like a link that predicts the
+    /// next frames. The place is overwritten first, as after a wrong prediction. Returns the number
+    /// of frames.
     pub(super) fn on_predicted(&mut self, cx: &mut Context, most: usize) -> usize {
         let link = self.inbox.front().map(|next| next.link);
         let Some(link) = link.filter(|_| cx.plan.predicts) else {

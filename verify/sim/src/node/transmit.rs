@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the core wants sent, put on the made-up links.
+//! Transmission: takes transmits from the core and puts them on the simulated links.
 
 use super::streams::part_of;
 use super::{Node, Op};
@@ -8,7 +8,7 @@ use crate::context::Context;
 use portolan_proto::{Cause, LinkId, PeerId, SendSpec, Transmit};
 
 impl Node {
-    /// Sends what there is; returns the processor time it took.
+    /// Sends everything that is due; returns the processor time it took.
     pub(super) fn transmit(&mut self, cx: &mut Context) -> u64 {
         self.unblock_links(cx);
         let mut cost_ns = 0;
@@ -71,7 +71,8 @@ impl Node {
         cost_ns
     }
 
-    /// The short way between hosts: in frames of its own, at once. `false` where it is closed.
+    /// Sends by the shortcut between hosts: at once, in frames of its own. Returns `false` if it
+    /// does not apply.
     pub(super) fn send_lone(
         &mut self,
         cx: &mut Context,
@@ -120,7 +121,7 @@ impl Node {
         self.core.transmit_refused();
     }
 
-    /// A ring takes whole entries or nothing.
+    /// Writes frames to a ring, which takes only whole entries.
     pub(super) fn send_shared(
         &mut self,
         cx: &mut Context,
@@ -138,7 +139,7 @@ impl Node {
         sent
     }
 
-    /// Frames are no longer than their link said, and calls carry no more than it takes.
+    /// Checks that frames and calls do not exceed the limits of their link.
     fn check_len(&self, cx: &mut Context, link: LinkId, frames: &[Vec<u8>]) {
         let plan = &cx.plan;
         let params = match link {
@@ -160,7 +161,7 @@ impl Node {
     }
 }
 
-/// The frames of a transmit, gathered as a link would; `None` when its buffer is not there.
+/// Returns the frames of a transmit, gathered as a link would; `None` if its buffer does not exist.
 fn frames_of<'a>(
     transmit: &Transmit<'_>,
     memory: impl Fn(u64) -> Option<&'a Vec<u8>>,

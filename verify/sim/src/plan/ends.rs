@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that end, and those that have not read what they sent.
+//! Processes that exit, and peers that have not read their messages.
 
 use super::{Flow, MS, NODES_MAX, Plan};
 use crate::faults::{Fault, FaultKind, NEVER};
@@ -8,16 +8,16 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Messages that a process sends about its end: a few dozen fit the shortest ring.
+/// Number of messages that a process sends near its end; a few dozen fit the shortest ring.
 const LAST_COUNT: u32 = 48;
 const LAST_LEN_MAX: usize = 1000;
 
-/// About this long before its end it begins with them.
+/// Approximate time before its end at which it starts to send them, in nanoseconds.
 const LAST_NS: u64 = 500_000;
 
 impl Plan {
-    /// Processes end in good order, before what they have sent is asked for. Not where all take part
-    /// in collective operations.
+    /// Draws orderly exits of processes before their messages are received. Not for plans with
+    /// collective operations, which need all processes.
     pub(super) fn draw_leaves(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 7);
@@ -47,7 +47,7 @@ impl Plan {
                 kind,
             });
         }
-        // Hundreds of streams that wait for seconds would cost more than they find.
+        // Hundreds of flows that wait for seconds would cost more than they find.
         if self.nodes <= 20 && rng.random_bool(0.5) {
             for port in &mut self.ports {
                 if rng.random_bool(0.3) {
@@ -57,8 +57,8 @@ impl Plan {
         }
     }
 
-    /// A process ends, killed or in good order, while another of its host does not run: what it has
-    /// committed to shared memory lies unread.
+    /// Draws an exit of a process, killed or orderly, while another process of its host does not
+    /// run. Its commits to shared memory are then unread.
     pub(super) fn draw_unread(&mut self, seed: u64) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 8);

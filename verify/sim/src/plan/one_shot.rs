@@ -10,12 +10,12 @@ use rand_chacha::ChaCha8Rng;
 /// Operations of one process on one-shot regions of another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneShotFlow {
-    /// Reads or writes the regions.
+    /// Process that reads or writes the regions.
     pub(crate) initiator: u32,
     pub(crate) target: u32,
     pub(crate) lane: LaneId,
     pub(crate) count: u32,
-    /// Largest number of operations in flight.
+    /// Maximum number of operations in flight.
     pub(crate) at_once: usize,
     pub(crate) len_max: usize,
     pub(crate) start_ns: u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams: whether there are any, what they are like, and what becomes of them.
+//! Streams in a plan: whether they are used, their parameters, and their failures.
 
 use super::{Flow, MS, NODES_MAX, Plan};
 use portolan_proto::{LaneId, StreamUse};
@@ -8,35 +8,37 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::fmt;
 
-/// A few parts.
+/// Length in bytes of a message of a few parts.
 const LONG_LEN_MAX: usize = 700_000;
 
-/// What the streams of a run are like.
+/// Parameters of the streams of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamPlan {
-    /// Parts have checksums.
+    /// Set if parts have checksums.
     pub(crate) has_sums: bool,
-    /// What is lent is read when the receiver takes it, else when it reaches the receiver's system. The
-    /// first is what a host does between its own namespaces; there, parts have checksums (P13.4).
+    /// Set if sent pages are read when the receiver takes them, otherwise when they reach the
+    /// receiver's system. The former happens between namespaces of one host; parts have checksums
+    /// there (P13.4).
     pub(crate) keeps_pages: bool,
-    /// Bytes that a connection takes before it has no room.
+    /// Bytes that a connection accepts before it is full.
     pub(crate) buffer_len: usize,
-    /// Bytes a second.
+    /// Bandwidth in bytes per second.
     pub(crate) bandwidth: u64,
     pub(crate) latency_ns: u64,
-    /// Bytes that are received by one call at most.
+    /// Maximum number of bytes received by one call.
     pub(crate) piece_len_max: usize,
-    /// Without use for so long, or up to twice as long, an end closes.
+    /// Time without use after which, or after at most twice of which, an end closes.
     pub(crate) idle_ns: u64,
-    /// Shares of attempts that are refused, and to which nobody answers.
+    /// Shares of attempts that are refused, and that get no answer.
     pub(crate) refused: f64,
     pub(crate) dropped: f64,
-    /// Share of pieces of which TCP's checksum lets a turned bit through; none where parts have no own.
+    /// Share of pieces with a flipped bit that TCP's checksum does not detect; 0 if parts have no
+    /// checksums.
     pub(crate) corrupt: f64,
-    /// Share of connections that break, and the time after which they have.
+    /// Share of connections that break, and the time within which they do.
     pub(crate) broken: f64,
     pub(crate) broken_ns: u64,
-    /// Share of parts that are late, with all behind them, and by how much.
+    /// Share of parts that are delayed, with all parts after them, and the delay.
     pub(crate) stalled: f64,
     pub(crate) stall_ns: u64,
 }
@@ -81,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Long messages, one behind the other, of which all but the first find a stream.
+    /// Draws consecutive long messages, of which all but the first find an open stream.
     fn draw_long(&mut self, rng: &mut ChaCha8Rng) {
         let src = rng.random_range(0..self.nodes);
         let dst = (src + rng.random_range(1..self.nodes)) % self.nodes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes end: killed, or in good order; and what must have arrived although they did.
+//! Exits of processes, killed or orderly, and the check of what must have arrived nevertheless.
 
 use super::World;
 use crate::Canary;
@@ -8,7 +8,7 @@ use crate::queue::Happening;
 use std::time::Duration;
 
 impl World {
-    /// The process is killed.
+    /// Kills the process.
     pub(super) fn crash(&mut self, gone: u32) {
         if self.cx.alive[gone as usize] {
             self.end_streams(gone);
@@ -17,7 +17,7 @@ impl World {
         }
     }
 
-    /// The process has closed.
+    /// Ends a process that has closed.
     pub(super) fn leave(&mut self, gone: u32) {
         let left = |fault: &Fault| match fault.kind {
             FaultKind::Leave {
@@ -43,8 +43,8 @@ impl World {
         }
     }
 
-    /// The process is gone: its peers are told by the system where they share memory with it, else
-    /// by the launcher after this time, if it tells.
+    /// Ends the process. Peers that share memory with it are notified by the system, others by the
+    /// launcher after `told_after_ns`, if it is set.
     fn end(&mut self, gone: u32, told_after_ns: Option<u64>) {
         self.cx.alive[gone as usize] = false;
         self.check_area(gone);
@@ -64,7 +64,8 @@ impl World {
         }
     }
 
-    /// What the requests of `gone` have done in the memory of others is done for good. `P12.5`
+    /// Checks that the requests of `gone` have taken permanent effect in the memory of other
+    /// processes. `P12.5`
     fn check_area(&mut self, gone: u32) {
         let source = &self.nodes[gone as usize];
         let mut targets = self.nodes.iter().filter(|target| target.id != gone);
@@ -79,8 +80,8 @@ impl World {
         }
     }
 
-    /// What was acknowledged, or committed to a ring, was delivered: also if its sender has ended, as
-    /// long as its receiver lives. `P2.9`, `P9.7`
+    /// Checks that acknowledged messages, and frames committed to a ring, were delivered. That
+    /// holds also if their sender has exited, as long as their receiver lives. `P2.9`, `P9.7`
     pub(super) fn check_settled(&mut self) {
         let cx = &self.cx;
         let life_of = |node: u32| cx.alive[node as usize].then(|| cx.lives[node as usize]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What happens to streams: they are opened, carry parts from one process's memory to another's, and
-//! end. What a part brings is read from its sender's memory as late as the system may.
+//! Events of streams: they are opened, carry parts from one process's memory to another's, and end.
+//! The bytes of a part are read from its sender's memory as late as the system may.
 
 use super::World;
 use crate::node::{Node, Op};
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// The process at this end, if it is the one that the connection is with.
+    /// Returns the process at this end, if it is the incarnation that the connection is with.
     fn node_at(&self, id: usize, end: usize) -> Option<u32> {
         let connection = &self.cx.streams.all[id];
         let node = connection.ends[end];
@@ -37,7 +37,7 @@ impl World {
         is_there.then_some(node)
     }
 
-    /// Whether the process at this end does not run now; then this happens later.
+    /// Postpones the event if the process at this end does not run now; returns true if so.
     fn put_off(&mut self, node: u32, id: usize, what: StreamEvent) -> bool {
         let at = self.cx.paused_until[node as usize];
         let is_paused = self.cx.now < at;
@@ -53,7 +53,8 @@ impl World {
         active.any(|fault| fault.cuts(a, b) || fault.cuts(b, a))
     }
 
-    /// The greeting has arrived: whoever it names takes it, or the connection ends.
+    /// Handles a greeting: the process it identifies accepts the connection, or the connection
+    /// ends.
     fn greet(&mut self, id: usize) {
         if self.is_cut(id) {
             return;
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    /// Whether the session of the connection is that of the process at this end.
+    /// Returns true if the connection's session belongs to the process at this end.
     fn owns(&self, id: usize, end: usize) -> bool {
         let connection = &self.cx.streams.all[id];
         let [mine, theirs] = [connection.tokens[end], connection.tokens[1 - end]];
@@ -128,7 +129,7 @@ impl World {
         self.nodes[node as usize].on_stream_up(&mut self.cx, id);
     }
 
-    /// A part has reached the system of its receiver.
+    /// Handles a part that has reached the system of its receiver.
     fn land(&mut self, id: usize, end: usize) {
         let cut = self.is_cut(id);
         let before = self.cx.streams.all[id].ways[1 - end].landed;
@@ -151,7 +152,7 @@ impl World {
         }
     }
 
-    /// The pages of a part to this end are not needed any more: it is as they are now.
+    /// Copies a part to this end, so that its pages are no longer needed.
     fn copy_part(&mut self, id: usize, end: usize, place: usize) {
         let connection = &mut self.cx.streams.all[id];
         let sender = &self.nodes[connection.ends[1 - end] as usize];
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// This end takes a piece of what has landed.
+    /// Receives a piece of the landed parts at this end.
     fn read(&mut self, id: usize, end: usize) {
         if !self.cx.streams.takes_read(self.cx.now, (id, end)) {
             return;
@@ -231,7 +232,7 @@ impl World {
         self.nodes[node as usize].on_stream_down(&mut self.cx, id, false);
     }
 
-    /// This end's system knows that there is no other: what has landed may still be received.
+    /// Handles the other end's close at this end's system: landed parts can still be received.
     fn hear_end(&mut self, id: usize, end: usize) {
         let what = StreamEvent::Ended { end };
         if self.is_cut(id) && !self.cx.streams.all[id].is_broken {
@@ -257,8 +258,8 @@ impl World {
         self.end_stream(id, end, false);
     }
 
-    /// The process at this end notices that the connection has ended, or ends it; with something under
-    /// way, or if `by_fault`, that is a fault.
+    /// Handles a connection that has ended, or is ended, by the process at this end. It counts as a
+    /// fault if a part is in transit, or if `by_fault`.
     fn end_stream(&mut self, id: usize, end: usize, by_fault: bool) {
         let Some(node) = self.node_at(id, end) else {
             return;
@@ -274,7 +275,8 @@ impl World {
         self.nodes[node as usize].on_stream_down(&mut self.cx, id, by_fault || !is_between);
     }
 
-    /// The process is about to be gone: what it has lent lives on in its system, which sends it or not.
+    /// Handles the streams of a process that is about to exit: its system keeps the sent pages, and
+    /// sends them or not.
     pub(super) fn end_streams(&mut self, gone: u32) {
         for id in 0..self.cx.streams.all.len() {
             let connection = &self.cx.streams.all[id];
@@ -299,7 +301,8 @@ impl World {
     }
 }
 
-/// Bytes `from..from + len` of a part, as they are now. What is not there any more has been written to.
+/// Returns bytes `from..from + len` of a part, as they are now. Bytes whose memory no longer exists
+/// have been overwritten.
 fn bytes_of(sender: &Node, payload: &Payload, from: usize, len: usize) -> Vec<u8> {
     match payload {
         Payload::Copied(bytes) => bytes[from..from + len].to_vec(),
