@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two cores, a wire between them, and time that passes when the test says so.
+//! Tests of two cores, with a wire between them and virtual time.
 
 extern crate std;
 

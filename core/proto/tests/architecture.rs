@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape of the sources: folders import one another in one direction, and state is private to
-//! the file or folder that owns it.
+//! Checks the structure of the sources: folders import one another in one direction, and state is
+//! private to the file or folder that owns it.
 //!
-//! A folder is a first-level module of a crate: `path.rs` and what lies in `path/`. Test modules are
-//! left out.
+//! A folder is a first-level module of a crate: `path.rs` and the contents of `path/`. Test modules
+//! are left out.
 
 #[path = "architecture/groups.rs"]
 mod groups;
@@ -14,25 +14,25 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, UseTree, Visibility};
 
-/// A crate that keeps the rules.
+/// Crate that must follow the rules.
 struct Rules {
-    /// Its folder, from the root of the repository.
+    /// Its folder, relative to the root of the repository.
     name: &'static str,
-    /// Its folders: each imports only those before it, so there is no circle.
+    /// Its folders. Each imports only those before it, so there is no cycle.
     floors: &'static [&'static str],
-    /// How far others may reach into a structure.
+    /// Permitted visibility of fields.
     reach: Reach,
-    /// Structures whose fields are open all the same: plain records of parameters and results, which
-    /// keep no rule of their own. `Structure.field` opens one field of an owner of owners.
+    /// Structures that may have open fields: plain records of parameters and results, without
+    /// invariants. `Structure.field` opens one field of a structure that only groups owners.
     records: &'static [&'static str],
 }
 
-/// How far the fields of state are open.
+/// Visibility of the fields of state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// To the file that has them, and what lies below it.
+    /// The file that defines them, and the modules below it.
     File,
-    /// To the folder.
+    /// The folder.
     Folder,
 }
 
@@ -45,7 +45,7 @@ const PROTO: Rules = Rules {
         "peer", "dispatch",
     ],
     reach: Reach::File,
-    // `Shared` is one of owners.
+    // `Shared` only groups owners.
     records: &[
         "Admitted",
         "Announcement",
@@ -105,7 +105,7 @@ const LINK: Rules = Rules {
         "pcap",
     ],
     reach: Reach::Folder,
-    // Of one part: a sink as a receiver, a kind of link that has errors.
+    // Each belongs to one part: a sink as a receiver, a kind of link that has errors.
     records: &["Errors", "Unplanned"],
 };
 
@@ -142,7 +142,7 @@ const PORTOLAN: Rules = Rules {
     ],
     reach: Reach::Folder,
     records: &[
-        // What the engine's calls are made on: both keep their own state private.
+        // The engine's calls operate on these; both keep their own state private.
         "Engine.inner",
         "Inner.core",
         "Inner.ops",
@@ -215,7 +215,7 @@ fn what_is_listed_as_open_is_there() {
 }
 
 impl Rules {
-    /// Imports that run back up, as sentences.
+    /// Returns a sentence for each import in the wrong direction.
     fn imports_back(&self, sources: &Sources) -> Vec<String> {
         let floor_of = |folder: &str| {
             let floor = self.floors.iter().position(|name| *name == folder);
@@ -228,7 +228,7 @@ impl Rules {
             .collect()
     }
 
-    /// State that others reach: structures and fields.
+    /// Returns structures and fields whose state is open to other modules.
     fn open_state(&self, sources: &Sources) -> Vec<(String, String)> {
         let is_listed = |name: &str, field: &str| {
             let field = format!("{name}.{field}");
@@ -242,7 +242,7 @@ impl Rules {
     }
 }
 
-/// One file: its folder, how many modules below the folder's own, its contents.
+/// One file: its folder, the number of modules below the folder's own, its contents.
 struct Source {
     folder: String,
     depth: usize,
@@ -250,7 +250,7 @@ struct Source {
     tree: syn::File,
 }
 
-/// All files of a crate, test modules left out.
+/// All files of a crate, except test modules.
 struct Sources {
     files: Vec<Source>,
     /// Names that the crate's root exports, and the folder that each comes from.
@@ -290,7 +290,7 @@ impl Sources {
         sources
     }
 
-    /// Reads the module `name` whose file lies in `dir`, and those below it.
+    /// Reads the module `name` whose file is in `dir`, and the modules below it.
     fn read_module(&mut self, (folder, depth): (&str, usize), dir: &Path, name: &str) {
         let mut file = dir.join(format!("{name}.rs"));
         if !file.exists() {
@@ -314,7 +314,7 @@ impl Sources {
         });
     }
 
-    /// Which folder imports which, with an example of each.
+    /// Returns which folder imports which, with an example of each.
     fn arrows(&self) -> BTreeMap<(String, String), String> {
         let folders: BTreeSet<&str> = self
             .files
@@ -351,8 +351,8 @@ impl Sources {
         arrows
     }
 
-    /// Fields of structures that are open further than `reach`. Layouts of C, in the folder `abi`, are
-    /// left out: they are a contract with others.
+    /// Returns fields of structures that are more visible than `reach`. C layouts, in the folder
+    /// `abi`, are left out: they are a contract with other programs.
     fn open_fields(&self, reach: Reach) -> Vec<(String, String)> {
         let mut open = Vec::new();
         for source in self.files.iter().filter(|source| source.folder != "abi") {
@@ -362,7 +362,7 @@ impl Sources {
                 for (index, field) in item.fields.iter().enumerate() {
                     let is_open = match &field.vis {
                         Visibility::Restricted(to) => {
-                            // The parent of a file in a folder lies in the folder.
+                            // The parent of a file in a folder is in the folder.
                             let is_within = source.depth > 0 && to.path.is_ident("super");
                             reach == Reach::File || !is_within
                         }
@@ -398,7 +398,7 @@ fn is_test(attrs: &[Attribute]) -> bool {
     })
 }
 
-/// Every path that a `use` names.
+/// Returns every path that a `use` contains.
 fn use_paths(tree: &UseTree) -> Vec<Vec<String>> {
     match tree {
         UseTree::Path(path) => {
@@ -415,9 +415,9 @@ fn use_paths(tree: &UseTree) -> Vec<Vec<String>> {
     }
 }
 
-/// The first names behind `crate::`, or behind as many `super::`, wherever they stand.
+/// Collects the first names after `crate::`, or after as many `super::`, wherever they occur.
 struct Names {
-    /// Modules between the crate's root and this one.
+    /// Number of modules between the crate's root and this one.
     depth: usize,
     of_crate: BTreeSet<String>,
 }
@@ -480,7 +480,7 @@ fn imports_are_found_wherever_they_stand() {
     assert_eq!(Vec::from_iter(names.of_crate), ["b", "c", "d", "e", "g"]);
 }
 
-/// A crate of two folders, `low` and `high`, for the checker itself.
+/// Returns a crate of two folders, `low` and `high`, to test the checker itself.
 fn sample(low: &str, high: &str, deep: &str) -> Sources {
     let source = |folder: &str, depth: usize, text: &str| Source {
         folder: folder.to_string(),
@@ -543,7 +543,7 @@ fn open_state_is_found() {
     assert_eq!(open("struct Record { pub(crate) count: u32 }", ""), empty);
     let pair = "struct Pair { pub(crate) owner: X, pub(crate) count: u32 }";
     assert_eq!(open(pair, ""), ["Pair.count"]);
-    // What is open to the parent: within a folder, or outside of it.
+    // Visible to the parent: within a folder, or outside of it.
     let parent = "struct Owner { pub(super) count: u32 }";
     assert_eq!(open("", parent), empty);
     assert_eq!(open(parent, ""), ["Owner.count"]);

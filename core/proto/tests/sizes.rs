@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! No source of the workspace is too long to be read at once, and no function.
+//! Checks that no source file of the workspace, and no function, is too long.
 
 use proc_macro2::Span;
 use std::fs;
@@ -8,9 +8,10 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Block, ImplItemFn, ItemFn, Signature, TraitItemFn};
 
-/// What a person follows without going back, with the signature.
+/// Maximum length of a function in lines, with its signature: what a reader follows without going
+/// back.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Beyond this a file has more than one subject.
+/// Maximum length of a file in lines; a longer file has more than one subject.
 const FILE_LINES_MAX: usize = 800;
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {

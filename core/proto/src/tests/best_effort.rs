@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Best-effort messages of several frames: they arrive whole or not at all, and what does not arrive
-//! is counted.
+//! Best-effort messages of several frames arrive complete or not at all, and missing ones are
+//! counted.
 
 use super::hostile::FrameProbe;
 use super::pair::*;
@@ -23,7 +23,7 @@ const HIGH: SendSpec = SendSpec {
 const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 const LONGEST: usize = 64 * 1024;
 
-/// A message that tells its number in its first bytes and follows from it.
+/// Returns a message with its number in the first bytes; the rest follows from the number.
 fn numbered(number: u32, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len)
         .map(|at| (at ^ number.wrapping_mul(0x9e37_79b9) as usize >> 7).to_le_bytes()[0])
@@ -32,7 +32,7 @@ fn numbered(number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Ends that are connected, the second with a handler at the port.
+/// Returns connected ends, the second with a handler at the port.
 fn up(links: &[LinkId], seed: u64) -> Pair {
     let mut pair = Pair::new(links, seed);
     pair.run(Duration::from_millis(50));
@@ -40,7 +40,7 @@ fn up(links: &[LinkId], seed: u64) -> Pair {
     pair
 }
 
-/// What has arrived at the second end: each message is the one that it says, and came once.
+/// Checks that each message at the second end is unaltered and arrived once; returns their numbers.
 fn check_arrivals(pair: &Pair) -> Vec<u32> {
     let mut numbers = Vec::new();
     for got in &pair.ends[1].got {
@@ -63,7 +63,7 @@ fn drops(pair: &Pair, reason: DropReason) -> u64 {
     drops_at(pair, 1, reason)
 }
 
-/// The frames of a message, which do not reach the wire.
+/// Returns the frames of a message, without sending them.
 fn frames_of(pair: &mut Pair, spec: &SendSpec, bytes: &[u8]) -> Vec<Vec<u8>> {
     let end = &mut pair.ends[0];
     end.send(B, spec, bytes).unwrap();
@@ -74,7 +74,7 @@ fn frames_of(pair: &mut Pair, spec: &SendSpec, bytes: &[u8]) -> Vec<Vec<u8>> {
     frames.iter().map(|frame| bare(frame)).collect()
 }
 
-/// A frame without the sum that the core may have put in front of it.
+/// Returns a frame without the checksum that the core may have put in front of it.
 fn bare(frame: &[u8]) -> Vec<u8> {
     match CheckedFrame::parse(frame) {
         Ok(checked) => checked.frame.to_vec(),
@@ -117,7 +117,7 @@ fn without_loss_all_arrive_whole_and_nothing_is_acknowledged() {
         assert_eq!(check_arrivals(&pair).len(), 60);
         let lens: Vec<_> = pair.ends[1].got.iter().map(|got| got.bytes.len()).collect();
         assert!(lens.contains(&LONGEST), "{lens:?}");
-        // Numbers of their own, no credit, no repair.
+        // They have their own numbers, cost no credit, and are not retransmitted.
         assert_eq!(pair.ends[0].core.credit(B, LaneId::Low).unwrap(), credit);
         assert_eq!(pair.ends[0].core.counters().retransmits, 0);
         assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
@@ -166,7 +166,7 @@ fn with_loss_messages_arrive_whole_or_not_at_all_and_all_are_accounted_for() {
             pair.ends[0].send(B, &LOW, &numbered(number, len)).unwrap();
             pair.run(Duration::from_micros(300));
         }
-        // The last number tells of what is missing before it.
+        // The last number reveals the messages missing before it.
         pair.faults = Faults::default();
         pair.ends[0].send(B, &LOW, &numbered(600, 1500)).unwrap();
         pair.run(Duration::from_millis(200));
@@ -225,7 +225,7 @@ fn what_may_lie_unread_in_a_link_is_waited_for() {
     let mut pair = up(&[LinkId::UDP], 7);
     let frames = frames_of(&mut pair, &LOW, &numbered(0, 20_000));
     receive(&mut pair, &frames[0]);
-    // The program computes for a second; then it looks at the clock before it has read the rest.
+    // The program computes for a second. Its timer runs before it has read the rest.
     pair.now = pair.now + Duration::from_secs(1);
     let now = pair.now;
     pair.ends[1].core.begin_poll_gap(now);
@@ -237,7 +237,7 @@ fn what_may_lie_unread_in_a_link_is_waited_for() {
     assert_eq!(check_arrivals(&pair), [0]);
 }
 
-/// It looks at its links each time that a timer has waked it, and each time after a while.
+/// The process polls its links at each timer, and each time later than due.
 #[test]
 fn a_process_that_sleeps_drops_what_is_incomplete_all_the_same() {
     let mut pair = up(&[LinkId::UDP], 18);
@@ -271,7 +271,7 @@ fn of_five_that_are_incomplete_the_first_is_dropped() {
             .for_each(|frame| receive(&mut pair, frame));
     }
     assert_eq!(check_arrivals(&pair), [1, 2, 3, 4]);
-    // The rest of the first came too late to tell from a copy.
+    // The rest of the first arrived too late to be distinguished from duplicates.
     assert_eq!(drops(&pair, DropReason::Duplicate), 3);
     pair.run(Duration::from_millis(1));
     pair.assert_clean();
@@ -298,7 +298,8 @@ fn without_a_buffer_a_whole_message_is_dropped_and_counted() {
     pair.assert_clean();
 }
 
-/// `P7.3` drops what finds no buffer; this one has one, though it is not posted.
+/// `P7.3` drops a message without a buffer. A waiting receive is a buffer, even if it is not
+/// posted.
 #[test]
 fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
     for (room, expected) in [(9000, 1), (8999, 0)] {
@@ -321,7 +322,7 @@ fn a_receive_that_is_waited_for_gets_a_message_of_several_frames() {
             end.core.handle_rest(pair.now, &admitted, frame);
             end.drain(frame);
         }
-        // What is posted next finds it.
+        // The next posted receive takes it.
         assert_eq!(pair.ends[1].core.is_quiet(&want.what), expected == 0);
         let op = pair.ends[1].post(PORT, room, None);
         pair.ends[1].drain(&[]);
@@ -342,7 +343,7 @@ fn what_is_longer_or_goes_by_a_lossless_link_is_sent_reliably() {
         let mut pair = Pair::new(links, 11);
         pair.ends[1].core.connect(pair.now, A);
         pair.run(Duration::from_millis(50));
-        // Nothing is posted: what is reliable waits.
+        // Nothing is posted: reliable messages wait.
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
         pair.faults.drop = 0.05;
         pair.ends[0].send(B, &LOW, &numbered(0, len)).unwrap();
@@ -364,12 +365,12 @@ fn messages_wait_for_a_link_that_is_full_and_then_for_room() {
         count += 1;
     }
     assert_eq!(count, 16);
-    // Refused in the middle of a message.
+    // Refuse a transmit in the middle of a message.
     assert!(core.poll_transmit(pair.now).is_some());
     assert!(core.poll_transmit(pair.now).is_some());
     core.transmit_refused();
     core.link_ready(LinkId::UDP);
-    // Its first call has left, and is lost here.
+    // Its first call was sent, and is lost here.
     pair.run(Duration::from_millis(1));
     assert_eq!(check_arrivals(&pair), Vec::from_iter(1..count));
     pair.ends[0].send(B, &LOW, &numbered(16, LONGEST)).unwrap();
@@ -389,7 +390,7 @@ fn what_costs_no_credit_does_not_wait_for_it_once_there_is_room() {
     for len in [1000, LONGEST] {
         let mut pair = Pair::new(&[LinkId::UDP], 15);
         pair.run(Duration::from_millis(50));
-        // Nobody takes these, so their credit does not come back.
+        // No receive takes these, so their credit is not returned.
         for _ in 0..100 {
             while pair.ends[0].send(B, &reliable, &[1; 1000]).is_ok() {}
             pair.run(Duration::from_millis(1));
@@ -402,7 +403,7 @@ fn what_costs_no_credit_does_not_wait_for_it_once_there_is_room() {
         while end.core.poll_transmit(pair.now).is_some() {}
         assert_eq!(end.core.poll_event(), Some(Event::Writable(B)));
         assert_eq!(end.send(B, &LOW, &numbered(2, len)), Ok(()));
-        // The other waits on, and nothing tells it in vain.
+        // The reliable one keeps waiting, without a needless notification.
         while end.core.poll_transmit(pair.now).is_some() {}
         assert_eq!(end.core.poll_event(), None);
     }
@@ -433,7 +434,7 @@ fn what_is_incomplete_ends_with_its_peer() {
     pair.ends[1].drain(&frames[0]);
     assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
     assert_eq!(drops(&pair, DropReason::BestEffortIncomplete), 1);
-    // Waiting frames of the one who gives up are freed, too.
+    // Waiting frames of the side that gives up are freed, too.
     pair.ends[0].send(B, &LOW, &numbered(1, 9000)).unwrap();
     pair.ends[0].core.fail_peer(B, Cause::NoPath);
     assert_eq!(pair.ends[0].core.usage(), (0, 0, 0));
@@ -472,7 +473,7 @@ fn record(part: &BestEffortPart) -> Vec<u8> {
     bytes
 }
 
-/// Ends that are connected, the first with a handler at the port; the second is to misbehave.
+/// Returns connected ends, the first with a handler at the port; the second will misbehave.
 fn accused(seed: u64) -> Pair {
     let mut pair = Pair::new(&[LinkId::UDP], seed);
     pair.run(Duration::from_millis(50));
@@ -490,7 +491,7 @@ fn parts_that_contradict_their_message_are_dropped_and_counted() {
         receive_at(pair, 0, &frame);
     };
     throw(&mut pair, part(0, 100, 1000, 0));
-    // Another length, another port, longer than any: none of them is taken.
+    // Another length, another port, and longer than allowed: all are rejected.
     throw(&mut pair, part(0, 100, 1001, 100));
     throw(
         &mut pair,
@@ -502,7 +503,7 @@ fn parts_that_contradict_their_message_are_dropped_and_counted() {
     throw(&mut pair, part(1, 100, 64 * 1024 + 1, 0));
     throw(&mut pair, part(2, 100, u32::MAX, u32::MAX - 100));
     assert_eq!(drops_at(&pair, 0, DropReason::BadFragment), 4);
-    // Again, and overlapping: bytes count once.
+    // Repeated and overlapping: bytes count once.
     throw(&mut pair, part(0, 100, 1000, 0));
     assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 1);
     throw(&mut pair, part(0, 500, 1000, 50));
@@ -510,7 +511,7 @@ fn parts_that_contradict_their_message_are_dropped_and_counted() {
     assert!(pair.ends[0].got.is_empty());
     throw(&mut pair, part(0, 2, 1000, 998));
     assert_eq!(pair.ends[0].got[0].bytes, [0; 1000]);
-    // A number far ahead counts what would be before it as lost; one behind it is too late.
+    // A number far ahead counts the ones before it as lost; one behind it is too late.
     throw(&mut pair, part(1 << 30, 10, 1000, 0));
     throw(&mut pair, part(1, 10, 1000, 0));
     assert_eq!(drops_at(&pair, 0, DropReason::Duplicate), 2);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of several frames: which calls they leave in, and how what a call brings is taken.
+//! Messages of several frames: the calls they are sent in, and the receipt of several frames at
+//! once.
 
 use super::pair::*;
 use crate::*;
@@ -11,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 
 const PORT: PortId = PortId::user(1);
 
-/// The longest that goes without asking.
+/// Length of the longest eager message.
 const LONGEST: usize = 64 * 1024;
 
 fn to(to: impl Into<Address>) -> SendSpec {
@@ -102,7 +103,7 @@ fn less_than_a_call_waits_for_what_has_no_credit_and_not_longer_than_the_call_be
         accepted += 1;
     }
     assert_eq!(accepted, 8);
-    // Nobody takes them, so no credit comes: all the same, all of them arrive.
+    // No receive takes them, so no credit is returned. All arrive nevertheless.
     pair.run(Duration::from_millis(5));
     let frames = 8 * LONGEST.div_ceil(1472 - 32);
     assert_eq!(pair.calls.iter().sum::<usize>(), frames);
@@ -135,7 +136,7 @@ fn fragments_that_come_together_are_taken_wherever_they_go() {
         let fits = room.unwrap_or(LONGEST).min(LONGEST);
         assert!(got.bytes[..fits] == bytes[..fits]);
         assert_eq!(got.error.is_some(), fits < LONGEST);
-        // What its buffer cuts is looked at frame by frame.
+        // Frames of a message that its buffer truncates are handled one by one.
         let taken = pair.runs_taken - before;
         assert_eq!(taken > frames / 2, fits == LONGEST, "{taken} for {room:?}");
     }
@@ -156,7 +157,7 @@ fn fragments_are_acknowledged_as_seldom_as_bulk_data() {
     pair.run(Duration::from_secs(1));
     let sent = pair.ends[1].core.counters().frames_sent - before;
     assert_eq!(pair.ends[1].got.len(), 4);
-    // Four messages are 184 frames; twice credit comes back, and the last ones wait 50 µs.
+    // Four messages are 184 frames; credit is returned twice, and the last ones wait 50 µs.
     assert!(sent <= 6, "{sent}");
 }
 
@@ -216,7 +217,7 @@ fn runs_with_wrong_headers_end_nothing_and_fill_no_memory() {
     }
 }
 
-/// Sends messages of `lens` bytes in one turn; all of them arrive, in order.
+/// Sends messages of `lens` bytes in one turn; checks that all arrive, in order.
 fn burst(pair: &mut Pair, lens: &[usize]) {
     for (seed, &len) in (0..).zip(lens) {
         pair.ends[1].post(PORT, len, None);
@@ -235,11 +236,11 @@ fn burst(pair: &mut Pair, lens: &[usize]) {
 // P4.16
 #[test]
 fn messages_of_a_burst_share_frames_and_calls() {
-    // Frames that are not full by themselves; full ones; one message each.
+    // Lengths that do not fill frames; that fill them; and one message per frame.
     for (len, per_frame) in [(300, 4), (32, 35), (1000, 1)] {
         let mut pair = pair();
         burst(&mut pair, &vec![len; 384]);
-        // All but the frame that was full first and the one that was open then.
+        // All but the first full frame, and the one that was open then.
         let frames = 384_usize.div_ceil(per_frame) - 2;
         assert_eq!(pair.calls.iter().sum::<usize>(), frames, "{len}");
         assert_eq!(
@@ -259,7 +260,7 @@ fn a_burst_beside_raw_frames_leaves_by_the_path_that_takes_many_in_a_call() {
     pair.calls.clear();
     burst(&mut pair, &[200; 60]);
     assert_eq!(pair.calls, [8]);
-    // One that is alone does not.
+    // A single message does not use it.
     burst(&mut pair, &[200]);
     assert_eq!(pair.calls, [8]);
 }

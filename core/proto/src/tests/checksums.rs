@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checksums are agreed on, and what has none is refused where they are (`P13`); nothing that one
-//! turned bit makes of a frame ends a session.
+//! Checksums are negotiated, and a frame without one is rejected on a path that uses them (`P13`).
+//! No single bit error in a frame ends a session.
 
 use super::pair::*;
 use crate::*;
@@ -17,7 +17,7 @@ const LOW: SendSpec = SendSpec {
 };
 const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 
-/// Longer than it takes until a quiet peer rests.
+/// Longer than the time after which a quiet peer becomes dormant.
 const LONG: Duration = Duration::from_secs(3);
 
 fn up(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
@@ -30,7 +30,7 @@ fn up(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
     pair
 }
 
-/// The next frame of end 1, with a message.
+/// Returns the next frame of end 1, with a message.
 fn frame_of(pair: &mut Pair, bytes: &[u8]) -> Vec<u8> {
     pair.ends[1].send(A, &LOW, bytes).unwrap();
     match pair.ends[1].core.poll_transmit(pair.now) {
@@ -61,7 +61,7 @@ fn a_path_has_checksums_if_either_side_wants_them() {
     }
 }
 
-// P13.1: every way in which a frame comes about, and comes about again.
+// P13.1: covers all ways in which a frame is made and retransmitted.
 #[test]
 fn messages_of_all_lengths_arrive_with_checksums_over_a_bad_wire() {
     for seed in 0..20 {
@@ -112,14 +112,14 @@ fn a_frame_that_has_lost_its_mark_is_refused() {
             core.handle_run(pair.now, LinkId::UDP, run.into_iter())
                 .is_none()
         );
-        // It is sent again, as frames that are lost are.
+        // It is retransmitted like a lost frame.
         pair.run(LONG);
         let got = pair.ends[0]
             .got
             .iter()
             .filter(|got| got.bytes == b"without");
         assert_eq!(got.count(), 1 + usize::from(rests));
-        // What was agreed on is known after a rest.
+        // The negotiated setting survives dormancy.
         assert_eq!(pair.ends[0].core.dormant_count(), 1);
     }
     pair.assert_clean();
@@ -151,7 +151,7 @@ fn no_turned_bit_of_a_header_ends_a_session() {
     }
 }
 
-// P2.8, P13.1: the end of a session is told in frames of its paths.
+// P2.8, P13.1: a reset is sent in a frame of the session's paths.
 #[test]
 fn the_end_of_a_session_is_told_with_a_checksum() {
     let mut pair = up(&[LinkId::UDP], 8, [false, true]);

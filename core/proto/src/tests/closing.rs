@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that closes: what comes to it ends, is not delivered, and gives its credit back.
+//! Closing processes: messages to them complete without delivery, and their credit is returned.
 
 use super::pair::*;
 use crate::*;
@@ -21,7 +21,8 @@ const SELECTOR: Selector = Selector {
     ignore: 0,
     source: None,
 };
-/// One that fits a frame, one cut into fragments where frames are short, one that asks.
+/// Lengths that fit a frame, that are cut into fragments if frames are short, and that need a
+/// rendezvous.
 const LENS: [usize; 3] = [10, 5000, 70_000];
 
 fn spec(to: Address) -> SendSpec {
@@ -38,7 +39,7 @@ fn send_all(end: &mut End, peer: PeerId, to: Address) {
     }
 }
 
-/// What became of the sends that asked: the receiver closed.
+/// Checks that the rendezvous sends failed because the receiver closed.
 fn assert_refused(end: &End, peer: PeerId, count: usize) {
     let error = OpError::PeerGone(peer, Cause::Closed);
     assert_eq!(end.sent.len(), count);
@@ -70,7 +71,7 @@ fn a_process_that_closes_is_given_nothing_but_to_its_handlers() {
                 70_000,
             );
             pair.ends[1].core.discard_unread();
-            // The receives are the program's again.
+            // The receives belong to the program again.
             for op in [posted, tagged] {
                 pair.ends[1].memory.remove(&op.0);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages arrive once, whole and in order, whatever the wire does.
+//! Messages arrive once, complete and in order, whatever the wire does.
 
 use super::pair::*;
 use crate::*;
@@ -29,12 +29,13 @@ fn pattern(tag: u32, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Sends messages of mixed sizes both ways and on both lanes; checks order and content per lane.
+/// Sends messages of mixed lengths in both directions and on both lanes; checks order and content
+/// per lane.
 fn mixture(links: &[LinkId], seed: u64, faults: Faults, in_place: bool) -> Pair {
     disturbed_mixture(links, seed, faults, in_place, |_, _| {})
 }
 
-/// The same, with something that happens to the wire before each turn.
+/// Does the same, and calls `disturb` before each turn.
 pub(super) fn disturbed_mixture(
     links: &[LinkId],
     seed: u64,
@@ -73,7 +74,7 @@ pub(super) fn disturbed_mixture(
         }
         let end = pair.now + Duration::from_micros(300);
         pair.run(Duration::from_micros(300));
-        // Time passes although nothing happens.
+        // Time passes even if nothing happens.
         pair.now = pair.now.max(end);
         if (0..2).all(|rank| next[rank] == 60 && pair.ends[rank].got.len() == 60) {
             break;
@@ -84,7 +85,7 @@ pub(super) fn disturbed_mixture(
     pair
 }
 
-/// What each side sends: 60 messages of all lengths, by both lanes.
+/// Returns the messages of each side: 60 of all lengths, on both lanes.
 fn draw_messages(seed: u64) -> [Vec<(LaneId, Vec<u8>)>; 2] {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xabcd);
     let lens = [
@@ -104,7 +105,7 @@ fn draw_messages(seed: u64) -> [Vec<(LaneId, Vec<u8>)>; 2] {
     plan
 }
 
-/// Each lane has brought what was sent, in its order, and all sends have ended well.
+/// Checks that each lane received all messages in order, and that all sends succeeded.
 fn check_messages(pair: &Pair, plan: &[Vec<(LaneId, Vec<u8>)>; 2], seed: u64) {
     for rank in 0..2 {
         for lane in LaneId::ALL {
@@ -214,7 +215,7 @@ fn a_message_that_waited_for_a_buffer_does_not_overtake_a_transfer_to_its_port()
     let (long, short) = (pattern(1, 300_000), pattern(2, 100));
     pair.ends[0].send(B, &LOW, &long).unwrap();
     pair.ends[0].send(B, &LOW, &short).unwrap();
-    // Time for the short one and for the request of the long one, not for its bytes.
+    // Long enough for the short message and for the request of the long one, not for its bytes.
     pair.run(Duration::from_micros(8));
     assert_eq!(pair.ends[1].got.len(), 0);
     pair.ends[1].post(PORT, 100, None);
@@ -258,7 +259,7 @@ fn a_buffer_that_a_message_wanted_is_not_given_to_another() {
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
     pair.ends[1].lends = true;
-    // The second of the low lane waits for the first; meanwhile the high lane's may come.
+    // The second of the low lane waits for the first; meanwhile the high lane's may arrive.
     pair.ends[0].send(B, &LOW, &pattern(1, 2_000_000)).unwrap();
     pair.ends[0].send(B, &LOW, &pattern(2, 70_000)).unwrap();
     pair.run(Duration::from_micros(20));
@@ -283,7 +284,7 @@ fn credit_bounds_what_is_held_and_comes_back() {
     // All credit, at 1032 bytes each.
     assert_eq!(accepted, 508);
     let (_, held_len, _) = pair.ends[1].core.usage();
-    // Sixteen to a chunk, four bytes for the length of each, and a place in the queue of the port.
+    // Sixteen per chunk, four bytes for the length of each, and a place in the queue of the port.
     assert_eq!(held_len, 32 * 16 * (1024 + 4) + 508 * 48);
     for _ in 0..508 {
         pair.ends[1].post(PORT, 1000, None);
@@ -414,7 +415,7 @@ fn a_frame_that_was_begun_before_the_path_grew_keeps_to_its_buffer() {
     path(&mut pair, 1200);
     pair.ends[0].send(B, &LOW, &[1; 500]).unwrap();
     path(&mut pair, 8972);
-    // The short way into an open frame keeps to it as well.
+    // The shortcut into an open frame is limited by the buffer as well.
     assert!(pair.ends[0].core.append(B, &LOW, &[1; 2000]).is_none());
     for len in [500, 2000, 500] {
         pair.ends[0].send(B, &LOW, &pattern(7, len)).unwrap();
@@ -440,7 +441,8 @@ fn the_short_way_leaves_a_message_that_its_buffer_would_cut() {
     assert!(core.take_whole(&mut admitted, &frame, None).is_none());
 }
 
-/// `P7.3` drops what finds no buffer; this one has one, though it is not posted.
+/// `P7.3` drops a message without a buffer. A waiting receive is a buffer, even if it is not
+/// posted.
 #[test]
 fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
     let mut pair = Pair::new(&[LinkId::SHM], 16);
@@ -468,7 +470,7 @@ fn a_receive_that_is_waited_for_takes_a_best_effort_message_once() {
     let whole = take(50).unwrap();
     assert_eq!(whole.dest, WholeDest::Wanted);
     assert_eq!(frame[whole.off..][..whole.len], [7; 50]);
-    // A copy that the network made.
+    // Duplicate made by the network.
     assert!(take(50).is_none());
     assert_eq!(pair.ends[1].core.counters().messages_received, 1);
     assert_eq!(pair.ends[1].core.counters().best_effort_lost, 0);
@@ -484,7 +486,7 @@ fn a_sender_refused_for_want_of_frames_is_told_when_they_have_left() {
         ..LOW
     };
     while pair.ends[0].send(B, &spec, &[1; 1000]).is_ok() {}
-    // Nothing comes back that could tell: best effort is not acknowledged.
+    // No frame returns that could report it: best effort is not acknowledged.
     while pair.ends[0].core.poll_transmit(pair.now).is_some() {}
     assert!(pair.ends[0].core.poll_timeout() <= pair.now);
     assert_eq!(pair.ends[0].core.poll_event(), Some(Event::Writable(B)));
@@ -510,8 +512,8 @@ fn what_has_arrived_outlives_its_sender() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
         let mut pair = Pair::new(links, 21);
         pair.run(Duration::from_millis(20));
-        // One waits without a buffer, one is cut into fragments, and one asks in vain for a buffer:
-        // what came behind it at its port may not take its place.
+        // One waits without a buffer, one is cut into fragments, and one requests a buffer in vain.
+        // The message after it at its port must not take its place.
         for len in [10, 5000] {
             pair.ends[0].send(B, &LOW, &pattern(1, len)).unwrap();
         }
@@ -552,7 +554,7 @@ fn what_has_arrived_outlives_its_sender() {
     }
 }
 
-// P9.7: acknowledged is acknowledged, whatever others have filled since.
+// P9.7: an acknowledged message is kept, even if other messages have filled memory since.
 #[test]
 fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
     for links in [&[LinkId::SHM][..], &[LinkId::UDP]] {
@@ -588,7 +590,7 @@ fn what_was_acknowledged_outlives_its_sender_though_memory_is_full() {
     }
 }
 
-// P3.10: what sessions that are over have left unread cannot grow without bound.
+// P3.10: unread messages of ended sessions cannot grow without bound.
 #[test]
 fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
     let mut pair = Pair::new(&[LinkId::UDP], 25);
@@ -606,7 +608,7 @@ fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
         pair.run(Duration::from_millis(50));
     }
     let held = pair.ends[1].core.usage().1;
-    // What a session may leave beside: its reserve in memory, and a frame.
+    // Additional memory that a session may leave behind: its reserve, and a frame.
     let beside = 30_000;
     assert!((limit..2 * limit + beside).contains(&held), "{held}");
     let unread = pair.ends[1].core.unread(A);
@@ -614,7 +616,7 @@ fn lives_that_come_and_go_fill_no_more_than_twice_the_memory() {
         panic!("{unread:?}");
     };
     assert!(count < accepted, "{count} of {accepted}");
-    // It is not lost but late: there is room again as soon as the program reads.
+    // The rest is not lost but delayed: there is room again as soon as the program reads.
     for _ in 0..count {
         pair.ends[1].post(PORT, 1000, None);
     }
@@ -641,7 +643,7 @@ fn a_matched_message_behind_a_lost_transfer_is_delivered() {
     let unfilled = pair.ends[1].post(PORT, 100, Some(A));
     pair.ends[0].ask(B, &other, &pattern(1, 1_000_000)).unwrap();
     pair.ends[0].send(B, &LOW, &pattern(2, 100)).unwrap();
-    // The request has arrived with the message behind it, the first fragment has not.
+    // The request has arrived with the message after it, but the first fragment has not.
     pair.run(Duration::from_micros(7));
     assert_eq!(pair.ends[1].got.len(), 0, "its turn has not come");
     assert_eq!(pair.ends[1].core.usage().2, 1);
@@ -661,7 +663,7 @@ fn a_matched_message_behind_a_lost_transfer_is_delivered() {
     assert_eq!(pair.ends[1].core.usage(), (0, 0, 0));
 }
 
-// P9.7: the next session's messages come behind those of the last.
+// P9.7: the next session's messages follow the leftovers of the last one.
 #[test]
 fn a_new_session_does_not_overtake_what_the_last_has_left() {
     let mut pair = Pair::new(&[LinkId::UDP], 23);
@@ -687,7 +689,7 @@ fn a_new_session_does_not_overtake_what_the_last_has_left() {
     pair.assert_clean();
 }
 
-/// Two ends that a ring joins, and a message to the first port.
+/// Returns two ends connected by a ring, and parameters for messages to the first port.
 fn ring_pair() -> (Pair, SendSpec) {
     let mut pair = Pair::new(&[LinkId::SHM], 3);
     pair.run(Duration::from_millis(10));
@@ -721,7 +723,7 @@ fn a_copy_in_parts_arrives_by_a_ring_before_anybody_asks_for_it() {
     pair.assert_clean();
 }
 
-/// What is chosen to be asked for is, where it must not be, cut no shorter for that.
+/// A choice that forces rendezvous does not shorten the parts where rendezvous is not allowed.
 #[test]
 fn a_copy_in_parts_leaves_in_few_of_them_although_all_is_to_be_asked_for() {
     let (mut pair, spec) = ring_pair();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that are held, and receives that take them at once: as the ordinary way does it.
+//! Receives that take a held message at once have the same results as posted ones.
 
 use super::pair::*;
 use crate::*;
@@ -16,7 +16,7 @@ const LOW: SendSpec = SendSpec {
     best_effort: false,
 };
 
-/// The first frame that `pair.ends[0]` has to send.
+/// Returns the first frame that `pair.ends[0]` has to send.
 fn next_frame(pair: &mut Pair) -> Vec<u8> {
     match pair.ends[0].core.poll_transmit(pair.now) {
         Some(Transmit::Frame { bytes, .. }) => bytes.to_vec(),
@@ -80,7 +80,8 @@ fn a_posted_receive_comes_before_one_that_would_take_a_held_message() {
 /// Results of a session for the program, and the state of both peers.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    /// By receive: the message's number, how many bytes of it came, and whether it was cut.
+    /// Per receive: the message's number, the number of bytes received, and whether it was
+    /// truncated.
     received: BTreeMap<u64, (Option<u8>, usize, bool)>,
     withdrawn: Vec<u64>,
     failed: Vec<Event>,
@@ -90,8 +91,8 @@ struct Outcome {
     usage: (usize, usize, usize),
 }
 
-/// A drawn session. A message and a receive are matched at once where that is possible if `at_once`,
-/// else each is posted or delivered by an event.
+/// Random session. If `at_once`, a message and a receive are matched at once where possible;
+/// otherwise each is posted or delivered by an event.
 struct Session {
     pair: Pair,
     rng: ChaCha8Rng,
@@ -99,7 +100,7 @@ struct Session {
     posted: Vec<(Option<PortId>, OpId)>,
     withdrawn: Vec<u64>,
     sent: u8,
-    /// Receives that took a held message at once.
+    /// Number of receives that took a held message at once.
     taken_count: usize,
 }
 
@@ -127,7 +128,7 @@ impl Session {
         }
     }
 
-    /// One of two ports, of which only [`PORT`] is open at first, or of three tags.
+    /// Returns one of two ports, of which only [`PORT`] is open at first, or one of three tags.
     fn draw_address(&mut self) -> Address {
         match self.rng.random_range(0..5) {
             0 | 1 => PORT.into(),
@@ -254,8 +255,9 @@ impl Session {
     }
 }
 
-/// Plays a session both ways, checks that the outcomes are equal, and returns how many receives took
-/// a held message at once. In the end the peer `goes`, and what it has left is received.
+/// Plays a session in both modes, checks that the results are equal, and returns how many receives
+/// took a held message at once. At the end the peer fails if it `goes`, and its leftovers are
+/// received.
 fn compare(seed: u64, steps: usize, goes: bool) -> usize {
     let mut taken_count = 0;
     let [ordinary, short] = [false, true].map(|at_once| {
@@ -274,7 +276,7 @@ fn compare(seed: u64, steps: usize, goes: bool) -> usize {
     taken_count
 }
 
-/// Order, truncation, withdrawal, credit and counts: P4.3, P4.4, P4.7, P11.2, P11.6.
+/// Order, truncation, cancellation, credit and counts: P4.3, P4.4, P4.7, P11.2, P11.6.
 #[test]
 fn receives_that_take_a_held_message_at_once_see_what_posted_ones_see() {
     let taken: usize = (0..400).map(|seed| compare(seed, 150, false)).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames that nobody should have sent: counted by reason, never fatal, never kept.
+//! Invalid and forged frames: counted by reason, never fatal, never kept.
 
 use super::pair::*;
 use crate::*;
@@ -112,7 +112,7 @@ fn a_million_random_frames_change_nothing() {
     assert_eq!(dropped, 1_000_000);
 }
 
-/// A peer that is in the job but gone mad: valid session, random records. `P1.7`, `P4.3`
+/// A peer of the job that misbehaves: valid session, random records. `P1.7`, `P4.3`
 #[test]
 fn random_records_in_a_valid_session_stay_within_bounds() {
     let mut pair = up(3);
@@ -126,7 +126,7 @@ fn random_records_in_a_valid_session_stay_within_bounds() {
     assert!(slots < 100 && transfers < 70_000, "{slots} {transfers}");
 }
 
-/// Throws one frame with the given records at rank 0, in the session of its peer.
+/// Passes one frame with the given records to rank 0, in the session of its peer.
 fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     let FrameProbe { session, num } = FrameProbe::new(pair);
     let mut frame = vec![0; 16 + records.len()];
@@ -141,7 +141,7 @@ fn throw(pair: &mut Pair, kind: FrameKind, records: &[u8]) {
     header.emit(&mut frame);
     frame[16..].copy_from_slice(records);
     let core = &mut pair.ends[0].core;
-    // The short way must not take it either.
+    // The shortcut must reject it as well.
     if let Some(mut admitted) = core.admit(pair.now, LinkId::UDP, &frame) {
         assert!(core.take_whole(&mut admitted, &frame, None).is_none() || kind == FrameKind::Data);
         core.handle_rest(pair.now, &admitted, &frame);
@@ -218,7 +218,7 @@ fn marks_of_a_path_that_is_not_there_are_dropped_and_those_of_one_hold_nothing_u
         .open_port(PortId::user(2), PortMode::InPlace);
     pair.ends[1].lends = true;
     for round in 1..40_u32 {
-        // Whatever was sent, all of it and more is said to be marked.
+        // Report everything sent, and more, as marked.
         let count = round.wrapping_mul(0x7fff_ffff);
         portolan_wire::Marks { path: 1, count }.emit(&mut bytes);
         throw(&mut pair, FrameKind::Unnumbered, &bytes);
@@ -279,7 +279,7 @@ pub(super) struct FrameProbe {
 }
 
 impl FrameProbe {
-    /// Learns the session token of rank 0's peer from a frame on its way there.
+    /// Reads the session token of rank 0's peer from a frame to rank 0.
     pub(super) fn new(pair: &mut Pair) -> FrameProbe {
         let spec = SendSpec {
             to: Address::Port(PortId::user(1)),
@@ -297,7 +297,7 @@ impl FrameProbe {
         }
     }
 
-    /// The next numbered frame of the peer, with these records.
+    /// Returns the next numbered frame of the peer, with these records.
     pub(super) fn next(&mut self, records: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; 16 + records.len()];
         let header = FrameHeader {
@@ -320,13 +320,13 @@ impl FrameProbe {
         rng.fill(&mut frame[16..]);
         frame[16] = match rng.random_bool(0.8) {
             true => rng.random_range(0..12),
-            // With match bits, often a good one.
+            // With match bits, often valid ones.
             false => rng.random_range(15..20),
         };
         frame[18] &= 3;
         frame[19] &= 3;
         frame[17] &= 7;
-        // No resets: what follows one is not looked at.
+        // No resets: frames after one are ignored.
         let kind =
             [FrameKind::Data, FrameKind::Unnumbered, FrameKind::Bulk][rng.random_range(0..3)];
         let header = FrameHeader {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that leave in a frame of their own, past the queues, arrive as all others do; and the way is
-//! closed wherever something would be overtaken, or could not be recovered.
+//! Messages in a frame of their own, past the queues, arrive like all others. The shortcut does not
+//! apply if a message would be overtaken or could not be retransmitted.
 
 use super::pair::*;
 use crate::*;
@@ -18,14 +18,14 @@ const HIGH: SendSpec = SendSpec {
     ..LOW
 };
 
-/// A port whose receives have buffers.
+/// Port whose receives have buffers.
 const TAKEN: PortId = PortId::user(6);
 const TO_TAKEN: SendSpec = SendSpec {
     to: Address::Port(TAKEN),
     ..LOW
 };
 
-/// Longer than acknowledgements wait for company.
+/// Longer than the delay of acknowledgements.
 const SOON: Duration = Duration::from_millis(1);
 
 fn up(links: &[LinkId], wants: [bool; 2]) -> Pair {
@@ -93,7 +93,8 @@ fn a_lone_message_whose_frame_is_lost_is_sent_again() {
     }
 }
 
-/// With losses, copies and reordering on the way, in both directions, each arrives once and in order.
+/// With loss, duplication and reordering in both directions, each message arrives once and in
+/// order.
 #[test]
 fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     let mut pair = up(&[LinkId::UDP, LinkId::PACKET], [true, false]);
@@ -131,7 +132,7 @@ fn lone_messages_over_a_bad_wire_arrive_once_and_in_order() {
     check_empty(&pair);
 }
 
-/// Whether the way of a message of `len` bytes to end 1 is open.
+/// Returns true if the shortcut applies to a message of `len` bytes to end 1.
 fn may_send(core: &Core, spec: &SendSpec, len: usize) -> bool {
     core.lone(B, spec, &[0; 64 * 1024 + 1][..len]).is_some()
 }
@@ -164,14 +165,14 @@ fn the_way_is_closed_where_something_waits_or_does_not_fit() {
         ..LOW
     };
     assert!(!may_send(core, &best_effort, 8));
-    // A message of either lane that waits for its frame would be overtaken, or share it.
+    // A message of either lane that waits for its frame would be overtaken, or would share it.
     for spec in [LOW, HIGH] {
         pair.ends[0].send(B, &spec, b"waits").unwrap();
         assert!(!may_send(&pair.ends[0].core, &LOW, 8));
         pair.run(SOON);
         assert!(may_send(&pair.ends[0].core, &LOW, 8));
     }
-    // Lossless links have a way of their own.
+    // Lossless links have their own shortcut.
     let pair = up(&[LinkId::SHM], [false, false]);
     assert!(!may_send(&pair.ends[0].core, &LOW, 8));
 }
@@ -194,14 +195,14 @@ fn the_way_is_closed_while_the_window_is_full() {
     check_empty(&pair);
 }
 
-/// One of two frames that are under way is acknowledged by the general rules.
+/// One of two frames in flight is acknowledged by the general rules.
 #[test]
 fn the_acknowledgement_of_one_of_two_frames_is_left_to_the_general_way() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
     let acks = pair.lone_acks;
     pair.send_lone(0, &LOW, b"one");
     pair.run(Duration::from_micros(50));
-    // The acknowledgement of the first is on its way.
+    // The acknowledgement of the first is in flight.
     pair.send_lone(0, &LOW, b"two");
     pair.run(Duration::from_micros(8));
     assert_eq!(pair.lone_acks, acks);
@@ -210,7 +211,8 @@ fn the_acknowledgement_of_one_of_two_frames_is_left_to_the_general_way() {
     check_empty(&pair);
 }
 
-/// A message of several frames that come together goes straight to the receive that waits for it.
+/// A message of several frames that arrive together is copied directly to the receive that waits
+/// for it.
 #[test]
 fn a_message_of_several_frames_leaves_with_one_call_and_is_copied_once() {
     for wants in [[false, false], [true, true]] {
@@ -246,7 +248,8 @@ fn what_the_window_keeps_back_of_a_long_message_follows() {
     check_empty(&pair);
 }
 
-/// A frame of a run is lost: the others gather, and the message goes to its buffer when it is whole.
+/// If a frame of a run is lost, the others gather, and the message goes to its buffer when it is
+/// complete.
 #[test]
 fn a_run_with_a_hole_gathers_until_it_is_whole() {
     let mut pair = up(&[LinkId::UDP], [true, true]);
@@ -263,7 +266,7 @@ fn a_run_with_a_hole_gathers_until_it_is_whole() {
     check_empty(&pair);
 }
 
-/// The frames of a message of `len` bytes from end 0, which were sent and have not arrived.
+/// Returns the frames of a message of `len` bytes from end 0, which were sent and have not arrived.
 fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
     let core = &mut pair.ends[0].core;
     let lone = core.lone(B, spec, &[7; 60_000][..len]).unwrap();
@@ -274,7 +277,7 @@ fn frames_of(pair: &mut Pair, spec: &SendSpec, len: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The sender's window waits for it, whatever the clock says.
+/// The sender's window waits for the acknowledgement, whatever the time is.
 #[test]
 fn an_acknowledgement_that_is_due_after_a_run_leaves_at_once() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
@@ -294,7 +297,8 @@ fn an_acknowledgement_that_is_due_after_a_run_leaves_at_once() {
     assert!(pair.ends[1].core.wants_transmit());
 }
 
-/// A program that computes after a receive leaves its acknowledgement to who carries on.
+/// If a program computes after a receive, the acknowledgement is left to the thread that makes
+/// progress for it.
 #[test]
 fn an_acknowledgement_that_is_owed_is_left_to_carry_on() {
     let mut pair = up(&[LinkId::UDP], [false, false]);
@@ -307,7 +311,7 @@ fn an_acknowledgement_that_is_owed_is_left_to_carry_on() {
     assert_eq!(core.left(), Left::Unacknowledged);
 }
 
-/// What a peer says of a message's length is not believed before it is bounded.
+/// A message length sent by a peer is bounded before it is used.
 #[test]
 fn a_run_of_a_message_of_impossible_length_is_dropped() {
     let mut pair = up(&[LinkId::UDP], [false, false]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is lost of bulk data is sent again in few calls, once, and holds nothing up.
+//! Lost bulk data is retransmitted in few calls, once, and delays nothing.
 
 use super::pair::*;
 use crate::*;
@@ -16,22 +16,23 @@ const LOW: SendSpec = SendSpec {
     best_effort: false,
 };
 
-/// Bytes of each message: no whole number of fragments.
+/// Length of each message in bytes: not a multiple of the fragment length.
 const LEN: usize = 1_000_000;
 
-/// What sending messages has cost.
+/// Cost of sending messages.
 struct Cost {
-    /// Frames of each call with bulk data.
+    /// Number of frames in each call with bulk data.
     calls: Vec<usize>,
     retransmits: u64,
     duplicates: u64,
-    /// Frames that left to carry acknowledgements and grants.
+    /// Number of frames sent for acknowledgements and grants.
     answers: u64,
-    /// Frames that may be under way in the end.
+    /// Number of frames that may be in flight at the end.
     window: usize,
 }
 
-/// Sends `count` messages by a network that loses this share, refusing so many calls with bulk data.
+/// Sends `count` messages over a network that loses a share of `drop`, and refuses `refused` calls
+/// with bulk data.
 fn exchange(drop: f64, count: usize, refused: usize) -> Cost {
     let mut pair = Pair::new(&[LinkId::UDP], 6);
     pair.run(Duration::from_millis(50));

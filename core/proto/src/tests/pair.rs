@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The harness: a pair of cores, their user memory, and a faulty wire in virtual time.
+//! Test harness: a pair of cores, their user memory, and a faulty wire in virtual time.
 
 use crate::*;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -15,7 +15,7 @@ mod runs;
 pub(super) const A: PeerId = PeerId(0);
 pub(super) const B: PeerId = PeerId(1);
 
-/// Probabilities of what the wire does to a frame.
+/// Probabilities of the wire's faults, per frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Faults {
     pub(super) drop: f64,
@@ -24,7 +24,7 @@ pub(super) struct Faults {
     pub(super) corrupt: f64,
 }
 
-/// A delivered message, as the program would see it.
+/// Delivered message, as the program would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Got {
     pub(super) port: PortId,
@@ -33,14 +33,14 @@ pub(super) struct Got {
     pub(super) error: Option<OpError>,
 }
 
-/// A message that came by its match bits, as the program would see it.
+/// Message delivered by match bits, as the program would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GotLabelled {
     pub(super) op: OpId,
     pub(super) from: PeerId,
     pub(super) match_bits: MatchBits,
     pub(super) len: usize,
-    /// As far as the buffer reached.
+    /// Contents of the buffer, as far as it reached.
     pub(super) bytes: Vec<u8>,
     pub(super) truncated: bool,
 }
@@ -51,20 +51,20 @@ pub(super) struct End {
     next_op: u64,
     pub(super) got: Vec<Got>,
     pub(super) got_tagged: Vec<GotLabelled>,
-    /// (receive, part, offset, last) of receives of many.
+    /// (receive, part, offset, last) of multi-receives.
     pub(super) portions: Vec<(OpId, OpId, u64, bool)>,
     pub(super) sent: BTreeMap<u64, Result<(), OpError>>,
     pub(super) failed: Vec<Event>,
-    /// Buffers that are wanted are posted at once.
+    /// Set if wanted buffers are posted at once.
     pub(super) lends: bool,
-    /// Requests for remote memory that have ended; their buffers stay for the test to look at.
+    /// Completed requests for remote memory; their buffers are kept for the test.
     pub(super) ended: BTreeMap<u64, Result<(), OpError>>,
     pub(super) notices: Vec<PutNotice>,
-    /// Ports at which a message waits although they were not opened, and whose it is.
+    /// Unopened ports at which a message waits, with its sender.
     pub(super) unopened: Vec<(PortId, PeerId)>,
-    /// How often a stream was asked for.
+    /// Number of requests for a stream.
     pub(super) streams_wanted: usize,
-    /// Receives that have got a message: its bytes, and whether it was cut.
+    /// Receives that got a message: its bytes, and whether it was truncated.
     pub(super) received: BTreeMap<u64, (Vec<u8>, bool)>,
 }
 
@@ -81,33 +81,33 @@ pub(super) struct Pair {
     pub(super) ends: [End; 2],
     pub(super) faults: Faults,
     pub(super) latency: Duration,
-    /// Frames by this link vanish.
+    /// Frames on this link are lost.
     pub(super) dead: Option<LinkId>,
-    /// Frames by this link to this end vanish.
+    /// Frames on this link to this end are lost.
     pub(super) deaf: Option<(usize, LinkId)>,
-    /// Frames by this link of more than so many bytes vanish.
+    /// Frames on this link of more than this length are lost.
     pub(super) narrow: Option<(LinkId, usize)>,
-    /// Numbered frames that hold these bytes vanish.
+    /// Numbered frames that contain these bytes are lost.
     pub(super) swallow: Option<Vec<u8>>,
-    /// Bulk data is received at its place, where the core expects it.
+    /// Bulk data is received in place where the core expects it.
     pub(super) speculates: bool,
-    /// So many parts find no room in the stream.
+    /// Number of parts that the stream refuses.
     pub(super) streams_refused: usize,
-    /// So many calls with bulk data find no room at a network.
+    /// Number of calls with bulk data that a network refuses.
     pub(super) bulk_refused: usize,
-    /// Frames that were taken as parts of runs.
+    /// Number of frames that were taken as parts of runs.
     pub(super) runs_taken: usize,
-    /// Messages in frames of the lossless link are taken one by one, as the library does.
+    /// Messages in frames of the lossless link are taken one by one, as in the library.
     pub(super) takes: bool,
-    /// Bytes of a frame that corruption may touch.
+    /// Bytes of a frame that corruption may change.
     pub(super) spoilt_len: usize,
-    /// Frames of each call with several frames of eager messages.
+    /// Number of frames in each call with several frames of eager messages.
     pub(super) calls: Vec<usize>,
-    /// Frames of each call with bulk data.
+    /// Number of frames in each call with bulk data.
     pub(super) bulk_calls: Vec<usize>,
-    /// Frames that left with their sum in front.
+    /// Number of frames sent with their checksum in front.
     pub(super) summed: usize,
-    /// Acknowledgements that were taken as that of all that was under way.
+    /// Number of acknowledgements taken as acknowledging everything in flight.
     pub(super) lone_acks: usize,
     wires: Vec<Wire>,
     order: u64,
@@ -126,7 +126,7 @@ pub(super) fn params(lossless: bool) -> LinkParams {
     }
 }
 
-/// A sum that depends on every byte and its place.
+/// Returns a checksum that depends on every byte and its position.
 fn sum_of(frame: &[u8]) -> Sum {
     let value = (1..)
         .zip(frame)
@@ -161,13 +161,13 @@ impl End {
         End::wanting(false, rank, links, epoch)
     }
 
-    /// An end that wants checksums on its networks, or none.
+    /// Returns an end that requests checksums on its networks, or none.
     pub(super) fn wanting(checksum: bool, rank: u32, links: &[LinkId], epoch: u64) -> End {
         let mut core = Core::new(config(rank, epoch));
         for &link in links {
             let mut params = params(link == LinkId::SHM);
             params.checksum = checksum && !params.lossless;
-            // One end leaves its sums to who transmits.
+            // One end leaves its checksums to the transmitting link.
             params.sum = (rank == 0).then_some(sum_of);
             if link == LinkId::PACKET {
                 params.segments_max = 1;
@@ -199,7 +199,7 @@ impl End {
         &mut self.memory.get_mut(&region.0).unwrap()[off..off + len]
     }
 
-    /// The one atomic operation that the harness knows: adds bytes, wrapping.
+    /// Performs the only atomic operation of the harness: wrapping addition of bytes.
     fn add(&mut self, answer: &Answer, atomic: &AtomicSpec, operands: &[u8]) {
         let place = self.region_mut(answer.region, answer.off, atomic.span as usize);
         let before = place.to_vec();
@@ -231,7 +231,7 @@ impl End {
         op
     }
 
-    /// Sends eagerly or by rendezvous, as the length demands.
+    /// Sends eagerly or by rendezvous, depending on the length.
     pub(super) fn send(
         &mut self,
         to: PeerId,
@@ -240,7 +240,7 @@ impl End {
     ) -> Result<(), Refused> {
         match self.core.eager(to, spec, bytes.len()) {
             Ok(mut staging) => {
-                // In two pieces, as a gather list would.
+                // In two pieces, like a gather list.
                 let (first, second) = bytes.split_at(bytes.len() / 3);
                 staging.push(first);
                 staging.push(second);
@@ -251,7 +251,7 @@ impl End {
         }
     }
 
-    /// Sends by rendezvous, however short.
+    /// Sends by rendezvous, even a short message.
     pub(super) fn ask(&mut self, to: PeerId, spec: &SendSpec, bytes: &[u8]) -> Result<(), Refused> {
         let op = self.op(bytes.to_vec());
         let result = self.core.rendezvous(to, spec, op, bytes.len() as u64, 0);
@@ -318,7 +318,7 @@ impl End {
         }
     }
 
-    /// What `data` names, if that is not in its place already.
+    /// Returns the bytes that `data` refers to, unless they are in place already.
     fn take(&mut self, frame: &[u8], data: Data) -> Option<Vec<u8>> {
         match data {
             Data::Frame(range) => Some(frame[range].to_vec()),
@@ -454,7 +454,7 @@ impl Pair {
         pair
     }
 
-    /// A pair of whose ends some want checksums.
+    /// Returns a pair whose ends request checksums according to `wants`.
     pub(super) fn checked(links: &[LinkId], seed: u64, wants: [bool; 2]) -> Pair {
         let mut pair = Pair::new(links, seed);
         pair.ends = [
@@ -562,7 +562,7 @@ impl Pair {
         }
     }
 
-    /// A frame without the sum that the core has put in front of it, which is right.
+    /// Returns a frame without the checksum that the core put in front of it, after verifying it.
     fn take_sum(&mut self, link: LinkId, frame: Vec<u8>) -> Vec<u8> {
         if link == LinkId::STREAM || !CheckedFrame::has_sum(&frame) {
             return frame;
@@ -596,7 +596,8 @@ impl Pair {
             self.push(to, link, copy, Duration::from_micros(30));
         }
         if roll(&mut self.rng, self.faults.corrupt) {
-            // A network drops what its checksum refuses; only headers may slip through.
+            // A network drops frames with a wrong checksum; only errors in headers may go
+            // undetected.
             let at = self.rng.random_range(0..self.spoilt_len.min(frame.len()));
             frame[at] ^= 1 << self.rng.random_range(0..8);
         }
@@ -656,7 +657,7 @@ impl Pair {
                     }
                 }
             } else if let Some(mut frame) = end.core.admit(self.now, wire.link, &wire.frame) {
-                // As the library does.
+                // As in the library.
                 let taken = end.core.take_ack(self.now, &mut frame, &wire.frame);
                 self.lone_acks += usize::from(taken);
                 if !frame.is_done() {
@@ -667,12 +668,12 @@ impl Pair {
         }
     }
 
-    /// Sends by the short way of a message on its own, which must be open, over the faulty wire.
+    /// Sends a lone message by the shortcut, which must apply, over the faulty wire.
     pub(super) fn send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) {
         assert!(self.try_send_lone(from, spec, bytes), "nothing waits");
     }
 
-    /// The same if the way is open; whether it is.
+    /// Does the same if the shortcut applies; returns whether it does.
     pub(super) fn try_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
@@ -688,8 +689,8 @@ impl Pair {
         true
     }
 
-    /// Receives what one end gets by one link as a link with speculative placement would. The place
-    /// where it expects something is spoilt first, as what comes instead might.
+    /// Receives frames of one end and link like a link with speculative placement. The predicted
+    /// place is overwritten first, as other frames might do.
     fn deliver_batch(&mut self, due: &mut VecDeque<Wire>) {
         let (to, link) = (due[0].to, due[0].link);
         let end = &mut self.ends[to];
@@ -720,7 +721,7 @@ impl Pair {
         }
     }
 
-    /// Receives a part as it comes by a stream: piece by piece.
+    /// Receives a part of a stream piece by piece.
     fn deliver_part(&mut self, wire: &Wire) {
         let end = &mut self.ends[wire.to];
         let from = PeerId(u32::try_from(1 - wire.to).unwrap());
@@ -750,25 +751,26 @@ impl Pair {
         }
     }
 
-    /// Opens a stream, which both ends use from now on if they may.
+    /// Opens a stream, which both ends may use from now on.
     pub(super) fn open_stream(&mut self) {
         self.ends[0].core.stream_opened(B);
         self.ends[1].core.stream_opened(A);
     }
 
-    /// Ends it, with all that is on its way.
+    /// Closes the stream, with everything in flight on it.
     pub(super) fn close_stream(&mut self) {
         self.leave_stream();
         self.ends[1].core.stream_closed(self.now, A, true);
     }
 
-    /// The same, but one end alone knows of it.
+    /// Does the same, but only one end is notified.
     pub(super) fn leave_stream(&mut self) {
         self.wires.retain(|wire| wire.link != LinkId::STREAM);
         self.ends[0].core.stream_closed(self.now, B, true);
     }
 
-    /// Nothing under way, no buffer in use, no transfer open, no memory of the user's kept.
+    /// Checks that nothing is in flight, no buffer is in use, no transfer is open, and no user
+    /// memory is kept.
     pub(super) fn assert_clean(&self) {
         for (rank, end) in self.ends.iter().enumerate() {
             assert_eq!(end.core.usage(), (0, 0, 0), "rank {rank} leaks");

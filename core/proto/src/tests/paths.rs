@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths that die, heal and become narrower under way: what they carried arrives all the same.
+//! Paths that fail, recover and become narrower while in use: their data arrives nevertheless.
 
 use super::delivery::disturbed_mixture;
 use super::pair::*;
@@ -40,7 +40,7 @@ fn a_mixture_arrives_although_paths_die_and_heal_in_turn() {
             ..Faults::default()
         };
         let pair = disturbed_mixture(NETWORK, seed as u64, faults, false, |pair, turn| {
-            // Soon after the handshake one path dies for 75 ms, later the other one.
+            // Soon after the handshake one path fails for 75 ms, later the other one.
             let (first, second) =
                 [(LinkId::UDP, LinkId::PACKET), (LinkId::PACKET, LinkId::UDP)][seed / 2 % 2];
             pair.dead = match turn.checked_sub(1 + seed % 3) {
@@ -71,7 +71,7 @@ fn what_was_under_way_on_a_path_that_dies_goes_by_another() {
         assert_eq!(pair.ends[1].got.len(), 5, "{dead} dead");
         assert_eq!(pair.ends[0].core.counters().paths_left, 1);
         assert!(!status(&pair, 0, dead).small && !status(&pair, 0, dead).bulk);
-        // Nothing waits for the dead path, and nobody was suspected.
+        // Nothing waits for the dead path, and the peer was not suspected.
         assert!(!pair.ends[0].core.has_unfinished());
         pair.assert_clean();
         assert!(pair.ends[0].failed.is_empty());
@@ -143,7 +143,7 @@ fn a_path_that_becomes_narrower_is_noticed_and_its_frames_are_cut_again() {
         assert_eq!(pair.ends[1].got.len(), 6);
         assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1200);
         pair.assert_clean();
-        // It is tried again, some time later.
+        // The longer length is tried again some time later.
         pair.narrow = None;
         pair.run(Duration::from_secs(12));
         assert_eq!(status(&pair, 0, LinkId::UDP).frame_len, 1472);
@@ -203,7 +203,7 @@ fn a_true_word_of_a_narrower_path_is_confirmed_without_traffic() {
 fn a_transfer_announced_for_a_wider_path_goes_by_a_narrower_one() {
     let mut pair = up(7);
     pair.narrow = Some((LinkId::PACKET, 1496));
-    // As it is before UDP has proven its frames: raw frames are longest.
+    // The state before UDP has verified its frame length: raw frames are longest.
     let peer = pair.ends[0].core.peer_mut(B);
     peer.paths_mut().set_bulk(LinkId::PACKET);
     pair.ends[0].send(B, &LOW, &[9; 400_000]).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bulk data that is received where it is expected: whatever comes instead, no byte is ever wrong.
+//! Bulk data received at predicted places: whatever frames arrive instead, no byte is ever wrong.
 
 use super::pair::*;
 use crate::*;
@@ -16,7 +16,7 @@ const FAULTS: Faults = Faults {
     corrupt: 0.0,
 };
 
-/// A message that no other looks like.
+/// Returns a unique message.
 fn message(rng: &mut ChaCha8Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     rng.fill(&mut bytes[..]);
@@ -27,7 +27,8 @@ fn port(lane: LaneId) -> PortId {
     PortId::user(if lane == LaneId::Low { 1 } else { 2 })
 }
 
-/// Messages of all lengths on both lanes at once, each way of posting; returns the hits.
+/// Exchanges messages of all lengths on both lanes at once, with each way of posting; returns the
+/// hits.
 fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new(&[LinkId::UDP], seed);
@@ -41,7 +42,7 @@ fn exchange(seed: u64, faults: Faults, speculates: bool) -> u64 {
                 1 => 1448 * rng.random_range(24..100),
                 _ => rng.random_range(66_000..300_000),
             };
-            // Exact, longer, and now and then too short.
+            // Exact, longer, and sometimes too short.
             let room = match rng.random_range(0..5) {
                 0 => len + 5000,
                 1 => len - rng.random_range(0..len),
@@ -89,7 +90,8 @@ fn speculation_never_leaves_a_wrong_byte() {
     }
 }
 
-/// Frames of a message of 1 MB that were taken in runs, on a network that loses that share.
+/// Returns the number of frames of a 1 MB message that were taken in runs, on a network that loses
+/// a share of `drop`.
 fn runs_taken(drop: f64) -> usize {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
     pair.run(Duration::from_millis(50));

@@ -40,7 +40,7 @@ fn pattern(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// When and how the receiver posts its buffers.
+/// Time and number of the receiver's buffers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Posting {
     Before,
@@ -48,7 +48,7 @@ enum Posting {
     OneForAll,
 }
 
-/// Draws the length of each message, and whether it goes by rendezvous although it may be short.
+/// Draws the length of each message, and whether a short one is sent by rendezvous.
 fn draw(seed: u64) -> Vec<(usize, bool)> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let lens = [1, 88, 144, 3_000, 20_000, 70_000, 300_000];

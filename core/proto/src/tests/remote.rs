@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remote memory: what is put is there, what is read is what was there, in order, whatever the wire
-//! does; and nothing is touched that was not opened.
+//! Remote memory: puts take effect and gets return current bytes, in order, whatever the wire does.
+//! Memory outside open regions is never accessed.
 
 use super::hostile::FrameProbe;
 use super::pair::*;
@@ -21,7 +21,7 @@ const LOW: SendSpec = SendSpec {
 const REGION_LEN: usize = 400_000;
 const MS: Duration = Duration::from_millis(1);
 
-/// Around the borders of frames and of what goes without a transfer.
+/// Lengths around the limits of frames and of operations without a transfer.
 const LENS: &[usize] = &[
     0, 1, 64, 200, 1_300, 1_376, 1_440, 4_000, 16_384, 16_385, 65_536, 65_537, 300_000,
 ];
@@ -56,7 +56,7 @@ impl Scene {
         }
     }
 
-    /// Lets a little time pass, and as much as it takes until something happens.
+    /// Advances time until something happens.
     fn step(&mut self) {
         let begin = self.pair.now;
         for doubled in 0..16 {
@@ -67,7 +67,7 @@ impl Scene {
         }
     }
 
-    /// Submits until the core takes it.
+    /// Submits until the core accepts.
     fn submit(&mut self, mut submit: impl FnMut(&mut End) -> Result<(), Refused>) {
         for _ in 0..20_000 {
             match submit(&mut self.pair.ends[0]) {
@@ -111,7 +111,7 @@ impl Scene {
         op
     }
 
-    /// Runs until `op` has ended; its buffer and its result.
+    /// Runs until `op` has completed; returns its buffer and its result.
     fn end(&mut self, op: OpId) -> (Vec<u8>, Result<(), OpError>) {
         for _ in 0..20_000 {
             self.step();
@@ -201,7 +201,7 @@ fn what_follows_a_put_finds_it_in_place() {
                 let tail = scene.at(len - 1);
                 let add = scene.add(&tail, &[1], true);
                 scene.pair.ends[0].send(B, &LOW, &[1; 32]).unwrap();
-                // Whoever sees the message sees the put: also where it is asked for late.
+                // After the message the put is visible, also if the message is received late.
                 let late = round % 4;
                 for step in 0..20_000 {
                     if step == late {
@@ -247,7 +247,7 @@ fn what_is_not_open_is_not_touched() {
             let op = scene.get(&at, len);
             assert_eq!(scene.fault(op), RemoteFault::OutOfBounds);
         }
-        // Below the base, and around the end of numbers.
+        // Below the base, and near the highest address.
         for addr in [0, 999, u64::MAX, u64::MAX - 7] {
             let at = RemoteSpec {
                 addr,
@@ -366,7 +366,7 @@ fn closing_a_region_ends_what_is_under_way() {
                 true => scene.get(&at, REGION_LEN),
                 false => scene.put(&at, &bytes(REGION_LEN, 1)),
             };
-            // The request has come, and the first bytes are on their way.
+            // The request has arrived, and the first bytes are in flight.
             scene.pair.run(MS * 5 / 2);
             assert!(!scene.pair.ends[0].ended.contains_key(&op.0));
             assert_eq!(
@@ -378,7 +378,7 @@ fn closing_a_region_ends_what_is_under_way() {
             assert_eq!(scene.pair.ends[1].core.deregister(scene.key), None);
             let late = scene.put(&at, &[1; 8]);
             assert_eq!(scene.fault(late), RemoteFault::NoSuchKey);
-            // The lane goes on.
+            // The lane continues.
             scene.pair.ends[1].core.open_port(PORT, PortMode::InPlace);
             scene.pair.ends[0].send(B, &LOW, &[7; 7]).unwrap();
             scene.pair.run(500 * MS);
@@ -472,12 +472,12 @@ fn a_key_can_be_chosen_once() {
     scene.finish();
 }
 
-/// A request or an answer that nobody in his right mind sends, often nearly good; `seq` is its number.
+/// Returns a malformed request or answer, often nearly valid; `seq` is its number.
 fn mad_record(rng: &mut ChaCha8Rng, seq: u16, late: bool) -> Vec<u8> {
     let len = rng.random_range(0..120_u16);
     let mut record = vec![0; 48 + usize::from(len)];
     rng.fill(&mut record[..]);
-    // Transfers and parts that never become whole hold up their lane for good.
+    // Transfers and parts that never become complete block their lane forever.
     let kinds: &[u8] = match late {
         true => &[32, 33, 34, 35, 36],
         false => &[32, 32, 34, 35, 36],
@@ -527,8 +527,8 @@ fn mad_requests_stay_within_the_region_and_within_bounds() {
     let mut probe = FrameProbe::new(&mut pair);
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     for round in 0..40_000_u32 {
-        // Each number of each lane comes four times, at last as a request to read nothing: else what
-        // was dropped would leave a gap.
+        // Each number of each lane comes four times, the last time as a request to read nothing.
+        // Otherwise a dropped request would leave a gap.
         let seq = u16::try_from(round / 8).unwrap();
         let mut record = mad_record(&mut rng, seq, round > 30_000);
         record[1] = record[1] & 14 | u8::from(round / 4 % 2 == 1);

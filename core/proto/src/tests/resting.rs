@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that have been quiet rest, and nobody notices when they wake.
+//! Quiet peers become dormant, and revive without a visible effect.
 
 use super::pair::*;
 use crate::*;
@@ -33,7 +33,7 @@ fn resting(pair: &Pair) -> [usize; 2] {
     [0, 1].map(|end| pair.ends[end].core.dormant_count())
 }
 
-/// Messages of every kind from one end, which the other must get in order.
+/// Sends messages of every kind from one end, which the other must receive in order.
 fn exchange(pair: &mut Pair, from: usize, round: u8) {
     let to = [B, A][from];
     for (lane, len) in [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sessions open, choose paths, fail and come back.
+//! Sessions open, choose paths, fail and reopen.
 
 use super::pair::*;
 use crate::*;
@@ -31,7 +31,7 @@ fn a_session_opens_on_every_path_and_proves_its_frame_length() {
             assert!(status.rtt_min.is_some());
         }
         assert!(end.core.path_status(peer, LinkId::UDP).unwrap().bulk);
-        // As fast as the other, as far as was measured.
+        // As fast as the other one, according to the measurements.
         assert!(end.core.path_status(peer, LinkId::PACKET).unwrap().small);
     }
 }
@@ -66,7 +66,7 @@ fn both_sides_may_open_at_once_over_a_lossy_wire() {
 #[test]
 fn a_session_that_one_side_alone_knows_comes_up_when_the_network_heals() {
     let mut pair = Pair::new(NETWORK, 9);
-    // The answers of the other side arrive, what this side says after them does not.
+    // The other side's answers arrive, this side's later frames do not.
     pair.run(Duration::from_micros(9));
     pair.faults.drop = 1.0;
     pair.run(Duration::from_micros(9));
@@ -176,7 +176,7 @@ fn a_late_hello_of_a_session_that_is_over_does_not_unsettle_the_next() {
     pair.ends[0].core.connect(pair.now, B);
     pair.ends[0].core.handle_frame(pair.now, LinkId::UDP, &late);
     pair.run(Duration::from_millis(50));
-    // One end gave the session up, the other was told by the new one.
+    // One end gave up the session, and the other was notified by the new one.
     assert_eq!(pair.ends[0].failed.len(), 1);
     assert_eq!(pair.ends[1].failed.len(), 1);
     pair.ends[1].core.open_port(PORT, PortMode::InPlace);
@@ -196,7 +196,7 @@ fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
     let before = pair.ends[1].core.counters().frames_sent;
     pair.run(Duration::from_secs(5));
     assert_eq!(pair.ends[1].core.counters().frames_sent, before);
-    // Asked for, the session is insisted on.
+    // When this side requests the session, it retries.
     assert_eq!(pair.ends[1].send(A, &LOW, b"x"), Err(Refused::NotUp));
     pair.dead = None;
     pair.run(Duration::from_millis(100));
@@ -207,7 +207,7 @@ fn a_hello_of_a_peer_that_is_gone_again_is_not_answered_for_ever() {
 fn an_end_that_waits_in_a_session_given_up_by_the_other_is_told_so() {
     let mut pair = Pair::new(NETWORK, 8);
     pair.run(Duration::from_millis(50));
-    // The request is acknowledged and finds no buffer: nothing is under way any more.
+    // The request is acknowledged and finds no buffer: nothing is in flight any more.
     pair.ends[0].send(B, &LOW, &[0; 100_000]).unwrap();
     pair.run(Duration::from_millis(50));
     pair.ends[1].core.fail_peer(A, Cause::Silent(LinkId::UDP));
@@ -287,7 +287,7 @@ fn what_was_sent_is_unfinished_until_the_peer_has_it() {
         assert!(pair.ends[0].core.has_unfinished_with(B), "nothing has left");
         for _ in 0..100 {
             if pair.ends[0].core.has_unfinished_with(B) {
-                // Longer than the longest timeout, so that time goes on.
+                // Longer than the longest timeout, so that time advances.
                 pair.run(Duration::from_millis(200));
             }
         }

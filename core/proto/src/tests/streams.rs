@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transfers by streams: every byte arrives once, whenever a stream begins and ends.
+//! Transfers by stream: every byte arrives once, whenever a stream opens and closes.
 
 use super::pair::*;
 use crate::*;
@@ -25,7 +25,7 @@ fn pair(usage: StreamUse, seed: u64) -> Pair {
     pair
 }
 
-/// The same with a link that buffers so little that a transfer takes many round trips.
+/// Returns a pair with a link that buffers so little that a transfer takes many round trips.
 fn slow_pair(seed: u64) -> Pair {
     let mut pair = pair(StreamUse::On, seed);
     for end in &mut pair.ends {
@@ -40,7 +40,7 @@ fn pattern(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(byte).collect()
 }
 
-/// Sends messages of these lengths from one end to the other, and begins to receive them.
+/// Sends messages of these lengths from one end to the other, and posts their receives.
 fn begin(pair: &mut Pair, from: usize, lens: &[usize]) -> Vec<Vec<u8>> {
     let to = PeerId(u32::try_from(1 - from).unwrap());
     let mut messages = Vec::new();
@@ -125,7 +125,7 @@ fn what_a_stream_loses_with_its_end_goes_as_fragments() {
         let lens = [300_000, 3_000_000, 70_000, 1_000_001];
         let there = begin(&mut pair, 0, &lens);
         let back = begin(&mut pair, 1, &lens);
-        // At some time, with more or less on its way; it may end for one side before the other.
+        // At some time, with some bytes in flight; one side may detect the end before the other.
         pair.run(Duration::from_micros(seed * 7 % 60));
         if seed % 2 == 0 {
             pair.ends[0].core.stream_closed(pair.now, B, true);
@@ -225,11 +225,11 @@ fn parts_that_contradict_their_transfer_touch_nothing() {
     pair.assert_clean();
 }
 
-// P15.5, P13.3: with a checksum a part counts when all of it is there.
+// P15.5, P13.3: with a checksum a part counts only when it is complete.
 #[test]
 fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
     let mut pair = pair(StreamUse::On, 10);
-    // One end knows of it first; nothing has left by it.
+    // One end detects it first; nothing was sent on it.
     pair.ends[0].core.stream_opened(B);
     pair.streams_refused = usize::MAX;
     begin(&mut pair, 0, &[30_000_000]);
@@ -245,8 +245,8 @@ fn nothing_else_is_received_where_a_part_lies_that_does_not_count_yet() {
     assert!(core.expected_run(LinkId::UDP).is_none());
 }
 
-// P15.5, P15.7: a stream that its sender has left may bring more meanwhile, and what it brings may be
-// wrong: with a checksum that is seen when it lies there.
+// P15.5, P15.7: a stream that its sender has left may still deliver bytes, and they may be wrong.
+// With a checksum that is detected only after they were received.
 #[test]
 fn what_counts_is_not_written_again_by_a_part() {
     let mut pair = slow_pair(11);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tagged messages: matched as a plain list would match them, and none lost, stuck or leaked.
+//! Tagged messages match as in a plain list, and none is lost, stuck or leaked.
 
 use super::pair::*;
 use crate::*;
@@ -11,7 +11,8 @@ use rand_chacha::ChaCha8Rng;
 
 const NETWORK: &[LinkId] = &[LinkId::UDP, LinkId::PACKET];
 const SHARED: &[LinkId] = &[LinkId::SHM];
-/// One that fits a frame, a run of fragments (on shared memory a frame of its own), one that asks.
+/// Lengths that fit a frame, that need a run of fragments (on shared memory a frame), and that need
+/// a rendezvous.
 const LENS: [usize; 4] = [0, 60, 9000, 90_000];
 
 fn match_bits(tag: u64) -> MatchBits {
@@ -52,7 +53,7 @@ fn pattern(salt: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Two ends whose session is up.
+/// Returns two ends with an open session.
 fn ready(links: &[LinkId], seed: u64) -> Pair {
     let mut pair = Pair::new(links, seed);
     pair.ends[1].core.connect(pair.now, A);
@@ -64,7 +65,7 @@ fn send(pair: &mut Pair, match_bits: MatchBits, bytes: &[u8]) {
     pair.ends[0].send(B, &spec(match_bits), bytes).unwrap();
 }
 
-/// (operation, tag) of what end 1 got since the last time.
+/// Returns (operation, tag) of the messages that end 1 received since the last call.
 fn take_got(pair: &mut Pair) -> Vec<(OpId, u64)> {
     let got = core::mem::take(&mut pair.ends[1].got_tagged);
     got.iter().map(|got| (got.op, got.match_bits.tag)).collect()
@@ -270,7 +271,7 @@ fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
     let open = pair.ends[1].post_tagged(&exact(99), 10);
     pair.ends[1].core.fail_peer(A, Cause::ProcessGone);
     pair.run(Duration::from_millis(1));
-    // What came before the lost one is still there, and goes first to whom asks for this peer.
+    // The messages before the lost one are kept, and a receive for this peer takes them first.
     let kept = pair.ends[1].post_tagged(
         &Selector {
             source: Some(A),
@@ -299,7 +300,7 @@ fn a_peer_that_goes_leaves_what_is_whole_and_ends_the_rest() {
         .collect();
     assert_eq!(failed, [directed, claimed[1], late]);
     assert!(pair.ends[1].core.cancel_tagged(open));
-    // Nothing is missing before the last: who claimed the lost one knows of it.
+    // Nothing is missing before the last: the claim of the lost one is known to the program.
     let last = pair.ends[1].post_tagged(&any(), 30);
     pair.run(Duration::from_millis(1));
     assert_eq!(take_got(&mut pair), [(last, 4)]);
@@ -351,7 +352,7 @@ fn what_nobody_takes_holds_up_neither_its_lane_nor_memory() {
             }
             pair.run(Duration::from_micros(100));
         }
-        // A quarter of the memory beside a lane's credit, then the sender has to wait.
+        // A quarter of the memory besides a lane's credit; then the sender has to wait.
         let held = pair.ends[1].core.usage().1;
         let credit = 256 * 1024;
         assert!(
@@ -401,7 +402,7 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
     for links in [NETWORK, SHARED] {
         let mut pair = ready(links, 11);
         let lens = [100, 0, 70_000, 9000, 60];
-        // Two wait, the others come; the last finds what is left too short.
+        // Two wait, the others arrive later; the rest of the buffer is too short for the last.
         for (salt, len) in (0..).zip(lens).take(2) {
             send(&mut pair, match_bits(salt), &pattern(salt, len));
         }
@@ -421,7 +422,7 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
             assert_eq!((got.op, got.len, got.truncated), (portion.1, len, false));
             assert!(got.bytes == pattern(salt, len));
         }
-        // It takes no more: the fifth waits for another, which cuts it.
+        // It takes no more: the fifth waits for another receive, which truncates it.
         assert!(!pair.ends[1].core.cancel_tagged(many));
         pair.ends[1].core.post_many(&any(), many, 50, 10);
         pair.run(Duration::from_secs(1));
@@ -433,7 +434,7 @@ fn a_receive_of_many_takes_messages_until_it_is_used_up() {
     }
 }
 
-/// What a receive asks for, and a message is, in the plainest form.
+/// Model of receives and messages, in the simplest form.
 struct Oracle {
     posted: Vec<(Selector, OpId)>,
     waiting: Vec<(u64, u64)>,
@@ -469,8 +470,8 @@ impl Oracle {
     }
 }
 
-/// Random sends, receives, claims and withdrawals on a faulty wire. Sends are in one lane, so that
-/// the order of their arrival is known; they are complete before receives are posted.
+/// Random sends, receives, claims and cancellations on a faulty wire. Sends use one lane, so that
+/// the order of their arrival is known. They are complete before receives are posted.
 // P11.2, P11.3
 #[test]
 fn it_matches_as_a_plain_list_would() {
@@ -509,7 +510,7 @@ fn it_matches_as_a_plain_list_would() {
             assert!(message.bytes == pattern(salt, message.len), "seed {seed}");
             got.push((message.op, salt));
         }
-        // Long ones end when their bytes are there.
+        // Long messages complete when their bytes have arrived.
         got.sort_unstable();
         oracle.expected.sort_unstable();
         assert_eq!(got, oracle.expected, "seed {seed}");
@@ -517,7 +518,7 @@ fn it_matches_as_a_plain_list_would() {
     }
 }
 
-/// Some messages, then some receives and claims, and perhaps a receive that is withdrawn.
+/// Sends some messages, then posts some receives and claims, and possibly cancels a receive.
 fn draw_tagged_round(pair: &mut Pair, oracle: &mut Oracle, rng: &mut ChaCha8Rng, salt: &mut u64) {
     for _ in 0..rng.random_range(0..8) {
         *salt += 1;
@@ -572,8 +573,8 @@ fn claim(pair: &mut Pair, oracle: &mut Oracle, selector: &Selector) {
     oracle.expected.push((op, salt));
 }
 
-/// A message of 50 bytes with tag 5 arrives while a receive of `len` bytes waits for `wanted` without
-/// having been posted, and others `post` theirs. Returns where the message goes.
+/// Delivers a message of 50 bytes with tag 5, while a receive of `len` bytes waits for `wanted`
+/// without being posted and `post` is posted. Returns the destination of the message.
 fn dest_of_tag_5(post: Option<Selector>, wanted: Selector, len: usize) -> WholeDest {
     let mut pair = ready(SHARED, 16);
     send(&mut pair, match_bits(5), &[7; 50]);
@@ -615,7 +616,7 @@ fn a_receive_that_is_waited_for_takes_only_what_it_matches_and_no_posted_one_wan
     assert_eq!(dest(selector(5, 0, Some(B)), 50), WholeDest::Held);
     assert_eq!(dest(selector(5, 0, Some(A)), 49), WholeDest::Held);
     assert_eq!(dest(selector(4, 1, Some(A)), 50), WholeDest::Wanted);
-    // A posted receive is served in its order, even if it is for another message.
+    // A posted receive takes precedence, even if it is for another message.
     let posted = |tag| dest_of_tag_5(Some(exact(tag)), exact(5), 50);
     assert_eq!(posted(6), WholeDest::Held);
     assert_eq!(posted(5), WholeDest::Posted(OpId(1)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bulk data goes on until its end, however little the receiver can buffer.
+//! Bulk data continues to its end, however little the receiver can buffer.
 
 use super::pair::*;
 use crate::*;
@@ -18,7 +18,7 @@ const LOW: SendSpec = SendSpec {
 fn a_grant_that_is_no_multiple_of_the_fragment_does_not_hold_the_budget() {
     let mut pair = Pair::new(&[LinkId::UDP], 1);
     pair.run(Duration::from_millis(50));
-    // The least budget there is: one quantum.
+    // Minimum budget: one quantum.
     pair.ends[1]
         .core
         .shared_mut()
@@ -41,7 +41,7 @@ fn a_grant_whose_frame_is_lost_comes_with_an_acknowledgement() {
     let len: usize = 700_001;
     pair.ends[1].post(PORT, len, None);
     pair.ends[0].send(B, &LOW, &vec![7; len]).unwrap();
-    // The request names the length as well: it is on its way before frames with it vanish.
+    // The request contains the length as well: it is in flight before frames with it are lost.
     pair.run(Duration::from_micros(1));
     pair.swallow = Some((len as u64).to_le_bytes().to_vec());
     pair.run(Duration::from_millis(50));
@@ -63,7 +63,7 @@ fn what_was_overtaken_leaves_the_budget_to_others() {
         .set_budget(LinkId::UDP, 0);
     pair.ends[1].post(PORT, 300_000, None);
     pair.ends[0].send(B, &LOW, &vec![7; 300_000]).unwrap();
-    // The request and its grant pass; then every other fragment vanishes.
+    // The request and its grant arrive; then every second fragment is lost.
     pair.run(pair.latency + Duration::from_micros(1));
     pair.faults.drop = 0.5;
     pair.run(pair.latency * 6);
@@ -84,12 +84,12 @@ fn credit_waits_for_room_in_the_window() {
     path(&mut pair, 0, 1).set_windows(2);
     path(&mut pair, 1, 0).set_windows(2);
     pair.ends[0].core.open_port(PORT, PortMode::InPlace);
-    // Two lost frames fill the window until they are missed.
+    // Two lost frames fill the window until the loss is detected.
     pair.dead = Some(LinkId::UDP);
     pair.ends[0].send(B, &LOW, &[1; 5000]).unwrap();
     pair.run(Duration::from_micros(1));
     pair.dead = None;
-    // A quarter of the credit, which is given back meanwhile.
+    // A quarter of the credit, which is returned meanwhile.
     for _ in 0..64 {
         pair.ends[1].send(A, &LOW, &[1; 1000]).unwrap();
     }
@@ -145,7 +145,7 @@ fn a_transfer_keeps_to_the_path_that_its_fragments_were_cut_for() {
     pair.run(Duration::from_micros(100));
     pair.dead = None;
     pair.run(Duration::from_millis(100));
-    // Bulk data would now go by the other path, whose frames are shorter.
+    // Bulk data would now use the other path, whose frames are shorter.
     assert!(pair.ends[0].core.path_status(B, LinkId::UDP).unwrap().bulk);
     pair.ends[1].post(PORT, 300_000, None);
     pair.run(Duration::from_millis(50));
@@ -153,12 +153,12 @@ fn a_transfer_keeps_to_the_path_that_its_fragments_were_cut_for() {
     pair.assert_clean();
 }
 
-/// Three processes on one wire that is never slow; payload is not looked at.
+/// Three processes on one wire without delay; payload is not checked.
 struct Trio {
     cores: Vec<Core>,
     sends_done: Vec<usize>,
     got: Vec<usize>,
-    /// Neither sends nor receives any more.
+    /// Process that neither sends nor receives any more.
     dead: Option<usize>,
 }
 
@@ -167,7 +167,7 @@ impl Trio {
         Trio::of(3, Limits::default())
     }
 
-    /// Not only three.
+    /// Returns any number of processes.
     fn of(size: u32, limits: Limits) -> Trio {
         let cores = (0..size).map(|rank| {
             let config = Config {
@@ -285,7 +285,7 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
     trio.cores[0]
         .rendezvous(to, &LOW, OpId(1), 300_000, 0)
         .unwrap();
-    // The request arrives and is granted all there is; then the sender is heard of no more.
+    // The request arrives and is granted the whole budget; then the sender falls silent.
     let mut frames = Vec::new();
     while let Some(transmit) = trio.cores[0].poll_transmit(now) {
         frames.extend(frames_of(&transmit));
@@ -320,15 +320,15 @@ fn what_was_granted_to_a_dead_sender_is_granted_to_others() {
 #[test]
 fn transfers_that_are_open_on_a_lane_keep_their_credit() {
     let mut pair = Pair::new(&[LinkId::UDP], 21);
-    // Less than what a window full of requests costs.
+    // Less than the cost of a window full of requests.
     pair.ends[1].core.shared_mut().ctx.limits_mut().credit_len = 264 * 1024;
     pair.run(Duration::from_millis(50));
     pair.ends[1].post(PORT, 100_000, None);
     for _ in 0..10_000 {
         pair.ends[1].post(PORT, 1, None);
     }
-    // The first transfer is held up, for less time than it takes to doubt the path; those behind it
-    // are matched, and end for their sender.
+    // The first transfer is held up for less time than it takes to suspect the path. Those after it
+    // are matched, and complete for their sender.
     pair.narrow = Some((LinkId::UDP, 1471));
     pair.ends[0].send(B, &LOW, &[1; 100_000]).unwrap();
     let mut accepted = 0;
@@ -375,13 +375,13 @@ fn what_many_peers_have_sent_unread_stalls_no_message_that_is_waited_for() {
         }
         crowd.pass(&mut now, 2);
     }
-    // Memory is full, beyond what it may be by what each peer may have held whatever the others do.
+    // Memory is full, and exceeds its limit by the reserves of the peers.
     let refused = crowd.cores[0].counters().drops(DropReason::NoMemory);
     let held_len = crowd.cores[0].usage().1;
     assert!(refused > 0);
     assert!((1 << 20..(1 << 20) + PEERS as usize * 128 * 1024).contains(&held_len));
-    // A peer that has sent nothing yet, to the program that waits; and one of the many, whose next
-    // message in turn finds a buffer.
+    // One peer has sent nothing yet, to a port where the program waits. Another is one of the many,
+    // and its next message in order finds a buffer.
     let awaited = SendSpec {
         to: Address::Port(PortId::user(6)),
         ..LOW
@@ -421,7 +421,7 @@ fn full_memory_takes_what_finds_a_buffer_at_once() {
         lane,
         best_effort: false,
     };
-    // Unread, and more than what each peer may have held whatever the others do.
+    // Unread, and more than the reserve of a peer.
     let unread = spec(7, LaneId::Low);
     let staged = trio.cores[1].eager(A, &unread, 20_000);
     staged.unwrap().push(&[1; 20_000]);
@@ -440,7 +440,7 @@ fn full_memory_takes_what_finds_a_buffer_at_once() {
     assert_eq!(trio.got[0], 3);
 }
 
-/// Sends one message of each length at once and returns how many transmits it took.
+/// Sends one message of each length at once and returns the number of transmits.
 fn transmits(choice: Choice, lens: &[usize]) -> u64 {
     let mut pair = Pair::new(&[LinkId::UDP], 3);
     pair.run(Duration::from_millis(50));
@@ -532,8 +532,8 @@ fn a_run_takes_the_path_of_small_messages_up_to_the_chosen_length() {
     }
 }
 
-/// What leaves next, as an engine asks for it that lets others go before whom a part went to: to whom, and how
-/// much of a transfer.
+/// Returns the next transmit's peer, and the length of its payload. Lets other peers go first after
+/// a part, as the engine does.
 fn next_in_turn(core: &mut Core, now: Instant) -> Option<(PeerId, usize)> {
     let transmit = core.poll_transmit(now)?;
     let (peer, len) = (
@@ -563,7 +563,7 @@ fn beside_short_messages_each_peer_has_a_short_part_in_turn() {
                 .rendezvous(PeerId(peer), &LOW, op, 300_000, 0)
                 .unwrap();
         }
-        // Requests go there, and grants come back.
+        // Requests are sent, and grants return.
         for from in [0, 1, 2] {
             let mut frames = Vec::new();
             while let Some(transmit) = trio.cores[from].poll_transmit(now) {

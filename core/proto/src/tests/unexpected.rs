@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that nobody has asked for yet, many of them, in front of the one that is waited for.
+//! Many unexpected messages in front of one that a receive waits for.
 
 use super::pair::*;
 use crate::*;
@@ -33,7 +33,7 @@ fn exact(tag: u64) -> Selector {
     }
 }
 
-/// Two ends whose session is up, the second with so many bytes for what is unexpected.
+/// Returns two ends with an open session, the second with `limit` bytes for unexpected messages.
 fn ready(links: &[LinkId], limit: usize) -> Pair {
     let mut pair = Pair::new(links, 1);
     pair.ends[1].core.connect(pair.now, A);
@@ -42,7 +42,7 @@ fn ready(links: &[LinkId], limit: usize) -> Pair {
     pair
 }
 
-/// The receives that ended for want of memory.
+/// Returns the receives that failed for lack of memory.
 fn ended(pair: &mut Pair) -> Vec<OpId> {
     let failed = pair.ends[1].failed.drain(..);
     failed
@@ -56,7 +56,7 @@ fn ended(pair: &mut Pair) -> Vec<OpId> {
         .collect()
 }
 
-/// Sends message after message, waiting for credit where there is none; how many were taken.
+/// Sends `count` messages, waiting for credit if necessary; returns how many were accepted.
 fn flood(pair: &mut Pair, count: u64, spec: impl Fn(u64) -> SendSpec, len: usize) -> u64 {
     let bytes = [7; 4096];
     for number in 0..count {
@@ -127,7 +127,7 @@ fn a_message_of_eight_bytes_costs_less_than_128() {
                 to(PORT)
             }
         };
-        // Somebody waits for what does not come, so all of it is let in.
+        // A receive waits for a message that never arrives, so that all messages are admitted.
         pair.ends[1].post(PortId::user(9), 8, None);
         assert_eq!(flood(&mut pair, COUNT, spec, 8), COUNT);
         let each = pair.ends[1].core.usage().1 as u64 / COUNT;
@@ -161,7 +161,7 @@ fn a_receive_that_memory_is_too_short_for_ends_and_says_so() {
         assert_eq!(ended(&mut pair), [last]);
         assert!(pair.ends[1].core.cancel_tagged(other));
         pair.ends[1].memory.clear();
-        // What waits is still there, and what was held back follows.
+        // Waiting messages are still there, and those held back follow.
         for tag in 0..sent {
             pair.ends[1].post_tagged(&exact(tag), 8);
         }
@@ -191,7 +191,7 @@ fn who_looks_for_a_message_is_told_as_well() {
         pair.ends[1].core.shortage(),
         Some(OpError::MemoryFull { .. })
     ));
-    // It goes on when something is taken.
+    // It continues when something is taken.
     for tag in 0..sent {
         pair.ends[1].post_tagged(&exact(tag), 64);
     }
@@ -207,7 +207,7 @@ fn a_slow_program_holds_its_sender_back() {
     for links in [&[LinkId::UDP], &[LinkId::SHM]] {
         let mut pair = ready(links, 64 << 20);
         pair.ends[1].core.open_port(PORT, PortMode::Posted);
-        // It would hear of an end at another port, but reads on.
+        // It would be notified of a failed receive at the other port, but keeps reading.
         pair.ends[1].post(PortId::user(8), 8, None);
         let (mut sent, mut most) = (0, 0);
         for _ in 0..20_000 {
@@ -237,7 +237,8 @@ fn what_came_early_and_fills_memory_does_not_keep_out_what_it_waits_for() {
                 sent += 1;
             }
             pair.ends[1].post(PORT, len, None);
-            // What was refused comes again, after its sender's longest timeout at the latest.
+            // The refused message is retransmitted, at the latest after its sender's longest
+            // timeout.
             let received = (1..=200).any(|millis| {
                 pair.run(Duration::from_millis(millis));
                 pair.ends[1].core.counters().messages_received > posted
@@ -257,7 +258,7 @@ fn nothing_is_lent_while_the_program_is_away() {
     let sent = flood(&mut pair, 2000, |_| to(PORT), 1000);
     assert!(sent < 1000, "{sent}");
     pair.ends[1].core.set_away(false);
-    // The next look is at most 20 ms away.
+    // The next check is at most 20 ms away.
     pair.run(Duration::from_millis(25));
     assert_eq!(flood(&mut pair, 2000, |_| to(PORT), 1000), 2000);
 }

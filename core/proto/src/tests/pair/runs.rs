@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receipt of several messages at once: those of a frame, and the frames of a run.
+//! Receipt of several messages at once: the messages of a frame, and the frames of a run.
 
 use super::*;
 
 impl End {
-    /// Takes the messages at the beginning of a frame that have a place, as the library does.
+    /// Takes the messages at the beginning of a frame that have a destination, as the library does.
     pub(super) fn take_messages(&mut self, frame: &mut Admitted, head: &[u8]) {
         while !frame.is_done() {
             let (dest, off, len) = if let Some(whole) = self.core.take_whole(frame, head, None) {
@@ -28,7 +28,7 @@ impl End {
 }
 
 impl Pair {
-    /// Receives frames of one length as a link that gets them with one call would.
+    /// Receives frames of one length like a link that gets them in one call.
     pub(super) fn deliver_run(&mut self, due: &mut VecDeque<Wire>) {
         let (to, link, len) = (due[0].to, due[0].link, due[0].frame.len());
         let run = due
