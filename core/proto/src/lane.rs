@@ -36,9 +36,9 @@ use portolan_wire::{DoneStatus, FRAME_HEADER_LEN, LaneId, Message, Record, Recor
 use tx::LaneTx;
 
 /// Credit per peer and lane for which messages are held even if memory is full, so that unread
-/// messages of other peers block no lane. It covers one longest message or hundreds of tiny ones.
-/// Each closed session may leave as much behind, so the reserve is 0 while such leftovers alone
-/// fill the memory.
+/// messages of other peers block no lane. It admits one message of maximum length, or hundreds of
+/// tiny ones. Each closed session may leave as much behind, so the reserve is 0 while such
+/// leftovers alone fill the memory.
 const HELD_RESERVE: u32 = 16 * 1024;
 
 /// Both lanes shared with one peer.
@@ -220,8 +220,8 @@ impl Lanes {
         false
     }
 
-    /// Does the same for one write to remote memory. `ahead` counts the messages of each lane
-    /// handled before.
+    /// Does the check of [`Lanes::must_hold`] for one write to remote memory. `ahead` counts the
+    /// messages of each lane handled before.
     fn must_hold_write(&self, write: &RemoteWrite, reserve: u32, ahead: &mut [u16; 2]) -> bool {
         let (lane, seq) = (write.head.lane.index(), write.head.seq);
         let rx = &self.rx[lane];
@@ -257,7 +257,8 @@ impl Lanes {
         let (op, error) = match matching.find_eager(ctx, from, &to, len) {
             Match::InPlace => (None, None),
             Match::Posted(posted) => {
-                // P11.10: the frame's memory is reused before the message is delivered, so copy it now.
+                // P11.10: the frame's memory is reused before the message is delivered, so copy it
+                // now.
                 if let Address::MatchBits(match_bits) = &to
                     && matching.must_wait(from, match_bits)
                 {

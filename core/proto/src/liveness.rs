@@ -21,8 +21,8 @@ pub const PLAIN_PERIOD: Duration = Duration::from_secs(60);
 /// processes: the agent, the launcher and this one. `P9.3`
 pub const LONELY_PERIOD_MIN: Duration = Duration::from_secs(15);
 
-/// Mean delays in a period. If delays are distributed exponentially, one in 10^8 is longer than 18.4
-/// means: the level φ = 8 of Hayashibara et al., "The φ accrual failure detector", SRDS 2004.
+/// Mean delays in a period. If delays are distributed exponentially, one in 10^8 is longer than
+/// 18.4 means: the level φ = 8 of Hayashibara et al., "The φ accrual failure detector", SRDS 2004.
 const PERIOD_MEANS: u32 = 20;
 
 /// Longest delays in a period. An answer of an agent passes four processes (the agent, the launcher
@@ -291,7 +291,7 @@ impl Watch {
             0 => Duration::ZERO,
             n => ask_after * (1 << (n - 1).min(8)),
         };
-        // Ten questions fit into the period.
+        // Ten queries fit into the period.
         let pause_max = ASK_PAUSE_MAX.min(limit.unwrap_or(PLAIN_PERIOD) / 10);
         self.silent_for >= ask_after && now.since(self.asked_at) >= pause.min(pause_max)
     }

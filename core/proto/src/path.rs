@@ -153,7 +153,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns how many bytes the last frame is shorter than the others.
+    /// Returns the number of bytes missing from the last frame to the full segment length.
     pub(crate) fn room_in_last(&self) -> usize {
         self.len.next_multiple_of(self.segment_len) - self.len
     }
@@ -645,7 +645,7 @@ impl Path {
         self.rx.run_max(num)
     }
 
-    /// Does the same as [`Path::on_numbered`] for a run of frames.
+    /// Records an accepted run of frames; see [`Path::on_numbered`].
     #[inline]
     pub(crate) fn on_numbered_run(
         &mut self,

@@ -241,14 +241,14 @@ impl SessionState {
         }
     }
 
-    /// Stores the session's numbers from the peer's hello. `proven` is set if its sender knows this
+    /// Stores the session's numbers from the peer's hello. `proven` is set if its sender has this
     /// side's token. Returns true if the session came up by this call.
     pub(crate) fn learn(&mut self, hello: &Hello, proven: bool) -> bool {
         let was_up = self.up;
         self.token_theirs = hello.token;
         self.epoch_theirs = hello.epoch;
         // A hello that does not echo this side's token may be a late one of an old incarnation. It
-        // is answered; messages wait for the proof that its sender knows this session.
+        // is answered; messages wait for the proof that its sender has this session's token.
         self.up |= proven;
         !was_up && self.up
     }

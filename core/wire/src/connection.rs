@@ -34,7 +34,7 @@ pub enum ConnectionWord {
 /// ```text
 ///  0  magic "PCON"      4  version u8 = 1     5  word u8: 1 request, 2 accept, 3 reject
 ///  6  data_len u16 (at most 256)
-///  8  endpoint id (64 bytes) of who says it; zero with reject
+///  8  endpoint id (64 bytes) of the sender; zero with reject
 /// 72  data
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

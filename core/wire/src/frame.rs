@@ -112,7 +112,7 @@ impl FrameHeader {
     /// Parses the header of a datagram of `total_len` bytes; `head` holds its first bytes.
     ///
     /// # Errors
-    /// Same as [`FrameHeader::parse`].
+    /// Returns the errors of [`FrameHeader::parse`].
     #[inline]
     pub fn parse_head(head: &[u8], total_len: usize) -> Result<FrameHeader, Malformed> {
         if head.len() < FRAME_HEADER_LEN {

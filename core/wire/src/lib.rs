@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of the Portolan protocol: typed views over frames and records.
+//! Wire format of the Portolan protocol: typed views over frames and records.
 //!
 //! `docs/protocol.md` draws the layouts and numbers the rules. All other crates read and write
-//! frames through this crate. It only parses and emits: it looks up no session, allocates no memory
+//! frames through this crate. It only parses and emits: it has no sessions, allocates no memory
 //! and keeps no state.
 //!
 //! Invariant: a view made by a checked constructor never reads outside its bytes, whatever they

@@ -28,8 +28,7 @@ impl Marks {
 
     /// Writes the record into the first [`MARKS_LEN`] bytes.
     ///
-    /// Panics if `bytes` is shorter.
-    /// When `bytes` is shorter.
+    /// Panics if `bytes` is shorter. When `bytes` is shorter.
     pub fn emit(&self, bytes: &mut [u8]) {
         bytes[0] = KIND_MARKS;
         bytes[1] = self.path;

@@ -369,7 +369,7 @@ impl Ledger {
         self.undelivered_until(session, u64::MAX)
     }
 
-    /// Does the same for messages with numbers up to `last`.
+    /// Returns the undelivered messages of a session with numbers up to `last`.
     fn undelivered_until(&self, session: u64, last: u64) -> Option<Undelivered> {
         let sent = self.sessions[index(session)].sent.iter();
         let in_order = sent.flat_map(|(&(lane, port), queue)| {

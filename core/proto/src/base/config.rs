@@ -134,7 +134,8 @@ pub struct Limits {
     /// frames and a call per message, more than one call of segmentation offload saves: a stream of
     /// 64 KiB messages gains 60 % when sent eagerly.
     pub eager_len_max: usize,
-    /// The same limit on lossless links, where pulling saves a copy and a rendezvous is cheap.
+    /// Longest eager message in bytes on lossless links, where pulling saves a copy and a
+    /// rendezvous is cheap.
     pub eager_len_max_lossless: usize,
     /// Bytes of unexpected and early messages held here for all peers together.
     pub held_len_max: usize,
@@ -206,7 +207,8 @@ pub struct Choice {
     /// Longest message in bytes that is sent eagerly; [`Limits::eager_len_max`] remains its
     /// maximum.
     pub eager_len_max: usize,
-    /// The same limit on lossless links, below [`Limits::eager_len_max_lossless`].
+    /// Longest eager message in bytes on lossless links, at most
+    /// [`Limits::eager_len_max_lossless`].
     pub eager_len_max_lossless: usize,
     /// Longest message of several frames, in bytes, that takes the path of small messages. `P6.5`
     pub small_run_len_max: usize,

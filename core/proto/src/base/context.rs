@@ -215,7 +215,7 @@ impl Context {
         (self.bulk_ack_every(), self.times.ack_delay)
     }
 
-    /// Returns the same for other frames.
+    /// Returns the number of other frames, and the delay, after which an acknowledgement is due.
     #[inline]
     pub(crate) fn ack_times(&self) -> (u32, Span) {
         (self.config.limits.ack_every, self.times.ack_delay)

@@ -11,7 +11,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// Instant later than all others (584 years).
+    /// Instant that never comes (584 years after the start).
     pub const NEVER: Instant = Instant { ns: u64::MAX };
 
     /// Returns the instant `ns` nanoseconds after the start.

@@ -521,7 +521,8 @@ impl Transfers {
         Some(len)
     }
 
-    /// Does the same for a part of a fragment, which is a chunk in a data frame. `P3.12`
+    /// Returns a part of a fragment, which is sent as a chunk in a data frame; `None` if its
+    /// transfer has ended. `P3.12`
     pub(crate) fn part_bytes(
         &self,
         scratch: &mut Scratch,

@@ -235,7 +235,7 @@ impl Core {
         })
     }
 
-    /// Does the same as [`Core::take_whole`] for a tagged message.
+    /// Takes the next message of an admitted frame like [`Core::take_whole`], for tagged messages.
     #[inline]
     pub fn take_tagged(
         &mut self,
@@ -343,7 +343,7 @@ impl Core {
         }
     }
 
-    /// Does the same as [`Core::take_whole`] for a best-effort message, only for a receive that
+    /// Takes a best-effort message like [`Core::take_whole`], but only for a receive that
     /// waits without being posted: the message would find no buffer. All other best-effort messages
     /// are delivered by an event.
     #[cold]

@@ -25,8 +25,8 @@ impl Core {
         }
     }
 
-    /// Handles a frame from a lossless link, which knows the sender. `head` holds the first bytes
-    /// of the frame: all of them, unless it is one large record.
+    /// Handles a frame from a lossless link, which identifies the sender. `head` holds the first
+    /// bytes of the frame: all of them, unless it is one large record.
     pub fn handle_lossless(
         &mut self,
         now: Instant,

@@ -64,7 +64,8 @@ impl Lanes {
     }
 }
 
-/// Delivers a complete message of the plain space, after those that were matched before it. `P11.10`
+/// Delivers a complete message of the plain space, after those that were matched before it.
+/// `P11.10`
 #[cold]
 fn deliver_in_order(sh: &mut Shared, from: (PeerId, LaneId), op: OpId, event: Event) {
     let order = sh.matching.plain_order();

@@ -36,7 +36,8 @@ impl LaneTx {
         Some(seq)
     }
 
-    /// Does the same if the message's path `has_room`. Remembers a refusal (see `wake`).
+    /// Assigns a number like [`LaneTx::reserve`], if the message's path `has_room`. Remembers a
+    /// refusal (see `wake`).
     #[inline]
     pub(crate) fn reserve_or_starve(&mut self, has_room: bool, charge: u32) -> Option<u16> {
         let seq = has_room.then(|| self.reserve(charge)).flatten();
@@ -60,7 +61,8 @@ impl LaneTx {
         has_room.then_some(seq)
     }
 
-    /// Does the same for a message that fills several frames. `P7.6`
+    /// Assigns the next number to a best-effort message that fills several frames, if its path
+    /// `has_room`. `P7.6`
     pub(crate) fn next_best_effort_number(&mut self, has_room: bool) -> Option<u32> {
         self.wants_room |= !has_room;
         let number = self.best_effort_number;

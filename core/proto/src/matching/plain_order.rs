@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery order of the messages of the plain space (`P11.10`).
 //!
-//! A message that arrives in parts or by a transfer can be complete after messages that were matched later.
-//! The later messages wait here until it has been delivered.
+//! A message that arrives in parts or by a transfer can be complete after messages that were
+//! matched later. The later messages wait here until it has been delivered.
 //!
 //! Invariant: the first message of each queue is incomplete.
 
@@ -18,7 +18,8 @@ struct Queue {
     first: u64,
     /// The event that delivers a complete message; `None` while the message is incomplete.
     messages: VecDeque<Option<Event>>,
-    /// Numbers of the incomplete messages. A search of `messages` would take time for each complete one.
+    /// Numbers of the incomplete messages. A search of `messages` would take time for each complete
+    /// one.
     incomplete: BTreeMap<OpId, u64>,
 }
 
@@ -44,8 +45,8 @@ impl PlainOrder {
         }
     }
 
-    /// Completes the message of the receive `op`, which `event` delivers; appends it if it never was
-    /// incomplete. The caller then emits what [`PlainOrder::pop_complete`] returns.
+    /// Completes the message of the receive `op`, which `event` delivers; appends it if it never
+    /// was incomplete. The caller then emits what [`PlainOrder::pop_complete`] returns.
     pub(crate) fn complete(&mut self, from: (PeerId, LaneId), op: OpId, event: Event) {
         self.queues.entry(from).or_default().complete(op, event);
     }

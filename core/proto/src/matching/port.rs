@@ -204,8 +204,8 @@ impl Port {
         LaneId::ALL.iter().any(|&lane| self.is_behind(peer, lane))
     }
 
-    /// Queues a message of `len` bytes until a buffer is posted; [`Ports::begin_waiting`] has counted it.
-    /// `P4.7`
+    /// Queues a message of `len` bytes until a buffer is posted; [`Ports::begin_waiting`] has
+    /// counted it. `P4.7`
     #[inline]
     pub(super) fn put_aside(
         &mut self,
@@ -251,8 +251,8 @@ impl Port {
         self.mode == Some(PortMode::Posted) && !self.would_take(peer, lane, true, 0)
     }
 
-    /// Does the same as [`Port::find`] for an eager message of `len` bytes, but only if the first
-    /// buffer matches and is long enough.
+    /// Finds a buffer like [`Port::find`], for an eager message of `len` bytes, but only if the
+    /// first buffer matches and is long enough.
     #[inline]
     pub(crate) fn find_fitting(&mut self, peer: PeerId, len: u64) -> Match {
         if !self.unexpected.is_empty() {
@@ -355,8 +355,8 @@ impl Port {
         Some(Served::Held(taken, posted))
     }
 
-    /// Takes the message that a receive from `source` would get if it were posted now, if the message is
-    /// complete and `fits` accepts it.
+    /// Takes the message that a receive from `source` would get if it were posted now, if the
+    /// message is complete and `fits` accepts it.
     fn take_held(
         &mut self,
         source: Option<PeerId>,
@@ -377,8 +377,8 @@ impl Port {
         }
     }
 
-    /// Finds the queue whose first message is the oldest that `wanted` accepts. Queues are left out while
-    /// their lane `owes` this port an earlier message.
+    /// Finds the queue whose first message is the oldest that `wanted` accepts. Queues are left out
+    /// while their lane `owes` this port an earlier message.
     #[inline]
     fn first_waiting(
         &self,

@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 /// Number of bins of a queue, one for each first byte of a hash. With thousands of tags, a list has
 /// a few entries. The bins take 2 KiB once used.
 const BIN_COUNT: usize = 256;
-/// Fibonacci hashing: 2^64 divided by the golden ratio; the first byte depends on all bits of a tag.
+/// Fibonacci hashing: 2^64 divided by the golden ratio; the first byte depends on all bits of a
+/// tag.
 const HASH_FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 /// End of a list.
 const NONE: u32 = u32::MAX;

@@ -3,8 +3,8 @@
 //! search through the others, as long as receives ignore the same few bits of the tag. The table is
 //! designed for a million messages: entries are compact, and their number is the only bound.
 //!
-//! Each entry is in several lists, all in the order of arrival: the list of all entries, the bin of its
-//! tag and sender, and, after the first receive for a tag from any sender, the bin of its tag.
+//! Each entry is in several lists, all in the order of arrival: the list of all entries, the bin of
+//! its tag and sender, and, after the first receive for a tag from any sender, the bin of its tag.
 
 use super::match_list::Arrived;
 use super::port::Waiting;

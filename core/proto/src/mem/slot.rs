@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 pub(crate) const FRAGMENTED_LEN_MAX: usize = 64 * 1024;
 
 /// Length in bytes of a buffer for runs. It holds the fragments of two longest messages in the
-/// shortest frames: 137 frames of 512 bytes each, the last one padded. Two such buffers hold the
-/// frames of any call.
+/// shortest frames: 137 frames of 512 bytes per message, the last one padded. Two such buffers hold
+/// the frames of any call.
 pub(crate) const RUNS_LEN: usize = 144 * 1024;
 
 /// Buffer lengths in bytes: a frame of ordinary Ethernet, a jumbo frame, and runs.

@@ -285,7 +285,8 @@ impl Path {
         self.stage_run_of(slots, &parts, batch_len)
     }
 
-    /// Does the same for any record that states the offset of its part. `len` is at least 1.
+    /// Cuts any record whose parts state their offset into frames of one part each. `len` is at
+    /// least 1.
     pub(crate) fn stage_run_of<'a>(
         &mut self,
         slots: &'a mut SlotPool,
@@ -495,7 +496,7 @@ impl Cut {
         self.head_len + self.payload_len
     }
 
-    /// Returns how many bytes the last frame is shorter than the others.
+    /// Returns the number of bytes missing from the last frame to the full segment length.
     #[inline]
     pub(crate) fn room_in_last(&self) -> usize {
         self.count * self.segment_len() - self.total_len

@@ -35,7 +35,7 @@ fn mixture(links: &[LinkId], seed: u64, faults: Faults, in_place: bool) -> Pair 
     disturbed_mixture(links, seed, faults, in_place, |_, _| {})
 }
 
-/// Does the same, and calls `disturb` before each turn.
+/// Sends and checks a mixture like [`mixture`], and calls `disturb` before each turn.
 pub(super) fn disturbed_mixture(
     links: &[LinkId],
     seed: u64,

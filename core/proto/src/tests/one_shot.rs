@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-shot regions, as MPI libraries use them for active messages: the target registers a buffer and sends its
-//! key, the initiator gets or puts the bytes and reports that, and the target deregisters the buffer.
+//! One-shot regions, as MPI libraries use them for active messages: the target registers a buffer
+//! and sends its key, the initiator gets or puts the bytes and reports that, and the target
+//! deregisters the buffer.
 
 use super::pair::*;
 use crate::*;

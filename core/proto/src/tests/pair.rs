@@ -673,7 +673,7 @@ impl Pair {
         assert!(self.try_send_lone(from, spec, bytes), "nothing waits");
     }
 
-    /// Does the same if the shortcut applies; returns whether it does.
+    /// Sends a lone message if the shortcut applies; returns whether it does.
     pub(super) fn try_send_lone(&mut self, from: usize, spec: &SendSpec, bytes: &[u8]) -> bool {
         let to = [B, A][from];
         let core = &mut self.ends[from].core;
@@ -763,7 +763,7 @@ impl Pair {
         self.ends[1].core.stream_closed(self.now, A, true);
     }
 
-    /// Does the same, but only one end is notified.
+    /// Closes the stream, but notifies only one end.
     pub(super) fn leave_stream(&mut self) {
         self.wires.retain(|wire| wire.link != LinkId::STREAM);
         self.ends[0].core.stream_closed(self.now, B, true);

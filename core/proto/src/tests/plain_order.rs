@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages of the plain space are delivered in the order of sending, although their bytes arrive in
-//! another order (`P11.10`).
+//! Messages of the plain space are delivered in the order of sending, although their bytes arrive
+//! in another order (`P11.10`).
 
 extern crate std;
 
@@ -142,7 +142,8 @@ fn plain_messages_are_delivered_in_the_order_of_sending() {
     }
 }
 
-/// Returns a pair with a long plain message in flight, which has matched the first of `count` receives.
+/// Returns a pair with a long plain message in flight, which has matched the first of `count`
+/// receives.
 fn with_transfer_under_way(count: usize) -> Pair {
     let mut pair = pair(&[LinkId::UDP], 1);
     for _ in 0..count {

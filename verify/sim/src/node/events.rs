@@ -180,7 +180,7 @@ impl Node {
         self.on_deliver(cx, &[], event);
     }
 
-    /// Does the same for a message that was matched by its tag.
+    /// Handles a complete waiting message that was matched by its tag.
     pub(super) fn on_held_tagged(
         &mut self,
         cx: &mut Context,

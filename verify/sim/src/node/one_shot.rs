@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-shot regions: a region is registered for one operation of a peer, and deregistered and freed when that
-//! operation completes. MPI libraries use remote memory this way.
+//! One-shot regions: a region is registered for one operation of a peer, and deregistered and freed
+//! when that operation completes. MPI libraries use remote memory this way.
 //!
-//! Programs agree on a region by messages. Here the target is notified at once, which is stricter: the region
-//! closes in the moment of the completion.
+//! Programs agree on a region by messages. Here the target is notified at once, which is stricter:
+//! the region closes in the moment of the completion.
 
 use super::{Node, Op};
 use crate::context::Context;

@@ -26,7 +26,8 @@ impl Plan {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(NODES_MAX) + 11);
         let rng = &mut rng;
-        // Streams are the main subject: four fifths of the plans with streams, one fifth of those without.
+        // Streams are the main subject: four fifths of the plans with streams, one fifth of those
+        // without.
         if rng.random_bool(if self.streams.is_some() { 0.2 } else { 0.8 }) {
             return;
         }
