@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unexpected messages of one space. A message is found by tag, or by tag and sender, without a
-//! search through the others, as long as receives ignore the same few bits of the tag. The table is
+//! Unexpected messages of one space, found by tag, or by tag and sender, without a search through
+//! the table. This holds as long as receives ignore the same few bits of the tag. The table is
 //! designed for a million messages: entries are compact, and their number is the only bound.
 //!
-//! Each entry is in several lists, all in the order of arrival: the list of all entries, the bin of
-//! its tag and sender, and, after the first receive for a tag from any sender, the bin of its tag.
+//! Each entry is in several lists, all in the order of arrival: the list of all entries and the bin
+//! of its tag and sender. After the first receive for a tag from any sender, it is also in the bin
+//! of its tag.
 
 use super::match_list::Arrived;
 use super::port::Waiting;

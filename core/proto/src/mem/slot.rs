@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frame buffers. A frame is kept in one from its first record until it is acknowledged, so that a
-//! lost frame is retransmitted byte for byte (`P3.1`), whatever kind of send its messages came
-//! from.
+//! Frame buffers. A frame is kept in one from its first record until it is acknowledged. So a lost
+//! frame is retransmitted byte for byte (`P3.1`), whatever kind of send its messages came from.
 
 use crate::base::narrow::narrow;
 use alloc::vec;
