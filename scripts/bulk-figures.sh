@@ -81,7 +81,7 @@ done
 
 # Figures that no document shows are deleted.
 for figure in "$figures"/*.svg; do
-    grep -qF "figures/$(basename "$figure")" README.md docs/*.md || rm "$figure"
+    grep -qF "figures/$(basename "$figure")" README.md docs/*/*.md || rm "$figure"
 done
 
 if [[ ${#failed[@]} -gt 0 ]]; then

@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn every_setting_is_documented() {
-        let told = fs::read_to_string(workspace().join("docs/settings.md")).unwrap();
+        let told = fs::read_to_string(workspace().join("docs/reference/settings.md")).unwrap();
         for setting in ALL {
             assert!(told.contains(setting.variable), "{}", setting.variable);
         }

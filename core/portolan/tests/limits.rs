@@ -85,7 +85,7 @@ fn source_of(file: &str) -> String {
 
 #[test]
 fn every_limit_is_what_the_code_says() {
-    let text = fs::read_to_string(workspace().join("docs/limits.md")).unwrap();
+    let text = fs::read_to_string(workspace().join("docs/reference/limits.md")).unwrap();
     let mut compared = 0;
     for row in text.lines().filter(|line| line.starts_with('|')) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

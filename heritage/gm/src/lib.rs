@@ -20,7 +20,7 @@
 #![allow(unreachable_pub, reason = "what C calls is exported, not used in Rust")]
 #![allow(
     clippy::missing_safety_doc,
-    reason = "the text is for C, where every pointer is as unsafe; docs/heritage.md has the rules"
+    reason = "the text is for C, where every pointer is as unsafe; docs/reference/heritage.md has the rules"
 )]
 
 pub mod alarm;

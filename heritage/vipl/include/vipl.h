@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* VIPL, the programming interface of the Virtual Interface Architecture, on Portolan.
  *
- * Generated from heritage/vipl by cbindgen: do not edit. docs/heritage.md describes each function,
+ * Generated from heritage/vipl by cbindgen: do not edit. docs/reference/heritage.md describes each function,
  * and names the choices that were made where the original is unknown. */
 
 #ifndef VIPL_H

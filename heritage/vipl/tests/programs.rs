@@ -104,7 +104,7 @@ fn a_thousand_vis_take_as_much_memory_as_the_limits_say() {
     let program = test_program(&shop, "many.c", &[]);
     let out = succeed(&mut Command::new(program));
     let each: u32 = out.strip_suffix(" bytes a VI\n").unwrap().parse().unwrap();
-    // docs/limits.md: some 700 bytes; tables grow by doubling.
+    // docs/reference/limits.md: some 700 bytes; tables grow by doubling.
     assert!((256..2048).contains(&each), "{out}");
 }
 

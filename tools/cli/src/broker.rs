@@ -64,7 +64,7 @@ fn read(path: &Path) -> anyhow::Result<Config> {
     let named =
         |error: &dyn std::fmt::Display| UserError::new(format!("{}: {error}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| {
-        let remedy = "write one (docs/broker.md has an example), or name it with --config";
+        let remedy = "write one (docs/guide/broker.md has an example), or name it with --config";
         named(&format!("{error}; {remedy}"))
     })?;
     Ok(Config::parse(&text).map_err(|error| named(&error))?)

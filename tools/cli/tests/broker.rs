@@ -713,7 +713,7 @@ fn a_configuration_is_checked() {
     assert!(bad.err.contains("no such group"), "{}", bad.err);
     let missing = run(&["broker", "--check", "--config", "/nonexistent"]);
     assert!(
-        missing.status == 2 && missing.err.contains("docs/broker.md"),
+        missing.status == 2 && missing.err.contains("docs/guide/broker.md"),
         "{}",
         missing.err
     );

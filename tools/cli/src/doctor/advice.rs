@@ -58,7 +58,7 @@ fn privileges(report: &Report) -> Vec<Advice> {
         advice.push(Advice::new(
             "raw Ethernet halves the latency of small messages, and is closed to this user",
             "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job; or have \
-             `portolan broker` run on this host (docs/broker.md)",
+             `portolan broker` run on this host (docs/guide/broker.md)",
         ));
     }
     if !report.features.pull.works {

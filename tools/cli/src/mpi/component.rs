@@ -73,7 +73,7 @@ impl Transport {
         let is_faulty = mpi.kind == Kind::OpenMpi && mpi.version.starts_with("4.1.");
         (*self == Transport::Provider && is_faulty).then_some(
             "Open MPI 4.1 sends wrong elements over libfabric if MPI_Send_init or MPI_Alltoallw gets a datatype that \
-             begins at an offset; --via btl avoids that (docs/mpi.md)",
+             begins at an offset; --via btl avoids that (docs/guide/mpi.md)",
         )
     }
 }

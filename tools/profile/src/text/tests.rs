@@ -87,7 +87,7 @@ fn fields<'a>(json: &'a serde_json::Value, found: &mut Vec<&'a str>) {
 
 #[test]
 fn every_field_of_the_json_is_documented() {
-    let document = include_str!("../../../../docs/profile.md");
+    let document = include_str!("../../../../docs/guide/profile.md");
     let json = serde_json::to_value(profile(&[0, 1])).unwrap();
     let mut found = Vec::new();
     fields(&json, &mut found);

@@ -178,7 +178,7 @@ impl Between<'_> {
                 self.name(host)
             ),
             remedy: format!(
-                "on {}: sudo setcap cap_net_raw+ep PROGRAM, or run `portolan broker` (docs/broker.md)",
+                "on {}: sudo setcap cap_net_raw+ep PROGRAM, or run `portolan broker` (docs/guide/broker.md)",
                 self.name(host)
             ),
         })
