@@ -12,7 +12,7 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 out=${1:-target/reliability-figures}
-document=docs/reference/reliability.md
+document=docs/results/loss.md
 portolan=$release_dir/portolan
 
 [[ -x $portolan ]] || die "$portolan is not there: run 'make build' first"
