@@ -19,7 +19,7 @@ class=${CLASS:-W}
 runs=${RUNS:-5}
 read -r -a programs <<<"${PROGRAMS:-is cg mg}"
 read -r -a wires <<<"${WIRES:-0.1 1}"
-document=docs/guide/predict.md
+document=docs/results/predict.md
 portolan=("$release_dir/portolan")
 lab=pred$(($$ % 100000))
 # Time limit in seconds for one run; the predicted programs take two at most.
