@@ -4,7 +4,7 @@
 # (about ten minutes on a quiet machine, as root for the lab). Each program is profiled once over
 # shared memory. From that profile it is predicted for shared memory, and for two hosts of a lab:
 # over Portolan by raw Ethernet and by UDP, and over TCP, on the bare veth pair and with shaped
-# wires. Renews the table of docs/predict.md.
+# wires. Renews the table of docs/results/predict.md.
 #
 #   scripts/predict-figures.sh [DIRECTORY]      default: target/predict-figures
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # Measures goodput against loss (about five minutes on a quiet machine, as root for the lab), writes
-# the JSON to a directory, and renews the table of docs/reliability.md and docs/figures/loss.svg.
+# the JSON to a directory, and renews the table of docs/results/loss.md and docs/figures/loss.svg.
 #
 #   scripts/reliability-figures.sh [DIRECTORY]      default: target/reliability-figures
 #

@@ -74,7 +74,7 @@ impl AtomicOp {
         AtomicOp::SwapMasked,
     ];
 
-    /// Returns the code on the wire; see the table in `docs/protocol.md`.
+    /// Returns the code on the wire; see the table in `docs/reference/protocol.md`.
     pub(crate) fn code(self) -> u8 {
         let index = Self::ALL.iter().position(|&op| op == self);
         index

@@ -3,7 +3,7 @@
 //!
 //! This module is between the core and the network links. The core processes plain frames. Each
 //! frame is sealed when it leaves, and only handshakes are accepted without a valid seal. Shared
-//! memory is not sealed: the kernel protects it from other users (docs/security.md).
+//! memory is not sealed: the kernel protects it from other users (docs/reference/security.md).
 //!
 //! The one invariant: no key ever seals two frames with the same number. Keys are derived from data
 //! that identify a session, which never repeat; and the count of a key only grows.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that `docs/limits.md` matches the code: each row that names a constant is compared with
+//! Checks that `docs/reference/limits.md` matches the code: each row that names a constant is compared with
 //! it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

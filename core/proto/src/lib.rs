@@ -15,7 +15,7 @@
 //! it gather one. Only small payloads pass through the core's own frame buffers, where they are
 //! kept until they are acknowledged.
 //!
-//! Rules of the protocol are numbered in `docs/protocol.md`; comments cite them as `P3.2`.
+//! Rules of the protocol are numbered in `docs/reference/protocol.md`; comments cite them as `P3.2`.
 //!
 //! Invariant: whatever a frame contains, the core neither panics nor grows beyond [`Limits`]. It
 //! counts a bad frame under a [`DropReason`] and continues.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wire format of the Portolan protocol: typed views over frames and records.
 //!
-//! `docs/protocol.md` draws the layouts and numbers the rules. All other crates read and write
+//! `docs/reference/protocol.md` draws the layouts and numbers the rules. All other crates read and write
 //! frames through this crate. It only parses and emits: it has no sessions, allocates no memory
 //! and keeps no state.
 //!

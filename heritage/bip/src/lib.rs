@@ -3,7 +3,7 @@
 //!
 //! BIP has process-wide state and few functions. Its messages consist of words and have a tag.
 //! Short messages wait for their receive; long ones may not leave before it. Here a tag is a tag of
-//! [`portolan::Node`]. Portolan handles loss and full queues, which BIP did not. `docs/heritage.md`
+//! [`portolan::Node`]. Portolan handles loss and full queues, which BIP did not. `docs/reference/heritage.md`
 //! lists the known facts about the original, and the choices made where it is unknown.
 //!
 //! Invariant: no function returns after a failure. BIP had no error codes; it detected errors and

@@ -3,7 +3,7 @@
 //!
 //! GAMMA has process-wide state and functions that refer to ports and semaphores by number. Here
 //! these are two tables around a [`portolan::Node`], behind a lock, so that any thread may call.
-//! `docs/gamma.md` lists the known facts about the original, and the choices made where it is
+//! `docs/reference/gamma.md` lists the known facts about the original, and the choices made where it is
 //! unknown.
 //!
 //! Invariant: a message is written to a buffer only while the buffer is armed. A buffer is armed

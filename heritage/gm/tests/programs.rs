@@ -98,7 +98,7 @@ fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
     for path in ["shm", "udp"] {
         let out = run_job(33, &["--path", path], &program, &[]);
         let each = out.split(' ').next().unwrap().parse::<u32>().unwrap();
-        // docs/limits.md: 3 to 5 KiB, and more with few peers.
+        // docs/reference/limits.md: 3 to 5 KiB, and more with few peers.
         assert!((512..12_000).contains(&each), "{path}: {out}");
     }
 }

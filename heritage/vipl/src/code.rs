@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VIPL's constants. Results, control bits, status bits, service levels and states have the values
-//! of the original. docs/heritage.md lists the others.
+//! of the original. docs/reference/heritage.md lists the others.
 
 use std::ffi::{c_int, c_uint};
 

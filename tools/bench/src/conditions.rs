@@ -58,7 +58,7 @@ pub(crate) enum Schedule {
     Fair,
 }
 
-/// Authentication of network frames; see `docs/security.md`.
+/// Authentication of network frames; see `docs/reference/security.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Auth {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Configuration file of the broker (TOML, docs/broker.md). User and group names are resolved when
+//! Configuration file of the broker (TOML, docs/guide/broker.md). User and group names are resolved when
 //! it is read.
 
 use nix::unistd::{Group, User};

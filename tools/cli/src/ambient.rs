@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Passes CAP_NET_RAW to the programs of a job as an ambient capability (capabilities(7)), if this
-//! program has it as a file capability. For clusters that trust their users: docs/broker.md.
+//! program has it as a file capability. For clusters that trust their users: docs/guide/broker.md.
 
 use caps::{CapSet, Capability, errors::CapsError};
 

@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Memory limit of a cast's process in bytes (`docs/cast.md`).
+/// Memory limit of a cast's process in bytes (`docs/guide/cast.md`).
 const MEMORY_MAX: u64 = 256 << 20;
 
 /// Returns the largest memory use that processes reported in `--json`, and the number of reports.

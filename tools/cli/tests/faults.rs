@@ -285,7 +285,7 @@ fn each_message_arrives_once_over_lossy_raw_ethernet() {
     }
 }
 
-/// The example of docs/settings.md, with more corrupted frames.
+/// The example of docs/reference/settings.md, with more corrupted frames.
 const EVERYTHING: &str =
     "fault=drop=0.01,dup=0.005,reorder=0.02,corrupt=0.02,delay=0.01:200us,seed=7";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of collective operations as bytes, little-endian; see P14 in docs/protocol.md.
+//! Records of collective operations as bytes, little-endian; see P14 in docs/reference/protocol.md.
 
 use super::{AT_ONCE, CollectiveCall, CollectiveKind};
 

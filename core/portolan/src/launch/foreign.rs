@@ -6,7 +6,7 @@
 //! addresses are exchanged the same way.
 //!
 //! The invariant: a process that can read the launcher's space is in the job. The secret is as safe
-//! as the launcher keeps its space (see docs/launch.md).
+//! as the launcher keeps its space (see docs/guide/launch.md).
 
 mod blob;
 mod pmi;

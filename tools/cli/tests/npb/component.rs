@@ -124,7 +124,7 @@ fn programs_are_right_over_the_component_between_hosts() {
     // Open MPI 4.1 itself starts children on one host only; half of their parents are on the other.
     let host = format!("{}-h1:2", lab.0);
     stage.play(Some(&lab), 2, &["spawn", &host]);
-    // Its osc rdma deadlocks from 4.1.2 to 4.1.4 (docs/mpi.md).
+    // Its osc rdma deadlocks from 4.1.2 to 4.1.4 (docs/guide/mpi.md).
     let mut run = stage.command(Some(&lab), 2);
     run.env("OMPI_MCA_osc", "pt2pt");
     run.arg(stage.room.path().join("component")).arg("dynamic");
