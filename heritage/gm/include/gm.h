@@ -700,8 +700,7 @@ unsigned int gm_min_message_size(const struct gm_port *_port);
 /**
  * Takes a send token of `priority` from the bank. Returns 1, or 0 if the bank has none.
  */
-int gm_alloc_send_token(struct gm_port *port,
-                        unsigned int priority);
+int gm_alloc_send_token(struct gm_port *port, unsigned int priority);
 
 /**
  * Puts a send token of `priority` in the bank, which is empty at first.
@@ -744,9 +743,7 @@ void gm_provide_receive_buffer(struct gm_port *port,
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_set_acceptable_sizes(struct gm_port *port,
-                                    unsigned int priority,
-                                    gm_size_t mask);
+gm_status_t gm_set_acceptable_sizes(struct gm_port *port, unsigned int priority, gm_size_t mask);
 
 /**
  * Returns the next event of a port. Its type is GM_NO_RECV_EVENT when there is none. The event is
@@ -764,8 +761,7 @@ int gm_receive_pending(struct gm_port *port);
  * Returns the type of the event that gm_receive() would return. Stores the node that sent a
  * message in `sender`, or 0 for other events. `sender` may be null.
  */
-int gm_next_event_peek(struct gm_port *port,
-                       uint16_t *sender);
+int gm_next_event_peek(struct gm_port *port, uint16_t *sender);
 
 /**
  * Waits for an event like gm_receive(). It polls for a while before it sleeps.
@@ -782,8 +778,7 @@ union gm_recv_event *gm_blocking_receive_no_spin(struct gm_port *port);
  * function. A short message is copied to its buffer and received again, as an event without FAST
  * in its name. A token violation ends the job.
  */
-void gm_unknown(struct gm_port *port,
-                union gm_recv_event *event);
+void gm_unknown(struct gm_port *port, union gm_recv_event *event);
 
 /**
  * Sends `len` bytes with `size` and `priority` to port `target_port_id` of node `target_node_id`.
@@ -922,9 +917,7 @@ gm_status_t gm_register_memory_ex(struct gm_port *port, void *ptr, gm_size_t len
  *
  * Errors: GM_INVALID_PARAMETER when they were not registered, GM_UNATTACHED.
  */
-gm_status_t gm_deregister_memory(struct gm_port *port,
-                                 void *ptr,
-                                 gm_size_t length);
+gm_status_t gm_deregister_memory(struct gm_port *port, void *ptr, gm_size_t length);
 
 /**
  * Allocates `length` bytes of registered memory. Returns null if there is no memory. Free it with
@@ -942,8 +935,7 @@ void *gm_dma_calloc(struct gm_port *port, gm_size_t count, gm_size_t length);
  * sends is kept until they end, so that their receivers get the bytes. Memory that other processes
  * read or write is kept too.
  */
-void gm_dma_free(struct gm_port *port,
-                 void *ptr);
+void gm_dma_free(struct gm_port *port, void *ptr);
 
 /**
  * Prepares the memory of an alarm. Call this before the alarm is set for the first time.
@@ -1018,8 +1010,7 @@ gm_status_t gm_get_unique_board_id(struct gm_port *port, uint8_t *board_id);
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_get_mapper_unique_id(struct gm_port *port,
-                                    uint8_t *board_id);
+gm_status_t gm_get_mapper_unique_id(struct gm_port *port, uint8_t *board_id);
 
 /**
  * Stores the number of a node's board in `board_id`, which has 6 bytes.
@@ -1049,9 +1040,7 @@ gm_status_t gm_node_id_to_global_id(struct gm_port *port, unsigned int node, uns
  *
  * Errors: GM_INVALID_PARAMETER, GM_UNATTACHED.
  */
-gm_status_t gm_global_id_to_node_id(struct gm_port *port,
-                                    unsigned int global,
-                                    unsigned int *node);
+gm_status_t gm_global_id_to_node_id(struct gm_port *port, unsigned int global, unsigned int *node);
 
 /**
  * Stores the highest number that a node may have in `node`.
@@ -1146,16 +1135,13 @@ void *gm_hash_remove(struct gm_hash *hash, void *key);
 /**
  * Gives an entry another key. Does nothing if there is no such entry, or if the new key is in use.
  */
-void gm_hash_rekey(struct gm_hash *hash,
-                   void *old_key,
-                   void *new_key);
+void gm_hash_rekey(struct gm_hash *hash, void *old_key, void *new_key);
 
 /**
  * Creates a list of entries of `entry_len` bytes, with `min_entries` allocated at once. Returns
  * null if there is no memory.
  */
-struct gm_lookaside *gm_create_lookaside(gm_size_t entry_len,
-                                         gm_size_t min_entries);
+struct gm_lookaside *gm_create_lookaside(gm_size_t entry_len, gm_size_t min_entries);
 
 /**
  * Frees a list. Does nothing for null. Entries that the program still has stay valid until it
