@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Remote memory: registration, put, get, atomic operations. */
+/* Remote memory: registration, put, get, atomic operations. All refuse remote memory without a handle, which was
+ * not registered. */
 #include "btl_portolan.h"
 
 #include "opal/constants.h"
@@ -77,10 +78,14 @@ int portolan_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *end
                  mca_btl_base_rdma_completion_fn_t done, void *context, void *data)
 {
     portolan_module_t *module = (portolan_module_t *) btl;
-    portolan_remote_t *op = begin(module, endpoint, done, context, data);
+    portolan_remote_t *op;
 
     (void) flags;
     (void) order;
+    if (OPAL_UNLIKELY(NULL == remote_handle)) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    op = begin(module, endpoint, done, context, data);
     if (OPAL_UNLIKELY(NULL == op)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -103,10 +108,14 @@ int portolan_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *end
                  mca_btl_base_rdma_completion_fn_t done, void *context, void *data)
 {
     portolan_module_t *module = (portolan_module_t *) btl;
-    portolan_remote_t *op = begin(module, endpoint, done, context, data);
+    portolan_remote_t *op;
 
     (void) flags;
     (void) order;
+    if (OPAL_UNLIKELY(NULL == remote_handle)) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    op = begin(module, endpoint, done, context, data);
     if (OPAL_UNLIKELY(NULL == op)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
@@ -207,13 +216,16 @@ int portolan_atomic_fop(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint
         .operand = operand,
         .before = local,
         .remote = remote,
-        .key = remote_handle->key,
     };
 
     (void) order;
+    if (OPAL_UNLIKELY(NULL == remote_handle)) {
+        return OPAL_ERR_BAD_PARAM;
+    }
     if (!translate(op, &atomic.op)) {
         return OPAL_ERR_NOT_SUPPORTED;
     }
+    atomic.key = remote_handle->key;
     return begin_atomic(module, begin(module, endpoint, done, context, data), local_handle, &atomic);
 }
 
@@ -230,9 +242,12 @@ int portolan_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_endpoi
         .compare = compare,
         .before = local,
         .remote = remote,
-        .key = remote_handle->key,
     };
 
     (void) order;
+    if (OPAL_UNLIKELY(NULL == remote_handle)) {
+        return OPAL_ERR_BAD_PARAM;
+    }
+    atomic.key = remote_handle->key;
     return begin_atomic(module, begin(module, endpoint, done, context, data), local_handle, &atomic);
 }
