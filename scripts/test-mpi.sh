@@ -20,7 +20,8 @@
 # - apps: HPCC, NetPIPE and LAMMPS of Debian, with its Open MPI;
 # - profile-apps: the same under portolan profile, and NetPIPE also with Debian's MPICH;
 # - mpi4py: its test suite.
-# PROFILE (release, or debug) selects the build under test.
+# PROFILE (release, or debug) selects the build under test; VIA (btl, the default, or ofi) the
+# library that Open MPI 4 uses.
 #
 # For mpi4py: SIZES, the numbers of processes (default: 1 2 4); LIMIT, the time limit of one run in
 # seconds (default: 1800); OPTIONS, words for its main.py, such as '-i test_rma'; LEFT_OUT=run, to

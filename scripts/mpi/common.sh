@@ -9,6 +9,8 @@ work_dir=$(mktemp -d)
 # Directory of libportolan-fi.so, which libfabric searches in addition to its own providers.
 provider_dir=$work_dir/provider
 lab=mpi$(($$ % 100000))
+# Library that Open MPI 4 uses: its component (btl) or the libfabric provider (ofi).
+via=${VIA:-btl}
 failed=()
 
 cleanup() {
@@ -18,6 +20,12 @@ cleanup() {
 end_with cleanup
 
 check_build() {
+    local component=("$build_dir"/openmpi-*/mca_btl_portolan.so)
+    [[ $via == btl || $via == ofi ]] || die "VIA is btl or ofi, not $via"
+    if [[ $via == btl && ! -e ${component[0]} ]]; then
+        skipped "there is no component for Open MPI beside $portolan: VIA=ofi is used"
+        via=ofi
+    fi
     [[ -x $portolan && -e $build_dir/libportolan_fi.so ]] ||
         die "$portolan or libportolan_fi.so beside it does not exist; run 'make build' first"
     mkdir "$provider_dir"
@@ -52,19 +60,22 @@ install() {
 }
 
 # prepare MPI: sets launcher, compiler, python, the variables by which python finds the MPI
-# (launcher_env), and the beginning of each command of Portolan (run).
+# (launcher_env), the beginning of each command of Portolan (run), and component (true or false),
+# whether the component of Open MPI carries the messages.
 prepare() {
     local mpi=$1 packages=(mpi4py numpy) library
     launcher_env=()
+    component=false
+    [[ $mpi != openmpi4 || $via != btl || ${OVER:-portolan} != portolan ]] || component=true
     case $mpi in
         openmpi4)
             install openmpi-bin libopenmpi-dev || return 1
             launcher=$(command -v mpirun.openmpi) compiler=$(command -v mpicc.openmpi)
             for library in /usr/lib/*/libmpi.so.40; do
-                # No matched probes in plain receives: see mpi4py-skip.txt.
-                launcher_env=(MPI4PY_MPIABI=openmpi "MPI4PY_LIBMPI=$library"
-                    MPI4PY_RC_RECV_MPROBE=0)
+                launcher_env=(MPI4PY_MPIABI=openmpi "MPI4PY_LIBMPI=$library")
             done
+            # No matched probes in plain receives: see mpi4py-skip.txt.
+            [[ $component == true ]] || launcher_env+=(MPI4PY_RC_RECV_MPROBE=0)
             ;;
         openmpi5)
             packages+=(openmpi)
@@ -106,8 +117,15 @@ build() {
 # across PLACE [OPTION]: sets job to the command that runs an MPI program there; append a process
 # count.
 across() {
-    local with=(--mpi "$launcher" --provider-dir "$provider_dir" "${@:2}")
-    [[ ${OVER:-portolan} == portolan ]] || with+=(--plain)
+    local with=(--mpi "$launcher")
+    if [[ ${OVER:-portolan} != portolan ]]; then
+        with+=(--plain)
+    elif [[ $component == true ]]; then
+        with+=(--via btl)
+    else
+        with+=(--provider-dir "$provider_dir")
+    fi
+    with+=("${@:2}")
     case $1 in
         "one host") job=("${run[@]}" mpirun "${with[@]}" -n) ;;
         "two hosts") job=("${run[@]}" lab mpirun --name "$lab" "${with[@]}" -n) ;;

@@ -20,8 +20,10 @@ fetch_tests() {
 
 # skips MPI PLACE: prints the options that exclude tests there.
 skips() {
+    local name=$1
     [[ ${LEFT_OUT:-} != run ]] || return 0
-    awk -v mpi="$1" -v there="$1/${2// /-}" '$1 == mpi || $1 == there { printf "%s %s ", $2, $3 }' \
+    [[ $1 != openmpi4 ]] || name+=-$([[ $component == true ]] && echo btl || echo ofi)
+    awk -v mpi="$name" -v there="$name/${2// /-}" '$1 == mpi || $1 == there { printf "%s %s ", $2, $3 }' \
         scripts/mpi/mpi4py-skip.txt
 }
 
