@@ -10,6 +10,9 @@ use crate::error::user_error;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
+/// Name of the component for users.
+pub(super) const NAME: &str = "btl/portolan";
+
 /// File name of the component, which Open MPI prescribes.
 pub(super) const FILE: &str = "mca_btl_portolan.so";
 
@@ -18,6 +21,9 @@ const BESIDE: [&str; 2] = [".", "../lib/portolan"];
 
 /// BTLs of a job: `self` for a process itself, `vader` within a host, the component between hosts.
 const BTLS: &str = "self,vader,portolan";
+
+/// BTL of windows that several hosts share.
+const WINDOW_BTL: &str = "portolan";
 
 /// Variable with the directories in which Open MPI looks for components.
 const PATH: &str = "OMPI_MCA_mca_base_component_path";
@@ -43,20 +49,22 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    /// Chooses the provider, or the component if `asked` for.
+    /// Returns the `requested` transport, by default the component if it is installed for `mpi`,
+    /// otherwise the provider.
     ///
     /// # Errors
-    /// The component was asked for and there is none for `mpi`.
-    pub(super) fn choose(mpi: &Mpi, asked: Option<Via>) -> Result<Transport> {
-        Transport::choose_beside(mpi, asked, &std::env::current_exe()?)
+    /// The component was requested and is not installed for `mpi`.
+    pub(super) fn choose(mpi: &Mpi, requested: Option<Via>) -> Result<Transport> {
+        Transport::choose_beside(mpi, requested, &std::env::current_exe()?)
     }
 
-    fn choose_beside(mpi: &Mpi, asked: Option<Via>, program: &Path) -> Result<Transport> {
-        if asked != Some(Via::Btl) {
+    fn choose_beside(mpi: &Mpi, requested: Option<Via>, program: &Path) -> Result<Transport> {
+        if requested == Some(Via::Ofi) {
             return Ok(Transport::Provider);
         }
         match directory(mpi, program) {
             Some(directory) => Ok(Transport::Component(directory)),
+            None if requested.is_none() => Ok(Transport::Provider),
             None if mpi.kind != Kind::OpenMpi => user_error!(
                 "--via btl needs Open MPI, and {mpi} is another MPI: leave it out, or select Open MPI with --mpi"
             ),
@@ -73,7 +81,8 @@ impl Transport {
         let is_faulty = mpi.kind == Kind::OpenMpi && mpi.version.starts_with("4.1.");
         (*self == Transport::Provider && is_faulty).then_some(
             "Open MPI 4.1 sends wrong elements over libfabric if MPI_Send_init or MPI_Alltoallw gets a datatype that \
-             begins at an offset; --via btl avoids that (docs/guide/mpi.md)",
+             begins at an offset; the component that `make install` builds beside Debian's libopenmpi-dev \
+             avoids that (docs/guide/mpi.md)",
         )
     }
 }
@@ -86,6 +95,8 @@ impl Plan {
         self.set(PATH, format!("{}:{others}", directory.display()));
         self.set("OMPI_MCA_pml", "ob1");
         self.set("OMPI_MCA_btl", BTLS);
+        // By default Open MPI's windows ignore BTLs that it does not know.
+        self.set("OMPI_MCA_osc_rdma_btls", WINDOW_BTL);
         self.forward_settings();
         self.need_library(directory.join(FILE));
     }
@@ -126,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_component_is_taken_on_request_and_only_for_its_own_version() {
+    fn the_component_is_the_default_only_for_its_own_version() {
         let room = tempfile::tempdir().unwrap();
         let program = installed(room.path());
         let folder = room.path().canonicalize().unwrap().join("openmpi-4.1.4");
@@ -134,7 +145,7 @@ mod tests {
         let newer = mpi("mpirun (Open MPI) 4.1.6\n");
         let intel = mpi("Intel(R) MPI Library for Linux* OS, Version 2021.13\n");
         for (mpi, asked, expected) in [
-            (&fits, None, Some(Transport::Provider)),
+            (&fits, None, Some(Transport::Component(folder.clone()))),
             (&fits, Some(Via::Btl), Some(Transport::Component(folder))),
             (&fits, Some(Via::Ofi), Some(Transport::Provider)),
             (&newer, None, Some(Transport::Provider)),
@@ -167,7 +178,9 @@ mod tests {
             "{line}"
         );
         assert!(
-            line.contains(" OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,portolan "),
+            line.contains(
+                " OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,portolan OMPI_MCA_osc_rdma_btls=portolan "
+            ),
             "{line}"
         );
         assert!(!line.contains("FI_PROVIDER"), "{line}");

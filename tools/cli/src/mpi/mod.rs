@@ -36,7 +36,8 @@ pub(crate) struct Choice {
     /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    /// Library that the MPI uses: btl (Open MPI's component), or ofi (the libfabric provider), the default.
+    /// Library that the MPI uses: btl (Open MPI's component), the default where it is installed, or ofi
+    /// (the libfabric provider).
     #[arg(long, value_name = "WAY")]
     via: Option<Via>,
     /// Leave the MPI as it is, for comparing: no setting of Portolan's.
@@ -113,7 +114,9 @@ impl Choice {
                 "--provider-dir is for the libfabric provider, which --via btl does not use: leave one of them out"
             );
         }
-        let transport = Transport::choose(mpi, self.via)?;
+        // The directory of the provider is a request for the provider.
+        let requested = self.via.or(self.provider_dir.as_ref().map(|_| Via::Ofi));
+        let transport = Transport::choose(mpi, requested)?;
         match &transport {
             Transport::Component(directory) => plan.take_component(directory),
             Transport::Provider => {

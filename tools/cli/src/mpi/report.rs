@@ -5,6 +5,7 @@
 //! providers. How an MPI chooses among what libfabric offers is written down here: no MPI program
 //! is run.
 
+use super::component::{self, Transport};
 use super::find::{self, Kind, Mpi};
 use super::plan::{PROVIDER, Plan};
 use super::provider;
@@ -209,6 +210,15 @@ fn among(offered: &[String]) -> Choice {
 
 /// What would carry messages under `portolan mpirun`.
 fn with_portolan(mpi: &Mpi) -> Choice {
+    match Transport::choose(mpi, None) {
+        Ok(Transport::Component(directory)) => {
+            let place = directory.display();
+            let why = format!("Open MPI loads {place}/{} (ob1)", component::FILE);
+            return Choice::new(component::NAME, why);
+        }
+        Ok(Transport::Provider) => {}
+        Err(error) => return Choice::new("refused", error.to_string()),
+    }
     if let Err(error) = mpi.check_ofi() {
         return Choice::new("refused", error.to_string());
     }
