@@ -220,7 +220,8 @@ fn looked_for(node: &mut Node) {
 fn given_up(node: &mut Node) {
     if node.rank() == VICTIM {
         let pid = std::process::id();
-        let script = format!("kill -STOP {pid}; sleep 2; kill -CONT {pid}");
+        // Stops once its last acknowledgements have left: rank 0 must not miss any.
+        let script = format!("sleep 0.5; kill -STOP {pid}; sleep 2; kill -CONT {pid}");
         let mut child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
         child.wait().unwrap();
         let error = node.recv_from(0, PORT, &mut [0; 8]).unwrap_err();
