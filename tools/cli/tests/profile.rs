@@ -304,7 +304,7 @@ fn a_command_that_starts_no_mpi_is_refused() {
     for (args, word) in [
         (
             ["profile", "--", "true"].as_slice(),
-            "true is no launcher of an MPI",
+            "true is not a launcher of an MPI",
         ),
         (
             &["profile", "--", "/nowhere/mpirun", "-n", "2", "true"],
@@ -346,7 +346,7 @@ fn an_mpi_without_its_compiler_is_told_what_to_install() {
         "2",
         "true",
     ]);
-    assert!(told.contains("there is no mpicc beside"), "{told}");
+    assert!(told.contains("there is no mpicc next to"), "{told}");
     assert!(told.contains("libopenmpi-dev"), "{told}");
 }
 

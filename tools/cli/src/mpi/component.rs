@@ -69,14 +69,14 @@ impl Transport {
                 "--via btl needs Open MPI, and {mpi} is another MPI: leave it out, or select Open MPI with --mpi"
             ),
             None => user_error!(
-                "there is no {}/{FILE} for {mpi} beside this program: `make install` builds it if the internal \
+                "there is no {}/{FILE} for {mpi} next to this program: `make install` builds it if the internal \
                  headers of Open MPI 4.1 are installed (Debian: libopenmpi-dev); --via ofi uses the libfabric provider",
                 folder(mpi)
             ),
         }
     }
 
-    /// Returns a warning for the user about a known fault of this way.
+    /// Returns a warning for the user about a known fault of this transport.
     pub(super) fn warning(&self, mpi: &Mpi) -> Option<&'static str> {
         let is_faulty = mpi.kind == Kind::OpenMpi && mpi.version.starts_with("4.1.");
         (*self == Transport::Provider && is_faulty).then_some(
@@ -129,11 +129,11 @@ mod tests {
     }
 
     /// Makes a directory with a program and a component for Open MPI 4.1.4.
-    fn installed(room: &Path) -> PathBuf {
-        let folder = room.join("openmpi-4.1.4");
+    fn installed(directory: &Path) -> PathBuf {
+        let folder = directory.join("openmpi-4.1.4");
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join(FILE), "").unwrap();
-        room.join("portolan")
+        directory.join("portolan")
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_component_is_named_to_open_mpi_by_its_own_variables() {
+    fn component_is_selected_by_mca_variables() {
         let mpi = mpi("mpirun (Open MPI) 4.1.4\n");
         let mut plan = Plan::new(&mpi, vec!["-n".into(), "2".into(), "./a.out".into()]);
         plan.take_component(Path::new("/lib/openmpi-4.1.4"));

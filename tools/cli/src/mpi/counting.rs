@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Has the processes of an MPI program counted: the library of `portolan_profile` for this MPI is
-//! loaded into them.
+//! Counts the calls of an MPI program: the library of `portolan_profile` for this MPI is loaded
+//! into its processes.
 
 use super::find::{Kind, Mpi};
 use super::plan::Plan;
@@ -8,20 +8,20 @@ use crate::error::{UserError, user_error};
 use anyhow::Result;
 use portolan_profile::{Compiler, Request};
 
-/// Adds to `plan`, which runs the launcher of `mpi`, what `request` asks for.
+/// Adds the settings for `request` to `plan`, which runs the launcher of `mpi`.
 ///
 /// # Errors
-/// A sentence for a person when the library cannot be built.
+/// An error message for the user if the library cannot be built.
 pub(crate) fn add(plan: &mut Plan, mpi: &Mpi, request: &Request) -> Result<()> {
     let Some(command) = mpi.compiler() else {
         let package = match mpi.kind {
-            Kind::OpenMpi => ", for instance with `apt install libopenmpi-dev`",
-            Kind::Mpich => ", for instance with `apt install libmpich-dev`",
+            Kind::OpenMpi => ", for example with `apt install libopenmpi-dev`",
+            Kind::Mpich => ", for example with `apt install libmpich-dev`",
             Kind::Intel => "",
         };
         user_error!(
-            "there is no mpicc beside {}, which must build the library that counts: install this \
-             MPI's compiler{package}",
+            "there is no mpicc next to {} to build the profiling library: install the compiler of this \
+             MPI{package}",
             mpi.launcher.display()
         );
     };

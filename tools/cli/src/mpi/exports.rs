@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Environment variables for the processes of Open MPI on other hosts.
 //!
-//! Open MPI has two ways: `-x NAME` before each program of a job, and one list for all programs, the
-//! parameter `mca_base_env_list`. Open MPI 4 refuses a job that uses both. So the list is used unless the
-//! user has written `-x`. A file of `--app` may hold several programs and `-x` as well.
+//! Open MPI has two methods: `-x NAME` before each program of a job, and one list for all programs,
+//! the parameter `mca_base_env_list`. Open MPI 4 refuses a job that uses both. So the list is used
+//! unless the user has written `-x`. A file of `--app` may hold several programs and `-x` as well.
 
 use super::plan::Word;
 
@@ -17,10 +17,10 @@ const LIST_PARAMETER: &str = "mca_base_env_list";
 const DELIMITER: &str = ";";
 const DELIMITER_VARIABLE: &str = "OMPI_MCA_mca_base_env_list_delimiter";
 
-/// The way that a job uses.
+/// Method that a job uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The list in the environment, which held `own` before.
+    /// The list in the environment, whose value was `own` before.
     Variable {
         own: Option<String>,
         delimiter: String,
@@ -31,7 +31,7 @@ pub(super) enum Way {
     Each { app: Option<App> },
 }
 
-/// The file of `--app`.
+/// Contents of the file of `--app`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct App {
     /// The word of the command line that names it.
@@ -40,8 +40,8 @@ pub(super) struct App {
 }
 
 impl Way {
-    /// Chooses by the launcher's arguments, with the variables that `variable` returns and the files that
-    /// `read` reads. A file that cannot be read is left for the launcher to report.
+    /// Chooses by the launcher's arguments, with the variables that `variable` returns and the
+    /// files that `read` reads. A file that cannot be read is left for the launcher to report.
     pub(super) fn choose(
         args: &[Word],
         variable: impl Fn(&str) -> Option<String>,
@@ -67,8 +67,8 @@ impl Way {
         }
     }
 
-    /// Adds `entry`, a variable's name or `NAME=VALUE`, to `args`, to the launcher's `options` before these,
-    /// or to the list that is returned, the new value of [`LIST`].
+    /// Adds `entry`, a variable's name or `NAME=VALUE`, to `args`, to the launcher's `options`
+    /// before these, or to the list that is returned, the new value of [`LIST`].
     pub(super) fn export(
         &mut self,
         entry: &str,
@@ -94,7 +94,7 @@ impl Way {
     }
 }
 
-/// The index of the word behind the first that `is_option` accepts.
+/// Returns the index of the word after the first one that `is_option` accepts.
 fn value_of(args: &[Word], is_option: impl Fn(&str) -> bool) -> Option<usize> {
     let at = args
         .iter()
@@ -109,8 +109,8 @@ fn joined(list: Option<&str>, entry: &str, delimiter: &str) -> String {
     }
 }
 
-/// Returns `args` with `words` behind each `:`, which begins another program of the job, and before each
-/// program of the file of `--app`.
+/// Returns `args` with `words` after each `:`, which begins another program of the job, and before
+/// each program of the file of `--app`.
 fn behind_each_colon(args: &[Word], words: &[Word], app: &mut Option<App>) -> Vec<Word> {
     let mut all = Vec::new();
     for (index, arg) in args.iter().enumerate() {

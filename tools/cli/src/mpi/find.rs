@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which MPIs are installed: their launchers in PATH, asked for their version.
+//! Finds installed MPIs: their launchers in PATH, identified by `--version`.
 
 use crate::error::{UserError, user_error};
 use crate::program;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-/// Names of launchers. Where several MPIs are installed, Debian gives each a name of its own.
+/// Names of launchers. If several MPIs are installed, Debian gives each its own name.
 const LAUNCHERS: [&str; 6] = [
     "mpirun",
     "mpiexec",
@@ -21,7 +21,7 @@ const LAUNCHERS: [&str; 6] = [
     "orterun",
 ];
 
-/// What the names of launchers begin with.
+/// Prefixes of the names of launchers.
 const COMMANDS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
 
 /// A family of MPIs with the same launcher and settings.
@@ -43,7 +43,7 @@ pub(crate) struct Mpi {
     pub(crate) device: Option<String>,
 }
 
-/// Which MPI a person asked for.
+/// MPI that the user requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Kind(Kind),
@@ -82,15 +82,16 @@ impl fmt::Display for Mpi {
 }
 
 impl Mpi {
-    /// Whether it can use libfabric at all; `None` if its launcher does not say.
+    /// Returns true if it can use libfabric; `None` if its launcher does not report that.
     pub(crate) fn has_ofi(&self) -> Option<bool> {
         let device = self.device.as_ref()?;
         Some(device.contains("ofi"))
     }
 
-    /// The MPI's compiler for C, which is installed beside the launcher; `None` if it is not.
+    /// Returns the C compiler of the MPI next to the launcher; `None` if it is not installed.
     ///
-    /// Where several MPIs share a directory, both have the same ending (`mpirun.mpich`).
+    /// If several MPIs share a directory, launcher and compiler have the same suffix
+    /// (`mpirun.mpich`).
     pub(crate) fn compiler(&self) -> Option<PathBuf> {
         let own = match self.kind {
             Kind::OpenMpi => ".openmpi",
@@ -113,23 +114,23 @@ impl Mpi {
         })
     }
 
-    /// Refuses one that cannot use libfabric.
+    /// Returns an error if the MPI cannot use libfabric.
     pub(crate) fn check_ofi(&self) -> Result<()> {
         if self.has_ofi() != Some(false) {
             return Ok(());
         }
         user_error!(
-            "{self} was built for {} and cannot use libfabric, so not Portolan either: name \
-             another with --mpi, for instance the one of `pip install mpich`",
+            "{self} was built for {} and cannot use libfabric, and therefore not Portolan: name \
+             another with --mpi, for example that of `pip install mpich`",
             self.device.as_deref().unwrap_or("another network")
         )
     }
 }
 
-/// The MPI to use: the one that is wanted, or the first in PATH that can use libfabric.
+/// Returns the requested MPI, or the first in PATH that can use libfabric.
 ///
 /// # Errors
-/// A sentence for a person when there is none.
+/// An error message for the user if there is none.
 pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
     if let Some(Wanted::Launcher(path)) = wanted {
         return at(path, "name another with --mpi");
@@ -146,35 +147,35 @@ pub(crate) fn choose(wanted: Option<&Wanted>) -> Result<Mpi> {
         .position(|mpi| mpi.has_ofi() != Some(false));
     if installed.is_empty() {
         user_error!(
-            "no MPI was found in PATH: install one, for instance with `apt install openmpi-bin`, \
+            "no MPI was found in PATH: install one, for example with `apt install openmpi-bin`, \
              or name its launcher with --mpi"
         );
     }
     Ok(installed.swap_remove(best.unwrap_or(0)))
 }
 
-/// The MPI whose launcher is `path`, or the program of this name in PATH; `remedy` is for a person
-/// who named something else.
+/// Returns the MPI whose launcher is `path`, or the program of this name in PATH. `remedy` is part
+/// of the error message.
 ///
 /// # Errors
-/// A sentence for a person when it is none.
+/// An error message for the user if the program is not a launcher.
 pub(crate) fn at(path: &str, remedy: &str) -> Result<Mpi> {
     let path = program::find(path).map_err(UserError::new)?;
     let Some(mpi) = examine(&path) else {
         user_error!(
-            "{} does not say that it is the launcher of Open MPI, MPICH or Intel MPI: {remedy}",
+            "{} is not the launcher of Open MPI, MPICH or Intel MPI, by its --version: {remedy}",
             path.display()
         );
     };
     Ok(mpi)
 }
 
-/// Whether a program is called as launchers of MPIs are.
+/// Returns true if the file name of a program is that of an MPI launcher.
 pub(crate) fn is_launcher(program: &Path) -> bool {
     name_tail(program).is_some()
 }
 
-/// What follows the launcher's name in that of its file: `.mpich` of `mpirun.mpich`.
+/// Returns the rest of the file name after the launcher's name: `.mpich` of `mpirun.mpich`.
 fn name_tail(program: &Path) -> Option<&str> {
     let name = program.file_name()?.to_str()?;
     COMMANDS
@@ -182,7 +183,7 @@ fn name_tail(program: &Path) -> Option<&str> {
         .find_map(|command| name.strip_prefix(command))
 }
 
-/// All that are installed, in the order of PATH.
+/// Returns all installed MPIs, in the order of PATH.
 pub(crate) fn installed() -> Vec<Mpi> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut seen = BTreeSet::new();
@@ -193,7 +194,7 @@ pub(crate) fn installed() -> Vec<Mpi> {
             let Ok(real) = launcher.canonicalize() else {
                 continue;
             };
-            // Wrappers that look at their own name are not the same program under another one.
+            // Skip further names of a program that was already examined.
             if !seen.insert(real) {
                 continue;
             }
@@ -212,7 +213,7 @@ pub(crate) fn installed() -> Vec<Mpi> {
     found
 }
 
-/// Asks a launcher what it is; `None` if it is none that is known.
+/// Runs `launcher --version`; `None` if it is not a known launcher.
 fn examine(launcher: &Path) -> Option<Mpi> {
     let output = Command::new(launcher)
         .arg("--version")
@@ -224,7 +225,7 @@ fn examine(launcher: &Path) -> Option<Mpi> {
     recognise(&said, launcher)
 }
 
-/// What a launcher is that says `said` of its version.
+/// Identifies a launcher by its `--version` output.
 pub(super) fn recognise(said: &str, launcher: &Path) -> Option<Mpi> {
     let first = said.lines().next()?;
     let (kind, version) = if first.contains("Open MPI") || first.contains("OpenRTE") {
@@ -259,7 +260,7 @@ fn last_word(line: &str) -> String {
         .to_owned()
 }
 
-/// The value of `--with-device=` among the configure options.
+/// Returns the value of `--with-device=` among the configure options.
 fn device_in(said: &str) -> Option<String> {
     let rest = said.split("--with-device=").nth(1)?;
     let end = rest.find(|c: char| c.is_whitespace() || c == '\'' || c == '"');

@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 /// Time limit for the check of the library on all hosts: the same as for ssh to reach a shell.
 const ANSWER_DELAY: Duration = ssh::LOGIN_DELAY;
 
-/// Interval between two checks whether all hosts have answered.
+/// Interval between polls of the checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Exit status of the check if the library is missing. ssh and shells do not use this status.
 const MISSING: i32 = 3;
 
-/// Variables that make a launcher reach hosts by other means than ssh. The library is not checked then.
-const OTHER_WAYS: [&str; 7] = [
+/// Variables that make a launcher reach hosts by other means than ssh. The library is not checked
+/// then.
+const NO_SSH_VARIABLES: [&str; 7] = [
     "SLURM_JOB_ID",
     "OMPI_MCA_plm_rsh_agent",
     "PRTE_MCA_plm_ssh_agent",
@@ -51,15 +52,15 @@ fn line(kind: Kind, host: &Host) -> Result<String> {
     };
     if name.contains(':') {
         user_error!(
-            "{kind}'s launcher takes no IPv6 addresses, such as {name}: give the host a name in /etc/hosts, and \
-             write that into the hosts file"
+            "the launcher of {kind} does not accept IPv6 addresses such as {name}: give the host a name in /etc/hosts, and \
+             write that name into the hosts file"
         );
     }
     match (user, kind) {
         (None, _) => Ok(format!("{name}:{slots}\n")),
         (Some(user), Kind::Mpich) => Ok(format!("{name}:{slots} user={user}\n")),
         (Some(user), _) => user_error!(
-            "{kind}'s launcher takes no user names, such as {user}@{name}: write `Host {name}` and `User {user}` \
+            "the launcher of {kind} does not accept user names as in {user}@{name}: write `Host {name}` and `User {user}` \
              into ~/.ssh/config, and {name} into the hosts file"
         ),
     }
@@ -70,22 +71,24 @@ fn line(kind: Kind, host: &Host) -> Result<String> {
 /// # Errors
 /// Names the hosts that lack it or cannot be reached.
 pub(super) fn check_library(hosts: &[Host], library: &Path) -> Result<()> {
-    if OTHER_WAYS
+    if NO_SSH_VARIABLES
         .iter()
         .any(|name| std::env::var_os(name).is_some())
     {
         return Ok(());
     }
     let others = hosts.iter().filter(|host| !is_here(&host.name));
-    let asked: Vec<(&Host, Command)> = others.map(|host| (host, question(host, library))).collect();
+    let checks: Vec<(&Host, Command)> = others
+        .map(|host| (host, check_command(host, library)))
+        .collect();
     let mut missing = Vec::new();
-    for (host, answer) in answers(asked)? {
-        match answer {
+    for (host, output) in run_checks(checks)? {
+        match output {
             Some(output) if output.status.success() => {}
             Some(output) if output.status.code() == Some(MISSING) => {
                 missing.push(host.name.clone())
             }
-            answer => return unanswered(host, answer),
+            output => return fail_unreachable(host, output),
         }
     }
     if missing.is_empty() {
@@ -96,7 +99,7 @@ pub(super) fn check_library(hosts: &[Host], library: &Path) -> Result<()> {
         missing.join(", "),
     );
     user_error!(
-        "{names} {verb} no {}, which MPI loads there: install Portolan there with the same PREFIX, or {}",
+        "{names} {verb} no {}, which the MPI loads there: install Portolan there with the same PREFIX, or {}",
         library.display(),
         remedy(library)
     )
@@ -110,34 +113,34 @@ fn remedy(library: &Path) -> &'static str {
     }
 }
 
-fn unanswered(host: &Host, answer: Option<Output>) -> Result<()> {
-    let said = match answer {
+fn fail_unreachable(host: &Host, output: Option<Output>) -> Result<()> {
+    let text = match output {
         Some(output) => {
-            let said = String::from_utf8_lossy(&output.stderr)
+            let text = String::from_utf8_lossy(&output.stderr)
                 .trim()
                 .replace('\n', "; ");
-            format!("{said} ({})", output.status)
+            format!("{text} ({})", output.status)
         }
         None => format!("no answer within {} s", ANSWER_DELAY.as_secs()),
     };
     user_error!(
-        "cannot reach host {name}: {said}; check the name in the hosts file, and that `ssh -o BatchMode=yes {name} \
+        "cannot reach host {name}: {text}; check the name in the hosts file, and that `ssh -o BatchMode=yes {name} \
          true` works without a password",
         name = host.name
     )
 }
 
-fn question(host: &Host, library: &Path) -> Command {
+fn check_command(host: &Host, library: &Path) -> Command {
     let script = format!("test -r \"$0\" || exit {MISSING}");
     let mut command = ssh::command(&host.name);
     command.arg(ssh::script(&script, library));
     command
 }
 
-/// Asks all hosts at once; `None` is the answer of one that has not answered in time.
-fn answers(asked: Vec<(&Host, Command)>) -> Result<Vec<(&Host, Option<Output>)>> {
+/// Runs the checks on all hosts at once; the output is `None` if a host did not answer in time.
+fn run_checks(checks: Vec<(&Host, Command)>) -> Result<Vec<(&Host, Option<Output>)>> {
     let mut children = Vec::new();
-    for (host, mut command) in asked {
+    for (host, mut command) in checks {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -153,17 +156,17 @@ fn answers(asked: Vec<(&Host, Command)>) -> Result<Vec<(&Host, Option<Output>)>>
         while child.try_wait()?.is_none() && Instant::now() < deadline {
             std::thread::sleep(POLL_INTERVAL);
         }
-        let has_answered = child.try_wait()?.is_some();
-        if !has_answered {
+        let has_ended = child.try_wait()?.is_some();
+        if !has_ended {
             child.kill()?;
         }
         let output = child.wait_with_output()?;
-        all.push((host, has_answered.then_some(output)));
+        all.push((host, has_ended.then_some(output)));
     }
     Ok(all)
 }
 
-/// Returns whether `name` is a name of this machine: a socket can be bound to one of its addresses.
+/// Returns true if `name` is a name of this machine: a socket can be bound to one of its addresses.
 fn is_here(name: &str) -> bool {
     let name = name.rsplit('@').next().unwrap_or(name);
     let addresses = (name.trim_matches(['[', ']']), 0).to_socket_addrs();
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_written_as_each_launcher_reads_them() {
+    fn slots_use_each_launchers_format() {
         let hosts = [host("a", 2), host("b.example.org", 1)];
         let open = translated(Kind::OpenMpi, &hosts).unwrap();
         assert_eq!(open, "a slots=2\nb.example.org slots=1\n");
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_known_by_its_addresses() {
+    fn own_addresses_are_local() {
         assert!(is_here("localhost") && is_here("u@127.0.0.1"));
         // An address for documentation (RFC 5737), which no host has.
         assert!(!is_here("192.0.2.1") && !is_here("no-such-host.invalid"));

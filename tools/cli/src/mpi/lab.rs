@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan lab mpirun`: several hosts for an MPI, on one machine.
+//! `portolan lab mpirun`: runs an MPI program on the hosts of a lab.
 //!
-//! The launcher runs on host 0, and reaches the others through `portolan lab rsh`, which stands in
-//! for ssh.
+//! The launcher runs on host 0, and reaches the other hosts through `portolan lab rsh` instead of
+//! ssh.
 
 use super::Choice;
 use super::plan::Hosts;
@@ -11,7 +11,7 @@ use crate::lab::Lab;
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Run an MPI program on the hosts of a lab, one rank a host in turn.
+/// Run an MPI program on the hosts of a lab, with ranks assigned to the hosts in turn.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the lab.
@@ -27,10 +27,11 @@ pub(crate) struct Args {
     program: Vec<String>,
 }
 
-/// Becomes the launcher on host 0; returns only if that fails, or nothing was to be run.
+/// Executes the launcher on host 0 in place of this process; returns only on failure or with
+/// `--dry-run`.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if args.n == 0 {
-        user_error!("a job of 0 ranks does nothing: give -n 1 or more");
+        user_error!("a job needs at least one rank: give -n 1 or more");
     }
     let lab = Lab::find(&args.name)?;
     let mpi = args.choice.find()?;
@@ -39,7 +40,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let own = std::env::current_exe()?;
     let agent = own.to_string_lossy();
     if agent.contains(char::is_whitespace) {
-        user_error!("{agent} has a space in its name, which launchers cannot run: move it");
+        user_error!("the path {agent} has a space, and launchers cannot run it: move this program");
     }
     let names: Vec<String> = (0..lab.host_count).map(|at| lab.namespace(at)).collect();
     plan.take_hosts(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI programs over Portolan: `portolan mpirun` and `portolan lab mpirun`.
 //!
-//! Runs the launcher of an installed MPI with settings that make it use Portolan's component for Open MPI or its
-//! libfabric provider. Nothing of MPI is replaced.
+//! Runs the launcher of an installed MPI with settings that make it use Portolan's component for
+//! Open MPI or its libfabric provider. The MPI itself is not changed.
 
 pub(crate) mod component;
 pub(crate) mod counting;
@@ -30,32 +30,33 @@ use std::process::{Command, ExitCode};
 /// Options that `mpirun` and `lab mpirun` share.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Which MPI: openmpi, mpich, intel, or the path of its launcher; else the first in PATH.
+    /// MPI to use: openmpi, mpich, intel, or the path of its launcher [default: the first in PATH].
     #[arg(long, value_name = "WHICH")]
     mpi: Option<Wanted>,
-    /// Directory of libportolan-fi.so; else where it is built or installed beside this program.
+    /// Directory of libportolan-fi.so [default: where it is built or installed with this program].
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
     /// Library that the MPI uses: btl (Open MPI's component), the default where it is installed, or ofi
     /// (the libfabric provider).
     #[arg(long, value_name = "WAY")]
     via: Option<Via>,
-    /// Leave the MPI as it is, for comparing: no setting of Portolan's.
+    /// Run the MPI without Portolan, for comparison.
     #[arg(long)]
     plain: bool,
-    /// Print what would be run, and do not run it.
+    /// Print the command, and do not run it.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Run an MPI program over Portolan, by the launcher of an installed MPI.
+/// Run an MPI program over Portolan, with the launcher of an installed MPI.
 ///
-/// Portolan's own options may stand anywhere before the program.
+/// Portolan's own options may be given anywhere before the program.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     choice: Choice,
-    /// Hosts to use through ssh: lines `host [slots=K]`, # starts a comment; 1 slot without slots=.
+    /// Hosts to use through ssh: lines `host [slots=K]`, # starts a comment; without slots=, a host
+    /// has 1 slot.
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Options of the launcher, the program and its arguments.
@@ -63,7 +64,7 @@ pub(crate) struct Args {
     args: Vec<String>,
 }
 
-/// Becomes the launcher; returns only if that fails, or nothing was to be run.
+/// Executes the launcher in place of this process; returns only on failure or with `--dry-run`.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     settings::check_variables().map_err(|error| UserError::new(error.to_string()))?;
     let Args {
@@ -92,13 +93,13 @@ impl Choice {
         find::choose(self.mpi.as_ref())
     }
 
-    /// The settings and the command line for `args` of the launcher.
+    /// Returns the settings and the command line for `args` of the launcher.
     fn plan(&self, mpi: &Mpi, args: Vec<String>) -> Result<Plan> {
         let mut plan = Plan::new(mpi, args);
         if !self.plain {
             self.take_transport(mpi, &mut plan)?;
         }
-        // Set by `portolan profile`, which runs this program then.
+        // Set if `portolan profile` runs this program.
         if let Some(request) = std::env::var_os(VARIABLE) {
             let request = request.to_string_lossy();
             let request: Request = request.parse().map_err(explained)?;
@@ -111,7 +112,7 @@ impl Choice {
     fn take_transport(&self, mpi: &Mpi, plan: &mut Plan) -> Result<()> {
         if self.via == Some(Via::Btl) && self.provider_dir.is_some() {
             user_error!(
-                "--provider-dir is for the libfabric provider, which --via btl does not use: leave one of them out"
+                "--provider-dir applies to the libfabric provider, which --via btl does not use: leave one of them out"
             );
         }
         // The directory of the provider is a request for the provider.
@@ -131,7 +132,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Says in one line what was set and what runs.
+    /// Prints the settings and the command in one line.
     fn announce(&self, mpi: &Mpi, plan: &Plan) {
         eprintln!("portolan: {mpi}: {plan}");
     }
@@ -141,7 +142,7 @@ fn explained(error: BadRequest) -> UserError {
     UserError::new(error.to_string())
 }
 
-/// Becomes `command`; returns only if that fails.
+/// Executes `command` in place of this process; returns only on failure.
 fn start(mut command: Command) -> anyhow::Error {
     crate::ambient::keep_net_raw();
     let error = command.exec();

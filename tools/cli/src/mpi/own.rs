@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Portolan's own options among those of an MPI's launcher: they may stand anywhere before the program.
+//! Separates Portolan's own options from those of an MPI's launcher. They may be given anywhere
+//! before the program.
 
 use super::Args;
 use super::component::Via;
@@ -10,18 +11,18 @@ use anyhow::Result;
 /// Options of launchers that name a file with programs.
 const PROGRAM_FILES: [&str; 4] = ["--app", "-app", "-configfile", "--configfile"];
 
-/// Options of Portolan's that take a value.
+/// Options of Portolan that take a value.
 const VALUED: [&str; 4] = ["--mpi", "--provider-dir", "--hosts", "--via"];
 
 impl Args {
     /// Takes Portolan's options out of the arguments, which are otherwise the launcher's.
     ///
-    /// The program is the first word that is no option and can be run: an option's value, such as a number,
-    /// rarely can. What stands behind it is the program's. Without such a word nothing is taken, unless the
-    /// programs stand in a file.
+    /// The program is the first word that is not an option and can be run. The value of an option,
+    /// such as a number, rarely can. Later words belong to the program. Without such a word nothing
+    /// is taken, unless the programs are in a file.
     ///
     /// # Errors
-    /// An option lacks its value or has a wrong one.
+    /// An option has no value or an invalid one.
     pub(super) fn take_own(mut self) -> Result<Args> {
         let Some(end) = program_at(&self.args) else {
             return Ok(self);
@@ -37,7 +38,7 @@ impl Args {
         Ok(self)
     }
 
-    /// Takes `word` if it is an option of Portolan's, with its value, perhaps from `words`.
+    /// Takes `word` if it is an option of Portolan; its value may be the next of `words`.
     fn take(&mut self, word: &str, words: &mut impl Iterator<Item = String>) -> Result<bool> {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
@@ -58,7 +59,7 @@ impl Args {
     fn set(&mut self, name: &str, value: String) -> Result<()> {
         match name {
             _ if value.is_empty() || value.starts_with('-') => {
-                user_error!("{name} wants a value: see `portolan mpirun --help`")
+                user_error!("{name} needs a value: see `portolan mpirun --help`")
             }
             "--mpi" => {
                 let wanted = value.parse();
@@ -77,7 +78,7 @@ impl Args {
     }
 }
 
-/// The index of the program, or the end of `args` where the programs stand in a file.
+/// Returns the index of the program, or the end of `args` if the programs are in a file.
 fn program_at(args: &[String]) -> Option<usize> {
     let mut has_file = false;
     let mut is_value = false;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn own_options_stand_anywhere_before_the_program() {
+    fn own_options_are_accepted_anywhere_before_the_program() {
         let line = "-n 2 --mpi mpich --hosts=list --oversubscribe --dry-run sh --mpi x --plain";
         let (Args { choice, hosts, .. }, rest) = taken(line);
         assert_eq!(rest, "-n 2 --oversubscribe sh --mpi x --plain");
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_may_stand_in_a_file() {
+    fn programs_may_be_in_a_file() {
         let (Args { choice, .. }, rest) = taken("--app list --mpi /bin/sh");
         assert_eq!(rest, "--app list");
         assert_eq!(choice.mpi, Some(Wanted::Launcher("/bin/sh".into())));

@@ -42,21 +42,21 @@ pub(crate) struct Plan {
     library: Option<PathBuf>,
 }
 
-/// The hosts of a lab, and how their launchers' helpers get there.
+/// The hosts of a lab, and the command by which the launcher reaches them.
 pub(super) struct Hosts<'a> {
-    /// Their names, each with an address.
+    /// Names of the hosts; each resolves to an address.
     pub(super) names: &'a [String],
     pub(super) rank_count: u32,
-    /// There are fewer cores than ranks.
+    /// Set if there are fewer cores than ranks.
     pub(super) is_crowded: bool,
-    /// This program.
+    /// Path of this program.
     pub(super) agent: &'a str,
-    /// What it gets before the host and the command.
+    /// Arguments of the agent before the host and the command.
     pub(super) agent_args: &'a str,
 }
 
 impl Word {
-    /// The word; `None` for a file.
+    /// Returns the word; `None` for a file.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Word::Text(text) => Some(text),
@@ -64,8 +64,8 @@ impl Word {
         }
     }
 
-    /// The word as an argument. A file is made in memory; the launcher inherits its descriptor, and nothing is
-    /// left of it afterwards.
+    /// Returns the word as an argument. A file is created in memory; the launcher inherits its
+    /// descriptor, and it disappears with the launcher.
     fn argument(&self) -> io::Result<String> {
         let text = match self {
             Word::Text(text) => return Ok(text.clone()),
@@ -82,12 +82,12 @@ impl Word {
 }
 
 impl Plan {
-    /// Runs the launcher of `mpi` with `args`.
+    /// Creates a plan that runs the launcher of `mpi` with `args`.
     pub(crate) fn new(mpi: &Mpi, args: Vec<String>) -> Plan {
         Plan::with(mpi, args, |name| std::env::var(name).ok())
     }
 
-    /// The same with the environment variables that `variable` returns.
+    /// As [`Plan::new`], with the environment variables that `variable` returns.
     pub(super) fn with(
         mpi: &Mpi,
         args: Vec<String>,
@@ -112,12 +112,13 @@ impl Plan {
         self.need_library(directory.join(provider::FILE));
         match kind {
             Kind::OpenMpi => {
-                // cm takes all messages to one transport; ob1, the default, splits them over btls.
+                // cm uses one transport for all messages; ob1, the default, divides them among
+                // BTLs.
                 self.set("OMPI_MCA_pml", "cm");
                 self.set("OMPI_MCA_mtl", "ofi");
                 self.forward_provider();
             }
-            // Its own variable for the provider is gone since MPICH 4; libfabric's is enough.
+            // MPICH 4 has no variable for the provider any more; that of libfabric suffices.
             Kind::Mpich => self.set("MPIR_CVAR_CH4_NETMOD", "ofi"),
             Kind::Intel => {
                 self.set("I_MPI_FABRICS", "shm:ofi");
@@ -126,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// Spreads the ranks over the hosts of a lab, one rank a host in turn.
+    /// Assigns the ranks to the hosts of a lab in turn.
     pub(super) fn take_hosts(&mut self, kind: Kind, hosts: &Hosts<'_>) {
         let used = hosts.names.len().min(hosts.rank_count.max(1) as usize);
         let names = &hosts.names[..used];
@@ -136,19 +137,19 @@ impl Plan {
                 let slots = (hosts.rank_count as usize).div_ceil(used);
                 let list: Vec<String> =
                     names.iter().map(|name| format!("{name}:{slots}")).collect();
-                // One name before, one since Open MPI 5.
+                // The first name is for Open MPI 4, the second for Open MPI 5.
                 self.set("OMPI_MCA_plm_rsh_agent", &agent);
                 self.set("PRTE_MCA_plm_ssh_agent", &agent);
-                // Labs need root, which Open MPI refuses unless told twice.
+                // Labs need root, and Open MPI runs as root only with both variables.
                 self.set("OMPI_ALLOW_RUN_AS_ROOT", 1);
                 self.set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", 1);
                 if hosts.is_crowded {
-                    // It knows so by itself only of one host's ranks and slots.
+                    // Open MPI detects that by itself only from the ranks and slots of one host.
                     self.set("OMPI_MCA_mpi_yield_when_idle", 1);
                 }
                 self.option(&["--host", &list.join(","), "--map-by", "node"]);
-                // A host's ranks have its cores already; where it has none of its own it would believe
-                // that all are, and ranks that are bound would share one.
+                // The ranks of a host are bound to its cores already. On hosts without own cores,
+                // Open MPI would bind ranks of different hosts to the same core.
                 self.option(&["--bind-to", "none"]);
             }
             Kind::Mpich => {
@@ -167,11 +168,11 @@ impl Plan {
         self.option(&["-n", &hosts.rank_count.to_string()]);
     }
 
-    /// Makes the MPI load `library` into the processes, before the program's own, and tells it
-    /// `request`.
+    /// Makes the MPI load `library` into the processes, before the program's own libraries, and
+    /// passes it `request`.
     pub(crate) fn take_counting(&mut self, kind: Kind, library: &Path, request: &str) {
         let mut preload = library.display().to_string();
-        // What a person has loaded stays.
+        // Keep the libraries that the user preloads.
         if let Some(own) = std::env::var("LD_PRELOAD")
             .ok()
             .filter(|own| !own.is_empty())
@@ -186,7 +187,7 @@ impl Plan {
         }
     }
 
-    /// Runs the processes on the hosts of a file with this text, in the launcher's own form.
+    /// Runs the processes on the hosts of a file with this text, which has the launcher's format.
     pub(super) fn take_hosts_file(&mut self, kind: Kind, text: String) {
         let option = match kind {
             // Open MPI 4 ignores `--hostfile` beside `--app`.
@@ -197,18 +198,18 @@ impl Plan {
         self.options.push(Word::File(text));
     }
 
-    /// The variables that are set.
+    /// Returns the variables that are set.
     pub(super) fn environment(&self) -> &[(&'static str, String)] {
         &self.environment
     }
 
-    /// Value that the variable `name` is set to.
+    /// Returns the value of the variable `name`.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
         let set = self.environment.iter().find(|(set, _)| *set == name);
         set.map(|(_, value)| value.as_str())
     }
 
-    /// Library that every host needs, if any.
+    /// Returns the library that every host needs, if any.
     pub(super) fn needed_library(&self) -> Option<&Path> {
         self.library.as_deref()
     }
@@ -217,17 +218,17 @@ impl Plan {
         self.library = Some(library);
     }
 
-    /// The command that does it.
+    /// Returns the command.
     ///
     /// # Errors
-    /// A file for the launcher cannot be made.
+    /// A file for the launcher cannot be created.
     pub(crate) fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.launcher);
         self.complete(&mut command)?;
         Ok(command)
     }
 
-    /// The same, as arguments of `command`, which runs it somewhere else.
+    /// Returns the command as arguments of `command`, which runs it elsewhere.
     pub(super) fn command_by(&self, mut command: Command) -> io::Result<Command> {
         command.arg(&self.launcher);
         self.complete(&mut command)?;
@@ -251,7 +252,8 @@ impl Plan {
         self.options.extend(words);
     }
 
-    /// Open MPI hands a variable on to other hosts only if it is its own or is named.
+    /// Forwards the provider's variables. Open MPI forwards only its own variables and those that
+    /// are named.
     fn forward_provider(&mut self) {
         for name in ["FI_PROVIDER", PROVIDER_PATH] {
             self.export(name);
@@ -259,7 +261,7 @@ impl Plan {
         self.forward_settings();
     }
 
-    /// Hands Portolan's settings on to other hosts.
+    /// Forwards Portolan's settings to other hosts.
     pub(super) fn forward_settings(&mut self) {
         let own = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let is_own = |name: &String| name.starts_with("PORTOLAN_") && name != VARIABLE;
@@ -282,7 +284,7 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.environment {
-            // A shell needs no quotes for anything else that is set here.
+            // No other value set here needs quotes in a shell.
             let quote = if value.contains([' ', ';']) { "'" } else { "" };
             write!(f, "{name}={quote}{value}{quote} ")?;
         }

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the libfabric provider is.
+//! Location of the libfabric provider.
 
 use crate::error::user_error;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The provider's file, by the name that libfabric looks for.
+/// File name of the provider, which libfabric prescribes.
 pub(crate) const FILE: &str = "libportolan-fi.so";
 
-/// Where it is built, and where `make install` puts it, seen from the directory of this program.
+/// Directories of a build and of an installation, relative to the directory of this program.
 const BESIDE: [&str; 4] = [".", "../lib", "../lib/libfabric", "../lib/portolan"];
 
-/// The directory that holds it: `asked`, or one beside this program.
+/// Returns the directory of the provider: `requested`, or one near this program.
 ///
 /// # Errors
-/// A sentence for a person when it is not there.
-pub(crate) fn directory(asked: Option<&Path>) -> Result<PathBuf> {
-    if let Some(asked) = asked {
-        return match asked.canonicalize() {
+/// An error message for the user if the provider is not there.
+pub(crate) fn directory(requested: Option<&Path>) -> Result<PathBuf> {
+    if let Some(requested) = requested {
+        return match requested.canonicalize() {
             Ok(dir) if dir.join(FILE).is_file() => Ok(dir),
             _ => user_error!(
                 "there is no {FILE} in {}: name its directory with --provider-dir",
-                asked.display()
+                requested.display()
             ),
         };
     }
     match beside(std::env::current_exe()?.as_path()) {
         Some(dir) => Ok(dir),
         None => user_error!(
-            "{FILE} is not beside this program: `make build` makes it, or name its directory with \
-             --provider-dir; --plain runs the MPI as it is"
+            "{FILE} was not found near this program: build it with `make build`, or name its directory with \
+             --provider-dir; --plain runs the MPI without Portolan"
         ),
     }
 }
 
-/// The directory near `program` that holds it.
+/// Returns the directory of the provider near `program`.
 pub(crate) fn beside(program: &Path) -> Option<PathBuf> {
     let dir = program.parent()?;
     let mut dirs = BESIDE.iter().map(|beside| dir.join(beside));

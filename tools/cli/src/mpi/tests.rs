@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recognising launchers by what they say, and what is set for each.
+//! Tests of recognising launchers, and of the settings for each.
 
 use super::find::{Kind, recognise};
 use super::plan::{Hosts, Plan};
@@ -9,13 +9,13 @@ use std::path::Path;
 const MPICH: &str = "HYDRA build details:\n    Version:                                 5.0.2\n    \
     Configure options:                       --with-device=ch4:ucx,ofi --with-pm=hydra:gforker\n";
 
-fn mpi(said: &str) -> Mpi {
-    recognise(said, Path::new("/opt/bin/mpirun")).unwrap()
+fn mpi(output: &str) -> Mpi {
+    recognise(output, Path::new("/opt/bin/mpirun")).unwrap()
 }
 
 #[test]
-fn launchers_are_known_by_what_they_say() {
-    for (said, kind, version, ofi) in [
+fn launcher_is_recognised_by_version_output() {
+    for (output, kind, version, ofi) in [
         (
             "mpirun (Open MPI) 5.0.11\n\nReport bugs to …",
             Kind::OpenMpi,
@@ -42,7 +42,7 @@ fn launchers_are_known_by_what_they_say() {
             None,
         ),
     ] {
-        let mpi = mpi(said);
+        let mpi = mpi(output);
         let found = (mpi.kind, mpi.version.as_str(), mpi.has_ofi());
         assert_eq!(found, (kind, version, ofi));
         assert_eq!(mpi.check_ofi().is_err(), ofi == Some(false));
@@ -52,8 +52,8 @@ fn launchers_are_known_by_what_they_say() {
 }
 
 #[test]
-fn what_is_set_is_said_in_one_line() {
-    for (said, expected) in [
+fn plan_is_displayed_in_one_line() {
+    for (output, expected) in [
         (
             "mpirun (Open MPI) 5.0.11\n",
             "FI_PROVIDER=portolan FI_PROVIDER_PATH=/lib OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi \
@@ -65,7 +65,7 @@ fn what_is_set_is_said_in_one_line() {
              /opt/bin/mpirun",
         ),
     ] {
-        let mpi = mpi(said);
+        let mpi = mpi(output);
         let line = line_of(&mpi, &["-n", "2", "./a.out"], &[]);
         assert!(line.starts_with(expected), "{line}");
         assert!(line.ends_with(" -n 2 ./a.out"), "{line}");
@@ -76,7 +76,7 @@ fn what_is_set_is_said_in_one_line() {
 #[test]
 fn ranks_are_spread_over_the_hosts_of_a_lab() {
     let names = ["lab-h0", "lab-h1", "lab-h2"].map(str::to_owned);
-    for (said, rank_count, expected) in [
+    for (output, rank_count, expected) in [
         (
             "mpirun (Open MPI) 5.0.11\n",
             4,
@@ -89,7 +89,7 @@ fn ranks_are_spread_over_the_hosts_of_a_lab() {
         ),
         (MPICH, 4, "-hosts lab-h0,lab-h1,lab-h2 -ppn 1 -n 4 ./a.out"),
     ] {
-        let mpi = mpi(said);
+        let mpi = mpi(output);
         let mut plan = Plan::new(&mpi, vec!["./a.out".into()]);
         plan.take_hosts(
             mpi.kind,
@@ -109,7 +109,7 @@ fn ranks_are_spread_over_the_hosts_of_a_lab() {
 }
 
 #[test]
-fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
+fn choice_depends_on_settings_and_offered_providers() {
     let tcp = ["tcp;ofi_rxm", "sockets"].map(str::to_owned);
     let both = ["tcp;ofi_rxm", "portolan"].map(str::to_owned);
     let ours = ["portolan".to_owned()];
@@ -119,7 +119,7 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
     let cm = ("OMPI_MCA_pml", "cm");
     let ofi = ("MPIR_CVAR_CH4_NETMOD", "ofi");
     let intel = mpi("Intel(R) MPI Library for Linux* OS, Version 2021.13\n");
-    let wish = ("I_MPI_OFI_PROVIDER", "portolan");
+    let requested = ("I_MPI_OFI_PROVIDER", "portolan");
     for (mpi, offered, settings, by) in [
         (
             &open,
@@ -133,8 +133,8 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
         (&open, &both, &[("OMPI_MCA_pml", "ob1")], "ob1"),
         (&mpich, &both, &[], "UCX"),
         (&mpich, &both, &[ofi], "one of tcp;ofi_rxm, portolan"),
-        (&intel, &both, &[wish], "portolan"),
-        (&intel, &tcp, &[wish], "nothing"),
+        (&intel, &both, &[requested], "portolan"),
+        (&intel, &tcp, &[requested], "nothing"),
         (&mpich, &ours, &[ofi], "portolan"),
         (&mpich, &[], &[ofi], "nothing"),
         (&ucx, &both, &[ofi], "UCX"),
@@ -152,7 +152,7 @@ fn what_an_mpi_takes_follows_from_its_settings_and_the_offer() {
     }
 }
 
-/// The command line with Portolan's provider, in an environment with `variables`.
+/// Returns the command line with Portolan's provider, in an environment with `variables`.
 fn line_of(mpi: &Mpi, args: &[&str], variables: &[(&str, &str)]) -> String {
     let args = args.iter().map(|&arg| arg.to_owned()).collect();
     let mut plan = Plan::with(mpi, args, |name| {
@@ -163,7 +163,7 @@ fn line_of(mpi: &Mpi, args: &[&str], variables: &[(&str, &str)]) -> String {
     plan.to_string()
 }
 
-/// The line, from the launcher on.
+/// Returns the part of the line after the launcher.
 fn launched(args: &[&str], variables: &[(&str, &str)]) -> String {
     let line = line_of(&mpi("mpirun (Open MPI) 4.1.4\n"), args, variables);
     line.split_once("/opt/bin/mpirun ").unwrap().1.to_owned()
@@ -186,7 +186,7 @@ fn every_program_of_an_open_mpi_job_gets_the_variables() {
 }
 
 #[test]
-fn the_users_own_list_of_variables_grows() {
+fn users_variable_list_is_extended() {
     let open = mpi("mpirun (Open MPI) 4.1.4\n");
     let line = line_of(&open, &["./a"], &[(LIST, "FOO;BAR=1")]);
     let list = format!("{LIST}='FOO;BAR=1;FI_PROVIDER;FI_PROVIDER_PATH'");
@@ -207,8 +207,8 @@ fn the_users_own_list_of_variables_grows() {
 
 #[test]
 fn programs_of_a_file_get_the_variables() {
-    let room = tempfile::tempdir().unwrap();
-    let file = room.path().join("programs");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("programs");
     let file = file.to_str().unwrap();
     std::fs::write(file, "# two\n-n 1 ./a\n\n-n 2 ./b\n").unwrap();
     assert_eq!(launched(&["--app", file], &[]), format!("--app {file}"));
@@ -221,15 +221,15 @@ fn programs_of_a_file_get_the_variables() {
 }
 
 #[test]
-fn hosts_become_the_launchers_own_option() {
-    for (said, option) in [
+fn hosts_use_the_launchers_own_option() {
+    for (output, option) in [
         (
             "mpirun (Open MPI) 4.1.4\n",
             "--default-hostfile <a slots=2> ./a",
         ),
         (MPICH, "-f <a slots=2> ./a"),
     ] {
-        let mpi = mpi(said);
+        let mpi = mpi(output);
         let mut plan = Plan::with(&mpi, vec!["./a".into()], |_| None);
         plan.take_hosts_file(mpi.kind, "a slots=2\n".into());
         assert!(plan.to_string().ends_with(option), "{plan}");
@@ -242,13 +242,13 @@ fn hosts_become_the_launchers_own_option() {
 #[test]
 fn every_program_of_a_job_is_counted() {
     let args = ["-n", "1", "./a", ":", "-n", "2", "./b"].map(str::to_owned);
-    let counted = |said: &str| {
-        let mpi = mpi(said);
+    let counted = |output: &str| {
+        let mpi = mpi(output);
         let mut plan = Plan::with(&mpi, args.to_vec(), |_| None);
         plan.take_counting(mpi.kind, Path::new("/lib/a.so"), "0:/tmp");
         plan.to_string()
     };
-    // A library of the user's may follow the first.
+    // A library of the user may follow the first.
     let line = counted("mpirun (Open MPI) 4.1.4\n");
     let list = format!("{LIST}='LD_PRELOAD=/lib/a.so");
     assert!(line.starts_with(&list), "{line}");
@@ -267,14 +267,14 @@ fn every_program_of_a_job_is_counted() {
 
 #[test]
 fn compilers_are_found_beside_launchers() {
-    let room = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let make = |name: &str| {
-        let path = room.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, "").unwrap();
         path
     };
-    let found = |said: &str, launcher: &str| {
-        let mpi = recognise(said, &room.path().join(launcher)).unwrap();
+    let found = |output: &str, launcher: &str| {
+        let mpi = recognise(output, &directory.path().join(launcher)).unwrap();
         let compiler = mpi.compiler()?;
         Some(compiler.file_name().unwrap().to_str().unwrap().to_owned())
     };
