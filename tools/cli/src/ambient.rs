@@ -13,8 +13,8 @@ pub(crate) fn keep_net_raw() {
     }
     if let Err(error) = raise() {
         eprintln!(
-            "portolan: CAP_NET_RAW cannot be passed on ({error}): raw Ethernet needs a broker, or \
-             the capability at the program itself"
+            "portolan: warning: CAP_NET_RAW cannot be passed to the processes ({error}): for raw Ethernet, \
+             run `portolan broker`, or set the capability on the program itself"
         );
     }
 }

@@ -5,8 +5,8 @@ mod serve;
 
 use crate::error::{UserError, user_error};
 use crate::lab::link::Link;
+use crate::launcher::LocalLauncher;
 use crate::output::{self, out};
-use crate::surroundings::Surroundings;
 use anyhow::Result;
 use portolan_bench::{Action, BenchArgs, Report};
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 /// The request is invalid, or the results cannot be written.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(Action::Compare { before, after }) = &args.action {
-        let changes = portolan_bench::changes(&earlier(before)?, &earlier(after)?);
+        let changes = portolan_bench::changes(&read_report(before)?, &read_report(after)?);
         out!("{changes}")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -33,17 +33,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         serve::run(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let earlier = args.resume.as_deref().map(earlier).transpose()?;
+    let earlier = args.resume.as_deref().map(read_report).transpose()?;
     let json = args.json.as_deref().or(args.resume.as_deref());
     output::check_file(json)?;
-    let surroundings = Surroundings::default();
-    surroundings.heed_interrupts()?;
-    let outcome = portolan_bench::run(args, &surroundings, earlier.as_ref())
+    let launcher = LocalLauncher::default();
+    launcher.catch_interrupts()?;
+    let outcome = portolan_bench::run(args, &launcher, earlier.as_ref())
         .map_err(|error| UserError::new(error.to_string()))?;
     let table = portolan_bench::render(&outcome.report);
     output::publish(&table, &outcome.report, json)?;
     if let Some(file) = &args.history {
-        remember(file, &outcome.report)?;
+        append_history(file, &outcome.report)?;
     }
     Ok(ExitCode::from(u8::from(!outcome.complete)))
 }
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
 /// Reads the JSON of an earlier run of `portolan bench`.
 ///
 /// # Errors
-/// A sentence that names the file and the remedy.
-pub(crate) fn earlier(file: &Path) -> Result<Report> {
+/// An error message that names the file and the remedy.
+pub(crate) fn read_report(file: &Path) -> Result<Report> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -69,13 +69,13 @@ pub(crate) fn earlier(file: &Path) -> Result<Report> {
 }
 
 /// Appends the medians of `report` to the history in `file`.
-fn remember(file: &Path, report: &Report) -> Result<()> {
+fn append_history(file: &Path, report: &Report) -> Result<()> {
     let line = portolan_bench::history_line(report)? + "\n";
     let opened = File::options().create(true).append(true).open(file);
     match opened.and_then(|mut history| history.write_all(line.as_bytes())) {
         Ok(()) => Ok(()),
         Err(error) => user_error!(
-            "the history {} cannot be written ({error}): name another --history",
+            "the history {} cannot be written ({error}): name another --history file",
             file.display()
         ),
     }

@@ -64,7 +64,8 @@ fn read(path: &Path) -> anyhow::Result<Config> {
     let named =
         |error: &dyn std::fmt::Display| UserError::new(format!("{}: {error}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| {
-        let remedy = "write one (docs/guide/broker.md has an example), or name it with --config";
+        let remedy =
+            "write the file (docs/guide/broker.md has an example), or name another with --config";
         named(&format!("{error}; {remedy}"))
     })?;
     Ok(Config::parse(&text).map_err(|error| named(&error))?)
@@ -74,7 +75,7 @@ fn print(config: &Config) -> anyhow::Result<()> {
     outln!("listens at {}, as user {}", config.socket, config.user.uid)?;
     let quota = config.quota;
     outln!(
-        "each user: {} sockets, {} bytes of rings",
+        "each user: at most {} sockets and {} bytes of rings",
         quota.sockets,
         quota.ring_memory
     )?;

@@ -145,7 +145,10 @@ fn limits() -> Vec<Entry> {
         ),
         entry(
             "shm ring",
-            format!("{} bytes a direction", portolan_link::shm::RING_LEN_DEFAULT),
+            format!(
+                "{} bytes per direction",
+                portolan_link::shm::RING_LEN_DEFAULT
+            ),
         ),
         entry("unexpected memory", unexpected_memory()),
         entry("launch message", format!("{} bytes", wire::LINE_LEN_MAX)),
@@ -158,7 +161,7 @@ fn unexpected_memory() -> String {
     match portolan::unexpected_memory(None) {
         Err(error) => error.to_string(),
         Ok(memory) => format!(
-            "{} bytes a process, with {} of a job on this host; memory {} bytes",
+            "{} bytes per process, with {} processes of a job on this host; memory {} bytes",
             memory.len, memory.local_size, memory.host_len
         ),
     }

@@ -216,7 +216,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_sink_keeps_what_does_not_fit() {
+    fn sink_queues_bytes_that_do_not_fit() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut sink = LineSink::new(ours.into()).unwrap();
         let mut source = LineSource::new(theirs.into()).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_and_a_last_line_without_end_are_seen() {
+    fn source_returns_unterminated_last_line_at_end() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let mut source = LineSource::new(theirs.into()).unwrap();
         assert!(!source.fill());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_round_up_and_never_overflow() {
+    fn poll_timeout_rounds_up_and_does_not_overflow() {
         let now = Instant::now();
         assert_eq!(poll_timeout(now, None), PollTimeout::NONE);
         assert_eq!(poll_timeout(now, Some(now)), PollTimeout::from(0u16));

@@ -14,6 +14,7 @@ mod error;
 mod info;
 mod lab;
 mod launch_io;
+mod launcher;
 mod mpi;
 mod orphans;
 mod output;
@@ -24,7 +25,6 @@ mod program;
 mod report;
 mod run;
 mod signals;
-mod surroundings;
 mod tune;
 
 use clap::{Parser, Subcommand};

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use std::collections::HashSet;
 
 /// Makes this process the parent of orphans among its descendants.
-pub(crate) fn adopt() -> Result<()> {
+pub(crate) fn become_subreaper() -> Result<()> {
     nix::sys::prctl::set_child_subreaper(true).context("becoming a child subreaper")
 }
 
@@ -27,11 +27,11 @@ pub(crate) fn children() -> HashSet<i32> {
     pids.filter(|pid| parent_of(*pid) == Some(own)).collect()
 }
 
-/// Kills and reaps all children except those in `kept`, and the orphans that this process inherits
-/// from them.
-pub(crate) fn kill_all_but(kept: &HashSet<i32>) {
+/// Kills and reaps all children except those in `exceptions`, and the orphans that this process
+/// inherits from them.
+pub(crate) fn kill_all_but(exceptions: &HashSet<i32>) {
     loop {
-        let orphans: Vec<i32> = children().difference(kept).copied().collect();
+        let orphans: Vec<i32> = children().difference(exceptions).copied().collect();
         if orphans.is_empty() {
             return;
         }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_are_known() {
+    fn children_lists_a_running_child() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()

@@ -15,19 +15,19 @@ pub(crate) const CLOSED_STATUS: u8 = 141;
 
 /// A failed write to standard output, displayed with object, cause and remedy.
 #[derive(Debug)]
-pub(crate) struct Unwritten(pub(crate) io::Error);
+pub(crate) struct WriteError(pub(crate) io::Error);
 
-impl fmt::Display for Unwritten {
+impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unwritten(source) = self;
+        let WriteError(source) = self;
         write!(
             f,
-            "standard output cannot be written ({source}): make room there, or send it elsewhere"
+            "standard output cannot be written ({source}): free space there, or redirect it"
         )
     }
 }
 
-impl std::error::Error for Unwritten {}
+impl std::error::Error for WriteError {}
 
 /// Writes to standard output and flushes it.
 ///
@@ -36,13 +36,13 @@ impl std::error::Error for Unwritten {}
 pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_fmt(text).and_then(|()| out.flush());
-    written.map_err(|error| Unwritten(error).into())
+    written.map_err(|error| WriteError(error).into())
 }
 
 /// Returns true if the reader of standard output has closed it.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
-    let unwritten = error.downcast_ref::<Unwritten>();
-    unwritten.is_some_and(|Unwritten(source)| source.kind() == ErrorKind::BrokenPipe)
+    let write_error = error.downcast_ref::<WriteError>();
+    write_error.is_some_and(|WriteError(source)| source.kind() == ErrorKind::BrokenPipe)
 }
 
 /// Formats to standard output, with the result of [`write()`].
@@ -71,7 +71,7 @@ pub(crate) fn check_file(file: Option<&Path>) -> Result<()> {
         // In the worst case an empty file remains.
         let _ = fs::remove_file(path);
     }
-    opened.map(drop).map_err(|error| unwritable(path, &error))
+    opened.map(drop).map_err(|error| write_failed(path, &error))
 }
 
 /// Prints `table`, and writes `report` as JSON to `file` if one is given. If `file` is `-`, the
@@ -101,13 +101,13 @@ pub(crate) fn write_json(report: &impl Serialize, path: &Path) -> Result<()> {
     if path.as_os_str() == "-" {
         return out!("{json}");
     }
-    fs::write(path, json).map_err(|error| unwritable(path, &error))
+    fs::write(path, json).map_err(|error| write_failed(path, &error))
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
+fn write_failed(path: &Path, error: &io::Error) -> anyhow::Error {
     let path = path.display();
     UserError::new(format!(
-        "the results cannot be written to {path} ({error}): name another --json"
+        "the results cannot be written to {path} ({error}): name another --json file"
     ))
     .into()
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &PlotArgs) -> Result<ExitCode> {
     fs::create_dir_all(&args.out).map_err(|error| {
         let out = args.out.display();
         UserError::new(format!(
-            "the directory {out} cannot be made ({error}): name another --out"
+            "the directory {out} cannot be created ({error}): name another --out directory"
         ))
     })?;
     each(&args.files, |file| {
@@ -82,8 +82,8 @@ fn charts(file: &Path) -> Result<Vec<(&'static str, String)>> {
     let figures = figures(file)?;
     if figures.is_empty() {
         user_error!(
-            "{} holds nothing to draw: a line needs two sizes, bars need a row of rate, stream, \
-             loaded or incast, a profile needs processes",
+            "{} has nothing to draw: a line needs two sizes, bars need a row of rate, stream, \
+             loaded or incast, and a profile needs processes",
             file.display()
         );
     }
@@ -95,8 +95,8 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
     match portolan_report::figures(&read_json(file)?) {
         Some(figures) => Ok(figures),
         None => user_error!(
-            "{} is JSON, but not of `portolan bench`, `tune`, `profile` or `report npb`: it has neither \
-             results nor rows nor casts nor worlds nor runs",
+            "{} is JSON, but not of `portolan bench`, `tune`, `profile` or `report npb`: it has none of \
+             the keys results, rows, casts, worlds and runs",
             file.display()
         ),
     }
@@ -105,7 +105,7 @@ fn figures(file: &Path) -> Result<Vec<Figure>> {
 /// Reads a JSON file.
 ///
 /// # Errors
-/// A sentence that names the file and the remedy.
+/// An error message that names the file and the remedy.
 pub(crate) fn read_json(file: &Path) -> Result<Value> {
     let shown = file.display();
     let text = match fs::read_to_string(file) {

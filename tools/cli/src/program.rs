@@ -30,11 +30,11 @@ pub(crate) fn explain(program: &str, error: &io::Error) -> String {
              first line (#!) or build it for this machine"
         ),
         Some(libc::EAGAIN) => format!(
-            "program {program} does not start: no more processes allowed; raise `ulimit -u` or \
+            "program {program} does not start: the limit of processes is reached; raise `ulimit -u` or \
              start fewer"
         ),
         Some(libc::EMFILE | libc::ENFILE) => format!(
-            "program {program} does not start: {error}; raise `ulimit -n` or start fewer on a host"
+            "program {program} does not start: {error}; raise `ulimit -n` or start fewer per host"
         ),
         _ => format!("program {program} does not start: {error}"),
     }
@@ -52,13 +52,11 @@ fn check(path: &Path) -> Result<(), String> {
         Err(error) => return Err(format!("program {shown} cannot be read: {error}")),
     };
     if metadata.is_dir() {
-        return Err(format!(
-            "program {shown} is a directory: name the file in it"
-        ));
+        return Err(format!("program {shown} is a directory: name a file in it"));
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(format!(
-            "program {shown} is not executable: `chmod +x {shown}` if it should be"
+            "program {shown} is not executable: if it is a program, run `chmod +x {shown}`"
         ));
     }
     Ok(())
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_in_the_path_or_named_why_not() {
+    fn find_searches_path_and_explains_failures() {
         assert!(find("sh").unwrap().is_absolute());
         assert_eq!(find("/bin/sh").unwrap(), Path::new("/bin/sh"));
         for (program, word) in [

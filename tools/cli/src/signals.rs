@@ -30,19 +30,19 @@ pub(crate) enum Sender {
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: SignalFd,
-    before: SigSet,
+    old_mask: SigSet,
 }
 
 impl Signals {
     /// Blocks and queues `signals` from now on.
-    pub(crate) fn take(signals: &[Signal]) -> Result<Signals> {
+    pub(crate) fn block(signals: &[Signal]) -> Result<Signals> {
         let set: SigSet = signals.iter().copied().collect();
-        let before = set
+        let old_mask = set
             .thread_swap_mask(SigmaskHow::SIG_BLOCK)
             .context("blocking signals")?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let fd = SignalFd::with_flags(&set, flags).context("opening a signalfd")?;
-        Ok(Signals { fd, before })
+        Ok(Signals { fd, old_mask })
     }
 
     /// Returns the descriptor, which is readable when a signal is queued.
@@ -72,7 +72,7 @@ impl Drop for Signals {
     fn drop(&mut self) {
         // Drain the queue: signals for the finished job would act when they are unblocked.
         while self.next().is_some() {}
-        if let Err(error) = self.before.thread_set_mask() {
+        if let Err(error) = self.old_mask.thread_set_mask() {
             log::error!("restoring the signal mask: {error}");
         }
     }

@@ -221,7 +221,7 @@ fn a_client_outlives_its_server_and_says_what_is_missing() {
         notes[0]
             .as_str()
             .unwrap()
-            .contains("the server on host 127.0.0.1 is gone"),
+            .contains("the connection to the server on host 127.0.0.1 ended"),
         "{notes:?}"
     );
     for note in &notes[1..] {

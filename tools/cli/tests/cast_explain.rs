@@ -75,7 +75,7 @@ fn a_dry_run_measures_and_leaves_nothing() {
     let ended = hosts.cast(&[&source, &hosts.path("%h")], &args);
     assert_eq!(ended.status, 0, "{}", ended.err);
     assert!(
-        ended.out.contains("shape: tree:2, asked for"),
+        ended.out.contains("shape: tree:2, as requested"),
         "{}",
         ended.out
     );

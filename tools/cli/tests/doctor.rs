@@ -100,9 +100,9 @@ fn both_have_a_form_for_people() {
     let text = String::from_utf8(text.stdout).unwrap();
     for title in [
         "machine",
-        "kernel, by trying",
+        "kernel features, tested",
         "interfaces",
-        "paths a job would use",
+        "paths that a job would use",
     ] {
         assert!(
             text.lines().any(|line| line == title),
@@ -185,5 +185,5 @@ fn doctor_says_what_each_mpi_would_use() {
     );
     let report = with(Some("ob1"));
     assert_eq!(report["now"]["by"], "ob1");
-    assert_eq!(report["now"]["why"], "OMPI_MCA_pml=ob1 asks for it");
+    assert_eq!(report["now"]["why"], "selected by OMPI_MCA_pml=ob1");
 }

@@ -486,7 +486,7 @@ fn cores_may_be_chosen_or_left_to_the_scheduler() {
     for (list, why) in [
         ("1000", "core 1000"),
         ("0,x", "0,1,2-3,4+6"),
-        ("", "one entry a host"),
+        ("", "one entry per host"),
     ] {
         let err = refused(&["lab", "up", "--name", "x", "--cores", list]);
         assert!(err.contains("--cores") && err.contains(why), "{err}");

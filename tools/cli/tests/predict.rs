@@ -123,7 +123,7 @@ fn what_nothing_can_be_predicted_from_is_told_with_the_remedy() {
     fs::write(&other, "[1]").unwrap();
     refused(
         &[empty, "--network", other.to_str().unwrap()],
-        "is no network",
+        "is neither a network",
     );
     refused(
         &[empty, "--measured", other.to_str().unwrap()],

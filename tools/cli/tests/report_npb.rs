@@ -43,7 +43,13 @@ fn report_on(name: &str) {
         // The provider is not built, or this MPI does not support it: reported once, and the rest
         // continued.
         assert_eq!(ended.status, 1, "{}", ended.err);
-        assert_eq!(ended.err.matches("nothing runs over Portolan").count(), 1);
+        assert_eq!(
+            ended
+                .err
+                .matches("Portolan's networks are not measured")
+                .count(),
+            1
+        );
     }
     for program in ["IS", "MG", "CG", "EP"] {
         let of = |network: &Value| {

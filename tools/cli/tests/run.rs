@@ -319,7 +319,7 @@ fn hosts_that_cannot_be_reached_are_named_with_what_ssh_said() {
         ),
         (
             "echo 'portolan: not found' >&2; exit 127",
-            "portolan is not installed on host nodeA",
+            "portolan was not found on host nodeA",
         ),
     ];
     for (script, sentence) in said {

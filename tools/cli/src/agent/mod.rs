@@ -34,7 +34,7 @@ enum Source {
     Orders,
     Reports,
     Socket(usize),
-    SocketRoom(usize),
+    SocketWrite(usize),
     Output(usize, Stream),
 }
 
@@ -42,15 +42,15 @@ enum Source {
 pub(crate) fn main() -> Result<ExitCode> {
     let mut kinds = signals::ENDING.to_vec();
     kinds.push(Signal::SIGCHLD);
-    let signals = Signals::take(&kinds)?;
-    orphans::adopt()?;
+    let signals = Signals::block(&kinds)?;
+    orphans::become_subreaper()?;
     ambient::keep_net_raw();
     let mut agent = Agent {
         signals,
         orders: LineSource::new(launch_io::duplicate(std::io::stdin().as_fd())?)?,
         reports: LineSink::new(launch_io::duplicate(std::io::stdout().as_fd())?)?,
         ranks: Vec::new(),
-        told_to_end: false,
+        is_ending: false,
         last_output: None,
     };
     agent.reports.send(&Report::Hello { version: VERSION })?;
@@ -65,7 +65,7 @@ struct Agent {
     reports: LineSink,
     ranks: Vec<Rank>,
     /// Set by a signal, or by the end of the input.
-    told_to_end: bool,
+    is_ending: bool,
     /// Deadline for reading the output of processes that have all ended.
     last_output: Option<Instant>,
 }
@@ -81,7 +81,7 @@ impl Agent {
             for source in self.wait()? {
                 self.handle(source)?;
             }
-            if self.told_to_end {
+            if self.is_ending {
                 return Ok(());
             }
         }
@@ -102,7 +102,7 @@ impl Agent {
 
     /// Writes the last reports, and waits until `run` has read them.
     fn finish(&mut self) -> Result<()> {
-        while self.reports.pending_len() > 0 && !self.told_to_end {
+        while self.reports.pending_len() > 0 && !self.is_ending {
             for source in self.wait()? {
                 self.handle(source)?;
             }
@@ -117,15 +117,15 @@ impl Agent {
         add(Source::Orders, self.orders.fd(), PollFlags::POLLIN);
         add(Source::Reports, self.reports.fd(), PollFlags::POLLOUT);
         // While `run` is slow, the ranks block in their writes, as they would with any slow reader.
-        let has_room = self.reports.pending_len() < SINK_LEN_HIGH;
+        let has_capacity = self.reports.pending_len() < SINK_LEN_HIGH;
         for (index, rank) in self.ranks.iter().enumerate() {
             add(Source::Socket(index), rank.socket.fd(), PollFlags::POLLIN);
             add(
-                Source::SocketRoom(index),
+                Source::SocketWrite(index),
                 rank.messages.fd(),
                 PollFlags::POLLOUT,
             );
-            if has_room {
+            if has_capacity {
                 add(
                     Source::Output(index, Stream::Out),
                     rank.out.fd(),
@@ -150,7 +150,7 @@ impl Agent {
                 Ok(())
             }
             Source::Socket(index) => self.ranks[index].handle_socket(&mut self.reports),
-            Source::SocketRoom(index) => {
+            Source::SocketWrite(index) => {
                 self.ranks[index].messages.flush();
                 Ok(())
             }
@@ -162,7 +162,7 @@ impl Agent {
 
     fn handle_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.next() {
-            self.told_to_end |= signal != libc::SIGCHLD;
+            self.is_ending |= signal != libc::SIGCHLD;
         }
         for rank in &mut self.ranks {
             rank.check_end(&mut self.reports)?;
@@ -174,21 +174,21 @@ impl Agent {
         self.orders.fill();
         while let Some(line) = self.orders.next_line() {
             let order = serde_json::from_slice(line).context("reading an order")?;
-            self.obey(order)?;
+            self.handle_order(order)?;
         }
-        self.told_to_end |= self.orders.is_at_end();
+        self.is_ending |= self.orders.is_at_end();
         Ok(())
     }
 
-    fn obey(&mut self, order: Order) -> Result<()> {
+    fn handle_order(&mut self, order: Order) -> Result<()> {
         match order {
             Order::Start(start) => self.start(&start),
-            Order::Table { addresses } => self.tell_all(&ToProcess::Table { addresses }),
-            Order::Gone(gone) => self.tell_all(&ToProcess::Gone(gone)),
-            Order::Inquire { asker, rank, asked } => self.answer(asker, rank, asked),
+            Order::Table { addresses } => self.send_all(&ToProcess::Table { addresses }),
+            Order::Gone(gone) => self.send_all(&ToProcess::Gone(gone)),
+            Order::Inquire { asker, rank, asked } => self.report_state(asker, rank, asked),
             Order::Word { asker, word } => {
                 let rank = self.ranks.iter_mut().find(|rank| rank.number() == asker);
-                rank.map_or(Ok(()), |rank| rank.tell(&ToProcess::Word(word)))
+                rank.map_or(Ok(()), |rank| rank.send(&ToProcess::Word(word)))
             }
             Order::Explain => self.explain(),
             Order::Signal { signal } => {
@@ -199,7 +199,7 @@ impl Agent {
     }
 
     /// Reports the state of `rank`, unless it has ended; its end is reported separately.
-    fn answer(&mut self, asker: u32, rank: u32, asked: u64) -> Result<()> {
+    fn report_state(&mut self, asker: u32, rank: u32, asked: u64) -> Result<()> {
         let process = self.ranks.iter().find(|process| process.number() == rank);
         let Some(state) = process.and_then(Rank::state) else {
             return Ok(());
@@ -219,7 +219,7 @@ impl Agent {
             let text = match rank.state() {
                 None => continue,
                 Some(ProcessState::Running) => {
-                    rank.tell(&ToProcess::Explain)?;
+                    rank.send(&ToProcess::Explain)?;
                     continue;
                 }
                 Some(ProcessState::Starting) => "has not joined the job",
@@ -234,16 +234,16 @@ impl Agent {
         Ok(())
     }
 
-    fn tell_all(&mut self, message: &ToProcess) -> Result<()> {
+    fn send_all(&mut self, message: &ToProcess) -> Result<()> {
         self.ranks
             .iter_mut()
-            .try_for_each(|rank| rank.tell(message))
+            .try_for_each(|rank| rank.send(message))
     }
 
     /// Starts all ranks, or none.
     fn start(&mut self, start: &Start) -> Result<()> {
         if !self.ranks.is_empty() {
-            bail!("ordered to start twice");
+            bail!("received a second start order");
         }
         if let Err(error) = self.try_start(start) {
             self.kill_everything();
@@ -251,7 +251,7 @@ impl Agent {
                 sentence: format!("{error:#}"),
             })?;
             self.finish()?;
-            self.told_to_end = true;
+            self.is_ending = true;
         }
         Ok(())
     }
@@ -259,7 +259,7 @@ impl Agent {
     fn try_start(&mut self, start: &Start) -> Result<()> {
         if start.version != VERSION {
             user_error!(
-                "portolan is of another version there ({VERSION}, here {}): install the same \
+                "portolan there has another version ({VERSION}, here {}): install the same version \
                  on all hosts",
                 start.version
             );
@@ -272,9 +272,7 @@ impl Agent {
             );
         }
         let program = match start.workload.program.as_str() {
-            OWN_PROGRAM => {
-                std::env::current_exe().context("finding the program portolan itself")?
-            }
+            OWN_PROGRAM => std::env::current_exe().context("finding the file of this program")?,
             program => program::find(program).map_err(UserError::new)?,
         };
         for local_rank in 0..start.ranks.len() {

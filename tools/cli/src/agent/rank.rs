@@ -68,7 +68,7 @@ impl Rank {
             out: LineSource::new(out.into())?,
             err: LineSource::new(err.into())?,
         };
-        rank.tell(&ToProcess::Welcome(welcome(start, local_rank)?))?;
+        rank.send(&ToProcess::Welcome(welcome(start, local_rank)?))?;
         Ok(rank)
     }
 
@@ -102,7 +102,7 @@ impl Rank {
     }
 
     /// Sends a message, unless the process has ended or left.
-    pub(super) fn tell(&mut self, message: &ToProcess) -> Result<()> {
+    pub(super) fn send(&mut self, message: &ToProcess) -> Result<()> {
         if self.end.is_some() || self.left {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl Rank {
         };
         // The group has the process's number, which may be reused once the process has ended.
         if self.end.is_none() && killpg(Pid::from_raw(pid), signal).is_err() {
-            log::debug!("rank {} has ended already", self.rank);
+            log::debug!("rank {} has already ended", self.rank);
         }
     }
 
@@ -155,7 +155,7 @@ impl Rank {
                 }
                 Ok(ToAgent::Bye) => self.leave(),
                 Err(error) => {
-                    log::warn!("rank {rank} sent no message of the launcher's: {error}");
+                    log::warn!("rank {rank} sent an invalid message: {error}");
                     self.socket.close();
                     return Ok(());
                 }
@@ -240,7 +240,10 @@ impl Rank {
         self.left = true;
         self.messages.close();
         if let Err(error) = self.connection.shutdown(Shutdown::Write) {
-            log::debug!("rank {} has hung up already: {error}", self.rank);
+            log::debug!(
+                "rank {} has already closed the connection: {error}",
+                self.rank
+            );
         }
     }
 }

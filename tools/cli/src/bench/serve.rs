@@ -7,10 +7,10 @@
 
 use crate::error::UserError;
 use crate::launch_io::{self, LineSource};
+use crate::launcher;
 use crate::output::outln;
 use crate::run::Workload;
 use crate::run::wire::{OWN_PROGRAM, Order, Start};
-use crate::surroundings;
 use anyhow::{Context, Result, bail};
 use nix::poll::PollFlags;
 use portolan_bench::{BenchArgs, Hosting, ServedRank};
@@ -27,7 +27,7 @@ const RANK: u32 = 1;
 const SIZE: u32 = 2;
 
 /// Interval between checks for the end of the agent; the client usually detects it earlier.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time for an agent to end its rank after its input was closed.
 const END_DELAY: Duration = Duration::from_secs(2);
@@ -90,11 +90,14 @@ impl Agent {
         let mut has_started = false;
         while self.child.try_wait()?.is_none() && Instant::now() < deadline {
             let Some(fd) = source.fd() else { break };
-            launch_io::wait(&[((), fd, PollFlags::POLLIN)], Some(Instant::now() + LOOK))?;
+            launch_io::wait(
+                &[((), fd, PollFlags::POLLIN)],
+                Some(Instant::now() + POLL_INTERVAL),
+            )?;
             source.fill();
             while let Some(line) = source.next_line() {
-                let order = serde_json::from_slice(line).context("a client's order")?;
-                let order = admitted(order, rank, has_started)?;
+                let order = serde_json::from_slice(line).context("reading a client's order")?;
+                let order = check_order(order, rank, has_started)?;
                 has_started = true;
                 self.order(&order)?;
             }
@@ -111,7 +114,7 @@ impl Agent {
             .orders
             .as_mut()
             .context("the agent's input is closed")?;
-        orders.write_all(&line).context("the agent is gone")
+        orders.write_all(&line).context("the agent has ended")
     }
 
     /// Closes the agent's input, which ends the agent and its rank, and waits for the end.
@@ -130,25 +133,25 @@ impl Agent {
 }
 
 /// Returns the order to give to the agent for the client's `order`.
-fn admitted(order: Order, rank: &ServedRank, has_started: bool) -> Result<Order> {
+fn check_order(order: Order, rank: &ServedRank, has_started: bool) -> Result<Order> {
     match order {
         Order::Start(start) if !has_started => {
-            Ok(Order::Start(Box::new(written_anew(&start, rank)?)))
+            Ok(Order::Start(Box::new(rebuild_start(&start, rank)?)))
         }
-        Order::Start(_) => bail!("a client ordered to start twice"),
-        _ if !has_started => bail!("a client ordered something before the start"),
+        Order::Start(_) => bail!("a client sent a second start order"),
+        _ if !has_started => bail!("a client sent an order before the start order"),
         order => Ok(order),
     }
 }
 
-fn written_anew(told: &Start, rank: &ServedRank) -> Result<Start> {
-    if told.size != SIZE || told.ranks != [RANK] {
-        bail!("a client ordered other ranks than the second of two");
+fn rebuild_start(start: &Start, rank: &ServedRank) -> Result<Start> {
+    if start.size != SIZE || start.ranks != [RANK] {
+        bail!("a client ordered ranks other than rank 1 of 2");
     }
     Ok(Start {
-        version: told.version,
-        job_id: told.job_id,
-        secret: told.secret,
+        version: start.version,
+        job_id: start.job_id,
+        secret: start.secret,
         size: SIZE,
         host_count: SIZE,
         // Used only in messages of the process on this host.
@@ -156,7 +159,7 @@ fn written_anew(told: &Start, rank: &ServedRank) -> Result<Start> {
         ranks: vec![RANK],
         rivals: 1,
         workload: Workload {
-            path: surroundings::choice(rank.path),
+            path: launcher::path_choice(rank.path),
             options: rank.options.clone(),
             environment: BTreeMap::new(),
             directory: "/".into(),
@@ -181,7 +184,7 @@ mod tests {
         }
     }
 
-    fn told(ranks: &[u32]) -> Order {
+    fn client_start(ranks: &[u32]) -> Order {
         let workload = Workload {
             path: PathChoice::Auto,
             options: BTreeMap::from([("pcap".into(), "/etc".into())]),
@@ -204,9 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_client_says_is_run() {
-        let Order::Start(start) = admitted(told(&[1]), &rank(), false).unwrap() else {
-            panic!("a start stays one");
+    fn client_program_and_settings_are_ignored() {
+        let Order::Start(start) = check_order(client_start(&[1]), &rank(), false).unwrap() else {
+            panic!("a start order remains one");
         };
         assert_eq!((start.secret, start.version), ([2; 32], 7));
         let work = start.workload;
@@ -219,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_no_client_gives_end_the_connection() {
-        assert!(admitted(told(&[]), &rank(), false).is_err());
-        assert!(admitted(told(&[0, 1]), &rank(), false).is_err());
-        assert!(admitted(told(&[1]), &rank(), true).is_err());
+    fn invalid_client_orders_are_errors() {
+        assert!(check_order(client_start(&[]), &rank(), false).is_err());
+        assert!(check_order(client_start(&[0, 1]), &rank(), false).is_err());
+        assert!(check_order(client_start(&[1]), &rank(), true).is_err());
         let early = Order::Signal { signal: 9 };
-        assert!(admitted(early, &rank(), false).is_err());
+        assert!(check_order(early, &rank(), false).is_err());
     }
 }

@@ -20,8 +20,7 @@ pub(crate) struct Args {
     /// File, directory or block device; - is standard input. In a lab, it is read on host h0.
     pub(super) source: PathBuf,
     /// Full name of the copy on each host, or a block device; %h is replaced by the host's name, %%
-    /// by %.
-    /// - is standard output, for one host.
+    /// by %. With one host, - is standard output.
     pub(super) target: Option<PathBuf>,
     /// Hosts to copy to through ssh: lines `host`, # starts a comment. Without this option, in a
     /// Slurm allocation: all other nodes of the allocation, through srun.
@@ -65,13 +64,13 @@ pub(crate) struct Args {
     /// After a failure or Ctrl-C, keep the received data for --resume.
     #[arg(long)]
     pub(super) keep_partial: bool,
-    /// Largest rate to send at, in bytes a second, such as 500k, 100M or 1.2G.
+    /// Largest rate to send at, in bytes per second, such as 500k, 100M or 1.2G.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(super) limit: Option<f64>,
     /// Give up a host after it has stored nothing for this many seconds while data is available.
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     pub(super) stall: Duration,
-    /// Show how much there is to copy and the order in which hosts would send, and do nothing.
+    /// Show the size of the source and the order in which hosts would send, and copy nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Report progress as lines of JSON on standard output.
@@ -97,7 +96,9 @@ pub(super) enum CompressArg {
 }
 
 fn form(text: &str) -> Result<Form, String> {
-    let wrong = || format!("{text:?} is no shape: chain, tree:K with K of 2 or more, or multicast");
+    let wrong = || {
+        format!("{text:?} is not a shape: write chain, tree:K with K of 2 or more, or multicast")
+    };
     match text.split_once(':') {
         None if text == "chain" => Ok(Form::CHAIN),
         None if text == "multicast" => Ok(Form::Multicast),
@@ -109,7 +110,7 @@ fn form(text: &str) -> Result<Form, String> {
     }
 }
 
-/// Parses a number of bytes a second with a decimal unit.
+/// Parses a number of bytes per second with a decimal unit.
 fn rate(text: &str) -> Result<f64, String> {
     let (number, unit) = match text.trim_end_matches("/s").char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1e3),
@@ -121,7 +122,7 @@ fn rate(text: &str) -> Result<f64, String> {
         // The upper bound is far above any network.
         Ok(number) if (1.0..=1e15).contains(&(number * unit)) => Ok(number * unit),
         _ => Err(format!(
-            "{text:?} is no rate in bytes a second: write 500k, 100M or 1.2G"
+            "{text:?} is not a rate in bytes per second: write 500k, 100M or 1.2G"
         )),
     }
 }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_have_units() {
+    fn rate_parses_decimal_units() {
         assert_eq!(rate("500k"), Ok(500_000.0));
         assert_eq!(rate("1.2G/s"), Ok(1.2e9));
         assert_eq!(rate("77"), Ok(77.0));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_chains_trees_or_multicast() {
+    fn shape_parses_chain_tree_and_multicast() {
         for (text, meant) in [
             ("chain", Form::CHAIN),
             ("tree:3", Form::Tree(3)),

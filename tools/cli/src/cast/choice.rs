@@ -21,13 +21,13 @@ pub(super) struct Choice {
 /// Largest number of receivers for which a chain is chosen without the model. At the assumed rates
 /// the latency of such a chain is at most 50 ms. That is the smallest gain for which the model
 /// chooses another shape.
-const CHAINED: usize = 4;
+const CHAIN_RECEIVERS_MAX: usize = 4;
 
 /// Chooses a shape with assumed rates.
-pub(super) fn assume(asked: Option<Form>, spec: &Spec) -> Choice {
-    let form = match asked {
+pub(super) fn assume(requested: Option<Form>, spec: &Spec) -> Choice {
+    let form = match requested {
         Some(form) => form,
-        None if spec.hosts.len() - 1 <= CHAINED => Form::CHAIN,
+        None if spec.hosts.len() - 1 <= CHAIN_RECEIVERS_MAX => Form::CHAIN,
         None => {
             let ranks = (0..).zip(&spec.hosts);
             let rates: Vec<Rates> = ranks.map(|(rank, _)| Rates::assumed(rank)).collect();
@@ -49,7 +49,7 @@ pub(super) fn assume(asked: Option<Form>, spec: &Spec) -> Choice {
 /// Measures the rates and chooses a shape; a signal ends everything. If a host cannot be measured,
 /// the rates are assumed, and the cast itself reports the cause.
 pub(super) fn measure(
-    asked: Option<Form>,
+    requested: Option<Form>,
     spec: &Spec,
     options: &Options,
 ) -> Result<Result<Choice, Failure>> {
@@ -65,10 +65,12 @@ pub(super) fn measure(
     let Some(rates) = survey.rates.into_iter().collect::<Option<Vec<Rates>>>() else {
         let why = survey
             .failed
-            .unwrap_or_else(|| "a host ended before".to_owned());
-        let choice = assume(asked, spec);
+            .unwrap_or_else(|| "a host ended before it reported its rates".to_owned());
+        let choice = assume(requested, spec);
         let shape = choice.form;
-        super::watch::say(&format!("portolan: not measured: {why}; shape: {shape}"));
+        super::watch::print_stderr(&format!(
+            "portolan: the rates were not measured: {why}; shape: {shape}"
+        ));
         return Ok(Ok(choice));
     };
     let model = Model {
@@ -77,7 +79,7 @@ pub(super) fn measure(
         limit: spec.rate_limit,
         multicast: can_multicast(spec),
     };
-    let chosen = match asked {
+    let chosen = match requested {
         Some(form) => model.predict(form),
         None => model.choose(),
     };
@@ -85,8 +87,8 @@ pub(super) fn measure(
         "measured in {:.1} s, MB/s:\n",
         begin.elapsed().as_secs_f64()
     );
-    tell_rates(&mut text, spec, &rates);
-    tell_model(&mut text, spec, &model, &chosen, asked.is_some());
+    write_rates(&mut text, spec, &rates);
+    write_model(&mut text, spec, &model, &chosen, requested.is_some());
     Ok(Ok(Choice {
         form: chosen.form,
         explained: Some((text, chosen)),
@@ -105,7 +107,7 @@ fn size_of(spec: &Spec) -> Option<u64> {
     Some(size.bytes)
 }
 
-fn tell_rates(text: &mut String, spec: &Spec, rates: &[Rates]) {
+fn write_rates(text: &mut String, spec: &Spec, rates: &[Rates]) {
     let rate = |cost: Option<Cost>| {
         cost.map_or("-".to_owned(), |cost| format!("{:.0}", cost.rate() / 1e6))
     };
@@ -121,17 +123,17 @@ fn tell_rates(text: &mut String, spec: &Spec, rates: &[Rates]) {
             rate(rates.write),
         ]);
     }
-    tell_table(text, &rows);
+    write_table(text, &rows);
 }
 
-fn tell_model(
+fn write_model(
     text: &mut String,
     spec: &Spec,
     model: &Model<'_>,
     chosen: &Prediction,
-    is_asked: bool,
+    is_requested: bool,
 ) {
-    let mut rows = vec![["shape", "MB/s", "seconds", "bounded by"].map(str::to_owned)];
+    let mut rows = vec![["shape", "MB/s", "seconds", "limited by"].map(str::to_owned)];
     let mut compared = model.compare();
     if !compared.contains(chosen) {
         compared.push(chosen.clone());
@@ -145,11 +147,11 @@ fn tell_model(
             it.bound.describe(&spec.hosts),
         ]);
     }
-    text.push_str("model, the smallest of capacity / uses over all resources:\n");
-    tell_table(text, &rows);
+    text.push_str("model (the smallest capacity / uses of all resources):\n");
+    write_table(text, &rows);
     let shape = chosen.form;
-    let by = if is_asked {
-        "asked for"
+    let by = if is_requested {
+        "as requested"
     } else {
         "by the model"
     };
@@ -158,7 +160,7 @@ fn tell_model(
 }
 
 /// Writes a table with columns as wide as their widest cell.
-fn tell_table<const COUNT: usize>(text: &mut String, rows: &[[String; COUNT]]) {
+fn write_table<const COUNT: usize>(text: &mut String, rows: &[[String; COUNT]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     for row in rows {
         let cells = row.iter().enumerate();
@@ -203,7 +205,7 @@ impl Observer for Survey {
                     }
                 }
                 Ok(Event::Failed { why }) => drop(self.failed.get_or_insert(why)),
-                _ => super::watch::say(&String::from_utf8_lossy(line)),
+                _ => super::watch::print_stderr(&String::from_utf8_lossy(line)),
             }
         }
         Ok(())

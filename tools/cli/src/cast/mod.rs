@@ -12,7 +12,7 @@ use crate::error::{UserError, user_error};
 use crate::lab::Lab;
 use crate::output::outln;
 use crate::run::hosts::{self, Host, MapBy, Place};
-use crate::run::{self, Failure, OWN_PROGRAM, Options, Unstarted, Workload};
+use crate::run::{self, FailedHosts, Failure, OWN_PROGRAM, Options, Workload};
 use anyhow::{Context, Result};
 pub(crate) use args::Args;
 use args::CompressArg;
@@ -46,7 +46,7 @@ pub(crate) struct WorkerArgs {
 
 /// Runs one process of a cast.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
-    let spec = serde_json::from_str(&args.spec).context("reading what is to be cast")?;
+    let spec = serde_json::from_str(&args.spec).context("parsing the specification of a cast")?;
     Ok(match args.survey {
         true => portolan_cast::survey(&spec),
         false => portolan_cast::work(&spec),
@@ -58,8 +58,7 @@ pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.shape == Some(Form::Multicast) && (args.resume || args.verify) {
         user_error!(
-            "--shape multicast sends all blocks to all hosts, and --resume and --verify send others: leave \
-             the shape out, or take chain or tree:K"
+            "--shape multicast sends all blocks to all hosts, but --resume and --verify send different data to each host: leave the shape out, or use chain or tree:K"
         );
     }
     let mut places = places(args)?;
@@ -70,13 +69,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Ok(Ok(choice)) => choice,
             Ok(Err(failure)) => return Watch::new(&spec, &lost, args.json).finish(Some(failure)),
             Err(error) => {
-                lose(error, &mut places, &mut lost, args)?;
+                drop_unstarted(error, &mut places, &mut lost, args)?;
                 continue;
             }
         };
         spec.form = choice.form;
         if let Some((text, _)) = &choice.explained {
-            tell(text, &spec, args.json)?;
+            print_text(text, &spec, args.json)?;
         }
         if args.dry_run {
             return explain(&spec);
@@ -88,14 +87,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Ok(outcome) => outcome,
             // An unreachable host does not prevent copies on the other hosts.
             Err(error) => {
-                lose(error, &mut places, &mut lost, args)?;
+                drop_unstarted(error, &mut places, &mut lost, args)?;
                 continue;
             }
         };
         match outcome.failure {
             Some(Failure::Rank { gone, .. }) if !outcome.has_begun && gone.rank > 0 => {
                 let why = watch.failure_of(gone.rank).unwrap_or(gone.cause);
-                give_up(&mut places, &mut lost, gone.host, (why, args.verify))?;
+                drop_host(&mut places, &mut lost, gone.host, (why, args.verify))?;
             }
             failure => return watch.finish(failure),
         }
@@ -115,28 +114,28 @@ fn choose(args: &Args, places: &[Host], spec: &Spec) -> Result<Result<Choice, Fa
 }
 
 /// Prints requested text to the output that carries neither data nor JSON.
-fn tell(text: &str, spec: &Spec, json: bool) -> Result<()> {
+fn print_text(text: &str, spec: &Spec, json: bool) -> Result<()> {
     if json || spec.target == Target::StandardOutput {
-        watch::say(text.trim_end());
+        watch::print_stderr(text.trim_end());
         return Ok(());
     }
     outln!("{}", text.trim_end())
 }
 
 /// Removes the hosts on which nothing could be started; returns any other error.
-fn lose(
+fn drop_unstarted(
     error: anyhow::Error,
     places: &mut Vec<Host>,
     lost: &mut Vec<(String, String)>,
     args: &Args,
 ) -> Result<()> {
-    for (name, why) in unstarted(error, places)? {
-        give_up(places, lost, name, (why, args.verify))?;
+    for (name, why) in unstarted_receivers(error, places)? {
+        drop_host(places, lost, name, (why, args.verify))?;
     }
     Ok(())
 }
 
-/// Prints what the cast would do, and does nothing.
+/// Prints the plan of the cast, and copies nothing.
 fn explain(spec: &Spec) -> Result<ExitCode> {
     let size = portolan_cast::measure(&spec.source);
     let size = match size.map_err(|fault| UserError::new(fault.to_string()))? {
@@ -145,11 +144,11 @@ fn explain(spec: &Spec) -> Result<ExitCode> {
             size.entries,
             size.bytes as f64 / 1e6
         ),
-        None => "as long as it lasts".to_owned(),
+        None => "of unknown length".to_owned(),
     };
     outln!("{}, read on {}", size, spec.host(0))?;
     if spec.form == Form::Multicast {
-        outln!("by multicast, where it reaches all; else by a chain")?;
+        outln!("by multicast if it reaches all hosts, otherwise by a chain")?;
     }
     let shape = spec.shape();
     for rank in 1..shape.size {
@@ -163,26 +162,26 @@ fn explain(spec: &Spec) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the receivers that could not be started, with a sentence each; any other error ends the
-/// cast.
-fn unstarted(error: anyhow::Error, places: &[Host]) -> Result<Vec<(String, String)>> {
-    let unstarted = error.downcast::<Unstarted>()?;
+/// Returns the receivers that could not be started, with an error message each; any other error
+/// ends the cast.
+fn unstarted_receivers(error: anyhow::Error, places: &[Host]) -> Result<Vec<(String, String)>> {
+    let failed = error.downcast::<FailedHosts>()?;
     let is_receiver = |host| places[1..].iter().any(|place| place.name == host);
-    if !unstarted.hosts().all(|(host, _)| is_receiver(host)) {
-        return Err(UserError::new(unstarted.to_string()).into());
+    if !failed.hosts().all(|(host, _)| is_receiver(host)) {
+        return Err(UserError::new(failed.to_string()).into());
     }
-    let hosts = unstarted.hosts();
+    let hosts = failed.hosts();
     Ok(hosts.map(|(host, why)| (host.to_owned(), why)).collect())
 }
 
 /// Removes a host from the cast.
-fn give_up(
+fn drop_host(
     places: &mut Vec<Host>,
     lost: &mut Vec<(String, String)>,
     name: String,
     (why, verify): (String, bool),
 ) -> Result<()> {
-    let line = watch::without(&name, &why, verify);
+    let line = watch::no_copy_line(&name, &why, verify);
     // If standard error cannot be written, the exit status still reports the failure.
     let _ = writeln!(std::io::stderr(), "{line}");
     // The source may have the same name as a listed host.
@@ -191,7 +190,7 @@ fn give_up(
     places.insert(0, source);
     lost.push((name, why));
     if places.len() < 2 {
-        user_error!("no host is left to cast to");
+        user_error!("no host is left to copy to");
     }
     Ok(())
 }
@@ -211,12 +210,12 @@ fn places(args: &Args) -> Result<Vec<Host>> {
         (None, None) => match hosts::of_slurm()? {
             Some(nodes) => [hosts::here(Some(1)), nodes].concat(),
             None => user_error!(
-                "where to? give --hosts FILE, or --lab NAME, or call it in an allocation of Slurm's"
+                "no hosts to copy to: give --hosts FILE or --lab NAME, or run in a Slurm allocation"
             ),
         },
     };
     if places.len() < 2 {
-        user_error!("a cast needs a host to cast to: there is none but the source");
+        user_error!("no hosts to copy to: the only host is the source");
     }
     if let Some(count) = args.first {
         places.truncate(count as usize + 1);
@@ -252,20 +251,20 @@ fn spec(args: &Args, places: &[Host]) -> Result<Spec> {
 fn target(args: &Args, places: &[Host]) -> Result<Target> {
     let target = match (&args.target, &args.pipe) {
         (None, Some(command)) => return Ok(Target::Command(command.clone())),
-        (Some(_), Some(_)) => user_error!("a TARGET and --pipe exclude one another: give one"),
+        (Some(_), Some(_)) => user_error!("TARGET and --pipe exclude each other: give one of them"),
         (None, None) => {
-            user_error!("what is the copy to be called? give a TARGET, or --pipe COMMAND")
+            user_error!("no target: give the TARGET of the copy, or --pipe COMMAND")
         }
         (Some(target), None) => target,
     };
     if target.as_os_str().as_bytes() == b"-" {
         if args.verify {
-            user_error!("--verify compares copies that are there: give the name that they have");
+            user_error!("--verify compares existing copies: give their name as TARGET");
         }
         if places.len() != 2 {
             user_error!(
-                "the copies of {} hosts do not fit one standard output: cast to one host (--first 1), or \
-                 give --pipe COMMAND, which runs on each",
+                "standard output takes the copy of one host, not of {} hosts: copy to one host (--first 1), or \
+                 give --pipe COMMAND, which runs on each host",
                 places.len() - 1
             );
         }
@@ -280,7 +279,7 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
         std::fs::metadata(target).is_ok_and(|there| !there.is_file() && !there.is_dir());
     if are_namespaces && is_shared && !is_device && places.len() > 2 && !args.verify {
         user_error!(
-            "the hosts of a lab share their files: put %h, which stands for a host's name, into the \
+            "the hosts of a lab share their files: include %h, the name of the host, in the \
              target, as in {}/%h",
             target.display()
         );
@@ -292,7 +291,7 @@ fn target(args: &Args, places: &[Host]) -> Result<Target> {
 fn absolute(path: &Path) -> Result<Vec<u8>> {
     match std::path::absolute(path) {
         Ok(path) => Ok(path.as_os_str().as_bytes().to_vec()),
-        Err(error) => user_error!("{} cannot be found: {error}", path.display()),
+        Err(error) => user_error!("{} is not a valid path: {error}", path.display()),
     }
 }
 

@@ -103,20 +103,20 @@ fn share(stored: Size, all: Size) -> f64 {
 
 /// Describes the slowest host; `None` if nothing is known.
 fn line(rows: &[Row<'_>], all: Option<Size>, passed: Duration) -> Option<String> {
-    let farness = |row: &Row<'_>| match all {
+    let share_of = |row: &Row<'_>| match all {
         Some(all) => share(row.stored, all),
         None => row.stored.bytes as f64,
     };
     let slowest = rows
         .iter()
-        .min_by(|a, b| farness(a).total_cmp(&farness(b)))?;
+        .min_by(|a, b| share_of(a).total_cmp(&share_of(b)))?;
     let bound = match slowest.bound? {
         Bound::Disk => "its disk",
         Bound::Network => "the network",
         Bound::Processor => "its processor",
     };
     Some(format!(
-        "{} host{} under way, {} behind all with {}, {}, waits for {bound}",
+        "{} host{} copying; slowest {}: {}, {}, limited by {bound}",
         rows.len(),
         if rows.len() == 1 { "" } else { "s" },
         slowest.host,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_host_speaks_for_all() {
+    fn line_describes_the_slowest_host() {
         let rows = [row("n1", 1, 800_000_000), row("n2", 1, 500_000_000)];
         let all = Size {
             entries: 1,
@@ -179,19 +179,19 @@ mod tests {
         };
         assert_eq!(
             line(&rows, Some(all), Duration::from_secs(5)).unwrap(),
-            "2 hosts under way, n2 behind all with 500.0 MB of 1.00 GB (50 %), 5 s left, 100.0 MB/s, \
-             waits for its disk"
+            "2 hosts copying; slowest n2: 500.0 MB of 1.00 GB (50 %), 5 s left, 100.0 MB/s, \
+             limited by its disk"
         );
         assert!(
             line(&rows[..1], None, Duration::from_secs(1))
                 .unwrap()
-                .contains("with 800.0 MB, 800.0 MB/s")
+                .contains(": 800.0 MB, 800.0 MB/s")
         );
         assert_eq!(line(&[], None, Duration::from_secs(1)), None);
     }
 
     #[test]
-    fn small_files_are_counted() {
+    fn line_counts_entries_of_a_directory() {
         let all = Size {
             entries: 20_000,
             bytes: 20_000,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_estimated_before_anything_is_stored() {
+    fn no_estimate_before_the_first_data() {
         let all = Size {
             entries: 1,
             bytes: 40_000_000,

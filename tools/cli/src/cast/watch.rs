@@ -76,12 +76,12 @@ impl Watch {
     /// Prints the result of the cast.
     pub(super) fn finish(mut self, failure: Option<Failure>) -> Result<ExitCode> {
         self.progress.clear();
-        if let Some(failure @ (Failure::Signal(_) | Failure::Unwritten(_))) = &failure {
-            say(&format!("portolan: {failure}"));
+        if let Some(failure @ (Failure::Signal(_) | Failure::WriteError(_))) = &failure {
+            print_stderr(&format!("portolan: {failure}"));
             let status = u8::try_from(failure.status() & 0xff).unwrap_or(1);
             return Ok(ExitCode::from(status.max(1)));
         }
-        let mut without = self.lost.len();
+        let mut without_copy = self.lost.len();
         // A failure of the source explains the failures of all receivers. A finished source may
         // still end with an error, for example that of a host that it gave up.
         let source = &self.states[0];
@@ -89,26 +89,27 @@ impl Watch {
         for (state, host) in self.states.iter().zip(&self.hosts) {
             let is_source = std::ptr::eq(state, &self.states[0]);
             if let Some(done) = &state.done {
-                without += usize::from(done.checked.is_some_and(|checked| checked.differing > 0));
+                without_copy +=
+                    usize::from(done.checked.is_some_and(|checked| checked.differing > 0));
                 continue;
             }
-            without += usize::from(!is_source);
+            without_copy += usize::from(!is_source);
             let why = state.failed.as_ref().or(state.bypassed.as_ref());
             // A source that has lost all receivers ends; the loss of each receiver is reported
             // instead.
             if is_source && why.is_none() && self.states[1..].iter().all(State::has_reason) {
                 continue;
             }
-            let why = why.map_or("it ended without a word", String::as_str);
+            let why = why.map_or("it ended without a report", String::as_str);
             match (is_source, source_failed) {
-                (true, _) => say(&format!("portolan: the source on {host} failed: {why}")),
-                (false, false) => say(&self::without(host, why, self.verify)),
+                (true, _) => print_stderr(&format!("portolan: the source on {host} failed: {why}")),
+                (false, false) => print_stderr(&no_copy_line(host, why, self.verify)),
                 (false, true) => {}
             }
         }
         self.report()?;
-        self.tell_prediction()?;
-        let is_whole = without == 0 && self.states[0].done.is_some();
+        self.print_prediction()?;
+        let is_whole = without_copy == 0 && self.states[0].done.is_some();
         Ok(ExitCode::from(u8::from(!is_whole)))
     }
 
@@ -118,9 +119,9 @@ impl Watch {
         }
         for (host, state) in self.hosts.iter().zip(&self.states).skip(1) {
             if let Some(done) = &state.done {
-                let line = format!("{host}: {}", sentence(done));
+                let line = format!("{host}: {}", summary(done));
                 match self.is_data_out {
-                    true => say(&line),
+                    true => print_stderr(&line),
                     false => crate::output::outln!("{line}")?,
                 }
             }
@@ -130,7 +131,7 @@ impl Watch {
 
     /// Prints the prediction next to the measured time of the slowest host, which the model
     /// predicts.
-    fn tell_prediction(&self) -> Result<()> {
+    fn print_prediction(&self) -> Result<()> {
         let done = self.states[1..]
             .iter()
             .filter_map(|state| state.done.as_ref());
@@ -140,13 +141,13 @@ impl Watch {
         };
         let line = choice::compare(predicted, done.bytes, done.seconds);
         match self.json || self.is_data_out {
-            true => say(&line),
+            true => print_stderr(&line),
             false => crate::output::outln!("{line}")?,
         }
         Ok(())
     }
 
-    fn take_event(&mut self, rank: u32, event: Event) -> io::Result<()> {
+    fn handle_event(&mut self, rank: u32, event: Event) -> io::Result<()> {
         if self.json {
             let host = self.hosts.get(rank as usize).map_or("", String::as_str);
             let mut line = serde_json::to_vec(&Line {
@@ -176,7 +177,7 @@ impl Watch {
             Event::Done(done) => state.done = Some(done),
             Event::Failed { why } => state.failed = Some(why),
             Event::Warning { text } => {
-                say(&format!("portolan: {}: {text}", self.hosts[rank as usize]));
+                print_stderr(&format!("portolan: {}: {text}", self.hosts[rank as usize]));
             }
             Event::Bypassed { rank, why } => {
                 if let Some(state) = self.states.get_mut(rank as usize) {
@@ -213,10 +214,10 @@ impl Observer for Watch {
             .filter(|line| !line.is_empty())
         {
             match serde_json::from_slice(line) {
-                Ok(event) => self.take_event(rank, event)?,
+                Ok(event) => self.handle_event(rank, event)?,
                 Err(_) => {
                     let host = self.hosts.get(rank as usize).map_or("", String::as_str);
-                    say(&format!("{host}: {}", String::from_utf8_lossy(line)));
+                    print_stderr(&format!("{host}: {}", String::from_utf8_lossy(line)));
                 }
             }
         }
@@ -258,29 +259,29 @@ impl Observer for Watch {
 }
 
 /// Describes a host that has no copy or was not compared, with the reason.
-pub(super) fn without(host: &str, why: &str, verify: bool) -> String {
+pub(super) fn no_copy_line(host: &str, why: &str, verify: bool) -> String {
     match verify {
         true => format!("portolan: {host} was not checked: {why}"),
         false => format!("portolan: {host} gets no copy: {why}"),
     }
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+fn count_of(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn sentence(done: &Done) -> String {
+fn summary(done: &Done) -> String {
     let rate = amount(done.bytes as f64 / done.seconds.max(1e-9));
     let bytes = amount(done.bytes as f64);
     let entries = match (done.checked, done.entries) {
         (Some(checked), entries) if checked.differing > 0 => format!(
             "DIFFERS in {} of {}, {} of {}; ",
             checked.differing,
-            counted(entries, "entry", "entries"),
+            count_of(entries, "entry", "entries"),
             checked.differing_blocks,
-            counted(checked.blocks, "block", "blocks")
+            count_of(checked.blocks, "block", "blocks")
         ),
-        (Some(_), entries) => format!("the same, {}, ", counted(entries, "entry", "entries")),
+        (Some(_), entries) => format!("the same, {}, ", count_of(entries, "entry", "entries")),
         (None, 0 | 1) => String::new(),
         (None, entries) => format!("{entries} entries, "),
     };
@@ -295,6 +296,6 @@ fn sentence(done: &Done) -> String {
 }
 
 /// Prints a line. If standard error cannot be written, the exit status still reports the failure.
-pub(super) fn say(line: &str) {
+pub(super) fn print_stderr(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

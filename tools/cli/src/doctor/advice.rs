@@ -56,9 +56,9 @@ fn privileges(report: &Report) -> Vec<Advice> {
     let has_broker = report.nics.iter().any(|nic| nic.by_broker);
     if !report.features.packet_socket.works && !has_broker {
         advice.push(Advice::new(
-            "raw Ethernet halves the latency of small messages, and is closed to this user",
-            "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job; or have \
-             `portolan broker` run on this host (docs/guide/broker.md)",
+            "raw Ethernet halves the latency of small messages, and needs a privilege that this user lacks",
+            "sudo setcap cap_net_raw+ep PROGRAM, for the program that joins the job; or run \
+             `portolan broker` on this host (docs/guide/broker.md)",
         ));
     }
     if !report.features.pull.works {
@@ -74,7 +74,7 @@ fn privileges(report: &Report) -> Vec<Advice> {
     }
     if !report.features.netns.works {
         advice.push(Advice::new(
-            "labs (hosts on this machine, for trying things) need root",
+            "labs (simulated hosts on this machine) need root",
             "run `portolan lab` and `portolan run --lab` with sudo",
         ));
     }
@@ -90,13 +90,13 @@ fn machine(report: &Report) -> Vec<Advice> {
         .filter(|it| *it != "performance")
     {
         advice.push(Advice::new(
-            format!("the cores' clock follows the load (governor {governor}), late for a message"),
+            format!("the clock rate of the cores follows the load (governor {governor}), too slowly for short messages"),
             "sudo cpupower frequency-set -g performance",
         ));
     }
     if report.machine.core_count == 1 {
         advice.push(Advice::new(
-            "with one core, a process that waits by spinning keeps its peer from running",
+            "with one core, a process that spins keeps its peer from running",
             "give this machine two cores or more",
         ));
     }
@@ -105,26 +105,26 @@ fn machine(report: &Report) -> Vec<Advice> {
 
 fn limits(report: &Report) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let wish = UdpConfig::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let preferred = UdpConfig::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let buffers = [
         (
             "rmem_max",
             report.limits.receive_buffer_len_max,
-            wish.receive_buffer_len,
+            preferred.receive_buffer_len,
             "receive",
         ),
         (
             "wmem_max",
             report.limits.send_buffer_len_max,
-            wish.send_buffer_len,
+            preferred.send_buffer_len,
             "send",
         ),
     ];
-    for (name, limit, wish, what) in buffers {
-        if let Some(limit) = limit.filter(|limit| *limit < wish as u64) {
+    for (name, limit, preferred, what) in buffers {
+        if let Some(limit) = limit.filter(|limit| *limit < preferred as u64) {
             advice.push(Advice::new(
-                format!("{what} buffers get {limit} bytes instead of {wish}: bursts lose frames"),
-                format!("sudo sysctl -w net.core.{name}={wish}"),
+                format!("{what} buffers have at most {limit} bytes instead of {preferred}: bursts lose frames"),
+                format!("sudo sysctl -w net.core.{name}={preferred}"),
             ));
         }
     }
@@ -134,7 +134,9 @@ fn limits(report: &Report) -> Vec<Advice> {
         .filter(|limit| *limit < DESCRIPTORS_LOW)
     {
         advice.push(Advice::new(
-            format!("{limit} open descriptors are few for a job with many processes a host"),
+            format!(
+                "a limit of {limit} open descriptors is low for a job with many processes per host"
+            ),
             "raise `ulimit -n` to 4096",
         ));
     }
@@ -146,11 +148,11 @@ fn interface(nic: &Nic, may_change: bool) -> Vec<Advice> {
     let sudo = if may_change { "" } else { "sudo " };
     let mut advice = Vec::new();
     let offloads = [
-        ("rx-gro", "gro", "bulk data arrives one datagram a call"),
+        ("rx-gro", "gro", "bulk data arrives one datagram per call"),
         (
             "tx-generic-segmentation",
             "gso",
-            "bulk data leaves one datagram a call",
+            "bulk data leaves one datagram per call",
         ),
         ("tx-scatter-gather", "sg", "bulk data is copied once more"),
     ];
@@ -165,20 +167,22 @@ fn interface(nic: &Nic, may_change: bool) -> Vec<Advice> {
     let delay = nic.rx_coalescing_us.unwrap_or(0);
     if delay >= COALESCING_US_HIGH || nic.adaptive_coalescing == Some(true) {
         advice.push(Advice::new(
-            format!("{name}: frames wait up to {delay} µs, or what the driver likes, for company"),
+            format!("{name}: received frames wait up to {delay} µs for an interrupt, or as long as the driver decides"),
             format!("{sudo}ethtool -C {name} adaptive-rx off rx-usecs 0"),
         ));
     }
     if nic.mtu == PLAIN_MTU && nic.kind == "device" {
         advice.push(Advice::new(
-            format!("{name}: larger frames cost less, if the switch and all hosts carry them"),
+            format!(
+                "{name}: larger frames cost less per byte, if the switch and all hosts support them"
+            ),
             format!("{sudo}ip link set dev {name} mtu 9000, on all hosts"),
         ));
     }
     if nic.mtu < PLAIN_MTU {
         advice.push(Advice::new(
             format!(
-                "{name}: an MTU of {} is less than plain Ethernet carries",
+                "{name}: an MTU of {} is less than that of plain Ethernet",
                 nic.mtu
             ),
             format!("{sudo}ip link set dev {name} mtu {PLAIN_MTU}, unless a tunnel needs the rest"),

@@ -66,15 +66,17 @@ pub(super) fn machine() -> Machine {
     let host = nix::unistd::gethostname().unwrap_or_default();
     Machine {
         host: host.to_string_lossy().into_owned(),
-        kernel: word("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        kernel: first_word("/proc/sys/kernel/osrelease").unwrap_or_default(),
         architecture: std::env::consts::ARCH,
         cpu: cpu_field(&cpuinfo, "model name").map(str::to_owned),
         core_count: std::thread::available_parallelism().map_or(1, usize::from),
         smt: number("/sys/devices/system/cpu/smt/active").map(|active| active == 1),
-        governor: word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        governor: first_word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         hypervisor: cpu_field(&cpuinfo, "flags")
             .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-        clock_source: word("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        clock_source: first_word(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
     }
 }
 
@@ -112,13 +114,13 @@ pub(super) fn limits() -> Limits {
 }
 
 /// Returns the first word of a file.
-pub(super) fn word(path: impl AsRef<Path>) -> Option<String> {
+pub(super) fn first_word(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.split_whitespace().next().map(str::to_owned)
 }
 
 fn number(path: &str) -> Option<u64> {
-    word(path)?.parse().ok()
+    first_word(path)?.parse().ok()
 }
 
 /// Returns the value of a field of the first processor in `/proc/cpuinfo`.
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_found_in_what_the_kernel_writes() {
+    fn fields_are_parsed_from_proc_files() {
         let cpuinfo =
             "processor\t: 0\nmodel name\t: Some CPU @ 2.50GHz\nflags\t\t: fpu hypervisor\n";
         assert_eq!(cpu_field(cpuinfo, "model name"), Some("Some CPU @ 2.50GHz"));

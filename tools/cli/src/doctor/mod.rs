@@ -91,7 +91,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(probe.run());
     }
     if !args.ask_libfabric.is_empty() {
-        return Ok(mpi::report::answer(&args.ask_libfabric));
+        return Ok(mpi::report::run_query(&args.ask_libfabric));
     }
     if args.mpi {
         return mpi::report::main(args.json);
@@ -153,18 +153,18 @@ impl Report {
             ("xdp", xdp),
             (
                 "stream",
-                excluded().unwrap_or_else(|| best(|nic| &nic.stream).unwrap_or_else(none)),
+                stream_exclusion().unwrap_or_else(|| best(|nic| &nic.stream).unwrap_or_else(none)),
             ),
         ]
     }
 }
 
 /// Returns the reason if settings of this environment exclude streams.
-fn excluded() -> Option<Finding> {
+fn stream_exclusion() -> Option<Finding> {
     let excluder = portolan::settings::stream_excluder(|setting| setting.from_env())?;
     Some(Finding {
         works: false,
-        why_not: Some(format!("not with {}", excluder.variable)),
+        why_not: Some(format!("excluded by {}", excluder.variable)),
     })
 }
 
@@ -199,7 +199,7 @@ fn same_host(features: &probe::Features) -> PathReport {
 fn over(nic: &nic::Nic) -> PathReport {
     let between = format!("this host and others on {}", nic.name);
     let bulk = if nic.udp_segments > 1 {
-        format!("udp sends up to {} datagrams a call", nic.udp_segments)
+        format!("udp sends up to {} datagrams per call", nic.udp_segments)
     } else {
         "the kernel has no segmentation offload for udp".to_owned()
     };

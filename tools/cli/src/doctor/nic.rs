@@ -2,7 +2,7 @@
 //! The network interfaces, and the links that open on them.
 
 use super::Finding;
-use super::host::word;
+use super::host::first_word;
 use portolan_link::packet::{InterfaceRef, Packet, PacketConfig, lease};
 use portolan_link::stream::Stream;
 use portolan_link::udp::{Udp, UdpConfig};
@@ -87,7 +87,7 @@ fn examine(interface: Interface) -> Nic {
         up: interface.up,
         running: interface.running,
         mtu: interface.mtu,
-        mbit_per_s: word(format!("/sys/class/net/{}/speed", interface.name))
+        mbit_per_s: first_word(format!("/sys/class/net/{}/speed", interface.name))
             .and_then(|speed| speed.parse().ok()),
         offloads: ethtool
             .map(|ethtool| offloads(&ethtool))
@@ -108,20 +108,19 @@ fn examine(interface: Interface) -> Nic {
 
 /// Effect of generic XDP on any interface (`netif_receive_generic_xdp` of net/core/dev.c,
 /// `dev_xdp_install`).
-const XDP_GENERIC: &str =
-    "coalescing in hardware goes off; what others receive in large pieces is copied once more";
+const XDP_GENERIC: &str = "disables coalescing in hardware; large packets that other programs receive are copied once more";
 
 /// Returns the effect of native XDP on all traffic (`veth_fix_features` of drivers/net/veth.c,
 /// `virtnet_xdp_set` of drivers/net/virtio_net.c).
 fn xdp_native(kind: InterfaceKind) -> &'static str {
     match kind {
         InterfaceKind::Veth => {
-            "segmentation offload towards it goes off, for everybody: bulk data falls to a tenth and less"
+            "disables segmentation offload towards the interface for all programs: their bulk bandwidth falls to a tenth or less"
         }
         InterfaceKind::Device => {
-            "coalescing in hardware goes off, and some drivers reset the link for seconds"
+            "disables coalescing in hardware, and some drivers reset the link for seconds"
         }
-        _ => "most drivers of this kind have none",
+        _ => "most drivers of this kind do not support it",
     }
 }
 

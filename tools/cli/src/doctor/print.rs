@@ -21,7 +21,7 @@ fn write_all(out: &mut String, report: &Report) -> std::fmt::Result {
     let xdp = &report.features.xdp_socket;
     let mut nics = report.nics.iter();
     nics.try_for_each(|nic| write_nic(out, nic, xdp))?;
-    writeln!(out, "\npaths a job would use")?;
+    writeln!(out, "\npaths that a job would use")?;
     for path in &report.paths {
         let links = path.path.unwrap_or("none");
         writeln!(out, "  between {}: {links}\n    {}", path.between, path.why)?;
@@ -91,18 +91,18 @@ fn write_privileges(out: &mut String, report: &Report) -> std::fmt::Result {
     let memory = limits.unexpected_memory_len;
     writeln!(
         out,
-        "  messages that no receive was posted for: at most {} in a process alone on this host",
+        "  unexpected messages: at most {} in a process that is alone on this host",
         memory.map_or("?".into(), |len| format!("{len} bytes"))
     )
 }
 
 fn write_features(out: &mut String, report: &Report) -> std::fmt::Result {
     let features = &report.features;
-    writeln!(out, "\nkernel, by trying")?;
+    writeln!(out, "\nkernel features, tested")?;
     for (name, finding) in [
         ("UDP_SEGMENT", &features.udp_segment),
         ("UDP_GRO", &features.udp_gro),
-        ("lending to TCP", &features.lend),
+        ("zero-copy TCP", &features.zero_copy_tcp),
         ("memfd", &features.memfd),
         ("membarrier", &features.membarrier),
         ("process_vm_readv", &features.pull),
@@ -117,7 +117,7 @@ fn write_features(out: &mut String, report: &Report) -> std::fmt::Result {
 }
 
 fn write_nic(out: &mut String, nic: &Nic, xdp: &Finding) -> std::fmt::Result {
-    let driver = nic.driver.as_deref().unwrap_or("no driver named");
+    let driver = nic.driver.as_deref().unwrap_or("unknown driver");
     let state = match (nic.up, nic.running) {
         (false, _) => "down",
         (true, false) => "no carrier",
@@ -157,17 +157,17 @@ fn write_nic(out: &mut String, nic: &Nic, xdp: &Finding) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "    link xdp, only on request: {}", outcome(xdp))?;
-    for (mode, price) in [("generic", nic.xdp_generic), ("native", nic.xdp_native)] {
-        writeln!(out, "      {mode} mode: {price}")?;
+    for (mode, effect) in [("generic", nic.xdp_generic), ("native", nic.xdp_native)] {
+        writeln!(out, "      {mode} mode: {effect}")?;
     }
     Ok(())
 }
 
 fn write_advice(out: &mut String, report: &Report) -> std::fmt::Result {
     if report.advice.is_empty() {
-        return writeln!(out, "\nnothing to change was found");
+        return writeln!(out, "\nnothing to change");
     }
-    writeln!(out, "\nwhat to change for better")?;
+    writeln!(out, "\nproposed changes")?;
     for advice in &report.advice {
         writeln!(out, "  {}: {}", advice.gain, advice.action)?;
     }

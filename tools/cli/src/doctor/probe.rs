@@ -21,7 +21,8 @@ pub(crate) struct Features {
     /// UDP receive offload, which merges datagrams.
     pub(super) udp_gro: Finding,
     /// Zero-copy sends over TCP (`vmsplice`, `splice`); without it streams copy.
-    pub(super) lend: Finding,
+    #[serde(rename = "lend")]
+    pub(super) zero_copy_tcp: Finding,
     /// Memory files with seals.
     pub(super) memfd: Finding,
     /// Memory barriers through `membarrier`, which cost the sender nothing.
@@ -44,7 +45,7 @@ pub(super) fn features() -> Features {
     Features {
         udp_segment: udp_segment().into(),
         udp_gro: udp_gro().into(),
-        lend: lend().into(),
+        zero_copy_tcp: zero_copy_tcp().into(),
         memfd: memfd::create_sealed("portolan-doctor", 1).into(),
         membarrier: membarrier().into(),
         pull: pull().into(),
@@ -70,7 +71,7 @@ pub(crate) enum Probe {
 }
 
 /// Bytes that the zero-copy test sends: one page.
-const LENT_LEN: usize = 4096;
+const ZERO_COPY_LEN: usize = 4096;
 
 /// Bytes that are read; random, so that they cannot match by chance.
 const PULL_LEN: usize = 16;
@@ -131,18 +132,18 @@ impl FromStr for Probe {
 
 /// Runs the probe in a second process, and returns its output.
 fn second_process(probe: &Probe) -> Result<String> {
-    let own = std::env::current_exe().context("finding the program portolan itself")?;
+    let own = std::env::current_exe().context("finding the file of this program")?;
     let output = Command::new(own)
         .args(["doctor", "--probe", &probe.argument()])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .context("starting a second process")?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !output.status.success() {
-        bail!("{said}");
+        bail!("{stdout}");
     }
-    Ok(said)
+    Ok(stdout)
 }
 
 /// Lets a child read from its parent; Yama treats it like an unrelated process.
@@ -151,11 +152,14 @@ fn pull() -> Result<()> {
     vm_read::permit_readers();
     let bytes: [u8; PULL_LEN] = rand::random();
     let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
-    let said = second_process(&Probe::Pull {
+    let stdout = second_process(&Probe::Pull {
         pid: std::process::id(),
         remote_addr,
     })?;
-    ensure!(said == hex::encode(bytes), "other bytes came back");
+    ensure!(
+        stdout == hex::encode(bytes),
+        "the bytes differ from those in memory"
+    );
     Ok(())
 }
 
@@ -177,17 +181,17 @@ fn udp_gro() -> std::io::Result<()> {
 }
 
 /// Sends a page without a copy over a connection with this process.
-fn lend() -> Result<()> {
+fn zero_copy_tcp() -> Result<()> {
     let listener = net::listen_stream((Ipv4Addr::LOCALHOST, 0).into())?;
     let stream = net::begin_connect(
         Ipv4Addr::LOCALHOST.into(),
         listener.local_addr()?,
         net::PortRange::default(),
     )?;
-    let pipe = net::Pipe::new(LENT_LEN)?;
-    let bytes = vec![1; LENT_LEN];
-    let lent = pipe.lend(&bytes).context("vmsplice")?;
-    pipe.pass_on(stream.as_fd(), lent, false)
+    let pipe = net::Pipe::new(ZERO_COPY_LEN)?;
+    let bytes = vec![1; ZERO_COPY_LEN];
+    let page = pipe.lend(&bytes).context("vmsplice")?;
+    pipe.pass_on(stream.as_fd(), page, false)
         .context("splice")?;
     Ok(())
 }
@@ -212,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_survive_the_way_through_an_argument() {
+    fn probe_argument_round_trips() {
         for probe in [
             Probe::NewNetns,
             Probe::Pull {
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_read_where_it_is_and_nowhere_else() {
+    fn pull_reads_only_valid_addresses() {
         let bytes = [0x5a_u8; PULL_LEN];
         let remote_addr = std::ptr::from_ref(&bytes).addr() as u64;
         let pid = std::process::id();

@@ -71,7 +71,7 @@ fn report() -> Report {
         features: probe::Features {
             udp_segment: works(),
             udp_gro: works(),
-            lend: works(),
+            zero_copy_tcp: works(),
             memfd: works(),
             membarrier: works(),
             pull: works(),
@@ -147,7 +147,7 @@ fn interfaces_that_are_down_get_no_advice_and_no_path() {
 }
 
 #[test]
-fn the_path_follows_from_what_opens() {
+fn path_depends_on_links_that_open() {
     let mut nic = nic();
     assert_eq!(path_over(&nic), Some("packet+udp"));
     nic.packet = refused();

@@ -101,12 +101,12 @@ struct Rsh {
 /// Executes the action.
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::Up(up) => make(&up.options()?)?,
+        Action::Up(up) => create(&up.options()?)?,
         Action::Exec(exec) => return Err(enter(&exec)),
         Action::Mpirun(args) => return crate::mpi::lab::main(args),
-        Action::Rsh(rsh) => return Err(be_host(&rsh)),
+        Action::Rsh(rsh) => return Err(exec_rsh(&rsh)),
         Action::List => list()?,
-        Action::Down { name } => take_down(&name)?,
+        Action::Down { name } => remove(&name)?,
         Action::Line { name, hosts, link } => line::main(&name, hosts, &link)?,
         Action::Guard(up) => temporary::guard(&up.options()?)?,
     }
@@ -121,7 +121,7 @@ impl Up {
     }
 }
 
-fn make(options: &Options) -> Result<()> {
+fn create(options: &Options) -> Result<()> {
     let lab = Lab::up(options)?;
     for index in 0..lab.host_count {
         outln!("{} {}", lab.namespace(index), plan::address(index))?;
@@ -151,7 +151,7 @@ fn enter(exec: &Exec) -> anyhow::Error {
 
 /// Executes a shell with the command line on the host in place of this process; returns only on
 /// failure.
-fn be_host(rsh: &Rsh) -> anyhow::Error {
+fn exec_rsh(rsh: &Rsh) -> anyhow::Error {
     let entry = Lab::find(&rsh.name).and_then(|lab| {
         let index = lab.host_index(&rsh.host)?;
         super::host::entry(&lab, index)
@@ -167,7 +167,7 @@ fn find_host(exec: &Exec) -> Result<String> {
     let lab = Lab::find(&exec.name)?;
     let index = lab.host_index(&exec.host)?;
     program::find(&exec.command[0]).map_err(UserError::new)?;
-    super::host::take_cores(&lab, index)?;
+    super::host::bind_to_cores(&lab, index)?;
     Ok(lab.namespace(index))
 }
 
@@ -197,12 +197,12 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-fn take_down(name: &str) -> Result<()> {
-    let lingering = Lab::find_dead_or_alive(name)?.down()?;
+fn remove(name: &str) -> Result<()> {
+    let lingering = Lab::find_any(name)?.down()?;
     if !lingering.is_empty() {
         let pids: Vec<String> = lingering.iter().map(u32::to_string).collect();
         eprintln!(
-            "portolan: lab {name} is down, but these processes of it still run, without a \
+            "portolan: warning: lab {name} was removed, but these of its processes still run, without a \
              network: {}",
             pids.join(" ")
         );

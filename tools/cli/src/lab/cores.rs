@@ -34,7 +34,7 @@ impl Cores {
 
     /// Returns true if both hosts own a common core. For hosts without own cores the scheduler
     /// avoids conflicts.
-    pub(crate) fn meet(&self, other: &Cores) -> bool {
+    pub(crate) fn overlaps(&self, other: &Cores) -> bool {
         self.0.iter().any(|core| other.0.contains(core))
     }
 
@@ -49,7 +49,7 @@ impl Cores {
     ///
     /// # Errors
     /// The error of the system if this process may use none of them.
-    pub(crate) fn take(&self) -> io::Result<()> {
+    pub(crate) fn bind_self(&self) -> io::Result<()> {
         match self.0.is_empty() {
             true => Ok(()),
             false => portolan_bench::run_on(&self.0),
@@ -97,7 +97,7 @@ impl FromStr for Cores {
                 (Some(first), Some(last)) if first <= last => cores.extend(first..=last),
                 _ => {
                     return Err(format!(
-                        "{part:?} is neither a core's number nor a range of them"
+                        "{part:?} is neither the number of a core nor a range of cores"
                     ));
                 }
             }
@@ -107,7 +107,7 @@ impl FromStr for Cores {
         let cores = Cores(cores);
         if cores.to_string().len() > TEXT_LEN_MAX {
             return Err(format!(
-                "a host's cores take {TEXT_LEN_MAX} characters at most"
+                "the cores of a host are longer than {TEXT_LEN_MAX} characters"
             ));
         }
         Ok(cores)
@@ -156,7 +156,7 @@ impl CoreList {
     }
 
     /// Returns a listed core that is not among `usable`.
-    pub(super) fn stranger(&self, usable: &[usize]) -> Option<usize> {
+    pub(super) fn first_unusable(&self, usable: &[usize]) -> Option<usize> {
         let mut named = self.0.iter().flat_map(|cores| &cores.0);
         named.find(|core| !usable.contains(core)).copied()
     }
@@ -185,8 +185,8 @@ impl FromStr for CoreList {
         let hosts = text.split(',').map(str::parse).collect::<Result<_, _>>();
         hosts.map(CoreList).map_err(|why: String| {
             format!(
-                "{why}; write one entry a host, as in 0,1,2-3,4+6: a core, a range, or several joined by \
-                 + (the entries begin again when there are more hosts), or `{ALL}` for no cores of their own"
+                "{why}; write one entry per host, as in 0,1,2-3,4+6: a core, a range, or several joined by \
+                 + (the entries are reused for further hosts), or `{ALL}` to assign no cores"
             )
         })
     }
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_entry_is_a_host_s_and_they_begin_again() {
+    fn entries_are_reused_for_more_hosts() {
         let list: CoreList = "0,1,2-3,6+4+5+9".parse().unwrap();
         let cores = |index| list.of_host(index).numbers().to_vec();
         assert_eq!([cores(0), cores(1)], [[0], [1]]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_shown_without_what_repeats() {
+    fn list_is_displayed_without_repetition() {
         let shown = |text: &str, host_count| {
             let list: CoreList = text.parse().unwrap();
             CoreList::of((0..host_count).map(|index| list.of_host(index))).to_string()
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn all_binds_nothing() {
+    fn all_has_no_core_numbers() {
         let list: CoreList = "all".parse().unwrap();
         assert_eq!(list, CoreList::all());
         assert!(list.of_host(5).numbers().is_empty());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_cores_is_refused_with_the_grammar() {
+    fn parse_error_contains_the_grammar() {
         for text in ["", "x", "1,", "3-1", "-1", "1-", "+1", "1+", "0 1", "99999"] {
             let error = text.parse::<CoreList>().unwrap_err();
             assert!(error.contains("0,1,2-3,4+6"), "{text}: {error}");
@@ -243,18 +243,18 @@ mod tests {
     }
 
     #[test]
-    fn hosts_meet_where_their_cores_do() {
+    fn cores_overlap_if_one_is_shared() {
         let cores = |text: &str| text.parse::<Cores>().unwrap();
-        assert!(cores("0-2").meet(&cores("2")));
-        assert!(!cores("0-2").meet(&cores("3")));
-        assert!(!cores("all").meet(&cores("3")));
+        assert!(cores("0-2").overlaps(&cores("2")));
+        assert!(!cores("0-2").overlaps(&cores("3")));
+        assert!(!cores("all").overlaps(&cores("3")));
     }
 
     #[test]
-    fn cores_that_this_process_may_not_use_are_found() {
+    fn first_unusable_core_is_found() {
         let list: CoreList = "0,1+3".parse().unwrap();
-        assert_eq!(list.stranger(&[0, 1]), Some(3));
-        assert_eq!(list.stranger(&[0, 1, 3]), None);
-        assert_eq!(CoreList::all().stranger(&[]), None);
+        assert_eq!(list.first_unusable(&[0, 1]), Some(3));
+        assert_eq!(list.first_unusable(&[0, 1, 3]), None);
+        assert_eq!(CoreList::all().first_unusable(&[]), None);
     }
 }

@@ -21,16 +21,18 @@ const HOSTS_FILE: &str = "/etc/hosts";
 /// command that enters the network; the caller adds the program to run.
 ///
 /// # Errors
-/// A sentence for the user if privileges are missing.
+/// An error message for the user if privileges are missing.
 pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
     super::ip::check_privilege()?;
     let namespace = lab.namespace(index);
-    take_cores(lab, index)?;
+    bind_to_cores(lab, index)?;
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS) {
-        user_error!("a host of a lab needs mount and UTS namespaces, which fails here ({error})");
+        user_error!(
+            "a host of a lab needs mount and UTS namespaces, which cannot be created here ({error}): in a container, add CAP_SYS_ADMIN"
+        );
     }
     nix::unistd::sethostname(&namespace).context("setting the name of the host")?;
-    name_hosts(lab).context("making the names of the lab's hosts known")?;
+    name_hosts(lab).context("adding the names of the lab's hosts to /etc/hosts")?;
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &namespace]);
     Ok(command)
@@ -39,13 +41,13 @@ pub(crate) fn entry(lab: &Lab, index: u32) -> Result<Command> {
 /// Moves this process onto the cores of host `index`.
 ///
 /// # Errors
-/// A sentence for the user if this process may use none of them.
-pub(super) fn take_cores(lab: &Lab, index: u32) -> Result<()> {
+/// An error message for the user if this process may use none of them.
+pub(super) fn bind_to_cores(lab: &Lab, index: u32) -> Result<()> {
     let cores = lab.cores(index);
-    if let Err(error) = cores.take() {
+    if let Err(error) = cores.bind_self() {
         user_error!(
-            "host {} owns the cores {cores}, none of which this process may use ({error}): make the \
-             lab again with others, `portolan lab up --cores LIST`, or allow this process to use them",
+            "host {} owns the cores {cores}, and this process may use none of them ({error}): create the \
+             lab again with other cores, `portolan lab up --cores LIST`, or allow this process to use them",
             lab.namespace(index)
         );
     }

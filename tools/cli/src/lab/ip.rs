@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 pub(super) const NETNS_DIR: &str = "/run/netns";
 
 /// Network devices that a new namespace may contain and that cannot be deleted.
-const KEPT_LINKS: [&str; 1] = ["lo"];
+const PERMANENT_LINKS: [&str; 1] = ["lo"];
 
 #[derive(Deserialize)]
 struct LinkRecord {
@@ -60,17 +60,17 @@ const AT_ONCE: usize = 16;
 pub(super) fn marks(namespaces: &[&str]) -> Result<Vec<Option<String>>> {
     let mut marks = Vec::new();
     for some in namespaces.chunks(AT_ONCE) {
-        let asked: Vec<Result<Option<String>>> = std::thread::scope(|scope| {
-            let ask = |namespace| scope.spawn(move || mark(namespace));
-            let asking: Vec<_> = some.iter().copied().map(ask).collect();
+        let results: Vec<Result<Option<String>>> = std::thread::scope(|scope| {
+            let read = |namespace| scope.spawn(move || mark(namespace));
+            let threads: Vec<_> = some.iter().copied().map(read).collect();
             let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            asking.into_iter().map(end).collect()
+            threads.into_iter().map(end).collect()
         });
-        for mark in asked {
+        for mark in results {
             marks.push(mark?);
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn delete_links(namespace: &str) -> Result<()> {
     let mut commands = String::new();
     for record in records
         .iter()
-        .filter(|record| !KEPT_LINKS.contains(&record.ifname.as_str()))
+        .filter(|record| !PERMANENT_LINKS.contains(&record.ifname.as_str()))
     {
         commands.push_str(&format!("link delete dev {}\n", record.ifname));
     }
@@ -124,11 +124,11 @@ pub(super) fn shape(namespace: &str, commands: &str) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().replace('\n', "; ");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let errors = errors.trim().replace('\n', "; ");
     user_error!(
-        "--link: the wires of {namespace} cannot be made so: tc said: {said}; a rate needs a kernel with \
-         NET_SCH_TBF, loss one with NET_SCH_INGRESS and NET_CLS_BPF"
+        "--link: the wires of {namespace} cannot be shaped: tc: {errors}; rate= needs a kernel with \
+         NET_SCH_TBF, loss= one with NET_SCH_INGRESS and NET_CLS_BPF"
     )
 }
 
@@ -145,10 +145,10 @@ fn succeed(output: &Output, what: &str) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said = said.trim().replace('\n', "; ");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let errors = errors.trim().replace('\n', "; ");
     user_error!(
-        "{what} failed: {said}; a lab needs a kernel with network namespaces and veth, and in a \
+        "{what} failed: {errors}; a lab needs a kernel with network namespaces and veth, and in a \
          container CAP_SYS_ADMIN and CAP_NET_ADMIN"
     )
 }

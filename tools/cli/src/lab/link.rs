@@ -88,7 +88,7 @@ const PPM_IN_PERCENT: f64 = 1e4;
 const QUEUE_LEN_MAX: u64 = 1 << 30;
 
 /// Bytes in flight on a cable without a rate: 50 ms of 10 Gbit/s.
-pub(super) const UNDER_WAY_LEN: u64 = 64 << 20;
+pub(super) const IN_FLIGHT_LEN: u64 = 64 << 20;
 
 /// Longest delay: longer than a frame takes around the earth.
 const DELAY_MAX: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Returns the bytes in flight at the full rate; `None` without a rate.
-    pub(super) fn under_way_len(&self) -> Option<u64> {
+    pub(super) fn in_flight_len(&self) -> Option<u64> {
         let delay_us = u64::try_from(self.delay.as_micros()).unwrap_or(u64::MAX);
         // This cannot overflow: the largest rate times the longest delay is 10^17.
         Some(self.rate_bits_per_sec? / 8_000 * delay_us / 1_000)
@@ -113,15 +113,13 @@ impl Link {
     fn check(self) -> Result<Link, String> {
         if self.rate_bits_per_sec.is_none() && self.queue_len.is_some() {
             return Err(format!(
-                "--link: queue= is that of a wire with a rate, which is not given: add rate=1g, or a \
+                "--link: queue= needs a rate: add rate=1g, or a \
                  class ({})",
                 class_names()
             ));
         }
         if let (Some(by), true) = (self.delay_by, self.delay.is_zero()) {
-            return Err(format!(
-                "--link: by={by} says what makes a delay, which is not given: add delay=1ms"
-            ));
+            return Err(format!("--link: by={by} needs a delay: add delay=1ms"));
         }
         Ok(self)
     }
@@ -159,7 +157,7 @@ impl FromStr for Link {
     fn from_str(text: &str) -> Result<Link, String> {
         let mut link = Link::default();
         let mut given = Vec::new();
-        // Apply the class first, wherever it stands: single values override it.
+        // Apply the class first, at any position: single values override it.
         for word in text.split(',').filter(|word| !word.contains('=')) {
             let class = CLASSES.iter().find(|class| class.name == word);
             let class = class.ok_or_else(|| unknown(word))?;
@@ -193,7 +191,7 @@ fn class_names() -> String {
 fn unknown(word: &str) -> String {
     format!(
         "--link: {word:?} is neither a class ({}) nor one of rate=, delay=, loss=, queue=, by=: write for \
-         instance --link 1g,loss=0.1%",
+         example --link 1g,loss=0.1%",
         class_names()
     )
 }
@@ -242,7 +240,7 @@ fn quantity(text: &str, units: &Units) -> Option<u64> {
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "not negative; what is too large is outside of any range"
+        reason = "not negative; larger values are outside of any range"
     )]
     Some((number * *unit as f64).round() as u64)
 }
@@ -252,7 +250,7 @@ fn rate(text: &str) -> Result<u64, String> {
     let bits = quantity(bits, &RATE_UNITS).filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate));
     bits.ok_or_else(|| {
         format!(
-            "--link: rate={text} is no rate of a wire: write bits a second from 1m to 100g, as in \
+            "--link: rate={text} is not a valid rate: write bits per second from 1m to 100g, as in \
              rate=2.5g"
         )
     })
@@ -274,7 +272,7 @@ fn delay(text: &str) -> Result<Duration, String> {
             Ok(delay)
         }
         _ => Err(format!(
-            "--link: delay={text} is no time that a frame is under way: write whole microseconds, 1us to 1s, \
+            "--link: delay={text} is not a valid delay: write whole microseconds, 1us to 1s, \
              as in delay=50us or delay=2.5ms"
         )),
     }
@@ -285,8 +283,8 @@ fn delay_by(text: &str) -> Result<DelayBy, String> {
         "netem" => Ok(DelayBy::Netem),
         "line" => Ok(DelayBy::Line),
         _ => Err(format!(
-            "--link: by={text} makes no delay: write by=netem for the kernel's way, by=line for a process, or \
-             leave it out for what this kernel has"
+            "--link: by={text} is not a method of delaying frames: write by=netem for the kernel, by=line for a process, or \
+             leave it out for the best one of this kernel"
         )),
     }
 }
@@ -314,7 +312,7 @@ fn loss(text: &str) -> Result<u32, String> {
             Ok((percent * PPM_IN_PERCENT).round() as u32)
         }
         _ => Err(format!(
-            "--link: loss={text} is no share of frames: write 0% to 100%, as in loss=0.1%"
+            "--link: loss={text} is not a share of frames: write 0% to 100%, as in loss=0.1%"
         )),
     }
 }
@@ -323,7 +321,7 @@ fn queue(text: &str) -> Result<u64, String> {
     let len = quantity(text, &LEN_UNITS).filter(|len| (1..=QUEUE_LEN_MAX).contains(len));
     len.ok_or_else(|| {
         format!(
-            "--link: queue={text} is no number of bytes: write up to 1g, as in queue=256k (k, m and g \
+            "--link: queue={text} is not a number of bytes: write up to 1g, as in queue=256k (k, m and g \
              are powers of 1024)"
         )
     })
@@ -338,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_is_understood() {
+    fn each_value_is_parsed() {
         let all = link("rate=1g,delay=0,loss=0.1%,queue=128k");
         assert_eq!(
             all,
@@ -359,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_has_all_values_and_single_ones_win_wherever_they_stand() {
+    fn single_values_override_the_class() {
         for class in &CLASSES {
             let link = link(class.name);
             assert_eq!(link.rate_bits_per_sec, Some(class.rate_bits_per_sec));
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_what_was_said() {
+    fn display_round_trips() {
         for text in [
             "rate=1g,loss=0.1%,queue=128k",
             "rate=2500m,queue=1500",
@@ -393,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_names_the_key_and_the_remedy() {
+    fn errors_name_key_and_remedy() {
         for (text, key, remedy) in [
             ("", "\"\"", "1g,loss=0.1%"),
             ("2g", "\"2g\"", "fast-ethernet"),

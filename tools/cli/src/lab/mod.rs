@@ -83,7 +83,7 @@ impl Kind {
     /// Sets the cores and wires given to `--cores` and `--link`, if any.
     ///
     /// # Errors
-    /// A sentence for the user that names the option.
+    /// An error message for the user that names the option.
     pub(crate) fn with(mut self, cores: Option<&str>, link: Option<&str>) -> Result<Kind> {
         if let Some(list) = cores {
             let parsed = list.parse();
@@ -110,7 +110,8 @@ impl Lab {
     /// Creates a lab that stays until it is removed. If creation fails half-way, nothing is left.
     ///
     /// # Errors
-    /// A sentence for the user: bad name or numbers, lab already up, no privilege, `ip` missing.
+    /// An error message for the user: bad name or numbers, lab already up, no privilege, `ip`
+    /// missing.
     pub(crate) fn up(options: &Options) -> Result<Lab> {
         plan::check(options)?;
         ip::check_privilege()?;
@@ -148,13 +149,13 @@ impl Lab {
     /// Finds a usable lab by its name.
     ///
     /// # Errors
-    /// A sentence for the user if there is none, or if its line process has ended.
+    /// An error message for the user if there is none, or if its line process has ended.
     pub(crate) fn find(name: &str) -> Result<Lab> {
-        let lab = Lab::find_dead_or_alive(name)?;
+        let lab = Lab::find_any(name)?;
         if lab.link.delay_by == Some(DelayBy::Line) && line::find(name)?.is_none() {
             user_error!(
-                "the cables of lab {name} are dead: the process that was its line, and held frames up for {}, \
-                 has ended (was it killed?); make the lab again: `portolan lab down --name {name}`, then \
+                "the cables of lab {name} are dead: its line process, which delayed frames by {}, \
+                 has ended (was it killed?); create the lab again: `portolan lab down --name {name}`, then \
                  `portolan lab up`",
                 link::time(lab.link.delay)
             );
@@ -165,14 +166,14 @@ impl Lab {
     /// Finds a lab by its name.
     ///
     /// # Errors
-    /// A sentence for the user if there is none.
-    fn find_dead_or_alive(name: &str) -> Result<Lab> {
+    /// An error message for the user if there is none.
+    fn find_any(name: &str) -> Result<Lab> {
         if let Some(lab) = marked(|lab| lab == name)?.remove(name) {
             return Ok(lab);
         }
         user_error!(
-            "there is no lab {name}: `portolan lab list` shows those that are up, \
-             `portolan lab up --name {name} --hosts 2` makes it"
+            "there is no lab {name}: `portolan lab list` shows the existing labs, \
+             `portolan lab up --name {name} --hosts 2` creates it"
         )
     }
 
@@ -181,7 +182,7 @@ impl Lab {
         Ok(marked(|_| true)?.into_values().collect())
     }
 
-    /// Removes the lab. Returns the ids of processes that still run in it; they lose their network.
+    /// Removes the lab. Returns the ids of processes that still run in it, without a network.
     pub(crate) fn down(&self) -> Result<Vec<u32>> {
         ip::check_privilege()?;
         remove(&self.name)
@@ -218,7 +219,7 @@ impl Lab {
     /// Returns the index of a host named `h1`, `1` or `NAME-h1`.
     ///
     /// # Errors
-    /// A sentence for the user if the lab has no such host.
+    /// An error message for the user if the lab has no such host.
     pub(crate) fn host_index(&self, text: &str) -> Result<u32> {
         let text = text
             .strip_prefix(&format!("{}-", self.name))
@@ -244,18 +245,18 @@ impl Drop for Undo {
     fn drop(&mut self) {
         for namespace in &self.made {
             if let Err(error) = ip::run(&["netns", "delete", namespace]) {
-                eprintln!("portolan: could not undo the half-made lab: {error:#}");
+                eprintln!("portolan: the incomplete lab could not be removed: {error:#}");
             }
         }
     }
 }
 
-/// Returns the labs that are up and whose names are `wanted`.
-fn marked(wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
+/// Returns the labs that are up and whose names `is_selected` accepts.
+fn marked(is_selected: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Lab>> {
     let namespaces = ip::namespaces();
     let hosts = namespaces.iter().filter_map(|namespace| {
         let (name, index) = plan::host_of(namespace)?;
-        wanted(name).then_some((name, index, namespace.as_str()))
+        is_selected(name).then_some((name, index, namespace.as_str()))
     });
     let hosts: Vec<(&str, u32, &str)> = hosts.collect();
     if !hosts.is_empty() {

@@ -51,27 +51,27 @@ pub(super) fn check(options: &Options) -> Result<()> {
     let starts_plain = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     if !starts_plain || !name.chars().all(plain) || name.len() > NAME_LEN_MAX {
         user_error!(
-            "{name:?} cannot name a lab: take a letter or digit, then letters, digits, - and _, \
-             at most {NAME_LEN_MAX}"
+            "{name:?} cannot name a lab: use a letter or digit, then letters, digits, - and _, \
+             at most {NAME_LEN_MAX} characters"
         );
     }
     if options.host_count == 0 || options.host_count > HOSTS_MAX {
         user_error!(
-            "a lab of {} hosts cannot be made: a bridge joins 1 to {HOSTS_MAX}; change --hosts",
+            "a lab cannot have {} hosts: a bridge joins 1 to {HOSTS_MAX} hosts; change --hosts",
             options.host_count
         );
     }
     if !(MTU_MIN..=MTU_MAX).contains(&options.mtu) {
         user_error!(
-            "an MTU of {} is not possible: Portolan's frames need {MTU_MIN} bytes at least, and \
-             veth interfaces carry {MTU_MAX} at most; change --mtu",
+            "an MTU of {} is not possible: Portolan's frames need at least {MTU_MIN} bytes, and \
+             veth interfaces support at most {MTU_MAX}; change --mtu",
             options.mtu
         );
     }
     let usable = portolan_bench::usable_cores();
-    if let Some(core) = options.cores.stranger(&usable) {
+    if let Some(core) = options.cores.first_unusable(&usable) {
         user_error!(
-            "--cores: core {core} is none that this process may use: take some of {}",
+            "--cores: this process may not use core {core}: choose from {}",
             Cores::new(usable)
         );
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_go_on_beyond_one_byte() {
+    fn addresses_carry_into_the_third_byte() {
         assert_eq!(address(0), Ipv4Addr::new(10, 77, 0, 1));
         assert_eq!(address(254), Ipv4Addr::new(10, 77, 0, 255));
         assert_eq!(address(255), Ipv4Addr::new(10, 77, 1, 0));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_this_program_gives_are_hosts() {
+    fn host_of_accepts_only_generated_names() {
         assert_eq!(host_of("lab-h0"), Some(("lab", 0)));
         assert_eq!(host_of("my-h1-h12"), Some(("my-h1", 12)));
         for other in ["lab-sw", "lab-h", "lab-h01", "-h1", "h1", "lab-h+1", "vpn"] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_read_back_and_others_are_not() {
+    fn marks_round_trip() {
         let read = |options: &Options, namespace: &str| {
             let commands = mark_commands(options, namespace);
             let alias = commands.lines().next().unwrap().rsplit(' ').next();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hosts_need_no_switch_and_others_do() {
+    fn only_two_hosts_need_no_switch() {
         assert_eq!(namespaces(&options("lab", 2)), ["lab-h0", "lab-h1"]);
         assert_eq!(namespaces(&options("lab", 1)), ["lab-h0", "lab-sw"]);
         assert_eq!(namespaces(&options("lab", 3)).last().unwrap(), "lab-sw");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_refused() {
+    fn check_refuses_invalid_options() {
         assert!(check(&options("lab", 2)).is_ok());
         for name in ["", "-x", "a b", "a/b", "..", &"x".repeat(65)] {
             assert!(check(&options(name, 2)).is_err(), "{name}");

@@ -6,7 +6,7 @@
 //! its queue cannot hold. Loss occurs at the exit of a port. The frame has left its sender by then,
 //! so the sender is not notified, and each receiver of a broadcast loses frames independently.
 
-use super::link::{DelayBy, Link, UNDER_WAY_LEN};
+use super::link::{DelayBy, IN_FLIGHT_LEN, Link};
 use super::{Options, ip, line, plan};
 use crate::error::user_error;
 use anyhow::Result;
@@ -24,7 +24,7 @@ const SLACK_NS: u64 = 200_000;
 
 /// Longest duration of a burst of segments, which arrives at once where a real wire would spread
 /// it. With single frames the same machine did not reach a gigabit.
-const LUMP_NS: u64 = 100_000;
+const BURST_NS_MAX: u64 = 100_000;
 
 /// Largest burst of segments from the kernel (GSO, TSO) in bytes.
 const SUPERFRAME: u64 = 65_536;
@@ -49,12 +49,12 @@ pub(super) fn settle(options: &Options) -> Result<Options> {
     }
     let by = match link.delay_by {
         Some(DelayBy::Line) => DelayBy::Line,
-        asked => match has_netem(&options.name)? {
+        requested => match has_netem(&options.name)? {
             true => DelayBy::Netem,
-            false if asked.is_none() => DelayBy::Line,
+            false if requested.is_none() => DelayBy::Line,
             false => user_error!(
-                "--link: by=netem cannot be made: this kernel has no netem (NET_SCH_NETEM); leave it out for a \
-                 process that holds frames up"
+                "--link: by=netem is not possible: this kernel has no netem (NET_SCH_NETEM); leave it out, and a \
+                 process delays the frames"
             ),
         },
     };
@@ -82,7 +82,7 @@ pub(super) fn check(options: &Options) -> Result<()> {
         && len < frame
     {
         user_error!(
-            "--link: queue={len} holds no frame of MTU {}, which has {frame} bytes: make it longer",
+            "--link: queue={len} is too short for a frame of MTU {}, which has {frame} bytes: make it longer",
             options.mtu
         );
     }
@@ -130,13 +130,14 @@ impl Burst {
     }
 }
 
-/// Returns the burst size: at most [`LUMP_NS`] long, and single frames if frames are to be lost.
+/// Returns the burst size: at most [`BURST_NS_MAX`] long, and single frames if frames are to be
+/// lost.
 fn burst_limit(options: &Options) -> Burst {
     if options.link.loss_ppm > 0 {
         return Burst::Frame;
     }
     let rate = options.link.rate_bits_per_sec;
-    match rate.map(|rate| bytes_in(LUMP_NS, rate)) {
+    match rate.map(|rate| bytes_in(BURST_NS_MAX, rate)) {
         Some(len) if len < 2 * frame(options) => Burst::Frame,
         Some(len) if len < SUPERFRAME => Burst::Segments(len),
         _ => Burst::Whole,
@@ -185,9 +186,9 @@ const UNDER_NETEM: &str = "parent 1: handle 2:";
 
 fn netem_command(options: &Options, device: &str) -> String {
     let link = &options.link;
-    let under_way = link.under_way_len().unwrap_or(UNDER_WAY_LEN);
+    let in_flight = link.in_flight_len().unwrap_or(IN_FLIGHT_LEN);
     // Twice the full frames in flight, because netem counts frames and some are shorter.
-    let limit = HOST_FRAMES + 2 * under_way / frame(options);
+    let limit = HOST_FRAMES + 2 * in_flight / frame(options);
     format!(
         "qdisc add dev {device} root handle 1: netem delay {}us limit {limit}\n",
         link.delay.as_micros()
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_of_segments_are_short_where_a_wire_would_spread_them() {
+    fn burst_limit_depends_on_rate_and_loss() {
         let limit = |link: &str| burst_limit(&options(2, link));
         assert_eq!(limit("fast-ethernet"), Burst::Frame);
         assert_eq!(limit("1g"), Burst::Segments(12_500));
@@ -250,17 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wire_lets_as_much_through_at_once_as_timers_are_late() {
+    fn burst_covers_timer_lateness() {
         let host = host_commands(&options(2, "rate=1g,queue=256k"));
-        let told = "rate 1000000000bit burst 25024 limit 262144 overhead 24";
-        assert_eq!(host, format!("qdisc add dev eth0 root tbf {told}\n"));
+        let parameters = "rate 1000000000bit burst 25024 limit 262144 overhead 24";
+        assert_eq!(host, format!("qdisc add dev eth0 root tbf {parameters}\n"));
         // At least the longest frame, which otherwise would never pass.
         assert!(host_commands(&options(2, "rate=10m")).contains("burst 1538 "));
         assert!(host_commands(&options(2, "rate=10g")).contains("burst 250024 "));
     }
 
     #[test]
-    fn ports_of_a_switch_have_the_queue_and_hosts_one_of_their_own() {
+    fn queue_is_at_switch_ports() {
         let options = options(3, "rate=1g,queue=64k");
         assert!(host_commands(&options).contains("limit 1514000 "));
         let switch = switch_commands(&options);
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_between_two_hosts_take_a_switch_that_has_no_rate() {
+    fn loss_between_two_hosts_uses_a_switch_without_rate() {
         let options = options(2, "1g,loss=1%");
         assert!(plan::has_switch(&options));
         let switch = switch_commands(&options);
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_holds_frames_up_in_front_of_a_port_s_rate() {
+    fn netem_delays_before_the_port_rate() {
         let switch = switch_commands(&options(3, "1g,delay=2ms,loss=1%,by=netem"));
         let netem = "dev p2 root handle 1: netem delay 2000us limit 1330\n";
         assert!(switch.contains(netem), "{switch}");
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_a_frame_at_least() {
+    fn queue_shorter_than_a_frame_is_refused() {
         let error = check(&options(2, "rate=1g,queue=1500")).unwrap_err();
         assert!(error.to_string().contains("queue=1500"), "{error}");
         assert!(check(&options(2, "rate=1g,queue=1514")).is_ok());

@@ -35,8 +35,8 @@ impl TemporaryLab {
             .context("reading from the guard of a lab")?;
         let Some(link) = line.strip_prefix(READY).map(str::trim) else {
             guard.wait().context("waiting for the guard of a lab")?;
-            let said = line.trim().to_owned();
-            return Err(UserError::new(said).into());
+            let sentence = line.trim().to_owned();
+            return Err(UserError::new(sentence).into());
         };
         let mut lab = Lab::of(&options);
         if !link.is_empty() {
@@ -57,7 +57,7 @@ impl Drop for TemporaryLab {
         drop(self.guard.stdin.take());
         if let Err(error) = self.guard.wait() {
             eprintln!(
-                "portolan: the guard of lab {} is lost: {error}",
+                "portolan: waiting for the guard of lab {} failed: {error}",
                 self.lab.name
             );
         }
@@ -96,12 +96,12 @@ pub(super) fn guard(options: &Options) -> Result<()> {
         }
     };
     // The parent may have been killed meanwhile; the lab is removed even if this write fails.
-    let told = outln!("{READY}{}", lab.link);
+    let written = outln!("{READY}{}", lab.link);
     let mut rest = Vec::new();
     let end = std::io::stdin().read_to_end(&mut rest);
     lab.down()?;
-    end.context("reading")?;
-    told
+    end.context("reading standard input of the guard")?;
+    written
 }
 
 fn ignore_signals() -> Result<()> {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `portolan doctor --mpi`: which provider each installed MPI would use, and why.
+//! `portolan doctor --mpi`: the provider that each installed MPI would use, and the reason.
 //!
-//! The MPI's own libfabric is asked, by a second process, since loading it runs code of all its
-//! providers. How an MPI chooses among what libfabric offers is written down here: no MPI program
-//! is run.
+//! A second process queries the MPI's own libfabric, because loading it runs code of all its
+//! providers. This module contains the rules by which an MPI selects a provider; it runs no MPI
+//! program.
 
 use super::component::{self, Transport};
 use super::find::{self, Kind, Mpi};
@@ -17,10 +17,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-/// The library's name in all versions.
+/// Name of the library in all versions.
 const LIBRARY: &str = "libfabric.so.1";
 
-/// Where MPIs that bring their own keep it, seen from the directory of the launcher.
+/// Directories of a libfabric that an MPI includes, relative to the directory of the launcher.
 const BESIDE: [&str; 5] = [
     "../lib/openmpi",
     "../lib/mpich",
@@ -29,30 +29,30 @@ const BESIDE: [&str; 5] = [
     "../libfabric/lib",
 ];
 
-/// What Open MPI leaves out unless told otherwise (opal/mca/common/ofi/common_ofi.c); a name that
-/// begins so is left out, too.
+/// Providers that Open MPI excludes by default (opal/mca/common/ofi/common_ofi.c). It also excludes
+/// names that begin with these.
 const EXCLUDED: [&str; 7] = ["shm", "sockets", "tcp", "udp", "rstream", "usnic", "net"];
 
-/// What a libfabric offers.
+/// Version and providers of a libfabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Offer {
     version: String,
     pub(super) providers: Vec<String>,
 }
 
-/// What is known of one MPI.
+/// Results for one MPI.
 #[derive(Debug, Serialize)]
 struct Report {
     mpi: String,
     launcher: PathBuf,
-    /// What its libfabric offers with the environment as it is.
+    /// Offer of its libfabric in the current environment.
     libfabric: Result<Offer, String>,
     now: Choice,
-    /// With what `portolan mpirun` sets.
+    /// Choice with the settings of `portolan mpirun`.
     with_portolan: Choice,
 }
 
-/// What carries an MPI's messages.
+/// Transport of an MPI's messages.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Choice {
     pub(super) by: String,
@@ -68,7 +68,7 @@ impl Choice {
     }
 }
 
-/// Prints what all installed MPIs would use.
+/// Prints the transport of each installed MPI.
 pub(crate) fn main(json: bool) -> Result<ExitCode> {
     let reports: Vec<Report> = find::installed().iter().map(Report::of).collect();
     if json {
@@ -86,7 +86,7 @@ fn text(reports: &[Report]) -> String {
     for report in reports {
         let libfabric = match &report.libfabric {
             Ok(offer) if offer.providers.is_empty() => {
-                format!("{}, offers nothing that MPI could use", offer.version)
+                format!("{}, offers no provider that MPI can use", offer.version)
             }
             Ok(offer) => format!("{}, offers {}", offer.version, offer.providers.join(", ")),
             Err(why) => why.clone(),
@@ -108,7 +108,7 @@ fn text(reports: &[Report]) -> String {
 
 impl Report {
     fn of(mpi: &Mpi) -> Report {
-        let now = ask(mpi, &[]).map_err(|error| format!("{error:#}"));
+        let now = query(mpi, &[]).map_err(|error| format!("{error:#}"));
         let variable = |name: &str| std::env::var(name).ok();
         let offered = now.clone().unwrap_or_default();
         Report {
@@ -121,7 +121,7 @@ impl Report {
     }
 }
 
-/// What `mpi` chooses among `offered`, given its settings.
+/// Returns the choice of `mpi` among the `offered` providers, given its settings.
 pub(super) fn choose(
     mpi: &Mpi,
     offered: &[String],
@@ -149,20 +149,20 @@ fn open_mpi(offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Ch
     match (pml.as_deref(), provider) {
         (Some("cm"), Some(provider)) => Choice::new(
             provider,
-            "OMPI_MCA_pml=cm asks for libfabric; first that it takes",
+            "OMPI_MCA_pml=cm selects libfabric; this is the first provider that Open MPI accepts",
         ),
         (Some("cm"), None) => Choice::new(
             "nothing",
-            "OMPI_MCA_pml=cm asks for libfabric, which offers nothing that it takes: jobs fail",
+            "OMPI_MCA_pml=cm selects libfabric, which offers no provider that Open MPI accepts: jobs fail",
         ),
-        (Some(other), _) => Choice::new(other, format!("OMPI_MCA_pml={other} asks for it")),
+        (Some(other), _) => Choice::new(other, format!("selected by OMPI_MCA_pml={other}")),
         (None, Some(provider)) => Choice::new(
             provider,
-            "libfabric offers it, and Open MPI prefers what libfabric offers to its own",
+            "libfabric offers it, and Open MPI prefers providers of libfabric to its own transports",
         ),
         (None, None) => Choice::new(
             btls,
-            "libfabric offers nothing that Open MPI takes unasked, and pml is not set",
+            "libfabric offers no provider that Open MPI selects by default, and OMPI_MCA_pml is not set",
         ),
     }
 }
@@ -171,7 +171,7 @@ fn mpich(mpi: &Mpi, offered: &[String], variable: impl Fn(&str) -> Option<String
     let device = mpi.device.as_deref().unwrap_or("ch4:ofi");
     let first = device.split([':', ',']).nth(1).unwrap_or("ofi").to_owned();
     let (netmod, why) = match variable("MPIR_CVAR_CH4_NETMOD") {
-        Some(netmod) => (netmod, "MPIR_CVAR_CH4_NETMOD asks for it".to_owned()),
+        Some(netmod) => (netmod, "selected by MPIR_CVAR_CH4_NETMOD".to_owned()),
         None => (first, format!("it was built for {device}")),
     };
     if netmod != "ofi" {
@@ -182,33 +182,31 @@ fn mpich(mpi: &Mpi, offered: &[String], variable: impl Fn(&str) -> Option<String
 
 fn intel(offered: &[String], variable: impl Fn(&str) -> Option<String>) -> Choice {
     match variable("I_MPI_OFI_PROVIDER") {
-        Some(asked) if offered.contains(&asked) => Choice::new(
-            asked,
-            "I_MPI_OFI_PROVIDER asks for it, and libfabric offers it",
+        Some(name) if offered.contains(&name) => Choice::new(
+            name,
+            "selected by I_MPI_OFI_PROVIDER, and libfabric offers it",
         ),
-        Some(asked) => Choice::new(
+        Some(name) => Choice::new(
             "nothing",
-            format!(
-                "I_MPI_OFI_PROVIDER asks for {asked}, which libfabric does not offer: jobs fail"
-            ),
+            format!("I_MPI_OFI_PROVIDER selects {name}, which libfabric does not offer: jobs fail"),
         ),
         None => among(offered),
     }
 }
 
-/// The MPI's own judgement, which only one that is alone makes certain.
+/// Returns the choice of an MPI without settings; certain only if a single provider is offered.
 fn among(offered: &[String]) -> Choice {
     match offered {
-        [] => Choice::new("nothing", "libfabric offers nothing that it could use"),
-        [only] => Choice::new(only, "libfabric offers nothing else"),
+        [] => Choice::new("nothing", "libfabric offers no provider that it can use"),
+        [only] => Choice::new(only, "the only provider that libfabric offers"),
         several => Choice::new(
             format!("one of {}", several.join(", ")),
-            "it scores what libfabric offers, and of equals takes the first",
+            "it rates the offered providers, and takes the first of the best",
         ),
     }
 }
 
-/// What would carry messages under `portolan mpirun`.
+/// Returns the transport under `portolan mpirun`.
 fn with_portolan(mpi: &Mpi) -> Choice {
     match Transport::choose(mpi, None) {
         Ok(Transport::Component(directory)) => {
@@ -228,7 +226,7 @@ fn with_portolan(mpi: &Mpi) -> Choice {
     };
     let mut plan = Plan::new(mpi, Vec::new());
     plan.take_provider(mpi.kind, &directory);
-    match ask(mpi, plan.environment()) {
+    match query(mpi, plan.environment()) {
         Ok(offer) => {
             let set = |name: &str| plan.value(name).map(str::to_owned);
             let choice = choose(mpi, &offer.providers, set);
@@ -245,9 +243,9 @@ fn with_portolan(mpi: &Mpi) -> Choice {
     }
 }
 
-/// Asks the libfabric of `mpi`, in a second process with `environment`.
-fn ask(mpi: &Mpi, environment: &[(&'static str, String)]) -> Result<Offer> {
-    let own = std::env::current_exe().context("finding the program portolan itself")?;
+/// Queries the libfabric of `mpi`, in a second process with `environment`.
+fn query(mpi: &Mpi, environment: &[(&'static str, String)]) -> Result<Offer> {
+    let own = std::env::current_exe().context("finding the file of this program")?;
     let output = Command::new(own)
         .args(["doctor", "--ask-libfabric"])
         .args(libraries(mpi))
@@ -256,20 +254,21 @@ fn ask(mpi: &Mpi, environment: &[(&'static str, String)]) -> Result<Offer> {
         .stderr(Stdio::null())
         .output()
         .context("starting a second process")?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         anyhow::bail!(
-            "libfabric cannot be asked: {} {}",
-            said.trim(),
+            "libfabric cannot be queried: {} {}",
+            stdout.trim(),
             output.status
         );
     }
-    // Providers may print, too; the answer is the last line.
-    serde_json::from_str(said.lines().last().unwrap_or_default()).context("its answer")
+    // Providers may print, too; the result is the last line.
+    serde_json::from_str(stdout.lines().last().unwrap_or_default())
+        .context("reading the result of libfabric")
 }
 
-/// The second process of [`ask`].
-pub(crate) fn answer(libraries: &[String]) -> ExitCode {
+/// Runs the second process of [`query`].
+pub(crate) fn run_query(libraries: &[String]) -> ExitCode {
     match libfabric::offer(libraries) {
         Ok(offer) => {
             let (major, minor) = offer.version;
@@ -287,7 +286,7 @@ pub(crate) fn answer(libraries: &[String]) -> ExitCode {
     }
 }
 
-/// The MPI's own libfabric if it brings one, or the system's.
+/// Returns the libfabric that the MPI includes, if any, and that of the system.
 fn libraries(mpi: &Mpi) -> Vec<String> {
     let real = mpi
         .launcher

@@ -48,7 +48,7 @@ fn gigabits(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
     number
         .filter(|number| number.is_finite() && *number > 0.0)
-        .ok_or_else(|| "write gigabits a second, such as 0.1 or 10".to_owned())
+        .ok_or_else(|| "write gigabits per second, such as 0.1 or 10".to_owned())
 }
 
 /// Predictions for one program on all networks.
@@ -90,7 +90,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if runs.is_empty() {
         user_error!(
             "there is no record of an MPI program in {}: name a directory that `portolan profile --events N \
-             --keep DIR` left",
+             --keep DIR` wrote",
             args.profile.display()
         );
     }
@@ -109,10 +109,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 fn forecast(run: &Run, args: &Args, networks: &networks::Networks) -> Result<Forecast> {
-    let told = |error| format!("{}: {error}", run.program);
+    let named = |error| format!("{}: {error}", run.program);
     let replayer = match Replayer::new(&run.trace) {
         Ok(replayer) => replayer,
-        Err(error) => user_error!("{}", told(error)),
+        Err(error) => user_error!("{}", named(error)),
     };
     let count = replayer.process_count();
     let mut hosts: Vec<usize> = args.hosts.iter().map(|hosts| *hosts as usize).collect();
@@ -123,7 +123,7 @@ fn forecast(run: &Run, args: &Args, networks: &networks::Networks) -> Result<For
     let unmatched = replayer.unmatched_count();
     if unmatched > 0 {
         notes.push(format!(
-            "{unmatched} messages have no other end in the trace; they are taken as met"
+            "{unmatched} messages have no counterpart in the trace; they are treated as matched"
         ));
     }
     let mut predictions = Vec::new();

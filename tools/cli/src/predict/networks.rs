@@ -2,10 +2,10 @@
 //! Networks for predictions: measured by `portolan bench logp`, written by hand, or as published in
 //! a paper.
 
-use crate::bench::earlier;
+use crate::bench::read_report;
 use crate::error::user_error;
 use anyhow::Result;
-use portolan_bench::{Metric, Path as Way, Report, Row};
+use portolan_bench::{Metric, Path as BenchPath, Report, Row};
 use portolan_predict::{EAGER_MAX, Network, Point, Progress};
 use std::fs;
 use std::path::Path;
@@ -27,10 +27,10 @@ pub(super) fn collect(args: &super::Args) -> Result<Networks> {
         between = portolan_predict::of_the_paper();
     }
     for file in &args.measured {
-        let (measured, memory) = of_report(&earlier(file)?);
+        let (measured, memory) = of_report(&read_report(file)?);
         if measured.is_empty() && memory.is_none() {
             user_error!(
-                "{} has no parameters of LogP: `portolan bench logp --json FILE` measures them",
+                "{} has no LogP parameters: `portolan bench logp --json FILE` measures them",
                 file.display()
             );
         }
@@ -41,7 +41,7 @@ pub(super) fn collect(args: &super::Args) -> Result<Networks> {
         within = within.or(memory);
     }
     for file in &args.networks {
-        between.extend(written(file)?);
+        between.extend(read_networks(file)?);
     }
     for network in between.iter().chain(&within) {
         if let Err(error) = network.check() {
@@ -69,7 +69,7 @@ fn assumed_memory() -> Network {
     };
     Network {
         name: "shared memory".into(),
-        source: "assumed: --measured with a path shm replaces it".into(),
+        source: "assumed; measure it with --measured and path shm".into(),
         points: vec![point],
         ns_per_byte: 0.2,
         eager_max: EAGER_MAX,
@@ -78,7 +78,7 @@ fn assumed_memory() -> Network {
 }
 
 /// Reads networks that the user wrote: one, or a list.
-fn written(file: &Path) -> Result<Vec<Network>> {
+fn read_networks(file: &Path) -> Result<Vec<Network>> {
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum OneOrMore {
@@ -94,7 +94,7 @@ fn written(file: &Path) -> Result<Vec<Network>> {
         Ok(OneOrMore::One(network)) => Ok(vec![network]),
         Ok(OneOrMore::More(networks)) => Ok(networks),
         Err(_) => user_error!(
-            "{shown} is no network, and no list of them: write \
+            "{shown} is neither a network nor a list of networks: write \
              {{\"name\":\"…\",\"source\":\"…\",\"points\":[{{\"bytes\":8,\"l_us\":1.0,\"os_us\":0.5,\
              \"or_us\":0.5,\"g_us\":1.0}}],\"ns_per_byte\":0.8,\"eager_max\":65536}}"
         ),
@@ -111,7 +111,7 @@ fn of_report(report: &Report) -> (Vec<Network>, Option<Network>) {
         {
             continue;
         }
-        let is_within = row.path == Way::Shm;
+        let is_within = row.path == BenchPath::Shm;
         if is_within {
             if row.system == "portolan" && within.is_none() {
                 within = Some(of_rows(report, row));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_between_hosts_is_a_network_and_portolan_s_shm_is_the_memory() {
+    fn each_system_and_path_is_a_network() {
         let report = report(vec![
             row("portolan", "udp", 1024, 4.0),
             row("portolan", "udp", 8, 3.0),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn without_long_messages_the_gap_s_slope_is_that_of_what_was_measured() {
+    fn slope_falls_back_to_measured_gaps() {
         let report = report(vec![
             row("tcp", "udp", 8, 5.0),
             row("tcp", "udp", 1008, 5.0),
@@ -252,17 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_written_alone_or_in_a_list_and_what_is_none_is_told() {
+    fn network_file_holds_one_or_a_list() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("network.json");
         let network = assumed_memory();
         fs::write(&file, serde_json::to_string(&network).unwrap()).unwrap();
-        assert_eq!(written(&file).unwrap(), std::slice::from_ref(&network));
+        assert_eq!(
+            read_networks(&file).unwrap(),
+            std::slice::from_ref(&network)
+        );
         fs::write(&file, serde_json::to_string(&[&network, &network]).unwrap()).unwrap();
-        assert_eq!(written(&file).unwrap().len(), 2);
+        assert_eq!(read_networks(&file).unwrap().len(), 2);
         fs::write(&file, "{}").unwrap();
-        let told = written(&file).unwrap_err().to_string();
-        assert!(told.contains("network.json is no network"), "{told}");
-        assert!(written(&directory.path().join("none")).is_err());
+        let error = read_networks(&file).unwrap_err().to_string();
+        assert!(error.contains("network.json is neither"), "{error}");
+        assert!(read_networks(&directory.path().join("none")).is_err());
     }
 }

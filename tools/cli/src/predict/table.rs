@@ -21,7 +21,7 @@ pub(super) fn render(programs: &[Forecast]) -> String {
 fn head(text: &mut String, program: &Forecast) {
     let _ = writeln!(
         text,
-        "{}, {} processes: {:.4} s when it was profiled, {:.4} s of computing by all processes",
+        "{}, {} processes: {:.4} s when profiled, {:.4} s of computing by all processes",
         program.program, program.processes, program.profiled_s, program.computing_s
     );
     let _ = writeln!(
@@ -47,7 +47,7 @@ fn line(text: &mut String, one: &Prediction) {
         one.hosts,
         one.seconds,
         one.speedup,
-        word(one.bound),
+        bound_name(one.bound),
         one.latency_s,
         one.rate_s,
         one.bandwidth_s,
@@ -55,7 +55,7 @@ fn line(text: &mut String, one: &Prediction) {
     );
 }
 
-fn word(bound: Bound) -> &'static str {
+fn bound_name(bound: Bound) -> &'static str {
     match bound {
         Bound::Computing => "computing",
         Bound::Imbalance => "imbalance",
@@ -69,7 +69,7 @@ fn foot(text: &mut String, program: &Forecast) {
     if let Some(network) = &program.smallest {
         let _ = writeln!(
             text,
-            "the first that will do (within 5 % of the best): {network}"
+            "cheapest sufficient network (within 5 % of the best): {network}"
         );
     }
     for note in &program.notes {

@@ -20,7 +20,7 @@ const SIGNALLED: i32 = 128;
 pub(super) fn run(mut command: Command) -> Result<u8> {
     let mut kinds = ENDING.to_vec();
     kinds.push(Signal::SIGCHLD);
-    let signals = Signals::take(&kinds)?;
+    let signals = Signals::block(&kinds)?;
     portolan_sys::inherit::unblock_signals(&mut command);
     crate::ambient::keep_net_raw();
     let mut child = command.spawn().map_err(|error| {
@@ -30,13 +30,13 @@ pub(super) fn run(mut command: Command) -> Result<u8> {
     let pid = Pid::from_raw(i32::try_from(child.id())?);
     loop {
         if let Some(status) = child.try_wait().context("waiting for the launcher")? {
-            return Ok(as_a_shell_has_it(status));
+            return Ok(shell_status(status));
         }
         launch_io::wait(&[((), signals.fd(), PollFlags::POLLIN)], None)?;
         while let Some((number, sender)) = signals.next_from() {
             let signal = Signal::try_from(number)?;
-            // A terminal has sent the signal to the launcher as well; a second one would mean to
-            // hurry.
+            // A terminal has sent the signal to the launcher as well; a second one would make it
+            // end at once.
             if signal != Signal::SIGCHLD && sender == Sender::Process {
                 // The launcher may have ended meanwhile; the next round detects that.
                 let _ = kill(pid, signal);
@@ -45,7 +45,7 @@ pub(super) fn run(mut command: Command) -> Result<u8> {
     }
 }
 
-fn as_a_shell_has_it(status: ExitStatus) -> u8 {
+fn shell_status(status: ExitStatus) -> u8 {
     let signalled = status.signal().map(|signal| SIGNALLED + signal);
     let status = status.code().or(signalled).unwrap_or(SIGNALLED);
     u8::try_from(status).unwrap_or(u8::MAX)

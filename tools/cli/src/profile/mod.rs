@@ -49,18 +49,18 @@ pub(crate) struct Args {
 }
 
 /// Directory for the records of a run.
-enum Room {
+enum RecordDirectory {
     /// Deleted after this run.
     Temporary(TempDir),
     /// Kept after this run.
-    Kept(PathBuf),
+    Permanent(PathBuf),
 }
 
-impl Room {
+impl RecordDirectory {
     fn path(&self) -> &Path {
         match self {
-            Room::Temporary(directory) => directory.path(),
-            Room::Kept(directory) => directory,
+            RecordDirectory::Temporary(directory) => directory.path(),
+            RecordDirectory::Permanent(directory) => directory,
         }
     }
 }
@@ -71,27 +71,27 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(directory) = &args.read {
         let Some(profile) = profile_in(directory, &[])? else {
             user_error!(
-                "there are no records in {}: name a directory that --keep left",
+                "there are no records in {}: name a directory that --keep wrote",
                 directory.display()
             );
         };
         if profile.worlds.is_empty() {
             user_error!("{}", profile.notes.join("; "));
         }
-        tell(&profile, args.json.as_deref())?;
+        print_profile(&profile, args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let room = room(args.keep.as_deref())?;
+    let records = record_directory(args.keep.as_deref())?;
     let request = Request {
         events: args.events,
-        directory: room.path().to_owned(),
+        directory: records.path().to_owned(),
     };
     let status = launch::run(command(&args.command, &request)?)?;
-    match profile_in(room.path(), &args.command)? {
-        Some(profile) => tell(&profile, args.json.as_deref())?,
+    match profile_in(records.path(), &args.command)? {
+        Some(profile) => print_profile(&profile, args.json.as_deref())?,
         None if status == 0 => user_error!(
             "no process left a record: either nothing in the command is an MPI program, or the \
-             program has its MPI linked in statically or is of another MPI than the launcher; \
+             program is statically linked with its MPI, or was built for another MPI than the launcher; \
              check with `ldd`"
         ),
         None => eprintln!("portolan: no process came as far as MPI_Init, so there is no profile"),
@@ -100,22 +100,26 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// Returns a directory for records that contains none yet.
-fn room(keep: Option<&Path>) -> Result<Room> {
+fn record_directory(keep: Option<&Path>) -> Result<RecordDirectory> {
     let Some(keep) = keep else {
-        return Ok(Room::Temporary(tempfile::tempdir()?));
+        return Ok(RecordDirectory::Temporary(tempfile::tempdir()?));
     };
     let shown = keep.display();
     // Make the path absolute: the processes may start in another directory.
     let made = fs::create_dir_all(keep).and_then(|()| keep.canonicalize());
     let directory = match made {
         Ok(directory) => directory,
-        Err(error) => user_error!("{shown} cannot be made ({error}): name another --keep"),
+        Err(error) => {
+            user_error!("{shown} cannot be created ({error}): name another --keep directory")
+        }
     };
     let (records, refused) = read_directory(&directory).map_err(explained)?;
     if !records.is_empty() || !refused.is_empty() {
-        user_error!("{shown} holds records of another run: name another --keep, or remove them");
+        user_error!(
+            "{shown} holds records of another run: name another --keep directory, or remove them"
+        );
     }
-    Ok(Room::Kept(directory))
+    Ok(RecordDirectory::Permanent(directory))
 }
 
 /// Returns the command for `words`, extended so that its processes leave records.
@@ -125,7 +129,7 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
     };
     if program.starts_with('-') {
         user_error!(
-            "{program} is no option of `portolan profile`, whose options stand before --: see its --help"
+            "{program} is not an option of `portolan profile`, whose options come before --: see `portolan profile --help`"
         );
     }
     let path = Path::new(program);
@@ -134,9 +138,9 @@ fn command(words: &[String], request: &Request) -> Result<Command> {
         command.args(args).env(VARIABLE, request.to_string());
         return Ok(command);
     }
-    // Asking for a version would run any other program.
+    // The query for a version would run any other program.
     if !find::is_launcher(path) {
-        user_error!("{program} is no launcher of an MPI: write {EXAMPLE}");
+        user_error!("{program} is not a launcher of an MPI: write {EXAMPLE}");
     }
     let mpi = find::at(program, &format!("write {EXAMPLE}"))?;
     let mut plan = Plan::new(&mpi, args.to_vec());
@@ -160,7 +164,7 @@ fn profile_in(directory: &Path, command: &[String]) -> Result<Option<Profile>> {
 }
 
 /// Prints the profile after the program's own output, and writes the JSON.
-fn tell(profile: &Profile, json: Option<&Path>) -> Result<()> {
+fn print_profile(profile: &Profile, json: Option<&Path>) -> Result<()> {
     // Use standard error: standard output belongs to the program. A failed write is ignored,
     // because the JSON has the same data.
     let _ = std::io::stderr().write_all(render(profile).as_bytes());

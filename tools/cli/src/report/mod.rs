@@ -5,9 +5,9 @@
 mod npb;
 
 use crate::error::{UserError, user_error};
+use crate::launcher::LocalLauncher;
 use crate::output::{check_file, out, outln, write_json};
 use crate::plot::{each, read_json};
-use crate::surroundings::Surroundings;
 use anyhow::Result;
 use clap::{FromArgMatches, ValueEnum};
 use portolan_bench::{BenchArgs, Launcher, Report};
@@ -163,7 +163,9 @@ impl Page<'_> {
         }
         let shown = self.file.display();
         if let Err(error) = fs::write(self.file, portolan_report::page(material)) {
-            user_error!("the page cannot be written to {shown} ({error}): name another --output");
+            user_error!(
+                "the page cannot be written to {shown} ({error}): name another --output file"
+            );
         }
         outln!("{shown}")
     }
@@ -182,7 +184,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         check_directory(directory)?;
     }
     let mut material = Material::default();
-    let mut status = each(&args.files, |file| take(file, &mut material))?;
+    let mut status = each(&args.files, |file| add_file(file, &mut material))?;
     if let Some(form) = args.run {
         let measured = measure(form, args.json.as_deref(), &mut material.reports)?;
         if status == ExitCode::SUCCESS {
@@ -190,7 +192,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         }
     }
     if material.is_empty() {
-        user_error!("there are no results to report: name files that --json wrote, or --run");
+        user_error!("there are no results to report: name files that --json wrote, or give --run");
     }
     page.write(&material)?;
     Ok(status)
@@ -199,20 +201,20 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
 /// Adds the contents of `file`.
 ///
 /// # Errors
-/// A sentence that names the file and the remedy.
-fn take(file: &Path, material: &mut Material) -> Result<()> {
+/// An error message that names the file and the remedy.
+fn add_file(file: &Path, material: &mut Material) -> Result<()> {
     let json = read_json(file)?;
     match json.get("format").and_then(Value::as_str) {
-        Some(portolan_profile::FORMAT) => material.profiles.push(held(file, json)?),
-        Some(NPB_FORMAT) => material.npbs.push(held(file, json)?),
-        _ => material.reports.push(held(file, json)?),
+        Some(portolan_profile::FORMAT) => material.profiles.push(parse_result(file, json)?),
+        Some(NPB_FORMAT) => material.npbs.push(parse_result(file, json)?),
+        _ => material.reports.push(parse_result(file, json)?),
     }
     Ok(())
 }
 
-fn held<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
+fn parse_result<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
     match serde_json::from_value(json) {
-        Ok(held) => Ok(held),
+        Ok(result) => Ok(result),
         Err(error) => user_error!(
             "{} is not a result of `portolan bench`, `profile` or `report npb` ({error}): name a file \
              that --json of one of them wrote",
@@ -225,21 +227,23 @@ fn held<T: DeserializeOwned>(file: &Path, json: Value) -> Result<T> {
 fn check_directory(directory: &Path) -> Result<()> {
     if let Err(error) = fs::create_dir_all(directory) {
         let shown = directory.display();
-        user_error!("the directory {shown} cannot be made ({error}): name another --json");
+        user_error!(
+            "the directory {shown} cannot be created ({error}): name another --json directory"
+        );
     }
     check_file(Some(&directory.join("pingpong.json")))
 }
 
 /// Measures everything of `form`. Missing rows are reported on the page and by the exit status.
 fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result<ExitCode> {
-    let surroundings = Surroundings::default();
-    surroundings.heed_interrupts()?;
+    let launcher = LocalLauncher::default();
+    launcher.catch_interrupts()?;
     let mut complete = true;
     for (name, line) in form.measurements() {
-        if surroundings.interrupted() {
+        if launcher.interrupted() {
             break;
         }
-        let (report, all) = measured(line, &surroundings)?;
+        let (report, all) = run_bench(line, &launcher)?;
         complete &= all;
         if let Some(directory) = json {
             write_json(&report, &directory.join(format!("{name}.json")))?;
@@ -250,9 +254,9 @@ fn measure(form: Form, json: Option<&Path>, reports: &mut Vec<Report>) -> Result
 }
 
 /// Measures as `portolan bench` with the options of `line`; true if no row of Portolan is missing.
-fn measured(line: &str, surroundings: &Surroundings) -> Result<(Report, bool)> {
+fn run_bench(line: &str, launcher: &LocalLauncher) -> Result<(Report, bool)> {
     eprintln!("portolan bench {line}");
-    let outcome = portolan_bench::run(&parsed(line)?, surroundings, None)?;
+    let outcome = portolan_bench::run(&parse_args(line)?, launcher, None)?;
     let mut report = outcome.report;
     let words = ["portolan", "bench"]
         .into_iter()
@@ -262,7 +266,7 @@ fn measured(line: &str, surroundings: &Surroundings) -> Result<(Report, bool)> {
 }
 
 /// Parses a command line of `portolan bench`.
-fn parsed(line: &str) -> Result<BenchArgs> {
+fn parse_args(line: &str) -> Result<BenchArgs> {
     let command = <BenchArgs as clap::Args>::augment_args(clap::Command::new("bench"));
     let words = std::iter::once("bench").chain(line.split_whitespace());
     Ok(BenchArgs::from_arg_matches(
@@ -275,10 +279,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_measurement_is_one_that_bench_accepts() {
+    fn bench_accepts_every_measurement() {
         for form in [Form::Short, Form::Full] {
             for (name, line) in form.measurements() {
-                let args = parsed(line).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let args = parse_args(line).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert!(args.check().is_ok(), "{name}");
             }
         }

@@ -65,7 +65,7 @@ pub(super) struct Agent {
     /// output.
     is_reached: bool,
     /// Last line that arrived over `reports` before that.
-    greeting: String,
+    shell_output: String,
     /// Time at which the agent was spawned, later at which it was reached.
     since: Instant,
     /// Set by the agent's hello; from then on `errors` is shown to the user.
@@ -73,7 +73,7 @@ pub(super) struct Agent {
     /// Set when the agent sends nothing more.
     pub(super) is_done: bool,
     /// Lines that arrived over `errors` before the hello; they explain a failed start.
-    said: Vec<String>,
+    output: Vec<String>,
     status: Option<ExitStatus>,
 }
 
@@ -102,14 +102,14 @@ impl Agent {
             reports: LineSource::new(child.stdout.take().context("output of an agent")?.into())?,
             errors: LineSource::new(child.stderr.take().context("errors of an agent")?.into())?,
             is_reached: !matches!(host.place, Place::Ssh | Place::Slurm),
-            greeting: String::new(),
+            shell_output: String::new(),
             since: Instant::now(),
             host,
             ranks,
             process: Process::Child(child),
             is_up: false,
             is_done: false,
-            said: Vec::new(),
+            output: Vec::new(),
             status: None,
         })
     }
@@ -122,14 +122,14 @@ impl Agent {
             reports: LineSource::new(connection.try_clone()?.into())?,
             errors: LineSource::ended(),
             is_reached: true,
-            greeting: String::new(),
+            shell_output: String::new(),
             since: Instant::now(),
             host,
             ranks,
             process: Process::Connection(connection),
             is_up: false,
             is_done: false,
-            said: Vec::new(),
+            output: Vec::new(),
             status: None,
         })
     }
@@ -144,14 +144,14 @@ impl Agent {
                 // Text without an end of line may precede it.
                 self.is_reached = line.ends_with(READY_LINE.as_bytes());
                 self.since = Instant::now();
-                self.greeting = String::from_utf8_lossy(line).into_owned();
+                self.shell_output = String::from_utf8_lossy(line).into_owned();
                 continue;
             }
             match serde_json::from_slice(line) {
                 Ok(report) => reports.push(report),
                 Err(error) => {
                     let text = String::from_utf8_lossy(line).into_owned();
-                    self.said
+                    self.output
                         .push(format!("unexpected output {text:?} ({error})"));
                     self.reports.close();
                     break;
@@ -171,7 +171,7 @@ impl Agent {
         if self.is_up {
             return lines;
         }
-        self.said.extend(lines);
+        self.output.extend(lines);
         Vec::new()
     }
 
@@ -190,35 +190,35 @@ impl Agent {
         Some(self.since + delay)
     }
 
-    /// Ends an agent that missed its [`Agent::start_deadline`], and returns a sentence for the
-    /// user.
-    pub(super) fn failure_to_answer(&mut self, options: &AgentOptions) -> UserError {
+    /// Ends an agent that missed its [`Agent::start_deadline`], and returns an error message for
+    /// the user.
+    pub(super) fn start_timeout_error(&mut self, options: &AgentOptions) -> UserError {
         let is_reached = self.is_reached;
         self.end();
         self.read_errors();
-        let said = match self.said.is_empty() {
+        let output = match self.output.is_empty() {
             true => String::new(),
-            false => format!(" ({})", self.said.join("; ")),
+            false => format!(" ({})", self.output.join("; ")),
         };
         let (name, seconds) = (&self.host.name, HELLO_DELAY.as_secs());
         let example = options.remote_program.example();
         UserError::new(match self.host.place {
             Place::Connected => format!(
-                "the server on host {name} has not started its process within {seconds} s: start \
-                 `portolan bench --server` there again"
+                "the server on host {name} did not start its process within {seconds} s: restart \
+                 `portolan bench --server` there"
             ),
             Place::Slurm => format!(
-                "portolan on node {name} has said nothing for {seconds} s{said}: check that `srun --overlap \
-                 -N 1 -n 1 -w {name} {example} --version` prints a version, or say where portolan is with \
+                "portolan on node {name} has printed nothing for {seconds} s{output}: check that `srun --overlap \
+                 -N 1 -n 1 -w {name} {example} --version` prints a version, or give the path of portolan with \
                  --remote-program PATH"
             ),
             _ if is_reached => format!(
-                "portolan on host {name} has started and said nothing for {seconds} s{said}: check that \
-                 `ssh {name} {example} --version` prints a version, or say where portolan is with \
+                "portolan on host {name} was started and printed nothing for {seconds} s{output}: check that \
+                 `ssh {name} {example} --version` prints a version, or give the path of portolan with \
                  --remote-program PATH"
             ),
             _ => format!(
-                "ssh has not reached a shell on host {name} within {} s{said}: check that `ssh -o \
+                "ssh has not reached a shell on host {name} within {} s{output}: check that `ssh -o \
                  BatchMode=yes {name} true` works and ends",
                 LOGIN_DELAY.as_secs()
             ),
@@ -269,7 +269,12 @@ impl Agent {
             Place::Ssh => "ssh",
             Place::Slurm => "srun",
             Place::Here | Place::Namespace(..) => "its agent",
-            Place::Connected => return format!("the server on host {} is gone", self.host.name),
+            Place::Connected => {
+                return format!(
+                    "the connection to the server on host {} ended",
+                    self.host.name
+                );
+            }
         };
         format!(
             "the connection to host {} ended ({what}: {how})",
@@ -278,34 +283,36 @@ impl Agent {
     }
 
     /// Explains to the user why the agent did not start.
-    pub(super) fn failure_to_start(&mut self, options: &AgentOptions) -> UserError {
+    pub(super) fn start_error(&mut self, options: &AgentOptions) -> UserError {
         let status = self.end();
         self.read_errors();
-        if !self.is_reached && !self.greeting.is_empty() {
-            self.said.push(std::mem::take(&mut self.greeting));
+        if !self.is_reached && !self.shell_output.is_empty() {
+            self.output.push(std::mem::take(&mut self.shell_output));
         }
         let name = self.host.name.clone();
-        let said = if self.said.is_empty() {
+        let output = if self.output.is_empty() {
             "no output".into()
         } else {
-            self.said.join("; ")
+            self.output.join("; ")
         };
         let code = status.and_then(|status| status.code());
         UserError::new(match (&self.host.place, code) {
             (Place::Ssh, Some(SSH_FAILED)) => format!(
-                "cannot reach host {name}: {said}; check the name in the hosts file, and that \
+                "cannot reach host {name}: {output}; check the name in the hosts file, and that \
                  `ssh -o BatchMode=yes {name} true` works without a password"
             ),
             (Place::Ssh, Some(NOT_FOUND)) => format!(
-                "portolan is not installed on host {name}, where {} were searched ({said}): install it there, \
-                 or say where it is with --remote-program PATH",
+                "portolan was not found on host {name}; searched: {} ({output}): install it there, \
+                 or give its path with --remote-program PATH",
                 options.remote_program.places()
             ),
             (Place::Slurm, _) => format!(
-                "srun does not start portolan on node {name}: {said}; check that `srun --overlap -N 1 -n 1 -w \
-                 {name} portolan --version` works, and say where it is with --remote-program PATH"
+                "srun does not start portolan on node {name}: {output}; check that `srun --overlap -N 1 -n 1 -w \
+                 {name} portolan --version` works, or give its path with --remote-program PATH"
             ),
-            _ => format!("no agent runs on host {name}: {said}; `portolan agent` must work there"),
+            _ => format!(
+                "the agent on host {name} does not start: {output}; check that `portolan --version` works there"
+            ),
         })
     }
 }
@@ -317,7 +324,7 @@ impl Drop for Agent {
 }
 
 /// Options of srun for an agent:
-/// - one process, beside other processes of the job on that node, with all of its processors;
+/// - one process, in addition to other processes of the job on that node, with all processors;
 /// - no PMI of Slurm, because the agent assigns the ranks;
 /// - no message about the end, because the agent reports it.
 const SRUN_OPTIONS: [&str; 7] = [
@@ -331,7 +338,7 @@ const SRUN_OPTIONS: [&str; 7] = [
 ];
 
 fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
-    let own = std::env::current_exe().context("finding the program portolan itself")?;
+    let own = std::env::current_exe().context("finding the file of this program")?;
     let mut command;
     match &host.place {
         Place::Here => {
@@ -347,7 +354,7 @@ fn command(host: &Host, options: &AgentOptions) -> Result<Command> {
             command.arg(options.remote_program.command_line());
             return Ok(command);
         }
-        Place::Connected => bail!("the agent of host {} is not to be started", host.name),
+        Place::Connected => bail!("the agent of host {} is already started", host.name),
         Place::Slurm => {
             command = Command::new("srun");
             command.args(SRUN_OPTIONS).arg("--nodelist");
@@ -375,7 +382,7 @@ pub(crate) fn cannot_start(program: &str, error: &std::io::Error) -> UserError {
                 Some(libc::EMFILE | libc::ENFILE) => "; raise `ulimit -n`",
                 Some(libc::EAGAIN) => "; raise `ulimit -u`",
                 Some(libc::EINVAL) if program == "ip" => {
-                    "; this process may use none of the host's cores (`portolan lab list`): make the lab \
+                    "; this process may use none of the host's cores (`portolan lab list`): create the lab \
                      again with other --cores"
                 }
                 _ => "",

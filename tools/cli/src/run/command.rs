@@ -23,9 +23,8 @@ const MTU: u32 = 1500;
 ///
 /// When a process fails, the other processes are notified at once and end. The exit status is that
 /// of the process that failed first (128 + n for signal n), 2 if the job could not be started, and
-/// 124 after --timeout. With --on-failure=continue the other processes go on, and the exit status
-/// is that of rank
-/// 0. All processes have /dev/null as standard input.
+/// 124 after --timeout. With --on-failure=continue the other processes continue, and the exit
+/// status is that of rank 0. All processes have /dev/null as standard input.
 ///
 /// After --timeout, and on SIGQUIT (Ctrl-\), a line for each process shows what it waits for. The
 /// job continues after SIGQUIT.
@@ -74,8 +73,8 @@ pub(crate) struct Args {
     /// End the job after this many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Set an environment variable for the processes; without a value, pass on the one of this
-    /// environment.
+    /// Set an environment variable for the processes; without a value, pass on the value of
+    /// this environment.
     #[arg(long = "env", short = 'x', value_name = "NAME[=VALUE]")]
     env: Vec<String>,
     /// Set an option of the library in each process, or with app.NAME=VALUE an option of the
@@ -121,7 +120,7 @@ impl From<PathArg> for PathChoice {
     }
 }
 
-/// Largest job: a session's number has room for this many processes
+/// Largest number of processes of a job, which a session's number can distinguish
 /// (`portolan_proto::Config::size`).
 const PROCESSES_MAX: u32 = 1 << 20;
 
@@ -148,7 +147,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 
 fn options(args: Args, new_lab: Option<&Lab>) -> Result<Options> {
     if args.n == 0 {
-        user_error!("a job of 0 processes does nothing: give -n 1 or more");
+        user_error!("a job needs at least one process: give -n 1 or more");
     }
     if args.n > PROCESSES_MAX {
         user_error!(
@@ -204,20 +203,20 @@ fn check_program(program: &str) -> Result<()> {
         .any(|setting| setting.option == Some(&name));
     if is_setting {
         user_error!(
-            "{program} is no option of portolan run, but a setting of the library: write \
+            "{program} is a setting of the library, not an option of `portolan run`: write \
              --option {name}=VALUE"
         );
     }
     user_error!(
-        "{program} is no option of portolan run: `portolan run --help` lists them; a program of \
-         that name is written ./{program}"
+        "{program} is not an option of `portolan run`: see `portolan run --help`; to run a program of \
+         that name, write ./{program}"
     )
 }
 
 /// Warns of a stored model that cannot be used here, before the processes choose without it. If the
 /// job names a model, the processes report problems with it themselves.
-fn warn_of_model(asked: &[String]) {
-    let is_named = asked.iter().any(|text| text.starts_with("model="));
+fn warn_of_model(requested: &[String]) {
+    let is_named = requested.iter().any(|text| text.starts_with("model="));
     if is_named || settings::MODEL.from_env().is_some() {
         return;
     }
@@ -254,13 +253,13 @@ pub(crate) fn setting(text: &str) -> Result<(String, String)> {
             settings::check_option(name).map_err(|error| UserError::new(error.to_string()))?;
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => user_error!("{text:?} is no setting: write --option NAME=VALUE"),
+        _ => user_error!("{text:?} is not a setting: write --option NAME=VALUE"),
     }
 }
 
 /// Returns the requested variables, and Portolan's own variables. Agents on this machine pass on
 /// all other variables as well; ssh does not.
-pub(crate) fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> {
+pub(crate) fn environment(requested: &[String]) -> Result<BTreeMap<String, String>> {
     let own = |name: &str| {
         let is_own = name.starts_with(settings::VARIABLE_PREFIX) && name != FD_VARIABLE;
         is_own || name == settings::RUST_LOG.variable
@@ -269,13 +268,13 @@ pub(crate) fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> 
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, _)| own(name))
         .collect();
-    for text in asked {
+    for text in requested {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text.as_str(), std::env::var(text).ok()),
         };
         if name.is_empty() {
-            user_error!("{text:?} names no environment variable: write --env NAME=VALUE");
+            user_error!("{text:?} has no name of an environment variable: write --env NAME=VALUE");
         }
         let Some(value) = value else {
             user_error!(
@@ -290,15 +289,19 @@ pub(crate) fn environment(asked: &[String]) -> Result<BTreeMap<String, String>> 
     Ok(environment)
 }
 
-fn directory(asked: Option<PathBuf>) -> Result<String> {
-    let here = match asked {
+fn directory(requested: Option<PathBuf>) -> Result<String> {
+    let here = match requested {
         Some(directory) => std::path::absolute(directory),
         None => std::env::current_dir(),
     };
     match here.map(|path| path.into_os_string().into_string()) {
         Ok(Ok(text)) => Ok(text),
-        Ok(Err(path)) => user_error!("the name of directory {path:?} is not UTF-8: use another"),
-        Err(error) => user_error!("the working directory is gone ({error}): cd to another"),
+        Ok(Err(path)) => {
+            user_error!("the name of the directory {path:?} is not UTF-8: use another directory")
+        }
+        Err(error) => user_error!(
+            "the working directory does not exist any more ({error}): change to another"
+        ),
     }
 }
 
@@ -312,11 +315,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_option_that_is_none_is_not_taken_for_a_program() {
-        let told = |program| check_program(program).unwrap_err().to_string();
-        assert!(told("--auth").contains("--option auth=VALUE"));
-        assert!(told("--peer-timeout=3s").contains("--option peer_timeout=VALUE"));
-        assert!(told("-N").contains("--help"));
+    fn unknown_option_is_not_run_as_a_program() {
+        let error = |program| check_program(program).unwrap_err().to_string();
+        assert!(error("--auth").contains("--option auth=VALUE"));
+        assert!(error("--peer-timeout=3s").contains("--option peer_timeout=VALUE"));
+        assert!(error("-N").contains("--help"));
         assert!(check_program("./-N").is_ok());
         assert!(check_program("").is_ok());
     }

@@ -8,7 +8,7 @@
 
 use super::explanation::Explanation;
 use super::wire::{self, End, Order};
-use crate::output::Unwritten;
+use crate::output::WriteError;
 use portolan::launch::Gone;
 use portolan::launch::wire::Waits;
 use portolan_sys::lack::Lack;
@@ -29,7 +29,7 @@ const ANSWER_DELAY: Duration = Duration::from_secs(3);
 const TIMEOUT_STATUS: i32 = 124;
 
 /// Exit status of a job whose output could not be written, as for other failures of this program.
-const UNWRITTEN_STATUS: i32 = 1;
+const WRITE_ERROR_STATUS: i32 = 1;
 
 const SIGKILL: i32 = libc::SIGKILL;
 const SIGTERM: i32 = libc::SIGTERM;
@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     /// The time limit has passed.
     Timeout(Duration),
     /// Standard output cannot be written, for this reason.
-    Unwritten(String),
+    WriteError(String),
 }
 
 /// A peer that a rank lost before it failed.
@@ -69,7 +69,7 @@ impl Failure {
             Failure::Rank { status, .. } => *status,
             Failure::Signal(signal) => End::Signal(*signal).shell_status(),
             Failure::Timeout(_) => TIMEOUT_STATUS,
-            Failure::Unwritten(_) => UNWRITTEN_STATUS,
+            Failure::WriteError(_) => WRITE_ERROR_STATUS,
         }
     }
 }
@@ -93,17 +93,17 @@ impl fmt::Display for Failure {
             Failure::Signal(signal) => {
                 write!(
                     f,
-                    "the job was ended by {} to portolan run",
+                    "the job was ended by {} sent to `portolan run`",
                     wire::signal_name(*signal)
                 )
             }
-            Failure::Unwritten(why) => {
+            Failure::WriteError(why) => {
                 write!(f, "the job was ended: {why}")
             }
             Failure::Timeout(limit) => {
                 write!(
                     f,
-                    "the job was ended after {} s, as --timeout says",
+                    "the job was ended after {} s, the limit of --timeout",
                     limit.as_secs_f64()
                 )
             }
@@ -111,11 +111,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Returns the cause of a rank's end. A process that finds no memory and cannot report it aborts.
+/// Returns the cause of a rank's end. A process that exhausts its memory and cannot report that
+/// aborts.
 fn cause_of(end: End) -> String {
     match (end, Lack::memory().limit) {
         (End::Signal(libc::SIGABRT), Some(limit)) => format!(
-            "{end}; if it found no memory: the limit of address space here is {limit} bytes; raise it \
+            "{end}; if memory was exhausted: the limit of address space here is {limit} bytes; raise it \
              (ulimit -v)"
         ),
         _ => end.to_string(),
@@ -158,7 +159,7 @@ pub(crate) enum OnFailure {
     /// The other ranks are notified, and ended after the grace period.
     #[default]
     End,
-    /// The other ranks are notified and go on. The exit status is that of rank 0.
+    /// The other ranks are notified and continue. The exit status is that of rank 0.
     Continue,
     /// As `Continue`, without messages to the user: the caller judges the ranks.
     #[value(skip)]
@@ -172,13 +173,13 @@ pub(crate) struct Control {
     ranks: Vec<RankState>,
     addresses: Vec<Option<Value>>,
     /// The first rank that reported a possible cause of failure, and its report.
-    trouble: Option<(u32, String)>,
+    problem: Option<(u32, String)>,
     stage: Stage,
     deadline: Option<Instant>,
     on_failure: OnFailure,
     /// Collected reports of what the ranks wait for, while they are requested.
     explanation: Option<Explanation>,
-    /// Lines for the user about failed ranks of a job that goes on, with their hosts.
+    /// Lines for the user about failed ranks of a job that continues, with their hosts.
     notes: VecDeque<(String, String)>,
     grace: Duration,
     limit: Option<Duration>,
@@ -199,7 +200,7 @@ impl Control {
         Control {
             ranks: vec![RankState::Running; hosts.len()],
             addresses: vec![None; hosts.len()],
-            trouble: None,
+            problem: None,
             hosts,
             stage: Stage::Running,
             deadline: limit.map(|limit| now + limit),
@@ -231,7 +232,7 @@ impl Control {
     }
 
     /// Ends the job because its caller needs no more ranks.
-    pub(crate) fn on_needless(&mut self, now: Instant) {
+    pub(crate) fn on_cancel(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Running | Stage::Grace | Stage::Explained) {
             self.order_kill(now);
         }
@@ -256,27 +257,27 @@ impl Control {
     }
 
     /// Handles a rank's report of a possible cause of failure.
-    pub(crate) fn on_trouble(&mut self, rank: u32, reason: String) {
-        if self.trouble.is_some() || rank as usize >= self.hosts.len() {
+    pub(crate) fn on_problem(&mut self, rank: u32, reason: String) {
+        if self.problem.is_some() || rank as usize >= self.hosts.len() {
             return;
         }
-        self.trouble = Some((rank, reason));
+        self.problem = Some((rank, reason));
         // A peer that was notified of the problem may have failed sooner.
         let mut failure = self.failure.take();
         if let Some(Failure::Rank { gone, .. }) = &mut failure {
-            gone.cause = self.explained(gone.rank, std::mem::take(&mut gone.cause));
+            gone.cause = self.with_problem(gone.rank, std::mem::take(&mut gone.cause));
         }
         self.failure = failure;
     }
 
     /// Extends the cause of a rank's end with the reported problem.
-    fn explained(&self, rank: u32, cause: String) -> String {
-        match &self.trouble {
+    fn with_problem(&self, rank: u32, cause: String) -> String {
+        match &self.problem {
             None => cause,
-            Some((who, reason)) if *who == rank => format!("{cause}; it had said: {reason}"),
+            Some((who, reason)) if *who == rank => format!("{cause}; it had reported: {reason}"),
             Some((who, reason)) => {
                 let host = &self.hosts[*who as usize];
-                format!("{cause}; rank {who} on {host} had said: {reason}")
+                format!("{cause}; rank {who} on {host} had reported: {reason}")
             }
         }
     }
@@ -364,13 +365,13 @@ impl Control {
     }
 
     /// Starts to collect what the ranks wait for, at the user's request or at the time limit.
-    pub(crate) fn on_question(&mut self, now: Instant) {
+    pub(crate) fn on_explain(&mut self, now: Instant) {
         if self.explanation.is_none() {
             let is_running =
                 |state: &RankState| matches!(state, RankState::Running | RankState::Joined);
             let ranks = (0..).zip(&self.ranks);
-            let asked = ranks.filter(|(_, state)| is_running(state));
-            self.explanation = Some(Explanation::new(now, asked.map(|(rank, _)| rank)));
+            let running = ranks.filter(|(_, state)| is_running(state));
+            self.explanation = Some(Explanation::new(now, running.map(|(rank, _)| rank)));
             self.orders.push_back(Order::Explain);
         }
     }
@@ -399,9 +400,9 @@ impl Control {
     }
 
     /// Handles a failure to write the processes' output.
-    pub(crate) fn on_unwritten(&mut self, now: Instant, error: io::Error) {
-        let why = Unwritten(error).to_string();
-        self.failure.get_or_insert(Failure::Unwritten(why));
+    pub(crate) fn on_write_error(&mut self, now: Instant, error: io::Error) {
+        let why = WriteError(error).to_string();
+        self.failure.get_or_insert(Failure::WriteError(why));
         if matches!(self.stage, Stage::Running | Stage::Grace | Stage::Explained) {
             self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
         }
@@ -418,7 +419,7 @@ impl Control {
                 self.failure = self.limit.map(Failure::Timeout);
                 self.stage = Stage::Explained;
                 self.deadline = None;
-                self.on_question(now);
+                self.on_explain(now);
             }
             Stage::Explained => {
                 self.order_signal(SIGTERM, Stage::Terminated, Some(now + KILL_DELAY));
@@ -474,8 +475,8 @@ impl Control {
         if !self.ranks.iter().any(joined) {
             return;
         }
-        let absent = |state: &RankState| *state == RankState::Ended { joined: false };
-        if let Some(rank) = self.ranks.iter().position(absent) {
+        let never_joined = |state: &RankState| *state == RankState::Ended { joined: false };
+        if let Some(rank) = self.ranks.iter().position(never_joined) {
             let rank = u32::try_from(rank).unwrap_or(u32::MAX);
             self.fail(
                 now,
@@ -492,7 +493,7 @@ impl Control {
             return;
         };
         *state = RankState::Failed { running };
-        let cause = self.explained(rank, cause);
+        let cause = self.with_problem(rank, cause);
         let gone = Gone {
             rank,
             host: self.hosts[rank as usize].clone(),
@@ -500,7 +501,7 @@ impl Control {
             well: false,
         };
         self.orders.push_back(Order::Gone(gone.clone()));
-        if self.outlives(&gone, status, running) {
+        if self.continues_after(&gone, status, running) {
             return;
         }
         if self.stage == Stage::Running {
@@ -513,15 +514,15 @@ impl Control {
         }
     }
 
-    /// Returns true if the other ranks go on after the failure of `gone`. `aborts` is set if it
+    /// Returns true if the other ranks continue after the failure of `gone`. `aborts` is set if it
     /// requested the end of the job.
-    fn outlives(&mut self, gone: &Gone, status: i32, aborts: bool) -> bool {
-        let goes_on = match self.on_failure {
+    fn continues_after(&mut self, gone: &Gone, status: i32, aborts: bool) -> bool {
+        let continues = match self.on_failure {
             OnFailure::End => false,
             OnFailure::Continue => self.has_begun() && !aborts,
             OnFailure::Observe => self.has_begun(),
         };
-        if goes_on && self.on_failure == OnFailure::Continue && self.stage == Stage::Running {
+        if continues && self.on_failure == OnFailure::Continue && self.stage == Stage::Running {
             let lost = self.lost.get(&gone.rank).cloned();
             let gone = gone.clone();
             let host = gone.host.clone();
@@ -531,10 +532,10 @@ impl Control {
                 true => self.failure = Some(failure),
                 false => self
                     .notes
-                    .push_back((host, format!("{failure}; the others go on"))),
+                    .push_back((host, format!("{failure}; the other ranks continue"))),
             }
         }
-        goes_on
+        continues
     }
 
     /// Returns true if the new failure of `rank` explains the job's end better than the earlier
@@ -545,12 +546,12 @@ impl Control {
     /// - Between victims, the one that the other had lost wins.
     /// - A process ended by the launcher's signals explains nothing.
     fn is_earlier_cause(&self, rank: u32, lost: Option<&Lost>) -> bool {
-        let told = match &self.failure {
+        let previous = match &self.failure {
             None => return true,
             Some(Failure::Rank { lost, .. }) if self.stage == Stage::Grace => lost.as_ref(),
             Some(_) => return false,
         };
-        told.is_some_and(|told| lost.is_none() || told.peer == rank)
+        previous.is_some_and(|previous| lost.is_none() || previous.peer == rank)
     }
 }
 

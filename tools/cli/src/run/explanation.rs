@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Time limit for answers. A rank answers in each of its calls, and a waiting rank within
 /// milliseconds; on a loaded host each answer may take a second.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_DELAY: Duration = Duration::from_secs(2);
 
 /// Answers of the ranks.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Explanation {
     /// Starts collecting answers of `ranks` at `now`.
     pub(super) fn new(now: Instant, ranks: impl Iterator<Item = u32>) -> Explanation {
         Explanation {
-            until: now + PATIENCE,
+            until: now + ANSWER_DELAY,
             answers: ranks.map(|rank| (rank, None)).collect(),
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_named_and_a_chain_is_not() {
+    fn cycle_is_found_and_chain_is_not() {
         let now = Instant::now();
         let mut explanation = Explanation::new(now, 0..4);
         for (rank, on) in [(0, 1), (1, 2), (2, 3)] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_does_not_answer_has_a_line() {
+    fn silent_rank_has_a_line() {
         let now = Instant::now();
         let explanation = Explanation::new(now, 3..4);
         assert!(explanation.is_due(explanation.until()));

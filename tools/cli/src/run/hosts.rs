@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Way to reach a host.
+/// Method of reaching a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// This machine.
@@ -58,7 +58,7 @@ pub(crate) fn here(per_host: Option<u32>) -> Vec<Host> {
 /// ssh reaches.
 ///
 /// # Errors
-/// A sentence for the user if it is no valid host name.
+/// An error message for the user if it is no valid host name.
 pub(crate) fn named(name: &str) -> Result<Host> {
     let mut host = match parse_line(name) {
         Ok(host) if host.name == name => host,
@@ -88,30 +88,30 @@ pub(crate) fn of_lab(lab: &Lab, rank_count: u32, per_host: Option<u32>) -> Vec<H
 /// allocation.
 ///
 /// # Errors
-/// A sentence for the user if Slurm does not list them.
+/// An error message for the user if Slurm does not list them.
 pub(crate) fn of_slurm() -> Result<Option<Vec<Host>>> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST").filter(|list| !list.is_empty()) else {
         return Ok(None);
     };
     // Slurm expands its own notation, `n[1-3]` and the like.
-    let told = Command::new("scontrol")
+    let output = Command::new("scontrol")
         .args(["show", "hostnames"])
         .arg(&list)
         .output();
-    let told = match told {
-        Ok(told) if told.status.success() => told,
-        Ok(told) => user_error!(
-            "`scontrol show hostnames` does not say which nodes {} are: {}; give --hosts FILE",
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => user_error!(
+            "`scontrol show hostnames` does not list the nodes {}: {}; give --hosts FILE",
             list.to_string_lossy(),
-            String::from_utf8_lossy(&told.stderr).trim()
+            String::from_utf8_lossy(&output.stderr).trim()
         ),
         Err(error) => user_error!(
-            "the command `scontrol`, which names the nodes of this allocation, does not start: {error}; \
-             install Slurm's clients, or give --hosts FILE"
+            "the command `scontrol`, which lists the nodes of this allocation, does not start: {error}; \
+             install the clients of Slurm, or give --hosts FILE"
         ),
     };
     let own = std::env::var("SLURMD_NODENAME").unwrap_or_else(|_| here(None)[0].name.clone());
-    let names = String::from_utf8_lossy(&told.stdout);
+    let names = String::from_utf8_lossy(&output.stdout);
     Ok(Some(nodes(names.lines(), &own)))
 }
 
@@ -130,12 +130,12 @@ fn nodes<'a>(names: impl Iterator<Item = &'a str>, own: &str) -> Vec<Host> {
 /// Returns the hosts of a hosts file.
 ///
 /// # Errors
-/// A sentence for the user that names the file and the line.
+/// An error message for the user that names the file and the line.
 pub(crate) fn of_file(path: &Path, per_host: Option<u32>) -> Result<Vec<Host>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => user_error!(
-            "the hosts file {} cannot be read: {error}; give another with --hosts",
+            "the hosts file {} cannot be read: {error}; name another with --hosts",
             path.display()
         ),
     };
@@ -211,7 +211,7 @@ fn parse_line(line: &str) -> Result<Host, String> {
 /// Assigns the ranks of each host, by local rank. Hosts may stay empty.
 ///
 /// # Errors
-/// A sentence for the user if there are more ranks than slots.
+/// An error message for the user if there are more ranks than slots.
 pub(crate) fn place(rank_count: u32, hosts: &[Host], map_by: MapBy) -> Result<Vec<Vec<u32>>> {
     let slots: u64 = hosts.iter().map(|host| u64::from(host.slots)).sum();
     if u64::from(rank_count) > slots {
@@ -245,7 +245,7 @@ pub(crate) fn rivals(hosts: &[Host], ranks: &[Vec<u32>]) -> Vec<u32> {
     };
     let cores: Vec<Cores> = hosts.iter().map(cores).collect();
     let count = |host: usize| {
-        let with = |other: &usize| *other == host || cores[host].meet(&cores[*other]);
+        let with = |other: &usize| *other == host || cores[host].overlaps(&cores[*other]);
         let met: usize = (0..ranks.len())
             .filter(with)
             .map(|other| ranks[other].len())
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_no_other_node() {
+    fn own_node_is_excluded() {
         let names = |own: &str| -> Vec<String> {
             let nodes = nodes("n1\nn2\nn10\n".lines(), own);
             assert!(
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_on_the_same_cores_are_rivals() {
+    fn rivals_share_cores() {
         let host = |cores: &str| Host {
             name: "x".into(),
             slots: 2,
@@ -297,13 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_fill_a_host_before_the_next() {
+    fn map_by_slot_fills_hosts_in_order() {
         let ranks = place(5, &slots(&[2, 2, 4]), MapBy::Slot).unwrap();
         assert_eq!(ranks, [vec![0, 1], vec![2, 3], vec![4]]);
     }
 
     #[test]
-    fn by_node_goes_round_and_skips_full_hosts() {
+    fn map_by_node_skips_full_hosts() {
         let ranks = place(6, &slots(&[1, 2, 4]), MapBy::Node).unwrap();
         assert_eq!(ranks, [vec![0], vec![1, 3], vec![2, 4, 5]]);
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_files_have_slots_and_comments() {
+    fn hosts_file_parses_slots_and_comments() {
         let text = "# two machines\nn1 slots=2\n\n  user@n2 # the old one\nn1\n[fe80::1%eth0]\n";
         let hosts = parse(text).unwrap();
         let short: Vec<_> = hosts
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_its_number() {
+    fn parse_error_has_the_line_number() {
         for (text, number) in [
             ("n1\nn2 slots=none", 2),
             ("n1 slots=0", 1),

@@ -11,11 +11,11 @@ mod agents;
 pub(crate) mod command;
 mod control;
 mod explanation;
+mod failed_hosts;
 pub(crate) mod hosts;
 mod printer;
 mod remote;
 pub(crate) mod ssh;
-mod unstarted;
 pub(crate) mod wire;
 
 use crate::error::UserError;
@@ -27,6 +27,7 @@ pub(crate) use agents::{AgentOptions, cannot_start};
 use anyhow::{Context, Result};
 use control::Control;
 pub(crate) use control::{Failure, OnFailure};
+pub(crate) use failed_hosts::FailedHosts;
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
 use portolan::launch::wire::{VERSION, Word};
@@ -36,7 +37,6 @@ pub(crate) use remote::RemoteProgram;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-pub(crate) use unstarted::Unstarted;
 pub(crate) use wire::{OWN_PROGRAM, Stream, Workload};
 use wire::{Order, Report, Start};
 
@@ -80,7 +80,7 @@ pub(crate) struct Outcome {
 /// Runs a job to its end. Call it from the main thread, because the agents end with their thread.
 ///
 /// # Errors
-/// A sentence for the user if the job cannot be started. A job that fails is no error but an
+/// An error message for the user if the job cannot be started. A job that fails is no error but an
 /// [`Outcome`].
 pub(crate) fn execute(options: &Options) -> Result<Outcome> {
     execute_observed(options, None)
@@ -90,14 +90,15 @@ pub(crate) fn execute(options: &Options) -> Result<Outcome> {
 /// end the others, and the observer receives the ranks' output.
 ///
 /// # Errors
-/// The errors of [`execute`]; with an observer, [`Unstarted`] with all hosts that could not start.
+/// The errors of [`execute`]; with an observer, [`FailedHosts`] with all hosts that could not
+/// start.
 pub(crate) fn execute_observed(
     options: &Options,
     observer: Option<&mut dyn Observer>,
 ) -> Result<Outcome> {
     let ranks = hosts::place(options.rank_count, &options.hosts, options.map_by)?;
-    let signals = Signals::take(&signals::ENDING)?;
-    orphans::adopt()?;
+    let signals = Signals::block(&signals::ENDING)?;
+    orphans::become_subreaper()?;
     let before = orphans::children();
     let result = Job::start(options, ranks, signals, observer).and_then(Job::finish);
     orphans::kill_all_but(&before);
@@ -129,7 +130,7 @@ struct Job<'a> {
     agents: Vec<Agent>,
     control: Control,
     printer: Printer,
-    unstarted: Unstarted,
+    failed_hosts: FailedHosts,
 }
 
 /// Owner of a descriptor in the loop.
@@ -168,7 +169,7 @@ impl<'a> Job<'a> {
             let order = Order::Start(Box::new(start));
             agent.order(&order)?;
             let Order::Start(back) = order else {
-                unreachable!("made two lines above")
+                unreachable!("created as Start above")
             };
             start = *back;
             agents.push(agent);
@@ -187,7 +188,7 @@ impl<'a> Job<'a> {
             agents,
             control,
             printer,
-            unstarted: Unstarted::default(),
+            failed_hosts: FailedHosts::default(),
         })
     }
 
@@ -202,7 +203,7 @@ impl<'a> Job<'a> {
             self.observe();
             self.give_orders()?;
             while let Some((host, line)) = self.control.poll_note() {
-                self.printer.take_error(&host, &line);
+                self.printer.push_error(&host, &line);
             }
             if self.control.is_abandoned() {
                 self.abandon();
@@ -212,7 +213,7 @@ impl<'a> Job<'a> {
         match self.printer.finish() {
             // A reader may close early once the job has ended.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                self.control.on_unwritten(Instant::now(), error);
+                self.control.on_write_error(Instant::now(), error);
             }
             _ => {}
         }
@@ -237,7 +238,7 @@ impl<'a> Job<'a> {
             add(Source::Orders(index), agent.orders.fd(), PollFlags::POLLOUT);
             add(Source::Errors(index), agent.errors.fd(), PollFlags::POLLIN);
             // A slow reader slows the agents down, and they slow the ranks down.
-            if self.printer.has_room() {
+            if self.printer.has_capacity() {
                 add(
                     Source::Reports(index),
                     agent.reports.fd(),
@@ -248,7 +249,7 @@ impl<'a> Job<'a> {
         for (stream, fd) in self.printer.fds() {
             add(Source::Printer(stream), Some(fd), PollFlags::POLLOUT);
         }
-        let look = self
+        let observe = self
             .observer
             .as_ref()
             .map(|_| Instant::now() + OBSERVE_INTERVAL);
@@ -258,7 +259,7 @@ impl<'a> Job<'a> {
             .control
             .deadline()
             .into_iter()
-            .chain(look)
+            .chain(observe)
             .chain(starts);
         let deadline = deadline.min();
         launch_io::wait(&fds, deadline)
@@ -271,7 +272,7 @@ impl<'a> Job<'a> {
         let now = Instant::now();
         observer.on_time(now);
         if observer.is_satisfied() {
-            self.control.on_needless(now);
+            self.control.on_cancel(now);
         }
     }
 
@@ -280,7 +281,7 @@ impl<'a> Job<'a> {
             Source::Signals => {
                 while let Some(signal) = self.signals.next() {
                     match signal {
-                        libc::SIGQUIT => self.control.on_question(Instant::now()),
+                        libc::SIGQUIT => self.control.on_explain(Instant::now()),
                         _ => self.control.on_signal(Instant::now(), signal),
                     }
                 }
@@ -290,7 +291,7 @@ impl<'a> Job<'a> {
             Source::Errors(index) => {
                 let agent = &mut self.agents[index];
                 for line in agent.read_errors() {
-                    self.printer.take_error(&agent.host.name, &line);
+                    self.printer.push_error(&agent.host.name, &line);
                 }
             }
             Source::Printer(stream) => {
@@ -300,7 +301,7 @@ impl<'a> Job<'a> {
                         ErrorKind::BrokenPipe => {
                             self.control.on_signal(Instant::now(), libc::SIGPIPE);
                         }
-                        _ => self.control.on_unwritten(Instant::now(), error),
+                        _ => self.control.on_write_error(Instant::now(), error),
                     }
                 }
             }
@@ -317,7 +318,7 @@ impl<'a> Job<'a> {
             return Ok(());
         }
         if !agent.is_up && self.control.failure().is_none() {
-            let error = agent.failure_to_start(&self.agent_options);
+            let error = agent.start_error(&self.agent_options);
             return self.refuse(index, error);
         }
         let cause = agent.loss();
@@ -342,7 +343,7 @@ impl<'a> Job<'a> {
             agent.end();
         }
         let host = agent.host.name.clone();
-        self.unstarted
+        self.failed_hosts
             .add(Instant::now() + agents::SETTLE_DELAY, host, error);
         Ok(())
     }
@@ -354,20 +355,20 @@ impl<'a> Job<'a> {
                 .start_deadline()
                 .is_some_and(|deadline| now >= deadline)
             {
-                let error = agent.failure_to_answer(&self.agent_options);
+                let error = agent.start_timeout_error(&self.agent_options);
                 self.refuse(index, error)?;
             }
         }
         let is_open = |agent: &Agent| !agent.is_up && !agent.is_done;
         let is_waiting = self.agents.iter().any(is_open);
-        if !self.unstarted.is_settled(now, is_waiting) {
+        if !self.failed_hosts.is_settled(now, is_waiting) {
             return Ok(());
         }
         // Close all inputs first, because each agent takes a moment to end.
         self.agents
             .iter_mut()
             .for_each(|agent| agent.orders.close());
-        Err(std::mem::take(&mut self.unstarted).into())
+        Err(std::mem::take(&mut self.failed_hosts).into())
     }
 
     fn handle_report(&mut self, index: usize, report: Report) -> Result<()> {
@@ -378,8 +379,8 @@ impl<'a> Job<'a> {
             Report::Hello { version } => {
                 let host = &agent.host.name;
                 let error = UserError::new(format!(
-                    "portolan on host {host} is of another version (launch protocol {version}, \
-                     here {VERSION}): install the same on all hosts"
+                    "portolan on host {host} has another version (launch protocol {version}, \
+                     here {VERSION}): install the same version on all hosts"
                 ));
                 return self.refuse(index, error);
             }
@@ -389,7 +390,7 @@ impl<'a> Job<'a> {
                 return self.refuse(index, error);
             }
             Report::Address { rank, address } => self.control.on_address(now, rank, address),
-            Report::Trouble { rank, reason } => self.control.on_trouble(rank, reason),
+            Report::Trouble { rank, reason } => self.control.on_problem(rank, reason),
             Report::Abort {
                 rank,
                 status,
@@ -414,10 +415,10 @@ impl<'a> Job<'a> {
             Report::Output { rank, stream, data } => match &mut self.observer {
                 Some(observer) => {
                     if let Err(error) = observer.on_output(rank, stream, &Vec::from(data)) {
-                        self.control.on_unwritten(now, error);
+                        self.control.on_write_error(now, error);
                     }
                 }
-                None => self.printer.take(rank, stream, data),
+                None => self.printer.push(rank, stream, data),
             },
             Report::Ended {
                 rank, end, left, ..
@@ -455,9 +456,9 @@ impl<'a> Job<'a> {
     fn abandon(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| !agent.is_done) {
             let cause = agent.loss();
-            self.printer.take_error(
+            self.printer.push_error(
                 &agent.host.name,
-                &format!("{cause}; gave up waiting for it"),
+                &format!("{cause}; not waiting for it any longer"),
             );
         }
     }
@@ -470,10 +471,10 @@ fn start_order(options: &Options, ranks: &[Vec<u32>]) -> Result<Start> {
     let mut system = rand::rngs::OsRng;
     system
         .try_fill_bytes(&mut job_id)
-        .context("randomness of the system")?;
+        .context("reading random bytes from the system")?;
     system
         .try_fill_bytes(&mut secret)
-        .context("randomness of the system")?;
+        .context("reading random bytes from the system")?;
     let used = ranks.iter().filter(|ranks| !ranks.is_empty()).count();
     Ok(Start {
         version: VERSION,

@@ -40,8 +40,8 @@ impl Printer {
         })
     }
 
-    /// Takes output of a rank: whole lines, a part of an overlong line, or the last line.
-    pub(super) fn take(&mut self, rank: u32, stream: Stream, data: Data) {
+    /// Queues output of a rank: whole lines, a part of an overlong line, or the last line.
+    pub(super) fn push(&mut self, rank: u32, stream: Stream, data: Data) {
         let bytes = Vec::from(data);
         if let (Stream::Out, Some(captured)) = (stream, &mut self.captured) {
             let lines = bytes
@@ -74,8 +74,8 @@ impl Printer {
         }
     }
 
-    /// Takes a line from an agent itself.
-    pub(super) fn take_error(&mut self, host: &str, line: &str) {
+    /// Queues a line from an agent itself.
+    pub(super) fn push_error(&mut self, host: &str, line: &str) {
         self.err
             .pending
             .extend_from_slice(format!("{host}: {line}\n").as_bytes());
@@ -88,8 +88,8 @@ impl Printer {
             .chain(self.err.fd().map(|fd| (Stream::Err, fd)))
     }
 
-    /// Returns true if more output can be taken.
-    pub(super) fn has_room(&self) -> bool {
+    /// Returns true if more output can be queued.
+    pub(super) fn has_capacity(&self) -> bool {
         self.out.pending.len().max(self.err.pending.len()) < SINK_LEN_HIGH
     }
 
@@ -176,21 +176,21 @@ mod tests {
     fn tagged(pieces: &[&str]) -> String {
         let mut printer = Printer::new(true, false).unwrap();
         for piece in pieces {
-            printer.take(3, Stream::Out, Data::Text((*piece).into()));
+            printer.push(3, Stream::Out, Data::Text((*piece).into()));
         }
         String::from_utf8(std::mem::take(&mut printer.out.pending)).unwrap()
     }
 
     #[test]
-    fn each_line_gets_its_tag() {
+    fn tag_precedes_each_line() {
         assert_eq!(tagged(&["one\ntwo\n", "\n"]), "[3] one\n[3] two\n[3] \n");
         assert_eq!(tagged(&["no end"]), "[3] no end\n");
     }
 
     #[test]
-    fn captured_output_is_kept_by_line_and_not_printed() {
+    fn captured_output_is_returned_and_not_printed() {
         let mut printer = Printer::new(false, true).unwrap();
-        printer.take(1, Stream::Out, Data::Text("a\nb\n".into()));
+        printer.push(1, Stream::Out, Data::Text("a\nb\n".into()));
         assert_eq!(printer.fds().count(), 0);
         assert_eq!(
             printer.take_captured(),

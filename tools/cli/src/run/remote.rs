@@ -42,8 +42,8 @@ impl RemoteProgram {
         ["sh".into(), "-c".into(), self.script().into(), program].into()
     }
 
-    /// Returns the command for ssh, which the login shell of that host reads. That shell expands a name
-    /// that the user gave, such as `~/bin/portolan`.
+    /// Returns the command for ssh, which the login shell of that host reads. That shell expands a
+    /// name that the user gave, such as `~/bin/portolan`.
     pub(super) fn command_line(&self) -> OsString {
         match self {
             RemoteProgram::Named(named) => format!("sh -c '{}' {named}", self.script()).into(),
@@ -55,7 +55,7 @@ impl RemoteProgram {
     pub(super) fn places(&self) -> String {
         match self {
             RemoteProgram::Named(named) => named.clone(),
-            RemoteProgram::Found(path) => format!("{} and the PATH there", path.display()),
+            RemoteProgram::Found(path) => format!("{} and PATH there", path.display()),
         }
     }
 
@@ -85,7 +85,7 @@ mod tests {
     use std::process::Command;
 
     /// Runs the command as ssh would, with only this program in `PATH`.
-    fn said(program: &RemoteProgram, path: &Path) -> (String, Option<i32>) {
+    fn run(program: &RemoteProgram, path: &Path) -> (String, Option<i32>) {
         let output = Command::new("/bin/sh")
             .arg("-c")
             .arg(program.command_line())
@@ -93,8 +93,8 @@ mod tests {
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        let said = text.strip_prefix(&format!("{READY_LINE}\n"));
-        (said.unwrap().trim().to_owned(), output.status.code())
+        let text = text.strip_prefix(&format!("{READY_LINE}\n"));
+        (text.unwrap().trim().to_owned(), output.status.code())
     }
 
     fn script(path: &Path, text: &str) {
@@ -109,25 +109,28 @@ mod tests {
     }
 
     #[test]
-    fn the_same_path_comes_before_the_search_path() {
-        let room = tempfile::tempdir().unwrap();
+    fn same_path_precedes_search_path() {
+        let directory = tempfile::tempdir().unwrap();
         let (own, search) = (
-            room.path().join("it's here/portolan"),
-            room.path().join("bin"),
+            directory.path().join("it's here/portolan"),
+            directory.path().join("bin"),
         );
         let found = RemoteProgram::Found(own.clone());
-        assert_eq!(said(&found, &search).1, Some(127), "neither is there");
+        assert_eq!(run(&found, &search).1, Some(127), "neither is there");
         script(&search.join("portolan"), "in PATH");
-        assert_eq!(said(&found, &search), ("in PATH agent".into(), Some(0)));
+        assert_eq!(run(&found, &search), ("in PATH agent".into(), Some(0)));
         script(&own, "own");
-        assert_eq!(said(&found, &search), ("own agent".into(), Some(0)));
+        assert_eq!(run(&found, &search), ("own agent".into(), Some(0)));
     }
 
     #[test]
-    fn a_named_program_is_expanded_by_the_hosts_shell() {
-        let room = tempfile::tempdir().unwrap();
-        script(&room.path().join("other"), "other");
+    fn named_program_is_expanded_by_the_shell() {
+        let directory = tempfile::tempdir().unwrap();
+        script(&directory.path().join("other"), "other");
         let named = RemoteProgram::Named("env X=1 other".into());
-        assert_eq!(said(&named, room.path()), ("other agent".into(), Some(0)));
+        assert_eq!(
+            run(&named, directory.path()),
+            ("other agent".into(), Some(0))
+        );
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Seconds that ssh may take to connect; short because a user is waiting.
 pub(super) const CONNECT_TIMEOUT_S: u32 = 10;
 
-/// Time limit until ssh or srun runs a shell on the host. A login may wait for name services and home
-/// directories, on many hosts at once.
+/// Time limit until ssh or srun runs a shell on the host. A login may wait for name services and
+/// home directories, on many hosts at once.
 pub(crate) const LOGIN_DELAY: Duration = Duration::from_secs(30);
 
 /// Returns ssh with its options and the host; the caller adds one argument, the command line.

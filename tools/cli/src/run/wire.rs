@@ -63,8 +63,7 @@ pub(crate) struct Start {
     pub(crate) workload: Workload,
 }
 
-/// Program of a [`Workload`] that stands for the command `portolan` itself, wherever it is on each
-/// host.
+/// Program of a [`Workload`] that means the command `portolan` itself, at its path on each host.
 pub(crate) const OWN_PROGRAM: &str = "@portolan";
 
 /// The program and settings of each rank.
@@ -91,7 +90,7 @@ pub(crate) enum Report {
         /// [`portolan::launch::wire::VERSION`] of the agent.
         version: u32,
     },
-    /// The program cannot be started, with a sentence for the user. The agent ends.
+    /// The program cannot be started; the message is for the user. The agent ends.
     Refused { sentence: String },
     /// A process joins.
     Address { rank: u32, address: Value },
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_read_like_sentences() {
+    fn end_is_displayed_with_signal_name() {
         assert_eq!(End::Exit(3).to_string(), "exit status 3");
         assert_eq!(End::Signal(9).to_string(), "killed by signal 9 (SIGKILL)");
         assert_eq!(End::Signal(40).to_string(), "killed by signal 40");
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_is_not_text_survives() {
+    fn binary_output_round_trips() {
         for bytes in [b"text\n".to_vec(), vec![0xff, 0, b'\n'], "süß".into()] {
             let line = serde_json::to_string(&Data::from(bytes.clone())).unwrap();
             assert!(!line.contains('\n'));

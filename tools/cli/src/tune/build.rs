@@ -34,15 +34,15 @@ const FAR_LENS: [u64; 4] = [64 << 10, 256 << 10, 1 << 20, 2 << 20];
 
 /// Returns the model of `path`; `None` if nothing was measured of it.
 pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<PathModel> {
-    points.us(64, Variant::Usual, Kind::Lone)?;
+    points.us(64, Variant::Default, Kind::Lone)?;
     let mut model = shape(path, mtu as u64);
-    let eager: Vec<Seen> = eager_lens(path)
-        .filter_map(|(len, variant)| Seen::new(points, len, variant))
+    let eager: Vec<Times> = eager_lens(path)
+        .filter_map(|(len, variant)| Times::new(points, len, variant))
         .collect();
     fit_stages(&mut model, &eager, Way::Eager);
-    let asked: Vec<Seen> = fitted_lens()
+    let asked: Vec<Times> = fitted_lens()
         .filter(|len| (model.frame_len..=SINGLE_LEN_MAX).contains(len))
-        .filter_map(|len| Seen::new(points, len, Variant::Asked))
+        .filter_map(|len| Times::new(points, len, Variant::Rendezvous))
         .collect();
     if !asked.is_empty() {
         model.asked = Some(Stages::default());
@@ -91,12 +91,12 @@ fn eager_lens(path: Path) -> impl Iterator<Item = (u64, Variant)> {
     let short = fitted_lens().filter(move |len| *len <= bound);
     short.map(move |len| match path {
         Path::Packet if len > 1024 => (len, Variant::Frames),
-        _ => (len, Variant::Usual),
+        _ => (len, Variant::Default),
     })
 }
 
 /// Times of messages of one length.
-struct Seen {
+struct Times {
     len: u64,
     lone: f64,
     stream: Option<f64>,
@@ -104,9 +104,9 @@ struct Seen {
     receiver: f64,
 }
 
-impl Seen {
-    fn new(points: &Points, len: u64, variant: Variant) -> Option<Seen> {
-        Some(Seen {
+impl Times {
+    fn new(points: &Points, len: u64, variant: Variant) -> Option<Times> {
+        Some(Times {
             len,
             lone: points.us(len, variant, Kind::Lone)?,
             stream: points.us(len, variant, Kind::Stream),
@@ -117,10 +117,10 @@ impl Seen {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
+fn fit_stages(model: &mut PathModel, seen: &[Times], way: Way) {
     let by_call = model.call_len == model.datagram_len;
     let (frame_len, datagram_len) = (model.frame_len, model.datagram_len);
-    let columns = |seen: &Seen| {
+    let columns = |seen: &Times| {
         let pieces = match datagram_len {
             0 => 1.0,
             _ if seen.len <= frame_len => 1.0,
@@ -131,7 +131,7 @@ fn fit_stages(model: &mut PathModel, seen: &[Seen], way: Way) {
         let datagrams = if by_call { 0.0 } else { pieces };
         vec![calls, datagrams, seen.len as f64]
     };
-    let stage = |of: fn(&Seen) -> f64| {
+    let stage = |of: fn(&Times) -> f64| {
         let rows = seen.iter().map(|seen| Row {
             columns: columns(seen),
             y: of(seen),
@@ -181,7 +181,7 @@ fn once(row: Row) -> Row {
 /// separate timing mostly measures cold caches. The whole is therefore fitted to lone messages, and
 /// divided in the ratio of the separate times. With a rendezvous only the receiver copies.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn divide(stages: &mut Stages, seen: &[Seen], way: Way) {
+fn divide(stages: &mut Stages, seen: &[Times], way: Way) {
     let rows = seen.iter().map(|seen| Row {
         columns: vec![1.0, 0.0, seen.len as f64],
         y: seen.lone,
@@ -206,7 +206,7 @@ fn divide(stages: &mut Stages, seen: &[Seen], way: Way) {
 
 /// Fits the time of lone messages beyond, or below, that of sender and receiver.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn fit_rest(model: &mut PathModel, seen: &[Seen], stages: &mut Stages, way: Way) {
+fn fit_rest(model: &mut PathModel, seen: &[Times], stages: &mut Stages, way: Way) {
     let by_call = model.call_len == model.datagram_len;
     let rows = seen.iter().map(|seen| {
         let pieces = match seen.len {
@@ -262,7 +262,7 @@ fn fit_long(model: &mut PathModel, points: &Points) {
         let model = &*model;
         let lens = fitted_lens().filter(|len| *len > SINGLE_LEN_MAX);
         lens.filter_map(move |len| {
-            let us = points.us(len, Variant::Usual, kind)?;
+            let us = points.us(len, Variant::Default, kind)?;
             let known = model.predict(len, Way::Asked, load, 0)?;
             let columns = FAR_LENS.map(|from| len.saturating_sub(from) as f64);
             Some(Row {

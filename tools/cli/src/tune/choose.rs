@@ -58,16 +58,16 @@ fn lens() -> Vec<u64> {
 /// Returns the largest length up to which messages are faster eager than with rendezvous.
 fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
     let bound = EAGER_LEN[usize::from(path == Path::Shm)];
-    let asking_pays = |len: &u64| {
+    let rendezvous_pays = |len: &u64| {
         let time = |way| model.predict(*len, way, Load::Lone, 0);
         let (eager, asked) = (time(Way::Eager), time(Way::Asked));
         let predicted = matches!((eager, asked), (Some(e), Some(a)) if a < e * (1.0 - GAIN_MIN));
-        predicted && points.wins(*len, Variant::Asked, Variant::Usual)
+        predicted && points.wins(*len, Variant::Rendezvous, Variant::Default)
     };
     let range = lens()
         .into_iter()
         .filter(|len| *len > model.frame_len && *len <= bound);
-    let longest = range.rev().find(|len| !asking_pays(len));
+    let longest = range.rev().find(|len| !rendezvous_pays(len));
     to_usize(longest.unwrap_or(model.frame_len))
 }
 
@@ -81,7 +81,7 @@ fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> us
         let seen = |points: &Points, variant, kind| points.us(*len, variant, kind);
         let faster = |kind| {
             let by = (
-                seen(udp.1, Variant::Usual, kind),
+                seen(udp.1, Variant::Default, kind),
                 seen(packet.1, Variant::Frames, kind),
             );
             matches!(by, (Some(u), Some(p)) if p < u)
@@ -120,9 +120,9 @@ fn lone_steps(udp: &PathModel, points: &Points) -> Vec<LonePieces> {
 pub(super) fn best_pieces(udp: &PathModel, points: &Points, len: u64) -> Option<u64> {
     let smaller: Vec<u64> = CALL_LENS.into_iter().filter(|call| *call < len).collect();
     let call_len = udp.best_call_len(len, &smaller, GAIN_MIN);
-    let whole = points.us(len, Variant::Usual, Kind::Lone)?;
+    let whole = points.us(len, Variant::Default, Kind::Lone)?;
     let cut = points.us(len, Variant::Pieces(call_len), Kind::Lone)?;
-    let won = points.wins(len, Variant::Pieces(call_len), Variant::Usual);
+    let won = points.wins(len, Variant::Pieces(call_len), Variant::Default);
     (won && cut < whole * (1.0 - GAIN_MIN)).then_some(call_len)
 }
 

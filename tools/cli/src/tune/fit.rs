@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn known_costs_are_recovered_exactly_without_noise() {
+    fn fit_is_exact_without_noise() {
         let costs = [2.5, 0.15, 0.0003];
         for (got, want) in nonnegative(&rows(costs, 0.0, 1)).iter().zip(costs) {
             assert!((got / want - 1.0).abs() < 1e-6, "{got} instead of {want}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn known_costs_predict_within_the_noise() {
+    fn fit_predicts_within_noise() {
         for seed in 0..50 {
             let costs = [2.5, 0.15, 0.0003];
             let got = nonnegative(&rows(costs, 0.05, seed));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_never_negative_unless_asked_for() {
+    fn only_signed_fit_returns_negative_costs() {
         let row = |x: f64, y: f64| Row {
             columns: vec![1.0, x],
             y,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_say_the_same_are_used_once() {
+    fn dependent_columns_are_used_once() {
         let row = |x: f64| Row {
             columns: vec![x, x],
             y: 2.0 * x,

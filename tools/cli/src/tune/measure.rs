@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 /// Ports for the measured messages, and for values that the ranks exchange.
 const DATA: u16 = 1;
-const WORDS: u16 = 2;
+const VALUES: u16 = 2;
 
-/// Total bytes of a task's round trips in a round, within the bounds of [`TURNS`].
+/// Total bytes of a task's round trips in a round, within the bounds of [`ROUND_TRIPS`].
 const ROUND_LEN: u64 = 1 << 20;
 /// Bounds of round trips: few suffice for a quartile, and many short ones take little time.
-const TURNS: std::ops::RangeInclusive<u64> = 5..=40;
+const ROUND_TRIPS: std::ops::RangeInclusive<u64> = 5..=40;
 
 /// Bytes of a window, and bounds of its messages.
 const WINDOW_LEN: u64 = 4 << 20;
@@ -66,15 +66,19 @@ pub(crate) struct WorkerArgs {
 /// # Errors
 /// The order is invalid, the other rank has failed, or the result cannot be written.
 pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
-    let order: Order = serde_json::from_str(&args.order).context("--order is not an order")?;
+    let order: Order = serde_json::from_str(&args.order).context("parsing --order")?;
     let mut node = Node::join()?;
-    ensure!(node.size() == 2, "a path has two ends, not {}", node.size());
+    ensure!(
+        node.size() == 2,
+        "the measurement needs two ranks, not {}",
+        node.size()
+    );
     let rank = node.rank() as usize;
     if let Some(cores) = order.cores {
         pin(cores[rank]).context("cannot pin to a core")?;
     }
     node.open(DATA, PortConfig::default())?;
-    node.open(WORDS, PortConfig::default())?;
+    node.open(VALUES, PortConfig::default())?;
     node.barrier()?;
     let mut end = End {
         peer: 1 - node.rank(),
@@ -84,7 +88,7 @@ pub(crate) fn work(args: &WorkerArgs) -> Result<ExitCode> {
     };
     end.run(Duration::from_secs_f64(order.seconds))?;
     end.node.barrier()?;
-    if end.drives() {
+    if end.is_driver() {
         fs::write(&order.result, serde_json::to_vec(&end.points)?)
             .with_context(|| format!("cannot write {}", order.result.display()))?;
     }
@@ -99,7 +103,7 @@ struct End {
 }
 
 impl End {
-    fn drives(&self) -> bool {
+    fn is_driver(&self) -> bool {
         self.peer == 1
     }
 
@@ -114,32 +118,32 @@ impl End {
             }
             round += 1;
             let go_on = round < 2 || start.elapsed() < limit;
-            let word = self.tell(if go_on { 1.0 } else { 0.0 })?;
-            if word == 0.0 {
+            let value = self.broadcast(if go_on { 1.0 } else { 0.0 })?;
+            if value == 0.0 {
                 return Ok(());
             }
         }
     }
 
     /// Returns the value of rank 0 at both ranks.
-    fn tell(&mut self, word: f64) -> Result<f64> {
-        if self.drives() {
-            self.say(word)?;
-            return Ok(word);
+    fn broadcast(&mut self, value: f64) -> Result<f64> {
+        if self.is_driver() {
+            self.send_value(value)?;
+            return Ok(value);
         }
-        self.hear()
+        self.recv_value()
     }
 
-    fn say(&mut self, word: f64) -> Result<()> {
+    fn send_value(&mut self, value: f64) -> Result<()> {
         Ok(self
             .node
-            .send(Target::new(self.peer, WORDS), &word.to_le_bytes())?)
+            .send(Target::new(self.peer, VALUES), &value.to_le_bytes())?)
     }
 
-    fn hear(&mut self) -> Result<f64> {
-        let mut word = [0; 8];
-        self.node.recv(WORDS, &mut word)?;
-        Ok(f64::from_le_bytes(word))
+    fn recv_value(&mut self) -> Result<f64> {
+        let mut value = [0; 8];
+        self.node.recv(VALUES, &mut value)?;
+        Ok(f64::from_le_bytes(value))
     }
 
     fn task(&mut self, task: Task, counts: bool) -> Result<()> {
@@ -147,21 +151,21 @@ impl End {
         let len = usize::try_from(task.len)?;
         let message: Arc<[u8]> = vec![0x5a; len].into();
         let lone = self.lone(task, &message)?;
-        self.keep(task, Kind::Lone, lone, counts);
+        self.record(task, Kind::Lone, lone, counts);
         if task.has_stream() {
             let stream = self.stream(&message)?;
-            self.keep(task, Kind::Stream, stream, counts);
+            self.record(task, Kind::Stream, stream, counts);
         }
         if task.has_stages() {
             let (sender, receiver) = self.stages(task, &message)?;
-            self.keep(task, Kind::Sender, sender, counts);
-            self.keep(task, Kind::Receiver, receiver, counts);
+            self.record(task, Kind::Sender, sender, counts);
+            self.record(task, Kind::Receiver, receiver, counts);
         }
         Ok(())
     }
 
     /// Records the lower quartile: disturbances by other processes only make times longer.
-    fn keep(&mut self, task: Task, kind: Kind, times_us: Vec<f64>, counts: bool) {
+    fn record(&mut self, task: Task, kind: Kind, times_us: Vec<f64>, counts: bool) {
         if let Some(us) = quantile(times_us, 0.25).filter(|_| counts) {
             self.points.add(task, kind, us);
         }
@@ -169,22 +173,23 @@ impl End {
 
     /// Returns half round-trip times.
     fn lone(&mut self, task: Task, message: &Arc<[u8]>) -> Result<Vec<f64>> {
-        let turns = (ROUND_LEN / message.len() as u64).clamp(*TURNS.start(), *TURNS.end());
-        let mut answer = vec![0; message.len()];
+        let round_trips =
+            (ROUND_LEN / message.len() as u64).clamp(*ROUND_TRIPS.start(), *ROUND_TRIPS.end());
+        let mut reply = vec![0; message.len()];
         let mut times = Vec::new();
-        for _ in 0..turns {
+        for _ in 0..round_trips {
             let start = Instant::now();
-            if self.drives() {
+            if self.is_driver() {
                 self.send_lone(task, message)?;
             }
-            let got = self.node.recv(DATA, &mut answer)?;
-            if !self.drives() {
+            let got = self.node.recv(DATA, &mut reply)?;
+            if !self.is_driver() {
                 self.send_lone(task, message)?;
             }
             times.push(micros(start) / 2.0);
             ensure!(
-                got.len == message.len() && answer.last() == message.last(),
-                "a message of {} bytes came as {}",
+                got.len == message.len() && reply.last() == message.last(),
+                "a message of {} bytes arrived with {} bytes",
                 message.len(),
                 got.len
             );
@@ -196,7 +201,7 @@ impl End {
     /// shared memory would copy instead.
     fn send_lone(&mut self, task: Task, message: &Arc<[u8]>) -> Result<()> {
         let to = Target::new(self.peer, DATA);
-        if !task.asks(self.path) {
+        if !task.is_rendezvous(self.path) {
             return Ok(self.node.send(to, message)?);
         }
         let request = self.node.isend(to, Arc::clone(message))?;
@@ -209,14 +214,14 @@ impl End {
         let count = (WINDOW_LEN / message.len() as u64).clamp(*WINDOW.start(), *WINDOW.end());
         let mut times = Vec::new();
         let mut posted = VecDeque::new();
-        if !self.drives() {
+        if !self.is_driver() {
             for _ in 0..2 {
                 posted.push_back(self.node.post_recv(DATA, vec![0; message.len()])?);
             }
         }
         for window in 1..=WINDOWS {
             let start = Instant::now();
-            if self.drives() {
+            if self.is_driver() {
                 self.send_window(message, count)?;
             } else {
                 let extra = if window == WINDOWS { 2 } else { 0 };
@@ -237,7 +242,7 @@ impl End {
         for request in requests {
             self.node.wait(request)?;
         }
-        self.hear().map(|_| ())
+        self.recv_value().map(|_| ())
     }
 
     /// Receives a window. Two receives stay posted, except for the last `extra` messages.
@@ -251,41 +256,39 @@ impl End {
             let request = posted.pop_front().context("a receive is always posted")?;
             let buffer = self.node.wait(request)?.buffer;
             if done + extra <= count {
-                let buffer = buffer.context("a receive gives its buffer back")?;
+                let buffer = buffer.context("a receive returns its buffer")?;
                 posted.push_back(self.node.post_recv(DATA, buffer)?);
             }
         }
-        self.say(1.0)
+        self.send_value(1.0)
     }
 
     /// Times the sender's call and the receiver's call separately.
     fn stages(&mut self, task: Task, message: &Arc<[u8]>) -> Result<(Vec<f64>, Vec<f64>)> {
-        let granted = self.path != Path::Shm && task.asks(self.path);
+        let granted = self.path != Path::Shm && task.is_rendezvous(self.path);
         let (mut sender, mut receiver) = (Vec::new(), Vec::new());
         // The buffer is written first, because a page's first touch is not a cost of the path.
         let mut buffer = message.to_vec();
         for _ in 0..SEPARATIONS {
-            if self.drives() {
-                self.hear()?;
+            if self.is_driver() {
+                self.recv_value()?;
                 self.settle(SETTLED + SETTLED / 2)?;
                 sender.push(self.timed_send(message, granted)?);
-                receiver.push(self.hear()?);
+                receiver.push(self.recv_value()?);
             } else {
                 let request = self.node.post_recv(DATA, buffer)?;
-                self.say(1.0)?;
+                self.send_value(1.0)?;
                 self.settle(SETTLED)?;
                 if granted {
                     self.await_announcement()?;
                 }
-                idle(ARRIVED);
+                spin(ARRIVED);
                 let start = Instant::now();
                 let completion = self.node.wait(request)?;
                 let us = micros(start);
-                let back = completion
-                    .buffer
-                    .context("a receive gives its buffer back")?;
+                let back = completion.buffer.context("a receive returns its buffer")?;
                 buffer = back.into_vec();
-                self.say(us)?;
+                self.send_value(us)?;
             }
         }
         Ok((sender, receiver))
@@ -331,7 +334,7 @@ fn micros(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e6
 }
 
-fn idle(time: Duration) {
+fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
         std::hint::spin_loop();

@@ -18,8 +18,8 @@ mod table;
 pub(crate) use measure::{WorkerArgs, work};
 
 use crate::error::{UserError, user_error};
+use crate::launcher::LocalLauncher;
 use crate::output;
-use crate::surroundings::Surroundings;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use measure::Order;
@@ -148,11 +148,11 @@ fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Resu
         count: 2,
         link: None,
     };
-    match Surroundings::default().open_lab(&lab) {
+    match LocalLauncher::default().open_lab(&lab) {
         Ok(site) => Ok(site),
-        Err(error) if args.lab => Err(error.context("--lab: no lab can be made here")),
+        Err(error) if args.lab => Err(error.context("--lab: no lab can be created here")),
         Err(error) => {
-            let why = "measured on loopback, which is no network";
+            let why = "were measured on loopback, not on a network";
             notes.push(format!("network paths {why}: no lab: {error:#}"));
             Ok(Site::loopback(loopback, 2))
         }
@@ -160,7 +160,7 @@ fn choose_site(args: &TuneArgs, paths: &[Path], notes: &mut Vec<String>) -> Resu
 }
 
 fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
-    let result = tempfile::NamedTempFile::new().context("cannot make a file for the result")?;
+    let result = tempfile::NamedTempFile::new().context("cannot create a file for the result")?;
     let order = Order {
         path,
         seconds,
@@ -171,13 +171,13 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         Path::Shm => Site::loopback(site.mtu, 2).hosts,
         _ => site.hosts.clone(),
     };
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot find the file of this program")?;
     let program = program
         .to_str()
-        .context("this program's file has a name that is not text")?;
+        .context("the path of this program is not UTF-8")?;
     let json = serde_json::to_string(&order)?;
     let command = [program, "tune-worker", "--order", &json].map(str::to_owned);
-    Surroundings::default().run_job(&Job {
+    LocalLauncher::default().run_job(&Job {
         command: &command,
         places: &places,
         server: None,
@@ -187,7 +187,7 @@ fn measure_path(site: &Site, path: Path, seconds: f64) -> Result<Points> {
         lasts: Duration::from_secs_f64(seconds),
     })?;
     let text = fs::read_to_string(result.path()).context("cannot read the result")?;
-    serde_json::from_str(&text).context("rank 0 left no result")
+    serde_json::from_str(&text).context("rank 0 wrote no valid result")
 }
 
 /// Stores the model where jobs find it, and returns the file; a partial model is not stored.
@@ -210,12 +210,14 @@ fn stores(args: &TuneArgs, paths: &[Path]) -> bool {
 /// discarded.
 fn check_store() -> Result<()> {
     let checked = model::check_writable(&store_file()?);
-    checked.map_err(|error| UserError::new(format!("{error}, or measure only: --no-store")).into())
+    checked.map_err(|error| {
+        UserError::new(format!("{error}; or only measure, with --no-store")).into()
+    })
 }
 
 fn store_file() -> Result<PathBuf> {
     let file = model::default_file().ok_or(model::StoreError::NoDirectory);
-    Ok(file.map_err(|error| UserError::new(format!("{error}, or measure only: --no-store")))?)
+    Ok(file.map_err(|error| UserError::new(format!("{error}; or only measure, with --no-store")))?)
 }
 
 #[cfg(test)]

@@ -19,14 +19,16 @@ const STREAM_LEN_MIN: u64 = 1536;
 /// Call lengths in bytes that are tried for lone messages.
 pub(super) const CALL_LENS: [u64; 4] = [4 << 10, 8 << 10, 16 << 10, 32 << 10];
 
-/// Way to send a message.
+/// Method of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Variant {
     /// As without a model.
-    Usual,
+    #[serde(rename = "usual")]
+    Default,
     /// With rendezvous, although it could be eager.
-    Asked,
+    #[serde(rename = "asked")]
+    Rendezvous,
     /// Frame by frame on the path of small messages.
     Frames,
     /// In calls of this many bytes.
@@ -34,12 +36,12 @@ pub(super) enum Variant {
 }
 
 impl Variant {
-    /// Returns the choices that make the protocol send this way.
+    /// Returns the choices that make the protocol use this method.
     pub(super) fn choices(self) -> Choices {
         let mut choices = Choices::default();
         match self {
-            Variant::Usual => {}
-            Variant::Asked => {
+            Variant::Default => {}
+            Variant::Rendezvous => {
                 choices.eager_len_max = Some(0);
                 choices.eager_len_max_shm = Some(0);
             }
@@ -74,7 +76,7 @@ pub(super) enum Kind {
 pub(super) struct Task {
     /// Bytes of the message.
     pub(super) len: u64,
-    /// Way to send the message.
+    /// Method of sending the message.
     pub(super) variant: Variant,
 }
 
@@ -90,9 +92,9 @@ impl Task {
 
     /// Returns true if the message uses rendezvous: it is announced, and its bytes follow when
     /// granted.
-    pub(super) fn asks(self, path: Path) -> bool {
+    pub(super) fn is_rendezvous(self, path: Path) -> bool {
         let bound = EAGER_LEN[usize::from(path == Path::Shm)];
-        self.variant == Variant::Asked || self.len > bound
+        self.variant == Variant::Rendezvous || self.len > bound
     }
 }
 
@@ -126,13 +128,13 @@ pub(super) fn tasks(path: Path) -> Vec<Task> {
             lens.iter()
                 .copied()
                 .filter(|len| *len <= 1024)
-                .map(task(Variant::Usual)),
+                .map(task(Variant::Default)),
         );
         tasks.extend(short.iter().copied().map(task(Variant::Frames)));
         return tasks;
     }
-    tasks.extend(lens.iter().copied().map(task(Variant::Usual)));
-    tasks.extend(short.iter().copied().map(task(Variant::Asked)));
+    tasks.extend(lens.iter().copied().map(task(Variant::Default)));
+    tasks.extend(short.iter().copied().map(task(Variant::Rendezvous)));
     if path == Path::Udp {
         for call_len in CALL_LENS {
             let lens = fitted_lens().filter(|len| (2 * call_len..=256 << 10).contains(len));

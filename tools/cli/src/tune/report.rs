@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub(super) schema: u32,
     pub(super) site: SiteKind,
     pub(super) model: Model,
-    /// Predicted and measured times, one row per path, length, way and load.
+    /// Predicted and measured times, one row per path, length, variant and load.
     pub(super) rows: Vec<Row>,
     pub(super) error: ErrorSummary,
     /// Path and pieces by message length: the papers' Table 4 for this machine.
@@ -65,7 +65,8 @@ pub(super) struct ErrorSummary {
 pub(super) struct PlanRow {
     pub(super) len: u64,
     pub(super) path: Path,
-    pub(super) asks: bool,
+    #[serde(rename = "asks")]
+    pub(super) is_rendezvous: bool,
     /// Message bytes in a datagram.
     pub(super) fragment_len: u64,
     /// Message bytes in a call, if no other message is pending.
@@ -130,7 +131,7 @@ impl Report {
 }
 
 fn way(path: Path, task: Task) -> Way {
-    match task.asks(path) {
+    match task.is_rendezvous(path) {
         true => Way::Asked,
         false => Way::Eager,
     }
@@ -223,7 +224,7 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
     let packet = model.path("packet");
     let fits = packet.is_some_and(|packet| len <= packet.frame_len);
     let by_frames = !fits && len <= choices.packet_len_max as u64;
-    let asks = choices
+    let is_rendezvous = choices
         .eager_len_max
         .is_some_and(|limit| len > limit as u64)
         && !fits;
@@ -232,26 +233,28 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
     let (path, variant) = match () {
         () if fits => {
             // Choose the shorter round trip, as the protocol itself does.
-            let packet = find(rows, Path::Packet, len, Variant::Usual);
-            let udp = find(rows, Path::Udp, len, Variant::Usual);
+            let packet = find(rows, Path::Packet, len, Variant::Default);
+            let udp = find(rows, Path::Udp, len, Variant::Default);
             match (packet, udp) {
                 (Some(p), Some(u)) if u.predicted_us < p.predicted_us => {
-                    (Path::Udp, Variant::Usual)
+                    (Path::Udp, Variant::Default)
                 }
-                _ => (Path::Packet, Variant::Usual),
+                _ => (Path::Packet, Variant::Default),
             }
         }
         () if by_frames => (Path::Packet, Variant::Frames),
         () if call_len > 0 => (Path::Udp, Variant::Pieces(call_len)),
-        () if asks && len <= super::points::EAGER_LEN[0] => (Path::Udp, Variant::Asked),
-        () => (Path::Udp, Variant::Usual),
+        () if is_rendezvous && len <= super::points::EAGER_LEN[0] => {
+            (Path::Udp, Variant::Rendezvous)
+        }
+        () => (Path::Udp, Variant::Default),
     };
     let row = find(rows, path, len, variant)?;
     let of = model.path(&path.to_string())?;
     Some(PlanRow {
         len,
         path,
-        asks,
+        is_rendezvous,
         fragment_len: len.min(of.datagram_len),
         lone_call_len: match variant {
             Variant::Pieces(call_len) => call_len,
@@ -264,18 +267,18 @@ fn plan_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
 
 fn shm_row(model: &Model, rows: &[Row], len: u64) -> Option<PlanRow> {
     let limit = model.choices.eager_len_max_shm.unwrap_or(usize::MAX) as u64;
-    let asks = len > limit;
-    let forced = asks && len <= super::points::EAGER_LEN[1];
+    let is_rendezvous = len > limit;
+    let forced = is_rendezvous && len <= super::points::EAGER_LEN[1];
     let variant = if forced {
-        Variant::Asked
+        Variant::Rendezvous
     } else {
-        Variant::Usual
+        Variant::Default
     };
     let row = find(rows, Path::Shm, len, variant)?;
     Some(PlanRow {
         len,
         path: Path::Shm,
-        asks,
+        is_rendezvous,
         fragment_len: len,
         lone_call_len: len,
         predicted_us: row.predicted_us,
@@ -297,9 +300,9 @@ fn pieces(model: &PathModel, points: &Points) -> Vec<PiecesRow> {
         Some(PiecesRow {
             len,
             call_len,
-            lone_whole: pair(len, Variant::Usual, Kind::Lone)?,
+            lone_whole: pair(len, Variant::Default, Kind::Lone)?,
             lone_pieces: pair(len, cut, Kind::Lone)?,
-            stream_whole: pair(len, Variant::Usual, Kind::Stream)?,
+            stream_whole: pair(len, Variant::Default, Kind::Stream)?,
             stream_pieces: pair(len, cut, Kind::Stream)?,
             chosen: best_pieces(model, points, len) == Some(call_len),
         })

@@ -12,7 +12,7 @@ pub(super) fn render(report: &Report) -> String {
     let host = &report.model.host;
     let site = match report.site {
         SiteKind::Lab => "two hosts of a temporary lab",
-        SiteKind::Loopback => "this host alone",
+        SiteKind::Loopback => "this host only",
         SiteKind::Hosts => "two hosts",
     };
     let mut text = format!(
@@ -29,7 +29,10 @@ pub(super) fn render(report: &Report) -> String {
     }
     let _ = match &report.stored {
         Some(file) => writeln!(text, "stored in {}", file.display()),
-        None => writeln!(text, "not stored (it needs shm and udp, and no --no-store)"),
+        None => writeln!(
+            text,
+            "not stored (storing needs measurements of shm and udp, and no --no-store)"
+        ),
     };
     text
 }
@@ -37,16 +40,19 @@ pub(super) fn render(report: &Report) -> String {
 fn costs(text: &mut String, paths: &[PathModel]) {
     let _ = writeln!(
         text,
-        "\ncosts (us a call + us a datagram + ns a byte)\n{:7} {:6} {:>24} {:>24} {:>24}",
-        "path", "way", "sender", "wire", "receiver"
+        "\ncosts (us per call + us per datagram + ns per byte)\n{:7} {:10} {:>24} {:>24} {:>24}",
+        "path", "protocol", "sender", "wire", "receiver"
     );
     for path in paths {
-        let ways = [("eager", Some(&path.eager)), ("asked", path.asked.as_ref())];
-        for (way, stages) in ways {
+        let protocols = [
+            ("eager", Some(&path.eager)),
+            ("rendezvous", path.asked.as_ref()),
+        ];
+        for (protocol, stages) in protocols {
             let Some(stages) = stages else { continue };
             let _ = writeln!(
                 text,
-                "{:7} {way:6} {:>24} {:>24} {:>24}",
+                "{:7} {protocol:10} {:>24} {:>24} {:>24}",
                 path.path,
                 stage(&stages.sender),
                 stage(&stages.wire),
@@ -54,7 +60,11 @@ fn costs(text: &mut String, paths: &[PathModel]) {
             );
         }
         if path.asked.is_some() {
-            let _ = writeln!(text, "{:7} asking costs {:.2} us", "", path.ask_us);
+            let _ = writeln!(
+                text,
+                "{:7} the rendezvous itself costs {:.2} us",
+                "", path.ask_us
+            );
         }
     }
 }
@@ -69,17 +79,17 @@ fn stage(stage: &Stage) -> String {
 fn plan(text: &mut String, report: &Report) {
     let _ = writeln!(
         text,
-        "\nmessage size -> path and fragments, for a message on its own\n\
-         {:>8} {:7} {:6} {:>9} {:>11} {:>13} {:>12}",
-        "size", "path", "asks", "fragment", "bytes/call", "predicted us", "measured us"
+        "\nmessage size -> path and fragments, for a single message\n\
+         {:>8} {:7} {:10} {:>9} {:>11} {:>13} {:>12}",
+        "size", "path", "rendezvous", "fragment", "bytes/call", "predicted us", "measured us"
     );
     for row in &report.plan {
         let _ = writeln!(
             text,
-            "{:>8} {:7} {:6} {:>9} {:>11} {:>13.2} {:>12.2}",
+            "{:>8} {:7} {:10} {:>9} {:>11} {:>13.2} {:>12.2}",
             row.len,
             row.path,
-            if row.asks { "yes" } else { "no" },
+            if row.is_rendezvous { "yes" } else { "no" },
             row.fragment_len,
             row.lone_call_len,
             row.predicted_us,
@@ -91,23 +101,23 @@ fn plan(text: &mut String, report: &Report) {
 fn predictions(text: &mut String, report: &Report) {
     let _ = writeln!(
         text,
-        "\npredicted and measured (* not seen by the fit)\n{:7} {:>9} {:7} {:7} {:>13} {:>12} {:>7}",
-        "path", "size", "load", "way", "predicted us", "measured us", "error"
+        "\npredicted and measured (* not used in the fit)\n{:7} {:>9} {:7} {:10} {:>13} {:>12} {:>7}",
+        "path", "size", "load", "variant", "predicted us", "measured us", "error"
     );
     for row in &report.rows {
-        let way = match row.variant {
-            Variant::Usual => "usual",
-            Variant::Asked => "asked",
+        let variant = match row.variant {
+            Variant::Default => "default",
+            Variant::Rendezvous => "rendezvous",
             Variant::Frames => "frames",
             Variant::Pieces(_) => continue,
         };
         let load = match row.kind {
-            Kind::Lone => "lone",
+            Kind::Lone => "single",
             _ => "stream",
         };
         let _ = writeln!(
             text,
-            "{:7} {:>8}{} {load:7} {way:7} {:>13.2} {:>12.2} {:>+6.0}%",
+            "{:7} {:>8}{} {load:7} {variant:10} {:>13.2} {:>12.2} {:>+6.0}%",
             row.path,
             row.len,
             if row.fitted { ' ' } else { '*' },
@@ -124,10 +134,10 @@ fn pieces(text: &mut String, rows: &[PiecesRow]) {
     }
     let _ = writeln!(
         text,
-        "\nlone messages in pieces, so that both ends work at once (us: predicted/measured; the\n\
-         stream is predicted as if all its messages were cut, and measured as it is: by load)\n\
+        "\nsingle messages in pieces, so that both ends work at once (us: predicted/measured; the\n\
+         stream is predicted with every message cut, and measured with the choice by load)\n\
          {:>8} {:>10} {:>17} {:>17} {:>17} {:>17}",
-        "size", "bytes/call", "lone, whole", "lone, pieces", "stream, whole", "stream, pieces"
+        "size", "bytes/call", "single, whole", "single, pieces", "stream, whole", "stream, pieces"
     );
     for row in rows {
         let pairs = [
@@ -146,7 +156,7 @@ fn pieces(text: &mut String, rows: &[PiecesRow]) {
     if !rows.iter().any(|row| row.chosen) {
         let _ = writeln!(
             text,
-            "Pieces gain nothing at any size on this machine: messages stay whole."
+            "Pieces gain nothing at any size on this machine: messages are sent whole."
         );
     }
 }
@@ -155,8 +165,8 @@ fn error(text: &mut String, error: &ErrorSummary) {
     let percent = |part: f64| part * 100.0;
     let _ = writeln!(
         text,
-        "\nerror of the model: lone messages {:.0}% (median), {:.0}% at most, {:.0}% of them within \
-         a quarter; at sizes that the fit has not seen {:.0}% and {:.0}%; streams {:.0}% and {:.0}%",
+        "\nerror of the model: single messages {:.0}% (median), {:.0}% at most, {:.0}% of them within \
+         a quarter; at sizes not used in the fit {:.0}% and {:.0}%; streams {:.0}% and {:.0}%",
         percent(error.lone_median),
         percent(error.lone_max),
         percent(error.lone_within_quarter),

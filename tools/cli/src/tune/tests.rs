@@ -50,7 +50,7 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
 
 /// Returns the time of the machine for a task.
 fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
-    let way = if task.asks(path) {
+    let way = if task.is_rendezvous(path) {
         Way::Asked
     } else {
         Way::Eager
@@ -109,7 +109,7 @@ fn model(paths: Vec<PathModel>) -> Model {
 }
 
 #[test]
-fn a_machine_is_recovered_from_noisy_times() {
+fn fit_recovers_costs_from_noisy_times() {
     for path in [Path::Shm, Path::Udp, Path::Packet] {
         let machine = machine(path, 0.25);
         let points = measured(&machine, path, 0.05);
@@ -118,7 +118,7 @@ fn a_machine_is_recovered_from_noisy_times() {
             if matches!(task.variant, Variant::Pieces(_)) {
                 continue;
             }
-            let way = if task.asks(path) {
+            let way = if task.is_rendezvous(path) {
                 Way::Asked
             } else {
                 Way::Eager
@@ -134,7 +134,7 @@ fn a_machine_is_recovered_from_noisy_times() {
 }
 
 #[test]
-fn pieces_are_chosen_where_both_ends_have_work_and_nowhere_else() {
+fn pieces_are_chosen_only_if_both_ends_have_work() {
     for (receiver_ns, pays) in [(0.3, true), (0.0, false)] {
         let machine = machine(Path::Udp, receiver_ns);
         let points = measured(&machine, Path::Udp, 0.0);
@@ -145,7 +145,7 @@ fn pieces_are_chosen_where_both_ends_have_work_and_nowhere_else() {
 }
 
 #[test]
-fn frames_are_chosen_up_to_where_offload_overtakes_them() {
+fn frames_are_chosen_up_to_the_crossover_with_offload() {
     let udp = machine(Path::Udp, 0.3);
     // A frame costs less than a datagram, but each frame costs a call.
     let mut packet = machine(Path::Packet, 0.3);
@@ -166,14 +166,14 @@ fn frames_are_chosen_up_to_where_offload_overtakes_them() {
 }
 
 #[test]
-fn without_measurements_nothing_is_modelled_or_chosen() {
+fn no_measurements_give_no_model_and_default_choices() {
     assert!(path_model(Path::Udp, &Points::default(), 1500).is_none());
     assert_eq!(choices(&model(vec![]), &[]), Choices::default());
 }
 
 #[test]
-fn a_way_must_win_most_rounds_not_only_the_median() {
-    let (one, other) = (Variant::Pieces(4096), Variant::Usual);
+fn variant_must_win_most_rounds() {
+    let (one, other) = (Variant::Pieces(4096), Variant::Default);
     let wins = |rounds: [f64; 4]| {
         let mut points = Points::default();
         for us in rounds {

@@ -101,7 +101,7 @@ fn both_hosts_have_the_same_address() {
          addr $A eth1 192.168.56.1/24; addr $B eth1 192.168.56.2/24",
         true,
         &[
-            "eth0 10.0.2.15 of a is an address of b as well",
+            "eth0 10.0.2.15 of a is also an address of b",
             "--option 'network=eth1'",
         ],
     );
@@ -173,7 +173,7 @@ fn a_route_is_missing() {
         "join $A eth0 $B eth0; addr $A eth0 10.1.0.1/24; addr $B eth0 10.2.0.2/24",
         false,
         &[
-            "a has no route there",
+            "a has no route to it",
             "on a: sudo ip route add 10.2.0.0/24 via GATEWAY dev eth0",
         ],
     );
@@ -231,7 +231,7 @@ fn tcp_or_the_ethertype_does_not_pass() {
             "{JOINED} filter $B input 'meta l4proto tcp drop'; filter $A input 'meta l4proto tcp drop'"
         ),
         true,
-        &["TCP is not answered", "--option stream=off"],
+        &["TCP gets no answer", "--option stream=off"],
     );
     tells(
         &format!(

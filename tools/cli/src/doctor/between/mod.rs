@@ -7,11 +7,11 @@
 //! both processes and exchanges their addresses. Neither host is changed.
 
 mod print;
-mod seen;
+mod report;
+mod results;
 mod sockets;
 mod tcp;
 mod verdict;
-mod ways;
 mod worker;
 
 use crate::error::user_error;
@@ -21,7 +21,7 @@ use crate::run::hosts::{self, Host, MapBy, Place};
 use crate::run::{self, AgentOptions, OWN_PROGRAM, Options, Workload, command};
 use anyhow::{Context, Result};
 use portolan::PathChoice;
-use seen::Seen;
+use report::HostReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub(super) struct BetweenArgs {
 const WORKER: &str = "--between-worker";
 
 /// Prefix of each process's report line.
-const HEAD: &str = "portolan-between ";
+const REPORT_PREFIX: &str = "portolan-between ";
 
 /// Longest total time: ssh may take 10 s to connect, probing takes 5 s; the rest is for busy hosts.
 const LIMIT: Duration = Duration::from_secs(55);
@@ -70,8 +70,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Runs the test; `None` if the arguments do not request it.
 pub(super) fn main(args: &BetweenArgs, json: bool) -> Result<Option<ExitCode>> {
     if args.between_worker {
-        let seen = worker::run()?;
-        outln!("{HEAD}{}", serde_json::to_string(&seen)?)?;
+        let report = worker::run()?;
+        outln!("{REPORT_PREFIX}{}", serde_json::to_string(&report)?)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     if args.between.is_empty() {
@@ -81,7 +81,7 @@ pub(super) fn main(args: &BetweenArgs, json: bool) -> Result<Option<ExitCode>> {
     if let Some(failure) = outcome.failure {
         user_error!("{failure}");
     }
-    let [a, b] = [0, 1].map(|rank| report(rank, &outcome.captured));
+    let [a, b] = [0, 1].map(|rank| report_of(rank, &outcome.captured));
     let (a, b) = (a?, b?);
     let between = Between { hosts: [&a, &b] };
     let (reach, findings) = between.verdict();
@@ -101,7 +101,7 @@ pub(super) fn main(args: &BetweenArgs, json: bool) -> Result<Option<ExitCode>> {
 /// The report as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
-    hosts: [&'a Seen; 2],
+    hosts: [&'a HostReport; 2],
     reach: Reach,
     findings: &'a [Finding],
 }
@@ -116,10 +116,10 @@ fn json_of<'a>(between: &Between<'a>, reach: Reach, findings: &'a [Finding]) -> 
 }
 
 /// Returns what the process of `rank` reported.
-fn report(rank: u32, captured: &[(u32, Vec<u8>)]) -> Result<Seen> {
+fn report_of(rank: u32, captured: &[(u32, Vec<u8>)]) -> Result<HostReport> {
     let mut lines = captured.iter().filter(|(of, _)| *of == rank);
-    let line = lines.find_map(|(_, line)| line.strip_prefix(HEAD.as_bytes()));
-    let line = line.context("a process has ended without a report")?;
+    let line = lines.find_map(|(_, line)| line.strip_prefix(REPORT_PREFIX.as_bytes()));
+    let line = line.context("a process ended without a report")?;
     serde_json::from_slice(line).context("reading a report")
 }
 
@@ -156,7 +156,10 @@ fn options(args: &BetweenArgs) -> Result<Options> {
 fn places(args: &BetweenArgs) -> Result<Vec<Host>> {
     let names = &args.between;
     if names[0] == names[1] {
-        user_error!("--between needs two hosts: {} is one", names[0]);
+        user_error!(
+            "--between needs two different hosts, not {} twice",
+            names[0]
+        );
     }
     let Some(lab) = &args.lab else {
         return names.iter().map(|name| hosts::named(name)).collect();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Results of `doctor --between` as text.
 
-use super::seen::{By, Failure};
-use super::verdict::{Between, Finding, Pair, Reach, called};
+use super::report::{By, Failure};
+use super::verdict::{Between, Finding, Pair, Reach, label};
 use std::fmt::Write;
 
 /// Returns the report as text.
@@ -28,7 +28,7 @@ fn write_all(
         )?;
         let pairs = between.plausible();
         if pairs.is_empty() {
-            writeln!(out, "  no addresses of one kind")?;
+            writeln!(out, "  no addresses of the same family")?;
         }
         for pair in pairs {
             write_pair(out, between, pair, from)?;
@@ -60,7 +60,7 @@ fn write_pair(
     from: usize,
 ) -> std::fmt::Result {
     let (end, there) = (between.end(pair, from), between.end(pair, 1 - from));
-    write!(out, "  {} -> {}:", called(end), called(there))?;
+    write!(out, "  {} -> {}:", label(end), label(there))?;
     write!(out, " UDP {}", state(between, By::Udp, pair, from, true))?;
     if !end.is_ambiguous {
         write!(out, ", TCP {}", state(between, By::Tcp, pair, from, false))?;
@@ -86,6 +86,6 @@ fn state(between: &Between<'_>, by: By, pair: Pair, from: usize, has_len: bool) 
         Some(Failure { errno, .. }) => {
             format!("fails ({})", std::io::Error::from_raw_os_error(errno))
         }
-        None => "is not answered".to_owned(),
+        None => "gets no answer".to_owned(),
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sockets of `doctor --between`: UDP and raw frames at each address, and TCP in [`TcpEnds`]. They
-//! send from each address to each address of the other process, and record in [`Ways`] what
+//! send from each address to each address of the other process, and record in [`Results`] what
 //! arrives.
 
-use super::seen::{By, End, Failure, MARK_LEN, Offer, Way};
+use super::report::{By, End, Failure, MARK_LEN, Offer, ProbePath};
+use super::results::{ENDS_MAX, Results};
 use super::tcp::TcpEnds;
-use super::ways::{ENDS_MAX, Ways};
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 use portolan::PortRange;
@@ -120,45 +120,45 @@ impl Sockets {
     }
 
     /// Sends and receives for the whole span.
-    pub(super) fn probe(&mut self, own: &[End], ways: &mut Ways<'_>) -> Result<()> {
+    pub(super) fn probe(&mut self, own: &[End], results: &mut Results<'_>) -> Result<()> {
         let connects = |(_, end): &(usize, &End)| !end.is_ambiguous;
         for (from, end) in own.iter().enumerate().filter(connects) {
-            for (to, there) in reachable(end, &ways.other.ends) {
-                let way = Way {
+            for (to, there) in reachable(end, &results.other.ends) {
+                let path = ProbePath {
                     by: By::Tcp,
                     from,
                     to,
                 };
-                self.tcp.connect(way, end, target(end, there), ways);
+                self.tcp.connect(path, end, target(end, there), results);
             }
         }
         let begin = Instant::now();
         let mut next_round = begin;
         while begin.elapsed() < SPAN {
             if Instant::now() >= next_round {
-                self.send_datagrams(own, ways);
-                self.send_frames(ways)?;
+                self.send_datagrams(own, results);
+                self.send_frames(results)?;
                 next_round += ROUND;
             }
-            self.receive(own, ways);
-            self.tcp.turn(ways);
+            self.receive(own, results);
+            self.tcp.poll(results);
             std::thread::sleep(PAUSE);
         }
         Ok(())
     }
 
-    fn send_datagrams(&mut self, own: &[End], ways: &mut Ways<'_>) {
-        let other = ways.other;
+    fn send_datagrams(&mut self, own: &[End], results: &mut Results<'_>) {
+        let other = results.other;
         for (from, end) in own.iter().enumerate() {
             for (to, there) in reachable(end, &other.ends) {
-                let way = Way {
+                let path = ProbePath {
                     by: By::Udp,
                     from,
                     to,
                 };
                 for len in datagram_lens(end) {
                     let mut bytes = vec![0; len];
-                    bytes[..MARK_LEN].copy_from_slice(&ways.mark(way, len).to_bytes());
+                    bytes[..MARK_LEN].copy_from_slice(&results.mark(path, len).to_bytes());
                     let sent = self.udp[from].send_to(&bytes, target(end, there));
                     // The error may belong to an earlier datagram; the error queue reports it with
                     // its destination.
@@ -169,28 +169,28 @@ impl Sockets {
                         )
                     {
                         let is_remote = false;
-                        ways.fail(way, Failure { errno, is_remote });
+                        results.record_failure(path, Failure { errno, is_remote });
                     }
                 }
-                self.take_errors(own, from, ways);
+                self.read_errors(own, from, results);
             }
         }
     }
 
     /// Reads the ICMP errors for datagrams sent from an end.
-    fn take_errors(&mut self, own: &[End], from: usize, ways: &mut Ways<'_>) {
+    fn read_errors(&mut self, own: &[End], from: usize, results: &mut Results<'_>) {
         while let Ok(Some(error)) = net::recv_error(self.udp[from].as_fd()) {
             let Some(destination) = error.destination else {
                 continue;
             };
             let is_it = |end: &&End| (end.addr, end.port) == (destination.ip(), destination.port());
-            let places = ways.other.ends.iter().enumerate();
+            let places = results.other.ends.iter().enumerate();
             let to = places.clone().find(|(_, end)| is_it(end));
             // Errors of this host carry no port.
             let to = to.or_else(|| places.clone().find(|(_, end)| end.addr == destination.ip()));
             let is_size = error.errno == libc::EMSGSIZE;
             if let (Some((to, _)), false) = (to, is_size) {
-                let way = Way {
+                let path = ProbePath {
                     by: By::Udp,
                     from,
                     to,
@@ -199,13 +199,13 @@ impl Sockets {
                 let is_own = own.iter().any(|end| Some(end.addr) == error.offender);
                 let is_remote = error.origin == ErrorOrigin::Icmp && !is_own;
                 let errno = error.errno;
-                ways.fail(way, Failure { errno, is_remote });
+                results.record_failure(path, Failure { errno, is_remote });
             }
         }
     }
 
-    fn send_frames(&mut self, ways: &mut Ways<'_>) -> Result<()> {
-        let others = ways.other.ends.iter().enumerate();
+    fn send_frames(&mut self, results: &mut Results<'_>) -> Result<()> {
+        let others = results.other.ends.iter().enumerate();
         let raw: Vec<_> = others
             .filter_map(|(to, end)| Some((to, end.raw.clone()?)))
             .collect();
@@ -213,14 +213,14 @@ impl Sockets {
             for (to, addr) in &raw {
                 let peer = u32::try_from(*to)?;
                 link.connect(peer, addr)?;
-                let way = Way {
+                let path = ProbePath {
                     by: By::Raw,
                     from,
                     to: *to,
                 };
                 for len in [MARK_LEN, link.caps().frame_len_max] {
                     let mut bytes = vec![0; len];
-                    bytes[..MARK_LEN].copy_from_slice(&ways.mark(way, len).to_bytes());
+                    bytes[..MARK_LEN].copy_from_slice(&results.mark(path, len).to_bytes());
                     // A full queue drains before the next round.
                     let _ = link.transmit(peer, &TxFrame::whole(&bytes));
                 }
@@ -229,21 +229,23 @@ impl Sockets {
         Ok(())
     }
 
-    fn receive(&mut self, own: &[End], ways: &mut Ways<'_>) {
+    fn receive(&mut self, own: &[End], results: &mut Results<'_>) {
         let mut bytes = vec![0; DATAGRAM_LEN_MAX];
         for (socket, end) in self.udp.iter().zip(own) {
             let overhead_len = UDP_LEN + ip_len(end.addr);
             // After an error, the next datagram may still be received.
             for _ in 0..BUDGET {
                 match socket.recv_from(&mut bytes) {
-                    Ok((len, _)) => ways.take(By::Udp, &bytes[..len], overhead_len),
+                    Ok((len, _)) => results.record_packet(By::Udp, &bytes[..len], overhead_len),
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     Err(_) => {}
                 }
             }
         }
         for link in self.raw.values_mut() {
-            link.receive(BUDGET, &mut |frame| ways.take(By::Raw, frame.head, 0));
+            link.receive(BUDGET, &mut |frame| {
+                results.record_packet(By::Raw, frame.head, 0)
+            });
         }
     }
 }

@@ -2,16 +2,16 @@
 //! TCP of `doctor --between`: each address listens, and connects to each address of the other host.
 //! The connecting side sends its mark, which identifies it to the listener.
 
-use super::seen::{By, End, Failure, MARK_LEN, Way};
+use super::report::{By, End, Failure, MARK_LEN, ProbePath};
+use super::results::Results;
 use super::sockets::source;
-use super::ways::Ways;
 use portolan::PortRange;
 use portolan_sys::net;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 /// Largest number of unidentified connections that are kept.
-const HELD_MAX: usize = 256;
+const INCOMING_MAX: usize = 256;
 
 /// Bytes of the headers of TCP and IPv4; used only to report a packet length.
 const HEADERS_LEN: usize = 40;
@@ -24,11 +24,11 @@ pub(super) struct TcpEnds {
     ports: PortRange,
     listeners: Vec<TcpListener>,
     /// Connection attempts that have neither succeeded nor failed.
-    asking: Vec<(Way, TcpStream)>,
+    connecting: Vec<(ProbePath, TcpStream)>,
     /// Accepted connections that have sent less than a mark.
     incoming: Vec<(TcpStream, Vec<u8>)>,
     /// Finished connections; kept open so that no reset overtakes the mark.
-    kept: Vec<TcpStream>,
+    finished: Vec<TcpStream>,
 }
 
 impl TcpEnds {
@@ -36,9 +36,9 @@ impl TcpEnds {
         TcpEnds {
             ports,
             listeners: Vec::new(),
-            asking: Vec::new(),
+            connecting: Vec::new(),
             incoming: Vec::new(),
-            kept: Vec::new(),
+            finished: Vec::new(),
         }
     }
 
@@ -71,39 +71,45 @@ impl TcpEnds {
     }
 
     /// Begins to connect from `end` to `to`.
-    pub(super) fn connect(&mut self, way: Way, end: &End, to: SocketAddr, ways: &mut Ways<'_>) {
+    pub(super) fn connect(
+        &mut self,
+        path: ProbePath,
+        end: &End,
+        to: SocketAddr,
+        results: &mut Results<'_>,
+    ) {
         match net::begin_connect(source(end), to, self.ports) {
-            Ok(stream) => self.asking.push((way, stream)),
-            Err(error) => ways.fail(way, failure(&error)),
+            Ok(stream) => self.connecting.push((path, stream)),
+            Err(error) => results.record_failure(path, failure(&error)),
         }
     }
 
     /// Polls all connections.
-    pub(super) fn turn(&mut self, ways: &mut Ways<'_>) {
-        self.look_at_attempts(ways);
+    pub(super) fn poll(&mut self, results: &mut Results<'_>) {
+        self.poll_attempts(results);
         self.accept();
-        self.read(ways);
+        self.read(results);
     }
 
-    fn look_at_attempts(&mut self, ways: &mut Ways<'_>) {
-        for (way, mut stream) in std::mem::take(&mut self.asking) {
+    fn poll_attempts(&mut self, results: &mut Results<'_>) {
+        for (path, mut stream) in std::mem::take(&mut self.connecting) {
             match stream.take_error() {
-                Ok(Some(error)) | Err(error) => ways.fail(way, failure(&error)),
+                Ok(Some(error)) | Err(error) => results.record_failure(path, failure(&error)),
                 Ok(None) if stream.peer_addr().is_ok() => {
-                    let mark = ways.mark(way, MARK_LEN).to_bytes();
+                    let mark = results.mark(path, MARK_LEN).to_bytes();
                     match stream.write_all(&mark) {
-                        Ok(()) => self.kept.push(stream),
-                        Err(error) => ways.fail(way, failure(&error)),
+                        Ok(()) => self.finished.push(stream),
+                        Err(error) => results.record_failure(path, failure(&error)),
                     }
                 }
-                Ok(None) => self.asking.push((way, stream)),
+                Ok(None) => self.connecting.push((path, stream)),
             }
         }
     }
 
     fn accept(&mut self) {
         for listener in &self.listeners {
-            while self.incoming.len() < HELD_MAX {
+            while self.incoming.len() < INCOMING_MAX {
                 let Ok((stream, _)) = listener.accept() else {
                     break;
                 };
@@ -114,7 +120,7 @@ impl TcpEnds {
         }
     }
 
-    fn read(&mut self, ways: &mut Ways<'_>) {
+    fn read(&mut self, results: &mut Results<'_>) {
         for (mut stream, mut bytes) in std::mem::take(&mut self.incoming) {
             let mut more = [0; MARK_LEN];
             match stream.read(&mut more[bytes.len()..]) {
@@ -125,8 +131,8 @@ impl TcpEnds {
                     if bytes.len() < MARK_LEN {
                         self.incoming.push((stream, bytes));
                     } else {
-                        ways.take(By::Tcp, &bytes, HEADERS_LEN);
-                        self.kept.push(stream);
+                        results.record_packet(By::Tcp, &bytes, HEADERS_LEN);
+                        self.finished.push(stream);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

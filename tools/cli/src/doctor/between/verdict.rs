@@ -8,7 +8,7 @@
 mod blocked;
 mod passing;
 
-use super::seen::{By, End, Failure, Seen, Way};
+use super::report::{By, End, Failure, HostReport, ProbePath};
 use portolan_sys::net::is_of_one_link;
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ pub(super) enum Reach {
 /// The two reports, in the order of the hosts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Between<'a> {
-    pub(super) hosts: [&'a Seen; 2],
+    pub(super) hosts: [&'a HostReport; 2],
 }
 
 /// A pair of ends: of the first host and of the second.
@@ -46,11 +46,11 @@ impl<'a> Between<'a> {
     pub(super) fn verdict(&self) -> (Reach, Vec<Finding>) {
         let working = self.both_ways(By::Udp);
         if !working.is_empty() {
-            return (Reach::Udp, self.beside(&working));
+            return (Reach::Udp, self.secondary(&working));
         }
         match self.by_raw() {
             Some(pair) => (Reach::Raw, vec![self.without_udp(pair)]),
-            None => (Reach::Nothing, self.why_nothing()),
+            None => (Reach::Nothing, self.nothing_passes()),
         }
     }
 
@@ -95,12 +95,12 @@ impl<'a> Between<'a> {
 
     /// Returns the bytes of the longest packet that has passed from host `from` to the other.
     pub(super) fn passed(&self, by: By, pair: Pair, from: usize) -> Option<usize> {
-        self.hosts[1 - from].arrived(way(by, pair, from))
+        self.hosts[1 - from].arrived(probe_path(by, pair, from))
     }
 
     /// Returns the reason for which host `from` could not send.
     pub(super) fn failure(&self, by: By, pair: Pair, from: usize) -> Option<Failure> {
-        self.hosts[from].failure(way(by, pair, from))
+        self.hosts[from].failure(probe_path(by, pair, from))
     }
 
     pub(super) fn end(&self, pair: Pair, host: usize) -> &'a End {
@@ -131,15 +131,15 @@ impl<'a> Between<'a> {
     }
 }
 
-/// Returns the way from host `from` to the other between the ends of `pair`.
-fn way(by: By, (first, second): Pair, from: usize) -> Way {
+/// Returns the path of a probe from host `from` to the other between the ends of `pair`.
+fn probe_path(by: By, (first, second): Pair, from: usize) -> ProbePath {
     match from {
-        0 => Way {
+        0 => ProbePath {
             by,
             from: first,
             to: second,
         },
-        _ => Way {
+        _ => ProbePath {
             by,
             from: second,
             to: first,
@@ -148,7 +148,7 @@ fn way(by: By, (first, second): Pair, from: usize) -> Way {
 }
 
 /// Formats an end of a host for a message.
-pub(super) fn called(end: &End) -> String {
+pub(super) fn label(end: &End) -> String {
     format!("{} {}", end.interface, end.addr)
 }
 
@@ -169,10 +169,10 @@ impl Between<'_> {
         let names: Vec<&str> = hosts.iter().map(|host| self.name(*host)).collect();
         let rules = format!("on {}: {}", names.join(" and "), rules.join("; "));
         match set {
-            Some(_) => format!("{rules} (or the same in that firewall's own tool)"),
+            Some(_) => format!("{rules} (or the same with the tool of that firewall)"),
             None => format!(
-                "PORTOLAN_PORTS={ports} (--option ports={ports}), and let that range pass {rules} (or the \
-                 same in that firewall's own tool)"
+                "PORTOLAN_PORTS={ports} (--option ports={ports}), and open that range {rules} (or the \
+                 same with the tool of that firewall)"
             ),
         }
     }

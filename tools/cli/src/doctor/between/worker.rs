@@ -2,9 +2,9 @@
 //! The process of `doctor --between` on each host. It opens sockets at the addresses that a job
 //! would use, sends from each to each address of the other process, and reports what arrived.
 
-use super::seen::{Nic, Offer, Seen};
+use super::report::{HostReport, Nic, Offer};
+use super::results::Results;
 use super::sockets::Sockets;
-use super::ways::Ways;
 use anyhow::{Context, Result};
 use portolan::launch::Launch;
 use portolan_link::{Interface, InterfaceKind};
@@ -13,8 +13,9 @@ use portolan_link::{Interface, InterfaceKind};
 ///
 /// # Errors
 /// No launcher has started it, or a setting excludes all addresses.
-pub(super) fn run() -> Result<Seen> {
-    let mut launch = Launch::from_env()?.context("`portolan doctor --between` starts this")?;
+pub(super) fn run() -> Result<HostReport> {
+    let mut launch =
+        Launch::from_env()?.context("this command is started by `portolan doctor --between`")?;
     let result = examine(&mut launch);
     match &result {
         Ok(_) => launch.bye(),
@@ -23,25 +24,25 @@ pub(super) fn run() -> Result<Seen> {
     result
 }
 
-fn examine(launch: &mut Launch) -> Result<Seen> {
+fn examine(launch: &mut Launch) -> Result<HostReport> {
     let job = launch.job().clone();
     let ports = portolan::ports_of(&job)?;
     let interfaces = portolan_link::interfaces()?;
     let (own, mut sockets) = Sockets::open(&job, ports)?;
-    let told = launch.exchange(&serde_json::to_value(&own)?)?;
-    let other = told
+    let offers = launch.exchange(&serde_json::to_value(&own)?)?;
+    let other = offers
         .get(1 - job.rank as usize)
         .context("no other process")?;
     let other: Offer = serde_json::from_value(other.clone())?;
-    let mut ways = Ways::new(own.token, &other);
-    sockets.probe(&own.ends, &mut ways)?;
-    Ok(Seen {
+    let mut results = Results::new(own.token, &other);
+    sockets.probe(&own.ends, &mut results)?;
+    Ok(HostReport {
         host: job.host_name.unwrap_or_default(),
         nics: interfaces.iter().map(nic).collect(),
         raw_refused: sockets.raw_refused,
         ports: (!ports.is_any()).then(|| ports.to_string()),
-        arrived: ways.arrived(),
-        failed: ways.failed(),
+        arrived: results.arrived(),
+        failed: results.failed(),
         ends: own.ends,
     })
 }

@@ -9,7 +9,7 @@
 //! Invariant: frames that arrive at one port leave in order, and each frame leaves or is counted as
 //! lost.
 
-use super::held::Held;
+use super::frame_ring::FrameRing;
 use super::switch::Switch;
 use anyhow::{Context, Result};
 use portolan_sys::epoll::{Epoll, Ready};
@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Frames taken from one port, and sent in all, before the other ports are polled again.
-const TURN_FRAMES: usize = 32;
+const BATCH_FRAMES: usize = 32;
 
 /// Lateness from which a frame counts as late: about the time that a port of a switch adds itself.
 const LATE: Duration = Duration::from_micros(50);
 
 /// Interval between updates of the counts while frames pass.
-const COUNTS_EVERY: Duration = Duration::from_millis(100);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counts of frames; a burst of segments counts as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,14 +38,14 @@ pub(super) struct Counts {
     pub(super) passed: u64,
     /// Of these, frames that left more than [`LATE`] after their due time.
     pub(super) late: u64,
-    /// Frames that found no room here or in a later queue, or whose host was removed.
+    /// Frames dropped because this or a later queue was full, or because their host was removed.
     pub(super) lost: u64,
 }
 
 /// Capacity of each cable in bytes.
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// Bytes in flight.
-    pub(super) held_len: usize,
+    pub(super) ring_len: usize,
     /// Bytes in the kernel, before and after this process.
     pub(super) kernel_len: usize,
 }
@@ -53,7 +53,7 @@ pub(super) struct Room {
 struct Port {
     /// `None` after the host was removed.
     end: Option<WireEnd>,
-    held: Held,
+    ring: FrameRing,
     drops: u64,
 }
 
@@ -65,13 +65,13 @@ pub(super) struct Carrier {
     switch: Switch,
     delay: Duration,
     counts: Counts,
-    told: Told,
-    /// Buffer for frames that are discarded because there is no room.
-    nowhere: Vec<u8>,
+    published: Published,
+    /// Buffer for frames that are discarded because the ring is full.
+    discarded: Vec<u8>,
 }
 
 /// Published counts.
-struct Told {
+struct Published {
     file: File,
     counts: Counts,
     at: Instant,
@@ -83,27 +83,29 @@ impl Carrier {
     pub(super) fn new(
         interfaces: &[u32],
         delay: Duration,
-        room: &Room,
+        capacity: &Capacity,
         counts: File,
     ) -> Result<Carrier> {
-        let epoll = Epoll::new().context("making an epoll set")?;
+        let epoll = Epoll::new().context("creating an epoll instance")?;
         let mut ports = Vec::new();
         for (index, interface) in interfaces.iter().enumerate() {
-            let end = WireEnd::open(*interface, room.kernel_len);
+            let end = WireEnd::open(*interface, capacity.kernel_len);
             let end = end.with_context(|| format!("opening a packet socket for host {index}"))?;
-            epoll.add(&end, index as u64).context("watching a port")?;
+            epoll
+                .add(&end, index as u64)
+                .context("adding a port to epoll")?;
             ports.push(Port {
                 end: Some(end),
-                held: Held::new(room.held_len, WIRE_FRAME_ROOM),
+                ring: FrameRing::new(capacity.ring_len, WIRE_FRAME_ROOM),
                 drops: 0,
             });
         }
-        let told = Told {
+        let published = Published {
             file: counts,
             counts: Counts::default(),
             at: Instant::now(),
         };
-        told.write();
+        published.write();
         Ok(Carrier {
             switch: Switch::new(ports.len()),
             ports,
@@ -111,15 +113,15 @@ impl Carrier {
             ready: Vec::new(),
             delay,
             counts: Counts::default(),
-            told,
-            nowhere: vec![0; WIRE_FRAME_ROOM],
+            published,
+            discarded: vec![0; WIRE_FRAME_ROOM],
         })
     }
 
     /// Carries frames until no host is left.
     pub(super) fn run(&mut self) -> io::Result<()> {
         while self.ports.iter().any(|port| port.end.is_some()) {
-            self.rest()?;
+            self.sleep()?;
             let mut ready = std::mem::take(&mut self.ready);
             self.epoll.look(&mut ready)?;
             for port in ready.drain(..) {
@@ -133,12 +135,12 @@ impl Carrier {
 
     /// Receives the frames that have arrived at a port.
     fn fetch(&mut self, index: usize) {
-        for _ in 0..TURN_FRAMES {
-            let Port { end, held, .. } = &mut self.ports[index];
+        for _ in 0..BATCH_FRAMES {
+            let Port { end, ring, .. } = &mut self.ports[index];
             let Some(end) = end else { return };
-            let received = match held.room() {
-                Some(room) => end.receive(room),
-                None => end.receive(&mut self.nowhere).map(|lost| {
+            let received = match ring.free_slot() {
+                Some(slot) => end.receive(slot),
+                None => end.receive(&mut self.discarded).map(|lost| {
                     self.counts.lost += u64::from(lost.is_some());
                     None
                 }),
@@ -146,13 +148,13 @@ impl Carrier {
             match received {
                 Ok(Some(arrived)) => {
                     let left = self.delay.saturating_sub(arrived.age);
-                    held.push(arrived.bytes, Instant::now() + left);
-                    if let Some((_, from)) = held.last().and_then(net::wire_addresses) {
+                    ring.push(arrived.bytes, Instant::now() + left);
+                    if let Some((_, from)) = ring.last().and_then(net::wire_addresses) {
                         self.switch.learn(from, index);
                     }
                 }
                 Ok(None) => return,
-                Err(error) if has_gone(&error) => return self.retire(index),
+                Err(error) if is_removed(&error) => return self.retire(index),
                 Err(_) => self.counts.lost += 1,
             }
         }
@@ -160,7 +162,7 @@ impl Carrier {
 
     /// Sends the frames that are due, the earliest first.
     fn send_due(&mut self) {
-        for _ in 0..TURN_FRAMES {
+        for _ in 0..BATCH_FRAMES {
             let Some((due, index)) = self.next_due() else {
                 return;
             };
@@ -176,21 +178,21 @@ impl Carrier {
     fn next_due(&self) -> Option<(Instant, usize)> {
         let ports = self.ports.iter().enumerate();
         ports
-            .filter_map(|(index, port)| Some((port.held.due()?, index)))
+            .filter_map(|(index, port)| Some((port.ring.due()?, index)))
             .min()
     }
 
     /// Sends the oldest frame from a port to its destination.
     fn send_first(&mut self, from: usize) {
         let mut gone = Vec::new();
-        if let Some(frame) = self.ports[from].held.first()
+        if let Some(frame) = self.ports[from].ring.first()
             && let Some((to, _)) = net::wire_addresses(frame)
         {
             let mut is_lost = false;
-            for index in self.switch.ways(to, from) {
+            for index in self.switch.output_ports(to, from) {
                 match self.ports[index].end.as_ref().map(|end| end.send(frame)) {
                     Some(Ok(())) => {}
-                    Some(Err(error)) if has_gone(&error) => gone.push(index),
+                    Some(Err(error)) if is_removed(&error) => gone.push(index),
                     Some(Err(_)) | None => is_lost = true,
                 }
             }
@@ -198,7 +200,7 @@ impl Carrier {
             self.counts.lost += u64::from(is_lost);
             self.counts.passed += u64::from(!is_lost);
         }
-        self.ports[from].held.pop();
+        self.ports[from].ring.pop();
         for index in gone {
             self.retire(index);
         }
@@ -212,13 +214,13 @@ impl Carrier {
     }
 
     /// Sleeps until a frame arrives, or until shortly before the next frame is due.
-    fn rest(&mut self) -> io::Result<()> {
+    fn sleep(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let left = self
             .next_due()
             .map(|(due, _)| due.saturating_duration_since(now));
-        if left.is_none() || now - self.told.at > COUNTS_EVERY {
-            self.tell(now);
+        if left.is_none() || now - self.published.at > PUBLISH_INTERVAL {
+            self.publish(now);
         }
         match left {
             Some(left) if left <= SPIN => Ok(()),
@@ -229,7 +231,7 @@ impl Carrier {
         }
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn publish(&mut self, now: Instant) {
         for port in &mut self.ports {
             port.drops += port.end.as_ref().map_or(0, |end| u64::from(end.drops()));
         }
@@ -238,15 +240,15 @@ impl Carrier {
             lost: self.counts.lost + drops,
             ..self.counts
         };
-        self.told.at = now;
-        if self.told.counts != counts {
-            self.told.counts = counts;
-            self.told.write();
+        self.published.at = now;
+        if self.published.counts != counts {
+            self.published.counts = counts;
+            self.published.write();
         }
     }
 }
 
-impl Told {
+impl Published {
     fn write(&self) {
         // If the counts cannot be written, the lab is being removed; frames have priority.
         let _ = self.file.write_all_at(self.counts.line().as_bytes(), 0);
@@ -272,7 +274,7 @@ impl Counts {
 }
 
 /// Returns true if the interface of a socket was removed for good.
-fn has_gone(error: &io::Error) -> bool {
+fn is_removed(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)
@@ -284,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_back() {
+    fn counts_round_trip() {
         let counts = Counts {
             passed: u64::MAX,
             late: 1,

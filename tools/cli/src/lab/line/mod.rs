@@ -9,14 +9,14 @@
 //! Invariant: all its state is inside the process, so nothing is left when it ends.
 
 mod carry;
-mod held;
+mod frame_ring;
 mod switch;
 
-use super::link::{Link, UNDER_WAY_LEN};
+use super::link::{IN_FLIGHT_LEN, Link};
 use super::{Options, ip, plan};
 use crate::error::{UserError, user_error};
 use anyhow::{Context, Result};
-use carry::{Carrier, Counts, Room};
+use carry::{Capacity, Carrier, Counts};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portolan_sys::net;
 use portolan_sys::process::{ProcessHandle, keep_time};
@@ -36,11 +36,11 @@ pub(super) const DELAY_MIN: Duration = Duration::from_micros(50);
 
 /// Largest number of bytes in flight on a cable with a rate. The rate determines the necessary
 /// number; the limit exists because each host takes this much memory.
-const HELD_LEN_MAX: u64 = 256 << 20;
+const RING_LEN_MAX: u64 = 256 << 20;
 
 /// Bytes in flight on all cables of a lab without a rate, and the minimum for each.
-const HELD_LEN_ALL: u64 = 512 << 20;
-const HELD_LEN_MIN: u64 = 1 << 20;
+const RING_LEN_ALL: u64 = 512 << 20;
+const RING_LEN_MIN: u64 = 1 << 20;
 
 /// Minimum kernel buffer for a port in bytes: 3 ms of 10 Gbit/s.
 const KERNEL_LEN: u64 = 4 << 20;
@@ -70,31 +70,31 @@ impl fmt::Display for Line {
 pub(super) fn check(link: &Link) -> Result<()> {
     if link.delay < DELAY_MIN {
         user_error!(
-            "--link: delay={} is shorter than what a process can hold frames up for, {}: this kernel has no \
-             netem, which could; make it longer, or leave it out",
+            "--link: delay={} is shorter than {}, the shortest delay that a process can make, and this kernel has no \
+             netem: make it longer, or leave it out",
             super::link::time(link.delay),
             super::link::time(DELAY_MIN)
         );
     }
-    let under_way = link.under_way_len();
-    if under_way.is_some_and(|len| len > HELD_LEN_MAX) {
+    let in_flight = link.in_flight_len();
+    if in_flight.is_some_and(|len| len > RING_LEN_MAX) {
         user_error!(
-            "--link: {link} would have more than {} MiB under way on each cable, which this machine's memory \
-             is not to be filled with: make rate= or delay= smaller",
-            HELD_LEN_MAX >> 20
+            "--link: {link} needs more than {} MiB of memory for the frames in flight on each cable: make rate= or delay= \
+             smaller",
+            RING_LEN_MAX >> 20
         );
     }
     Ok(())
 }
 
 /// Returns the bytes that may be in flight on each cable; further frames are lost.
-fn held_len(link: &Link, host_count: u32) -> u64 {
-    match link.under_way_len() {
+fn ring_len(link: &Link, host_count: u32) -> u64 {
+    match link.in_flight_len() {
         // Frames that wait because this process is late are in flight, too.
-        Some(len) => 2 * len + HELD_LEN_MIN,
-        None => UNDER_WAY_LEN
-            .min(HELD_LEN_ALL / u64::from(host_count))
-            .max(HELD_LEN_MIN),
+        Some(len) => 2 * len + RING_LEN_MIN,
+        None => IN_FLIGHT_LEN
+            .min(RING_LEN_ALL / u64::from(host_count))
+            .max(RING_LEN_MIN),
     }
 }
 
@@ -107,7 +107,7 @@ fn kernel_len(link: &Link) -> u64 {
 
 /// Starts the line of a lab with existing interfaces, and returns when frames pass.
 pub(super) fn start(options: &Options) -> Result<()> {
-    let counts = tempfile::tempfile().context("making the file of counts")?;
+    let counts = tempfile::tempfile().context("creating the file of counts")?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["lab", "line", "--name", &options.name])
@@ -121,22 +121,22 @@ pub(super) fn start(options: &Options) -> Result<()> {
     // The line outlives this process. Pass it no pipe, or a reader that waits for the pipe's end
     // would wait for the end of the lab.
     portolan_sys::inherit::give_nothing(&mut command);
-    let spare = spare_cores(options);
-    if !spare.is_empty() {
-        portolan_sys::inherit::run_on(&mut command, &spare);
+    let free = free_cores(options);
+    if !free.is_empty() {
+        portolan_sys::inherit::run_on(&mut command, &free);
     }
     let mut child = command.spawn().context("starting the line of a lab")?;
-    let mut said = String::new();
+    let mut output = String::new();
     let stderr = child.stderr.take().context("stderr of the line")?;
     BufReader::new(stderr)
-        .read_line(&mut said)
+        .read_line(&mut output)
         .context("reading from the line of a lab")?;
-    let said = said.trim();
-    if said != READY {
+    let output = output.trim();
+    if output != READY {
         child.wait().context("waiting for the line of a lab")?;
         return Err(UserError::new(format!(
-            "--link: delay= cannot be made: the process that holds frames up ended: {}",
-            said.trim_start_matches("portolan: ")
+            "--link: delay= is not possible: the process that delays frames ended: {}",
+            output.trim_start_matches("portolan: ")
         ))
         .into());
     }
@@ -144,7 +144,7 @@ pub(super) fn start(options: &Options) -> Result<()> {
 }
 
 /// Returns the usable cores that no host owns.
-fn spare_cores(options: &Options) -> Vec<usize> {
+fn free_cores(options: &Options) -> Vec<usize> {
     let hosts: Vec<_> = (0..options.host_count)
         .map(|index| options.cores.of_host(index))
         .collect();
@@ -218,12 +218,12 @@ fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
     // Detach from the terminal, so that neither its Ctrl-C nor its end reaches this process. This
     // fails for a group leader, which is detached already.
     let _ = nix::unistd::setsid();
-    std::env::set_current_dir("/").context("leaving the directory")?;
+    std::env::set_current_dir("/").context("changing to the directory /")?;
     let namespace = Path::new(ip::NETNS_DIR).join(plan::switch_namespace(name));
     net::enter_netns(&namespace).context("entering the namespace of the switch")?;
     let (_, most) =
-        getrlimit(Resource::RLIMIT_NOFILE).context("asking how many files may be open")?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("letting more files be open")?;
+        getrlimit(Resource::RLIMIT_NOFILE).context("reading the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("raising the limit of open files")?;
     let interfaces = net::interfaces().context("listing the cables")?;
     let number = |index: u32| {
         let port = plan::port(index);
@@ -234,13 +234,13 @@ fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
     };
     let numbers = (0..host_count).map(number).collect::<Result<Vec<u32>>>()?;
     let counts = std::io::stdout().as_fd().try_clone_to_owned()?;
-    let [held_len, kernel_len] = [held_len(link, host_count), kernel_len(link)]
+    let [ring_len, kernel_len] = [ring_len(link, host_count), kernel_len(link)]
         .map(|len| usize::try_from(len).unwrap_or(usize::MAX));
-    let room = Room {
-        held_len,
+    let capacity = Capacity {
+        ring_len,
         kernel_len,
     };
-    let carrier = Carrier::new(&numbers, link.delay, &room, counts.into())?;
+    let carrier = Carrier::new(&numbers, link.delay, &capacity, counts.into())?;
     // Without the priority some frames are late; they are counted.
     let _ = keep_time();
     Ok(carrier)
@@ -251,16 +251,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cable_holds_what_is_under_way_at_its_rate_and_as_much_again() {
-        let held = |link: &str, hosts| held_len(&link.parse().unwrap(), hosts);
-        assert_eq!(held("rate=1g,delay=1ms", 2), 2 * 125_000 + (1 << 20));
-        assert_eq!(held("delay=1ms", 2), 64 << 20);
-        assert_eq!(held("delay=1ms", 64), 8 << 20);
-        assert_eq!(held("delay=1ms", 1024), 1 << 20);
+    fn ring_len_is_twice_the_bytes_in_flight() {
+        let len = |link: &str, hosts| ring_len(&link.parse().unwrap(), hosts);
+        assert_eq!(len("rate=1g,delay=1ms", 2), 2 * 125_000 + (1 << 20));
+        assert_eq!(len("delay=1ms", 2), 64 << 20);
+        assert_eq!(len("delay=1ms", 64), 8 << 20);
+        assert_eq!(len("delay=1ms", 1024), 1 << 20);
     }
 
     #[test]
-    fn delays_that_a_process_cannot_make_are_refused_with_the_remedy() {
+    fn impossible_delays_are_refused_with_remedy() {
         let refused = |link: &str| check(&link.parse().unwrap()).unwrap_err().to_string();
         let error = refused("delay=5us");
         assert!(
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_process_is_taken_for_a_line() {
+    fn other_processes_are_not_the_line() {
         assert!(!is_line(std::process::id(), "lab"));
         assert!(!is_line(u32::MAX, "lab"));
     }

@@ -38,7 +38,7 @@ impl Switch {
     }
 
     /// Returns the ports to which a frame for `to` from `port` must be sent.
-    pub(super) fn ways(&self, to: Address, port: usize) -> impl Iterator<Item = usize> {
+    pub(super) fn output_ports(&self, to: Address, port: usize) -> impl Iterator<Item = usize> {
         let ports: Range<usize> = match self.known.get(&to) {
             Some(known) => *known..*known + 1,
             None => 0..self.port_count,
@@ -55,32 +55,32 @@ mod tests {
     const B: Address = [2, 0, 0, 0, 0, 2];
     const ALL: Address = [0xff; 6];
 
-    fn ways(switch: &Switch, to: Address, port: usize) -> Vec<usize> {
-        switch.ways(to, port).collect()
+    fn output_ports(switch: &Switch, to: Address, port: usize) -> Vec<usize> {
+        switch.output_ports(to, port).collect()
     }
 
     #[test]
-    fn frames_go_everywhere_until_their_host_is_known_and_never_back() {
+    fn unknown_destinations_are_flooded_except_to_the_source_port() {
         let mut switch = Switch::new(3);
-        assert_eq!(ways(&switch, B, 0), [1, 2]);
+        assert_eq!(output_ports(&switch, B, 0), [1, 2]);
         switch.learn(B, 2);
-        assert_eq!(ways(&switch, B, 0), [2]);
-        assert_eq!(ways(&switch, B, 2), [0; 0]);
-        assert_eq!(ways(&switch, ALL, 1), [0, 2]);
+        assert_eq!(output_ports(&switch, B, 0), [2]);
+        assert_eq!(output_ports(&switch, B, 2), [0; 0]);
+        assert_eq!(output_ports(&switch, ALL, 1), [0, 2]);
         switch.learn(B, 1);
-        assert_eq!(ways(&switch, B, 0), [1]);
+        assert_eq!(output_ports(&switch, B, 0), [1]);
     }
 
     #[test]
-    fn nobody_is_known_by_an_address_of_several() {
+    fn group_addresses_are_not_learned() {
         let mut switch = Switch::new(2);
         switch.learn(ALL, 1);
-        assert_eq!(ways(&switch, ALL, 0), [1]);
-        assert_eq!(ways(&switch, ALL, 1), [0]);
+        assert_eq!(output_ports(&switch, ALL, 0), [1]);
+        assert_eq!(output_ports(&switch, ALL, 1), [0]);
     }
 
     #[test]
-    fn a_flood_of_addresses_is_not_remembered_and_the_known_ones_are() {
+    fn full_table_keeps_known_addresses() {
         let mut switch = Switch::new(3);
         switch.learn(A, 0);
         for number in 0..20_000u16 {
@@ -88,8 +88,8 @@ mod tests {
             switch.learn([2, 9, 9, 9, high, low], 1);
         }
         assert_eq!(switch.known.len(), ADDRESSES_MAX);
-        assert_eq!(ways(&switch, A, 2), [0]);
+        assert_eq!(output_ports(&switch, A, 2), [0]);
         switch.learn(A, 1);
-        assert_eq!(ways(&switch, A, 2), [1]);
+        assert_eq!(output_ports(&switch, A, 2), [1]);
     }
 }

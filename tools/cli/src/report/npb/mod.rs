@@ -7,12 +7,12 @@
 mod programs;
 mod run;
 
-use super::{Page, measured};
+use super::{Page, run_bench};
 use crate::lab::{Kind, TemporaryLab};
+use crate::launcher::LocalLauncher;
 use crate::mpi::find::{self, Mpi, Wanted};
 use crate::mpi::provider;
 use crate::output::{check_file, write_json};
-use crate::surroundings::Surroundings;
 use anyhow::Result;
 use portolan_bench::{Launcher, SiteKind, median};
 use portolan_profile::World;
@@ -75,8 +75,8 @@ fn processes(text: &str) -> Result<u32, String> {
 pub(super) fn main(args: &NpbArgs) -> Result<ExitCode> {
     let page = Page::new(&args.output)?;
     check_file(args.json.as_deref())?;
-    let surroundings = Surroundings::default();
-    surroundings.heed_interrupts()?;
+    let launcher = LocalLauncher::default();
+    launcher.catch_interrupts()?;
     let mut npb = Npb {
         format: NPB_FORMAT.into(),
         mpi: String::new(),
@@ -90,15 +90,15 @@ pub(super) fn main(args: &NpbArgs) -> Result<ExitCode> {
     let mut complete = match prepare(args) {
         Ok((mpi, programs)) => {
             npb.mpi = format!("{} {}", mpi.kind, mpi.version);
-            measure(args, (&mpi, &programs), &surroundings, &mut npb)
+            measure(args, (&mpi, &programs), &launcher, &mut npb)
         }
         Err(error) => {
-            note(&mut npb, format!("no program is measured: {error:#}"));
+            note(&mut npb, format!("no program was measured: {error:#}"));
             false
         }
     };
-    if !surroundings.interrupted() {
-        let (networks, all) = measured(NETWORKS, &surroundings)?;
+    if !launcher.interrupted() {
+        let (networks, all) = run_bench(NETWORKS, &launcher)?;
         npb.networks = Some(networks);
         complete &= all;
     }
@@ -147,17 +147,20 @@ impl Place {
         let mut networks = Network::ALL.to_vec();
         let lab = TemporaryLab::up(&Kind::plain(most, MTU)).map_err(|error| {
             networks.retain(|network| *network != Network::PortolanPacket);
-            let lack = format!(
-                "no lab ({error:#}): networks are this host's loopback interface, without raw Ethernet"
+            let text = format!(
+                "no lab was created ({error:#}): networks are this host's loopback interface, without raw Ethernet"
             );
-            note(npb, lack);
+            note(npb, text);
         });
         let provider = mpi
             .check_ofi()
             .and_then(|()| provider::directory(args.provider_dir.as_deref()));
         let provider_dir = provider.unwrap_or_else(|error| {
             networks.retain(|network| !network.is_portolan());
-            note(npb, format!("nothing runs over Portolan: {error}"));
+            note(
+                npb,
+                format!("Portolan's networks are not measured: {error}"),
+            );
             PathBuf::new()
         });
         if lab.is_ok() {
@@ -170,7 +173,7 @@ impl Place {
         }
     }
 
-    fn has_ours(&self) -> bool {
+    fn has_portolan(&self) -> bool {
         self.networks.iter().any(|network| network.is_portolan())
     }
 }
@@ -179,26 +182,26 @@ impl Place {
 fn measure(
     args: &NpbArgs,
     (mpi, programs): (&Mpi, &Programs),
-    surroundings: &Surroundings,
+    launcher: &LocalLauncher,
     npb: &mut Npb,
 ) -> bool {
     let cores = cores();
     let counts = counts(&args.processes, cores);
     let most = counts.iter().copied().max().unwrap_or(PROCESSES_MIN);
     if most > cores {
-        let lack = format!(
-            "{most} processes share {cores} cores here: their times say little about networks"
+        let text = format!(
+            "{most} processes share {cores} cores here: their times depend on scheduling more than on networks"
         );
-        note(npb, lack);
+        note(npb, text);
     }
     let place = Place::find(args, mpi, most, npb);
     let mut all = plan(&place.networks, &counts);
     for round in 1..=args.repeat {
         for series in &mut all {
-            if surroundings.interrupted() {
-                let lack = format!("interrupted in round {round} of {}", args.repeat);
-                note(npb, lack);
-                take(npb, all);
+            if launcher.interrupted() {
+                let text = format!("interrupted in round {round} of {}", args.repeat);
+                note(npb, text);
+                collect_results(npb, all);
                 return false;
             }
             let job = Job {
@@ -209,12 +212,12 @@ fn measure(
                 network: series.network,
                 lab: place.lab.as_ref().map(|lab| lab.lab().name.as_str()),
                 provider_dir: &place.provider_dir,
-                takes_turns: series.processes > cores,
+                is_oversubscribed: series.processes > cores,
             };
             series.run(&job, (round, args.repeat));
         }
     }
-    take(npb, all) && place.has_ours()
+    collect_results(npb, all) && place.has_portolan()
 }
 
 fn cores() -> u32 {
@@ -223,8 +226,8 @@ fn cores() -> u32 {
 }
 
 /// Returns the numbers of processes, ascending.
-fn counts(asked: &[u32], cores: u32) -> Vec<u32> {
-    let mut counts = asked.to_vec();
+fn counts(requested: &[u32], cores: u32) -> Vec<u32> {
+    let mut counts = requested.to_vec();
     if counts.is_empty() {
         let most = cores.clamp(PROCESSES_MIN, PROCESSES_MAX);
         let powers = (1..).map(|power| 1 << power);
@@ -305,7 +308,7 @@ impl Series {
 }
 
 /// Adds results and notes of failures to `npb`; returns true if nothing failed.
-fn take(npb: &mut Npb, all: Vec<Series>) -> bool {
+fn collect_results(npb: &mut Npb, all: Vec<Series>) -> bool {
     let mut complete = true;
     for series in all {
         if let Some(failure) = &series.failure {
@@ -320,11 +323,11 @@ fn take(npb: &mut Npb, all: Vec<Series>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parsed;
+    use super::super::parse_args;
     use super::*;
 
     #[test]
-    fn as_many_processes_as_cores_in_powers_of_two() {
+    fn process_counts_are_powers_of_two_up_to_cores() {
         assert_eq!(counts(&[], 1), [2]);
         assert_eq!(counts(&[], 7), [2, 4]);
         assert_eq!(counts(&[], 64), [2, 4, 8, 16]);
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_those_of_the_paper_s_figure() {
-        assert!(parsed(NETWORKS).unwrap().check().is_ok());
+    fn bench_accepts_the_network_measurement() {
+        assert!(parse_args(NETWORKS).unwrap().check().is_ok());
     }
 }

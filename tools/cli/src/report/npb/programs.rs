@@ -36,23 +36,23 @@ impl Programs {
     /// Builds all programs.
     ///
     /// # Errors
-    /// A sentence for the user if `mpi` has no compiler, or the compiler fails.
+    /// An error message for the user if `mpi` has no compiler, or the compiler fails.
     pub(super) fn build(mpi: &Mpi) -> Result<Programs> {
         let Some(compiler) = mpi.compiler() else {
             user_error!(
-                "there is no mpicc beside {}: install this MPI's compiler, in Debian libopenmpi-dev or \
+                "there is no mpicc next to {}: install the compiler of this MPI, on Debian libopenmpi-dev or \
                  libmpich-dev",
                 mpi.launcher.display()
             );
         };
-        let room = tempfile::tempdir().context("making a directory for programs")?;
+        let directory = tempfile::tempdir().context("making a directory for programs")?;
         for (name, source) in SOURCES {
-            fs::write(room.path().join(name), source).context("writing a program's source")?;
+            fs::write(directory.path().join(name), source).context("writing a program's source")?;
         }
         for program in portolan_report::PROGRAMS {
-            compile(&compiler, room.path(), &program.to_lowercase())?;
+            compile(&compiler, directory.path(), &program.to_lowercase())?;
         }
-        Ok(Programs(room))
+        Ok(Programs(directory))
     }
 
     /// Returns the file of `program`.
@@ -61,24 +61,24 @@ impl Programs {
     }
 }
 
-fn compile(compiler: &Path, room: &Path, name: &str) -> Result<()> {
+fn compile(compiler: &Path, directory: &Path, name: &str) -> Result<()> {
     let mut command = Command::new(compiler);
-    command.current_dir(room).stdin(Stdio::null());
+    command.current_dir(directory).stdin(Stdio::null());
     command.args(flags()).args(["-O2", "-o", name]);
     command.args([&format!("{name}.c"), "common.c", "-lm"]);
     let built = match command.output() {
         Ok(built) => built,
         Err(error) => user_error!(
-            "{} does not start ({error}): install this MPI's compiler anew",
+            "{} does not start ({error}): reinstall the compiler of this MPI",
             compiler.display()
         ),
     };
     if !built.status.success() {
-        let said = String::from_utf8_lossy(&built.stderr);
+        let stderr = String::from_utf8_lossy(&built.stderr);
         user_error!(
-            "{} does not build {name}.c ({}): try it with a program of your own",
+            "{} failed to build {name}.c ({}): check that it builds another program",
             compiler.display(),
-            said.lines().next().unwrap_or("it says nothing")
+            stderr.lines().next().unwrap_or("it printed nothing")
         );
     }
     Ok(())
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_are_those_of_the_makefile() {
+    fn flags_come_from_the_makefile() {
         let flags: Vec<&str> = flags().collect();
         assert!(flags.contains(&"-ffp-contract=off"), "{flags:?}");
     }

@@ -2,8 +2,8 @@
 //! One run of one program: `portolan profile` of `portolan mpirun` or `portolan lab mpirun`, as a
 //! user would run it.
 
+use crate::launcher::{own_transport, wait};
 use crate::mpi::find::Mpi;
-use crate::surroundings::{own_way, wait};
 use anyhow::{Context, Result, bail, ensure};
 use portolan_profile::{Profile, World};
 use portolan_report::Network;
@@ -31,7 +31,7 @@ pub(super) struct Job<'a> {
     /// Directory of Portolan's provider.
     pub(super) provider_dir: &'a Path,
     /// Set if the processes must share this machine's cores.
-    pub(super) takes_turns: bool,
+    pub(super) is_oversubscribed: bool,
 }
 
 /// Result of a run.
@@ -55,17 +55,21 @@ impl Job<'_> {
     /// # Errors
     /// It fails, does not end, does not verify, or was not counted.
     pub(super) fn run(&self) -> Result<Ran> {
-        let profile = tempfile::NamedTempFile::new().context("making a file for a profile")?;
-        let mut out = tempfile::tempfile().context("making a file for what a program prints")?;
-        let mut told = tempfile::tempfile().context("making a file for what a program prints")?;
+        let profile = tempfile::NamedTempFile::new().context("creating a file for a profile")?;
+        let mut out =
+            tempfile::tempfile().context("creating a file for the output of a program")?;
+        let mut stderr =
+            tempfile::tempfile().context("creating a file for the output of a program")?;
         let mut command = self.command(profile.path())?;
         command.stdin(Stdio::null());
-        command.stdout(out.try_clone()?).stderr(told.try_clone()?);
-        let child = command.spawn().context("starting this program again")?;
+        command.stdout(out.try_clone()?).stderr(stderr.try_clone()?);
+        let child = command
+            .spawn()
+            .context("starting this program a second time")?;
         let status = wait(child, LIMIT)?;
-        let (out, told) = (text(&mut out)?, text(&mut told)?);
+        let (out, stderr) = (text(&mut out)?, text(&mut stderr)?);
         if !status.success() {
-            bail!("{}", cause(&told).unwrap_or_else(|| status.to_string()));
+            bail!("{}", cause(&stderr).unwrap_or_else(|| status.to_string()));
         }
         let printed = out.lines().rfind(|line| line.starts_with("{\"name\":"));
         let printed = printed.context("the program printed no result")?;
@@ -73,7 +77,7 @@ impl Job<'_> {
             serde_json::from_str(printed).context("the program's result cannot be read")?;
         ensure!(
             printed.verification == "passed",
-            "the result is wrong: it does not verify"
+            "the result is wrong: its verification failed"
         );
         let profile: Profile = serde_json::from_slice(&fs::read(profile.path())?)
             .context("the program was not counted")?;
@@ -109,7 +113,9 @@ impl Job<'_> {
             // A single process has no peer: its own memory is the simplest network.
             network => {
                 let path = network.unwrap_or(Network::OwnShm).path();
-                command.arg("--plain").envs(own_way(path).iter().copied());
+                command
+                    .arg("--plain")
+                    .envs(own_transport(path).iter().copied());
             }
         }
         if lab.is_none() {
@@ -122,7 +128,7 @@ impl Job<'_> {
             ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
             ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
         ]);
-        if self.takes_turns {
+        if self.is_oversubscribed {
             command.env("OMPI_MCA_mpi_yield_when_idle", "1");
         }
         Ok(command)
@@ -138,15 +144,15 @@ fn text(file: &mut File) -> Result<String> {
 
 /// Returns the most likely error line: the last line of this program, else the last line with a
 /// word.
-fn cause(told: &str) -> Option<String> {
-    // The command line and the missing profile are no causes.
-    let says_nothing = |line: &&str| line.contains("MPI_Init") || line.contains("PORTOLAN_PROFILE");
-    let ours = told
+fn cause(stderr: &str) -> Option<String> {
+    // The command line and the missing profile are not causes.
+    let is_no_cause = |line: &&str| line.contains("MPI_Init") || line.contains("PORTOLAN_PROFILE");
+    let ours = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("portolan: "));
-    let ours = ours.rev().find(|line| !says_nothing(line));
-    let wordy = |line: &&str| line.contains(char::is_alphanumeric);
-    let line = ours.or_else(|| told.lines().rfind(wordy))?;
+    let ours = ours.rev().find(|line| !is_no_cause(line));
+    let has_text = |line: &&str| line.contains(char::is_alphanumeric);
+    let line = ours.or_else(|| stderr.lines().rfind(has_text))?;
     Some(line.trim().to_owned())
 }
 
@@ -155,13 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cause_is_what_this_program_said_before_it_had_no_profile() {
-        let told = "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\n------\nportolan: no provider here\n\
+    fn cause_is_the_last_error_before_the_missing_profile() {
+        let stderr = "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\n------\nportolan: no provider here\n\
                     portolan: no process came as far as MPI_Init, so there is no profile\n";
-        assert_eq!(cause(told).as_deref(), Some("no provider here"));
-        let told =
+        assert_eq!(cause(stderr).as_deref(), Some("no provider here"));
+        let stderr =
             "portolan: Open MPI: -x PORTOLAN_PROFILE=0:/tmp mpirun\nNot enough slots\n------\n";
-        assert_eq!(cause(told).as_deref(), Some("Not enough slots"));
+        assert_eq!(cause(stderr).as_deref(), Some("Not enough slots"));
         assert_eq!(cause("\n---\n"), None);
     }
 }

@@ -65,7 +65,7 @@ impl Job {
 }
 
 #[test]
-fn a_job_whose_ranks_leave_is_well() {
+fn job_succeeds_when_all_ranks_leave() {
     let mut job = Job::joined(2);
     job.end(0, End::Exit(0), true);
     job.end(1, End::Exit(0), true);
@@ -74,7 +74,7 @@ fn a_job_whose_ranks_leave_is_well() {
 }
 
 #[test]
-fn programs_that_never_join_are_well() {
+fn job_succeeds_when_no_rank_joins() {
     let mut job = Job::new(2, None);
     job.end(0, End::Exit(0), false);
     job.end(1, End::Exit(0), false);
@@ -82,7 +82,7 @@ fn programs_that_never_join_are_well() {
 }
 
 #[test]
-fn a_killed_rank_is_told_at_once_then_the_others_end_in_steps() {
+fn killed_rank_is_reported_then_others_get_sigterm_and_sigkill() {
     let mut job = Job::joined(3);
     let start = job.now;
     job.end(1, End::Signal(9), false);
@@ -108,7 +108,7 @@ fn a_killed_rank_is_told_at_once_then_the_others_end_in_steps() {
 }
 
 #[test]
-fn the_first_failure_counts_and_later_ones_are_still_told() {
+fn first_failure_sets_status_and_later_ones_are_reported() {
     let mut job = Job::joined(3);
     job.end(2, End::Exit(3), false);
     job.end(0, End::Exit(1), false);
@@ -121,7 +121,7 @@ fn the_first_failure_counts_and_later_ones_are_still_told() {
 
 /// A panicking program ends after the ranks whose links to it fail, which end because of it.
 #[test]
-fn a_victim_that_ends_before_the_culprit_is_not_blamed() {
+fn failure_without_lost_peer_replaces_that_of_a_victim() {
     let mut job = Job::joined(3);
     job.control.on_lost(0, 1, "it closed the session".into());
     job.end(0, End::Exit(1), false);
@@ -135,7 +135,7 @@ fn a_victim_that_ends_before_the_culprit_is_not_blamed() {
 }
 
 #[test]
-fn victims_are_told_apart_by_whom_they_lost() {
+fn lost_peer_identifies_the_cause_among_victims() {
     let mut job = Job::joined(3);
     job.control.on_lost(0, 1, "gone".into());
     job.control.on_lost(1, 2, "it closed the session".into());
@@ -157,7 +157,7 @@ fn victims_are_told_apart_by_whom_they_lost() {
 }
 
 #[test]
-fn who_is_ended_by_the_launcher_explains_nothing() {
+fn rank_ended_by_launcher_is_not_the_cause() {
     let mut job = Job::joined(2);
     job.control.on_lost(0, 1, "it no longer answers".into());
     job.end(0, End::Exit(4), false);
@@ -168,7 +168,7 @@ fn who_is_ended_by_the_launcher_explains_nothing() {
 }
 
 #[test]
-fn ending_without_leaving_is_a_failure() {
+fn exit_without_leaving_is_a_failure() {
     let mut job = Job::joined(2);
     job.end(0, End::Exit(0), false);
     assert_eq!(job.orders(), ["gone 0: ended without leaving the job"]);
@@ -176,7 +176,7 @@ fn ending_without_leaving_is_a_failure() {
 }
 
 #[test]
-fn a_table_that_can_never_be_complete_is_a_failure_in_either_order() {
+fn rank_that_never_joins_fails_the_job_in_either_order() {
     let mut job = Job::new(2, None);
     job.join(0);
     job.end(1, End::Exit(0), false);
@@ -196,7 +196,7 @@ fn a_table_that_can_never_be_complete_is_a_failure_in_either_order() {
 }
 
 #[test]
-fn an_abort_ends_the_job_with_its_status_and_never_with_success() {
+fn abort_sets_a_nonzero_status() {
     let mut job = Job::joined(2);
     job.control.on_abort(job.now, 1, 7, "no input");
     assert_eq!(job.orders(), ["gone 1: aborted the job: no input"]);
@@ -209,7 +209,7 @@ fn an_abort_ends_the_job_with_its_status_and_never_with_success() {
 }
 
 #[test]
-fn a_lost_agent_takes_its_running_ranks_along() {
+fn lost_agent_fails_its_running_ranks() {
     let mut job = Job::joined(3);
     job.end(0, End::Exit(0), true);
     job.control
@@ -219,19 +219,19 @@ fn a_lost_agent_takes_its_running_ranks_along() {
 }
 
 #[test]
-fn a_signal_is_passed_on_and_the_second_one_kills() {
+fn signal_is_forwarded_and_second_one_kills() {
     let mut job = Job::joined(2);
     job.control.on_signal(job.now, 2);
     assert_eq!(job.orders(), ["signal 2"]);
     job.end(0, End::Signal(2), false);
-    assert_eq!(job.orders().len(), 1, "peers are told");
+    assert_eq!(job.orders().len(), 1, "peers are notified");
     job.control.on_signal(job.now, 2);
     assert_eq!(job.orders(), ["signal 9"]);
     assert_eq!(job.status(), 130);
 }
 
 #[test]
-fn the_time_limit_ends_a_job() {
+fn time_limit_ends_the_job() {
     let mut job = Job::new(1, Some(Duration::from_secs(5)));
     let start = job.now;
     job.wait();
@@ -254,7 +254,7 @@ fn waits(text: &str) -> Waits {
 }
 
 #[test]
-fn a_job_that_has_explained_itself_ends_at_once_after_its_time() {
+fn complete_explanation_ends_the_job_at_the_time_limit() {
     let mut job = Job::joined(2);
     job.control.limit = Some(Duration::from_secs(5));
     job.control.deadline = Some(job.now);
@@ -268,12 +268,12 @@ fn a_job_that_has_explained_itself_ends_at_once_after_its_time() {
 }
 
 #[test]
-fn a_question_changes_nothing_of_a_job() {
+fn explanation_does_not_change_the_job() {
     let mut job = Job::joined(2);
     job.end(1, End::Exit(0), true);
     assert_eq!(job.orders().len(), 1);
-    job.control.on_question(job.now);
-    job.control.on_question(job.now);
+    job.control.on_explain(job.now);
+    job.control.on_explain(job.now);
     assert_eq!(job.orders(), ["explain"]);
     // Rank 1 has ended, and rank 2 received no request.
     job.control.on_waits(job.now, 1, waits("waits"));
@@ -286,7 +286,7 @@ fn a_question_changes_nothing_of_a_job() {
 }
 
 #[test]
-fn what_an_agent_says_about_no_rank_is_ignored() {
+fn reports_for_unknown_ranks_are_ignored() {
     let mut job = Job::joined(1);
     job.join(5);
     job.end(5, End::Exit(1), false);
@@ -296,31 +296,31 @@ fn what_an_agent_says_about_no_rank_is_ignored() {
 }
 
 #[test]
-fn what_a_rank_said_before_it_failed_is_told_with_its_end() {
+fn reported_problem_is_appended_to_the_cause() {
     let mut job = Job::joined(3);
-    job.control.on_trouble(7, "no such rank".into());
-    job.control.on_trouble(1, "no descriptor is left".into());
-    job.control.on_trouble(1, "and then this".into());
+    job.control.on_problem(7, "no such rank".into());
+    job.control.on_problem(1, "no descriptor is left".into());
+    job.control.on_problem(1, "and then this".into());
     job.end(1, End::Exit(3), false);
-    let cause = "exit status 3; it had said: no descriptor is left";
+    let cause = "exit status 3; it had reported: no descriptor is left";
     assert_eq!(job.orders(), [format!("gone 1: {cause}")]);
     // The report of another rank is included for a rank that had reported nothing.
     job.end(2, End::Exit(4), false);
-    let told = "gone 2: exit status 4; rank 1 on h1 had said: no descriptor is left";
-    assert_eq!(job.orders(), [told]);
+    let order = "gone 2: exit status 4; rank 1 on h1 had reported: no descriptor is left";
+    assert_eq!(job.orders(), [order]);
 }
 
 #[test]
-fn trouble_alone_is_no_failure_and_explains_one_that_came_sooner() {
+fn problem_alone_is_no_failure_and_extends_an_earlier_one() {
     let mut job = Job::joined(2);
-    job.control.on_trouble(0, "short of memory".into());
+    job.control.on_problem(0, "short of memory".into());
     job.end(0, End::Exit(0), true);
     assert_eq!((job.orders(), job.status()), (vec!["left 0".into()], 0));
     let mut job = Job::joined(2);
     job.end(0, End::Exit(3), false);
-    job.control.on_trouble(1, "short of memory".into());
+    job.control.on_problem(1, "short of memory".into());
     let failure = job.control.failure().unwrap().to_string();
-    let words = "exit status 3; rank 1 on h1 had said: short of memory";
+    let words = "exit status 3; rank 1 on h1 had reported: short of memory";
     assert!(failure.ends_with(words), "{failure}");
 }
 
@@ -333,7 +333,7 @@ impl Job {
 }
 
 #[test]
-fn a_job_that_continues_outlives_its_ranks_and_says_so() {
+fn continuing_job_reports_failed_ranks() {
     let mut job = Job::continuing(3);
     job.end(2, End::Signal(9), false);
     assert_eq!(job.orders(), ["gone 2: killed by signal 9 (SIGKILL)"]);
@@ -343,24 +343,24 @@ fn a_job_that_continues_outlives_its_ranks_and_says_so() {
         line.contains("rank 2 on h2 failed: killed by signal 9"),
         "{line}"
     );
-    assert_eq!(job.control.deadline(), None, "nobody is ended");
+    assert_eq!(job.control.deadline(), None, "no rank is ended");
     job.end(1, End::Exit(0), true);
     job.end(0, End::Exit(0), true);
     assert_eq!((job.status(), job.orders().len()), (0, 2));
 }
 
 #[test]
-fn the_status_of_a_job_that_continues_is_rank_0s() {
+fn continuing_job_has_status_of_rank_0() {
     let mut job = Job::continuing(3);
     job.end(1, End::Exit(5), false);
     job.end(0, End::Exit(3), false);
-    assert_eq!(job.control.deadline(), None, "rank 2 goes on");
+    assert_eq!(job.control.deadline(), None, "rank 2 continues");
     job.end(2, End::Exit(4), false);
     assert_eq!(job.status(), 3);
 }
 
 #[test]
-fn a_job_that_continues_still_ends_by_an_abort_and_before_all_have_joined() {
+fn continuing_job_ends_on_abort_or_before_all_joined() {
     let mut job = Job::continuing(2);
     job.control.on_abort(job.now, 1, 7, "no use");
     assert_eq!(job.status(), 7);
@@ -375,7 +375,7 @@ fn a_job_that_continues_still_ends_by_an_abort_and_before_all_have_joined() {
 }
 
 #[test]
-fn no_rank_has_lost_itself() {
+fn loss_of_itself_is_ignored() {
     let mut job = Job::joined(2);
     job.control.on_lost(1, 1, "no answer".into());
     job.end(1, End::Exit(1), false);

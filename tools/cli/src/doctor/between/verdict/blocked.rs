@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings if UDP does not pass, with causes and remedies.
 
-use super::super::seen::{By, End, Nic, Seen};
-use super::{Between, Finding, Pair, called};
+use super::super::report::{By, End, HostReport, Nic};
+use super::{Between, Finding, Pair, label};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ impl Between<'_> {
     }
 
     /// Explains why no packets pass.
-    pub(super) fn why_nothing(&self) -> Vec<Finding> {
+    pub(super) fn nothing_passes(&self) -> Vec<Finding> {
         let without = [0, 1]
             .into_iter()
             .filter(|host| self.hosts[*host].ends.is_empty());
@@ -33,30 +33,35 @@ impl Between<'_> {
             return without;
         }
         let pairs = self.plausible();
-        let Some(best) = self.most_promising(&pairs) else {
+        let Some(best) = self.most_informative(&pairs) else {
             return vec![match self.pairs().iter().any(|pair| self.is_alike(*pair)) {
                 true => self.same_addresses(),
                 false => self.no_family(),
             }];
         };
         let mut findings = vec![self.explain(best)];
-        findings.extend([0, 1].into_iter().filter_map(|host| self.lame(host)));
+        findings.extend(
+            [0, 1]
+                .into_iter()
+                .filter_map(|host| self.interfaces_down(host)),
+        );
         findings
     }
 
     /// Returns the pair with the most information: first one where packets arrived, then one where
     /// another host reported an error.
-    fn most_promising(&self, pairs: &[Pair]) -> Option<Pair> {
+    fn most_informative(&self, pairs: &[Pair]) -> Option<Pair> {
         let score = |pair: &Pair| {
-            let ways = [By::Udp, By::Tcp, By::Raw].map(|by| [(by, 0), (by, 1)]);
-            let ways = ways.iter().flatten();
-            ways.map(|(by, from)| {
-                let has_come = self.passed(*by, *pair, *from).is_some();
-                let failure = self.failure(*by, *pair, *from);
-                let is_answered = failure.is_some_and(|failure| failure.is_remote);
-                2 * u32::from(has_come) + u32::from(is_answered)
-            })
-            .sum::<u32>()
+            let probes = [By::Udp, By::Tcp, By::Raw].map(|by| [(by, 0), (by, 1)]);
+            let probes = probes.iter().flatten();
+            probes
+                .map(|(by, from)| {
+                    let has_come = self.passed(*by, *pair, *from).is_some();
+                    let failure = self.failure(*by, *pair, *from);
+                    let is_answered = failure.is_some_and(|failure| failure.is_remote);
+                    2 * u32::from(has_come) + u32::from(is_answered)
+                })
+                .sum::<u32>()
         };
         // Among equal pairs take the first: pairs of one subnet come first.
         pairs.iter().rev().max_by_key(|pair| score(pair)).copied()
@@ -77,13 +82,13 @@ impl Between<'_> {
         let failure = self.failure(By::Udp, pair, from)?;
         let (own, other) = (self.name(from), self.name(1 - from));
         let (end, there) = (self.end(pair, from), self.end(pair, 1 - from));
-        let (at, to) = (called(end), called(there));
+        let (at, to) = (label(end), label(there));
         let what = |why: &str| format!("UDP from {at} of {own} to {to} of {other}: {why}");
         let (why, remedy) = match (failure.errno, failure.is_remote) {
             (libc::EPERM | libc::EACCES, false) => (
                 format!("a firewall of {own} forbids UDP output (EPERM)"),
                 format!(
-                    "on {own}: nft insert rule inet filter output udp accept (`nft list ruleset` shows what \
+                    "on {own}: nft insert rule inet filter output udp accept (`nft list ruleset` shows the rule that \
                      forbids it)"
                 ),
             ),
@@ -92,15 +97,15 @@ impl Between<'_> {
                 self.open_ports(&["udp", "tcp"], &[from, 1 - from]),
             ),
             (libc::ENETUNREACH, false) => (
-                format!("{own} has no route there (ENETUNREACH)"),
+                format!("{own} has no route to it (ENETUNREACH)"),
                 route(own, end, there),
             ),
             (_, true) => (
-                format!("a host on the way rejects it ({})", errno(failure.errno)),
+                format!("a host on the path rejects it ({})", errno(failure.errno)),
                 self.open_ports(&["udp", "tcp"], &[from, 1 - from]),
             ),
             (libc::EHOSTUNREACH, false) if self.is_one_subnet(pair) => (
-                "nobody answers there to ARP or neighbour discovery (EHOSTUNREACH): the two interfaces are \
+                "it does not answer ARP or neighbour discovery (EHOSTUNREACH): the two interfaces are \
                  not on one Ethernet"
                     .to_owned(),
                 format!(
@@ -114,7 +119,7 @@ impl Between<'_> {
             ),
             (other_errno, false) => (
                 errno(other_errno),
-                format!("`ip route get {}` on {own} shows how the system would send", there.addr),
+                format!("`ip route get {}` on {own} shows the route that the system would use", there.addr),
             ),
         };
         Some(Finding {
@@ -126,7 +131,7 @@ impl Between<'_> {
 
     /// Returns true if packets pass by `by` in one of the directions `blocked`. A TCP connection
     /// needs both directions.
-    fn leads_anywhere(&self, by: By, pair: Pair, blocked: &[usize]) -> bool {
+    fn passes_otherwise(&self, by: By, pair: Pair, blocked: &[usize]) -> bool {
         let directions = match by {
             By::Tcp => &[0, 1],
             By::Udp | By::Raw => blocked,
@@ -138,10 +143,10 @@ impl Between<'_> {
     /// Returns the finding for probes that got no answer and no error.
     fn silence(&self, pair: Pair, blocked: &[usize]) -> Finding {
         let ends =
-            [0, 1].map(|host| format!("{} of {}", called(self.end(pair, host)), self.name(host)));
+            [0, 1].map(|host| format!("{} of {}", label(self.end(pair, host)), self.name(host)));
         let others: Vec<&str> = [(By::Tcp, "TCP"), (By::Raw, "raw Ethernet")]
             .iter()
-            .filter(|(by, _)| self.leads_anywhere(*by, pair, blocked))
+            .filter(|(by, _)| self.passes_otherwise(*by, pair, blocked))
             .map(|(_, name)| *name)
             .collect();
         let direction = match blocked {
@@ -160,7 +165,7 @@ impl Between<'_> {
             )
         } else if self.is_one_subnet(pair) {
             (
-                "nothing else passes there either: a firewall drops everything, or the interfaces are not on \
+                "no other probe passes either: a firewall drops everything, or the interfaces are not on \
                  one Ethernet"
                     .to_owned(),
                 format!(
@@ -171,7 +176,7 @@ impl Between<'_> {
         } else {
             let (own, other) = (self.end(pair, 0), self.end(pair, 1));
             (
-                "nothing else passes there either, and the two are of different subnets: a route is missing, \
+                "no other probe passes either, and the two are in different subnets: a route is missing, \
                  or a firewall drops everything"
                     .to_owned(),
                 format!(
@@ -184,7 +189,7 @@ impl Between<'_> {
         };
         Finding {
             is_needed: true,
-            what: format!("UDP {direction} is not answered; {why}"),
+            what: format!("UDP {direction} gets no answer; {why}"),
             remedy,
         }
     }
@@ -197,7 +202,7 @@ impl Between<'_> {
                 "{} and {} have the same addresses ({}): each reaches only itself",
                 self.name(0),
                 self.name(1),
-                called(end)
+                label(end)
             ),
             remedy: format!(
                 "on one of the hosts: ip address add ADDRESS/{} dev {}, with an address that no other host has",
@@ -213,7 +218,7 @@ impl Between<'_> {
             match (has(true), has(false)) {
                 (true, false) => "only IPv4",
                 (false, true) => "only IPv6",
-                _ => "no address of the other's kind",
+                _ => "no address of the other family",
             }
         });
         let v4 = usize::from(families[0] == "only IPv6");
@@ -225,7 +230,7 @@ impl Between<'_> {
         Finding {
             is_needed: true,
             what: format!(
-                "{} has {}, {} has {}: no address of one can be reached from the other",
+                "{} has {}, {} has {}: neither can reach an address of the other",
                 self.name(0),
                 families[0],
                 self.name(1),
@@ -240,10 +245,10 @@ impl Between<'_> {
     }
 
     /// Returns a finding about interfaces of a host that are down and might otherwise be usable.
-    fn lame(&self, host: usize) -> Option<Finding> {
+    fn interfaces_down(&self, host: usize) -> Option<Finding> {
         let nics = self.hosts[host].nics.iter();
-        let lame: Vec<&Nic> = nics.filter(|nic| !nic.is_inner && !nic.up).collect();
-        let first = lame.first()?;
+        let down: Vec<&Nic> = nics.filter(|nic| !nic.is_inner && !nic.up).collect();
+        let first = down.first()?;
         Some(Finding {
             is_needed: false,
             what: format!("{}: {} is down", self.name(host), first.name),
@@ -257,7 +262,7 @@ impl Between<'_> {
 }
 
 /// Explains why a host has no address that a job could use.
-fn no_address(host: &Seen) -> Finding {
+fn no_address(host: &HostReport) -> Finding {
     let outer: Vec<&Nic> = host.nics.iter().filter(|nic| !nic.is_inner).collect();
     let states = outer.iter().take(NAMED_MAX).map(|nic| {
         let state = match nic {
@@ -265,8 +270,8 @@ fn no_address(host: &Seen) -> Finding {
             Nic { running: false, .. } => "has no carrier",
             Nic { addrs, .. } if addrs.is_empty() => "has no address",
             _ => {
-                "has only addresses that a setting excludes, or that the kernel has not yet found to be \
-                 unique"
+                "has only addresses that a setting excludes, or for which duplicate address detection has not \
+                 finished"
             }
         };
         format!("{} {state}", nic.name)
@@ -282,7 +287,7 @@ fn no_address(host: &Seen) -> Finding {
     match outer.is_empty() {
         true => Finding {
             is_needed: true,
-            what: format!("host {name} has no interface that leads to other hosts"),
+            what: format!("host {name} has no interface to other hosts"),
             remedy: format!("connect {name} to a network"),
         },
         false => Finding {

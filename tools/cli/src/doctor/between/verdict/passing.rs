@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings if jobs can run: addresses that reach no peer, and other protocols that do not pass.
 
-use super::super::seen::By;
-use super::{Between, Finding, Pair, called};
+use super::super::report::By;
+use super::{Between, Finding, Pair, label};
 use portolan_sys::net::is_of_one_link;
 use std::collections::BTreeSet;
 
 impl Between<'_> {
     /// Returns the problems that remain although UDP passes between the pairs `working`.
-    pub(super) fn beside(&self, working: &[Pair]) -> Vec<Finding> {
+    pub(super) fn secondary(&self, working: &[Pair]) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.dead_ends(working));
         findings.extend(self.without_tcp(working));
@@ -31,7 +31,7 @@ impl Between<'_> {
         Some(Finding {
             is_needed: false,
             what: format!(
-                "{}; jobs run, and try the other addresses first or beside them",
+                "{}; jobs run, because they also try the other addresses",
                 dead.join("; ")
             ),
             remedy: format!("PORTOLAN_NETWORK='{setting}' (--option 'network={setting}')"),
@@ -43,21 +43,21 @@ impl Between<'_> {
         let other = self.hosts[1 - host];
         let ends = self.hosts[host].ends.iter().enumerate();
         let dead = ends.filter(|(at, end)| !live.contains(at) && !is_of_one_link(end.addr));
-        let told = dead.filter_map(|(_, end)| {
+        let texts = dead.filter_map(|(_, end)| {
             let has = |test: &dyn Fn(std::net::IpAddr) -> bool| {
                 other.ends.iter().any(|there| test(there.addr))
             };
             let of_family = |addr: std::net::IpAddr| addr.is_ipv4() == end.addr.is_ipv4();
             let why = if has(&|addr| addr == end.addr) {
-                format!("is an address of {} as well", self.name(1 - host))
+                format!("is also an address of {}", self.name(1 - host))
             } else if has(&of_family) {
                 format!("reaches no address of {}", self.name(1 - host))
             } else {
                 return None;
             };
-            Some(format!("{} of {} {why}", called(end), self.name(host)))
+            Some(format!("{} of {} {why}", label(end), self.name(host)))
         });
-        told.collect()
+        texts.collect()
     }
 
     /// Returns a value of the setting `network` that keeps only the working ends, per host if they
@@ -114,15 +114,15 @@ impl Between<'_> {
         });
         let how = match refused {
             Some(from) => format!("a firewall of {} rejects TCP", self.name(1 - from)),
-            None => "TCP is not answered".to_owned(),
+            None => "TCP gets no answer".to_owned(),
         };
         Some(Finding {
             is_needed: false,
             what: format!(
-                "{how} between {} of {} and {} of {}; bulk data goes by UDP, with more work of the processors",
-                called(self.end(*pair, 0)),
+                "{how} between {} of {} and {} of {}; bulk data uses UDP, which costs more processor time",
+                label(self.end(*pair, 0)),
                 self.name(0),
-                called(self.end(*pair, 1)),
+                label(self.end(*pair, 1)),
                 self.name(1)
             ),
             remedy: format!(
@@ -158,13 +158,13 @@ impl Between<'_> {
             is_needed: false,
             what: format!(
                 "EtherType 0x88b5 does not pass between {} of {} and {} of {}: a switch or a firewall of \
-                 bridges drops it, or a router is between; small messages go by UDP",
+                 bridges drops it, or there is a router between them; small messages use UDP",
                 self.end(*pair, 0).interface,
                 self.name(0),
                 self.end(*pair, 1).interface,
                 self.name(1)
             ),
-            remedy: "let EtherType 0x88b5 pass there; or --path udp (PORTOLAN_PATH=udp), which does without"
+            remedy: "let EtherType 0x88b5 pass there; or use --path udp (PORTOLAN_PATH=udp), which does not need it"
                 .to_owned(),
         }]
     }
@@ -174,7 +174,7 @@ impl Between<'_> {
         Some(Finding {
             is_needed: false,
             what: format!(
-                "raw Ethernet, which halves the latency of small messages, is closed on {}: {why}",
+                "raw Ethernet, which halves the latency of small messages, cannot be opened on {}: {why}",
                 self.name(host)
             ),
             remedy: format!(
@@ -186,23 +186,23 @@ impl Between<'_> {
 
     /// Returns findings about packets that fit the sender's MTU and do not arrive.
     fn short_packets(&self, working: &[Pair]) -> Vec<Finding> {
-        let mut told: BTreeSet<(usize, String)> = BTreeSet::new();
+        let mut reported: BTreeSet<(usize, String)> = BTreeSet::new();
         let mut findings = Vec::new();
         for pair in working {
             for from in 0..2 {
                 let end = self.end(*pair, from);
                 let passed = self.passed(By::Udp, *pair, from).unwrap_or(0);
-                if passed >= end.mtu || !told.insert((from, end.interface.clone())) {
+                if passed >= end.mtu || !reported.insert((from, end.interface.clone())) {
                     continue;
                 }
                 findings.push(Finding {
                     is_needed: false,
                     what: format!(
                         "packets of more than {passed} bytes from {} of {} do not reach {} of {}, although \
-                         the MTU there is {}; Portolan finds that out by loss",
-                        called(end),
+                         the sender's MTU is {}; Portolan detects that only by loss",
+                        label(end),
                         self.name(from),
-                        called(self.end(*pair, 1 - from)),
+                        label(self.end(*pair, 1 - from)),
                         self.name(1 - from),
                         end.mtu
                     ),

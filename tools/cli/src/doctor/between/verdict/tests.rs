@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of conclusions from constructed reports.
 
-use super::super::seen::Nic;
+use super::super::report::Nic;
 use super::*;
 
 /// Returns a host; ends are written as `eth0 10.1.0.1/24`.
-fn host(name: &str, ends: &[&str]) -> Seen {
+fn host(name: &str, ends: &[&str]) -> HostReport {
     let end = |text: &&str| {
         let (interface, subnet) = text.split_once(' ').unwrap();
         let subnet: ipnet::IpNet = subnet.parse().unwrap();
@@ -20,7 +20,7 @@ fn host(name: &str, ends: &[&str]) -> Seen {
             raw: None,
         }
     };
-    Seen {
+    HostReport {
         host: name.to_owned(),
         nics: Vec::new(),
         ends: ends.iter().map(end).collect(),
@@ -32,21 +32,21 @@ fn host(name: &str, ends: &[&str]) -> Seen {
 }
 
 /// Records that packets of these kinds pass between ends `i` and `j`, in both directions.
-fn join(a: &mut Seen, b: &mut Seen, (i, j): Pair, kinds: &[By]) {
+fn join(a: &mut HostReport, b: &mut HostReport, (i, j): Pair, kinds: &[By]) {
     for by in kinds {
-        b.arrived.push((way(*by, (i, j), 0), 1500));
-        a.arrived.push((way(*by, (i, j), 1), 1500));
+        b.arrived.push((probe_path(*by, (i, j), 0), 1500));
+        a.arrived.push((probe_path(*by, (i, j), 1), 1500));
     }
 }
 
 const ALL: &[By] = &[By::Udp, By::Tcp, By::Raw];
 
-fn verdict(a: &Seen, b: &Seen) -> (Reach, Vec<Finding>) {
+fn verdict(a: &HostReport, b: &HostReport) -> (Reach, Vec<Finding>) {
     Between { hosts: [a, b] }.verdict()
 }
 
 /// Returns the only finding, which must contain these words.
-fn told(a: &Seen, b: &Seen, words: &[&str]) -> Finding {
+fn only_finding(a: &HostReport, b: &HostReport, words: &[&str]) -> Finding {
     let (_, findings) = verdict(a, b);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     let finding = findings.into_iter().next().unwrap();
@@ -56,7 +56,7 @@ fn told(a: &Seen, b: &Seen, words: &[&str]) -> Finding {
 }
 
 #[test]
-fn what_works_needs_nothing() {
+fn working_pair_has_no_findings() {
     let mut a = host("a", &["eth0 10.1.0.1/24"]);
     let mut b = host("b", &["eth0 10.1.0.2/24"]);
     join(&mut a, &mut b, (0, 0), ALL);
@@ -64,12 +64,12 @@ fn what_works_needs_nothing() {
 }
 
 #[test]
-fn network_is_written_by_host_only_where_hosts_differ() {
+fn network_setting_is_per_host_if_hosts_differ() {
     let ends = ["eth0 10.1.0.1/24", "eth1 10.2.0.1/24"];
     let mut a = host("a", &ends);
     let mut b = host("b", &["eth0 10.1.0.2/24", "eth1 10.2.0.2/24"]);
     join(&mut a, &mut b, (1, 1), ALL);
-    told(
+    only_finding(
         &a,
         &b,
         &["PORTOLAN_NETWORK='eth1'", "10.1.0.1 of a", "10.1.0.2 of b"],
@@ -77,15 +77,15 @@ fn network_is_written_by_host_only_where_hosts_differ() {
     let mut b = host("b", &["eth0 10.2.0.2/24", "eth1 10.1.0.2/24"]);
     let mut a = host("a", &ends);
     join(&mut a, &mut b, (1, 0), ALL);
-    told(&a, &b, &["network=a=eth1;b=eth0'"]);
+    only_finding(&a, &b, &["network=a=eth1;b=eth0'"]);
 }
 
 #[test]
-fn one_address_of_an_interface_is_named_by_itself() {
+fn partly_working_interface_is_named_by_address() {
     let mut a = host("a", &["eth0 10.1.0.1/24", "eth0 10.3.0.1/24"]);
     let mut b = host("b", &["eth0 10.3.0.2/24"]);
     join(&mut a, &mut b, (1, 0), ALL);
-    told(&a, &b, &["network=a=10.3.0.1;b=eth0'"]);
+    only_finding(&a, &b, &["network=a=10.3.0.1;b=eth0'"]);
 }
 
 #[test]
@@ -95,49 +95,53 @@ fn each_errno_has_its_remedy() {
     let with = |errno, is_remote| {
         let mut a = a.clone();
         a.failed
-            .push((way(By::Udp, (0, 0), 0), Failure { errno, is_remote }));
+            .push((probe_path(By::Udp, (0, 0), 0), Failure { errno, is_remote }));
         a
     };
-    told(
+    only_finding(
         &with(libc::EPERM, false),
         &b,
         &["firewall of a", "on a: nft"],
     );
-    told(
+    only_finding(
         &with(libc::ECONNREFUSED, true),
         &b,
         &["firewall of b", "20000-20100"],
     );
-    told(
+    only_finding(
         &with(libc::ENETUNREACH, false),
         &b,
         &["on a: sudo ip route add 10.1.0.0/24"],
     );
-    told(
+    only_finding(
         &with(libc::EHOSTUNREACH, false),
         &b,
         &["not on one Ethernet", "VLAN"],
     );
-    told(&with(libc::EHOSTUNREACH, true), &b, &["on the way rejects"]);
-    told(&a, &b, &["is not answered", "VLAN"]);
+    only_finding(
+        &with(libc::EHOSTUNREACH, true),
+        &b,
+        &["on the path rejects"],
+    );
+    only_finding(&a, &b, &["gets no answer", "VLAN"]);
 }
 
 #[test]
-fn ports_that_are_set_are_those_to_open() {
+fn configured_ports_are_proposed() {
     let mut a = host("a", &["eth0 10.1.0.1/24"]);
     let mut b = host("b", &["eth0 10.1.0.2/24"]);
     (a.ports, b.ports) = (Some("7-9".to_owned()), Some("7-9".to_owned()));
     join(&mut a, &mut b, (0, 0), &[By::Tcp]);
-    let finding = told(&a, &b, &["drops UDP", "udp dport 7-9 accept"]);
+    let finding = only_finding(&a, &b, &["drops UDP", "udp dport 7-9 accept"]);
     assert!(finding.is_needed && !finding.remedy.contains("PORTOLAN_PORTS"));
 }
 
 #[test]
-fn one_direction_that_passes_shows_that_the_other_is_dropped() {
+fn one_passing_direction_means_a_firewall() {
     let mut a = host("a", &["eth0 10.1.0.1/24"]);
     let b = host("b", &["eth0 10.1.0.2/24"]);
-    a.arrived.push((way(By::Udp, (0, 0), 1), 1500));
-    told(
+    a.arrived.push((probe_path(By::Udp, (0, 0), 1), 1500));
+    only_finding(
         &a,
         &b,
         &["from eth0 10.1.0.1 of a to eth0 10.1.0.2 of b", "drops UDP"],
@@ -150,15 +154,15 @@ fn raw_frames_count_within_a_subnet_only() {
     let mut b = host("b", &["eth0 10.1.0.2/24"]);
     join(&mut a, &mut b, (0, 0), &[By::Raw]);
     assert_eq!(verdict(&a, &b).0, Reach::Raw);
-    told(&a, &b, &["--path packet"]);
+    only_finding(&a, &b, &["--path packet"]);
     b.ends[0].addr = "10.2.0.2".parse().unwrap();
     assert_eq!(verdict(&a, &b).0, Reach::Nothing);
 }
 
 #[test]
-fn hosts_that_cannot_meet_are_told_apart() {
+fn same_addresses_and_different_families_are_distinguished() {
     let a = host("a", &["eth0 10.0.2.15/24"]);
-    told(&a, &a, &["the same addresses", "ip address add ADDRESS/24"]);
+    only_finding(&a, &a, &["the same addresses", "ip address add ADDRESS/24"]);
     let b = host("b", &["eth1 fd00::1/64"]);
     let words = [
         "a has only IPv4",
@@ -166,12 +170,12 @@ fn hosts_that_cannot_meet_are_told_apart() {
         "on b: ip address add",
         "eth1",
     ];
-    told(&a, &b, &words);
-    told(&b, &a, &words);
+    only_finding(&a, &b, &words);
+    only_finding(&b, &a, &words);
 }
 
 #[test]
-fn host_without_an_address_says_why() {
+fn host_without_address_names_the_reason() {
     let a = host("a", &["eth0 10.1.0.1/24"]);
     let mut b = host("b", &[]);
     let nic = |up, running| Nic {
@@ -187,10 +191,10 @@ fn host_without_an_address_says_why() {
         (true, true, "ip address add"),
     ] {
         b.nics = vec![nic(up, running)];
-        told(&a, &b, &["host b: eth0", word]);
+        only_finding(&a, &b, &["host b: eth0", word]);
     }
     b.nics.clear();
-    told(&a, &b, &["host b has no interface"]);
+    only_finding(&a, &b, &["host b has no interface"]);
 }
 
 #[test]
@@ -203,5 +207,5 @@ fn short_packets_name_the_longest_that_passes() {
         "more than 1400 bytes from eth0 10.1.0.1 of a",
         "on a: sudo ip link set dev eth0 mtu 1400",
     ];
-    told(&a, &b, &words);
+    only_finding(&a, &b, &words);
 }

@@ -5,7 +5,7 @@
 use super::child::wait;
 use crate::mpi::find::{self, Kind, Wanted};
 use anyhow::{Context, Result, bail};
-use portolan_bench::{Carrier, GRACE, Mpi, MpiJob, Path as Way};
+use portolan_bench::{Carrier, GRACE, Mpi, MpiJob, Path};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
@@ -21,7 +21,7 @@ pub(super) struct Programs(BTreeMap<&'static str, Result<Program, String>>);
 
 #[derive(Debug)]
 struct Program {
-    room: TempDir,
+    directory: TempDir,
     launcher: PathBuf,
 }
 
@@ -40,17 +40,21 @@ impl Programs {
             Ok(program) => program,
             Err(why) => bail!("{why}"),
         };
-        let mut said =
-            tempfile::tempfile().context("cannot make a file for what the program says")?;
+        let mut output =
+            tempfile::tempfile().context("creating a file for the output of the program")?;
         let mut command = command(job, program)?;
         command.stdin(Stdio::null());
-        command.stdout(said.try_clone()?).stderr(said.try_clone()?);
-        let child = command.spawn().context("cannot start this program again")?;
+        command
+            .stdout(output.try_clone()?)
+            .stderr(output.try_clone()?);
+        let child = command
+            .spawn()
+            .context("starting this program a second time")?;
         let status = wait(child, job.lasts + GRACE)?;
         if !status.success() {
             bail!(
                 "{}",
-                last_line(&mut said).unwrap_or_else(|| status.to_string())
+                last_line(&mut output).unwrap_or_else(|| status.to_string())
             );
         }
         Ok(())
@@ -77,27 +81,31 @@ fn build(kind: Kind) -> Result<Program> {
     let mpi = find::choose(Some(&Wanted::Kind(kind)))?;
     let Some(compiler) = mpi.compiler() else {
         bail!(
-            "there is no mpicc beside {}: install this MPI's compiler",
+            "there is no mpicc next to {}: install the compiler of this MPI",
             mpi.launcher.display()
         );
     };
-    let room = tempfile::tempdir()?;
-    let source = room.path().join("mpibench.c");
+    let directory = tempfile::tempdir()?;
+    let source = directory.path().join("mpibench.c");
     fs::write(&source, SOURCE)?;
     let mut command = Command::new(&compiler);
     command
         .args(["-std=gnu11", "-O2", "-o"])
-        .arg(room.path().join("mpibench"))
+        .arg(directory.path().join("mpibench"))
         .arg(&source);
     let built = command.stdin(Stdio::null()).output();
     let built = built.with_context(|| format!("{} does not start", compiler.display()))?;
     if !built.status.success() {
-        let said = String::from_utf8_lossy(&built.stderr);
-        let said = said.lines().next().unwrap_or("it says nothing").to_owned();
-        bail!("{} does not build mpibench: {said}", compiler.display());
+        let output = String::from_utf8_lossy(&built.stderr);
+        let output = output
+            .lines()
+            .next()
+            .unwrap_or("it printed nothing")
+            .to_owned();
+        bail!("{} failed to build mpibench: {output}", compiler.display());
     }
     Ok(Program {
-        room,
+        directory,
         launcher: mpi.launcher,
     })
 }
@@ -106,7 +114,7 @@ fn build(kind: Kind) -> Result<Program> {
 fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let lab = match job.path {
-        Way::Shm => None,
+        Path::Shm => None,
         _ => Some(lab_of(job)?),
     };
     match &lab {
@@ -120,7 +128,7 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
         }
         Carrier::Own => {
             command.arg("--plain");
-            command.envs(own_way(job.path).iter().copied());
+            command.envs(own_transport(job.path).iter().copied());
         }
     }
     // A benchmark in a lab runs as root.
@@ -132,7 +140,7 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
         command.args(["-n", "2"]);
     }
     command
-        .arg(program.room.path().join("mpibench"))
+        .arg(program.directory.path().join("mpibench"))
         .args(job.args);
     Ok(command)
 }
@@ -141,10 +149,10 @@ fn command(job: &MpiJob<'_>, program: &Program) -> Result<Command> {
 /// - Open MPI would use a network of another libfabric provider;
 /// - UCX, which MPICH may use, would find the memory that the hosts of a lab share;
 /// - libfabric may have several providers for a network.
-pub(crate) fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
+pub(crate) fn own_transport(path: Path) -> &'static [(&'static str, &'static str)] {
     match path {
         // Open MPI 5 has renamed vader to sm, and still accepts the old name.
-        Way::Shm => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")],
+        Path::Shm => &[("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_btl", "vader,self")],
         _ => &[
             ("OMPI_MCA_pml", "ob1"),
             ("OMPI_MCA_btl", "tcp,self"),
@@ -158,19 +166,19 @@ pub(crate) fn own_way(path: Way) -> &'static [(&'static str, &'static str)] {
 fn lab_of(job: &MpiJob<'_>) -> Result<String> {
     let namespace = job.places.first().and_then(|place| place.netns.as_deref());
     let lab = namespace.and_then(|name| name.rsplit_once("-h"));
-    let (lab, _) = lab.context("rows between hosts need a lab")?;
+    let (lab, _) = lab.context("measurements between hosts need a lab")?;
     Ok(lab.to_owned())
 }
 
-fn last_line(said: &mut File) -> Option<String> {
+fn last_line(output: &mut File) -> Option<String> {
     let mut text = String::new();
-    said.rewind().ok()?;
-    said.read_to_string(&mut text).ok()?;
-    let telling = |line: &&str| line.contains("portolan:") || line.contains("mpibench:");
+    output.rewind().ok()?;
+    output.read_to_string(&mut text).ok()?;
+    let is_message = |line: &&str| line.contains("portolan:") || line.contains("mpibench:");
     // The first line shows the command, if it was started.
-    let line = text.lines().skip(1).filter(telling).last();
-    let wordy = |line: &&str| line.contains(char::is_alphanumeric);
-    let line = line.or_else(|| text.lines().rfind(wordy));
+    let line = text.lines().skip(1).filter(is_message).last();
+    let has_text = |line: &&str| line.contains(char::is_alphanumeric);
+    let line = line.or_else(|| text.lines().rfind(has_text));
     line.map(|line| line.trim().to_owned())
         .filter(|line| !line.is_empty())
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Environment in which `bench` and `tune` measure: temporary labs, and jobs in them.
+//! Launcher for `bench`, `tune` and `report`: temporary labs, and jobs in them.
 
 mod brokers;
 mod child;
 mod mpis;
 
 pub(crate) use child::wait;
-pub(crate) use mpis::own_way;
+pub(crate) use mpis::own_transport;
 
 use crate::lab::cores::{CoreList, Cores};
 use crate::lab::{Kind, TemporaryLab};
@@ -36,19 +36,19 @@ const ERROR_GRACE: Duration = Duration::from_millis(500);
 
 /// Labs and jobs of this command.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct LocalLauncher {
     /// Set when the user has sent SIGINT.
     interrupted: Arc<AtomicBool>,
     mpi_programs: RefCell<mpis::Programs>,
 }
 
-impl Surroundings {
+impl LocalLauncher {
     /// Makes SIGINT set [`Launcher::interrupted`] from now on instead of ending this process. A
     /// second SIGINT ends it.
     ///
     /// # Errors
     /// The error of the system.
-    pub(crate) fn heed_interrupts(&self) -> Result<()> {
+    pub(crate) fn catch_interrupts(&self) -> Result<()> {
         let flag = || Arc::clone(&self.interrupted);
         signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED_STATUS, flag())
             .and_then(|_| signal_hook::flag::register(SIGINT, flag()))
@@ -57,7 +57,7 @@ impl Surroundings {
     }
 }
 
-impl Launcher for Surroundings {
+impl Launcher for LocalLauncher {
     fn open_lab(&self, order: &LabOrder<'_>) -> Result<Site> {
         let LabOrder { mtu, count, link } = *order;
         let mut kind = Kind::plain(count, mtu).with(None, link)?;
@@ -107,9 +107,9 @@ impl Launcher for Surroundings {
 
 fn options_of(job: &Job<'_>) -> Result<Options> {
     let [program, args @ ..] = job.command else {
-        bail!("an empty command")
+        bail!("the command is empty")
     };
-    let directory = std::env::current_dir().context("the working directory is gone")?;
+    let directory = std::env::current_dir().context("the working directory does not exist")?;
     Ok(Options {
         rank_count: u32::try_from(job.places.len())?,
         hosts: hosts_of(job),
@@ -121,7 +121,7 @@ fn options_of(job: &Job<'_>) -> Result<Options> {
         on_failure: run::OnFailure::End,
         limit: Some(job.lasts + GRACE),
         workload: Workload {
-            path: choice(job.path),
+            path: path_choice(job.path),
             options: job.options.clone(),
             environment: BTreeMap::new(),
             directory: directory.to_string_lossy().into_owned(),
@@ -167,7 +167,7 @@ fn host_of(place: &Place) -> Host {
     }
 }
 
-pub(crate) fn choice(path: Path) -> PathChoice {
+pub(crate) fn path_choice(path: Path) -> PathChoice {
     match path {
         Path::Shm => PathChoice::Shm,
         Path::Packet => PathChoice::Packet,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_at_a_server_is_a_host_behind_its_connection() {
+    fn server_end_is_a_connected_host() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let places = [Place::loopback(), Place::loopback()];
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ends_of_one_place_are_two_slots_of_one_host() {
+    fn loopback_ends_share_one_host() {
         let places = [Place::loopback(), Place::loopback()];
         let [host] = &hosts_of(&job(&places, None))[..] else {
             panic!("one host");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_places_of_a_lab_are_hosts_of_one_slot() {
+    fn lab_places_are_hosts_with_one_slot() {
         let place = |name: &str| Place {
             netns: Some(name.into()),
             ..Place::loopback()

@@ -32,9 +32,10 @@ pub(super) fn start(places: &[Place]) -> Result<Vec<Broker>> {
 impl Broker {
     fn start(place: &Place) -> Result<Broker> {
         let Some(namespace) = &place.netns else {
-            user_error!("a broker serves hosts of a lab: run as root, without --loopback");
+            user_error!("a broker needs hosts of a lab: run as root, without --loopback");
         };
-        let mut config = tempfile::NamedTempFile::new().context("a broker's configuration")?;
+        let mut config =
+            tempfile::NamedTempFile::new().context("creating the configuration of a broker")?;
         writeln!(
             config,
             "socket = '{BROKER}'\n[[nic]]\ninterface = '{}'\ngroups = ['*']",
@@ -51,17 +52,17 @@ impl Broker {
             .stderr(Stdio::piped())
             .spawn()
             .context("starting a broker")?;
-        let errors = child.stderr.take().context("what a broker says")?;
+        let errors = child.stderr.take().context("standard error of a broker")?;
         let mut errors = BufReader::new(errors);
-        let mut said = String::new();
+        let mut line = String::new();
         // The broker reads its configuration before it prints anything.
-        errors.read_line(&mut said)?;
+        errors.read_line(&mut line)?;
         let broker = Broker {
             child,
             _errors: errors,
         };
-        if !said.contains("serving at") {
-            user_error!("{}", said.trim());
+        if !line.contains("serving at") {
+            user_error!("{}", line.trim());
         }
         Ok(broker)
     }
@@ -71,7 +72,7 @@ impl Drop for Broker {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
-            eprintln!("portolan: a broker is lost: {error}");
+            eprintln!("portolan: waiting for a broker failed: {error}");
         }
     }
 }

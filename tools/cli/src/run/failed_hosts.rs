@@ -7,15 +7,15 @@ use crate::error::UserError;
 use std::fmt;
 use std::time::Instant;
 
-/// Hosts on which nothing could be started, each with a sentence for the user.
+/// Hosts on which nothing could be started, each with an error message.
 #[derive(Debug, Default)]
-pub(crate) struct Unstarted {
+pub(crate) struct FailedHosts {
     hosts: Vec<(String, UserError)>,
     /// Deadline for the hello of other hosts.
     deadline: Option<Instant>,
 }
 
-impl Unstarted {
+impl FailedHosts {
     /// Adds a host; the first one sets the deadline for the other hosts.
     pub(super) fn add(&mut self, deadline: Instant, host: String, error: UserError) {
         self.deadline.get_or_insert(deadline);
@@ -28,21 +28,21 @@ impl Unstarted {
             .is_some_and(|deadline| !is_waiting || now >= deadline)
     }
 
-    /// Returns names and sentences.
+    /// Returns names and error messages.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (&str, String)> {
         let hosts = self.hosts.iter();
         hosts.map(|(host, error)| (host.as_str(), error.to_string()))
     }
 }
 
-impl fmt::Display for Unstarted {
+impl fmt::Display for FailedHosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sentences: Vec<String> = self.hosts().map(|(_, sentence)| sentence).collect();
         f.write_str(&sentences.join("; "))
     }
 }
 
-impl std::error::Error for Unstarted {}
+impl std::error::Error for FailedHosts {}
 
 #[cfg(test)]
 mod tests {
@@ -50,16 +50,16 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn others_are_waited_for_once_one_has_failed() {
+    fn settled_after_deadline_or_without_waiting_hosts() {
         let now = Instant::now();
-        let mut unstarted = Unstarted::default();
-        assert!(!unstarted.is_settled(now, false));
+        let mut failed = FailedHosts::default();
+        assert!(!failed.is_settled(now, false));
         let wait = Duration::from_secs(15);
-        unstarted.add(now + wait, "n1".into(), UserError::new("no route"));
-        assert!(!unstarted.is_settled(now, true));
-        unstarted.add(now + 2 * wait, "n2".into(), UserError::new("refused"));
-        assert!(unstarted.is_settled(now, false));
-        assert!(unstarted.is_settled(now + wait, true));
-        assert_eq!(unstarted.to_string(), "no route; refused");
+        failed.add(now + wait, "n1".into(), UserError::new("no route"));
+        assert!(!failed.is_settled(now, true));
+        failed.add(now + 2 * wait, "n2".into(), UserError::new("refused"));
+        assert!(failed.is_settled(now, false));
+        assert!(failed.is_settled(now + wait, true));
+        assert_eq!(failed.to_string(), "no route; refused");
     }
 }

@@ -51,9 +51,9 @@ pub(super) enum By {
     Raw,
 }
 
-/// A way from an end of one host to an end of the other, given by their indices.
+/// Protocol, and indices of the sending and the receiving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Way {
+pub(super) struct ProbePath {
     pub(super) by: By,
     pub(super) from: usize,
     pub(super) to: usize,
@@ -69,7 +69,7 @@ pub(super) struct Failure {
 
 /// Report of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Seen {
+pub(super) struct HostReport {
     pub(super) host: String,
     pub(super) nics: Vec<Nic>,
     pub(super) ends: Vec<End>,
@@ -77,22 +77,22 @@ pub(super) struct Seen {
     pub(super) raw_refused: Option<String>,
     /// Value of the setting `ports`, if it is set.
     pub(super) ports: Option<String>,
-    /// Ways by which a packet came from the other process, with the bytes of the longest packet.
-    pub(super) arrived: Vec<(Way, usize)>,
-    /// Ways by which sending to the other process failed.
-    pub(super) failed: Vec<(Way, Failure)>,
+    /// Paths by which a packet came from the other process, with the bytes of the longest packet.
+    pub(super) arrived: Vec<(ProbePath, usize)>,
+    /// Paths by which sending to the other process failed.
+    pub(super) failed: Vec<(ProbePath, Failure)>,
 }
 
-impl Seen {
-    /// Returns the bytes of the longest packet that came by `way`.
-    pub(super) fn arrived(&self, way: Way) -> Option<usize> {
+impl HostReport {
+    /// Returns the bytes of the longest packet that came by `path`.
+    pub(super) fn arrived(&self, path: ProbePath) -> Option<usize> {
         let mut arrived = self.arrived.iter();
-        arrived.find(|(at, _)| *at == way).map(|(_, len)| *len)
+        arrived.find(|(at, _)| *at == path).map(|(_, len)| *len)
     }
 
-    pub(super) fn failure(&self, way: Way) -> Option<Failure> {
+    pub(super) fn failure(&self, path: ProbePath) -> Option<Failure> {
         let mut failed = self.failed.iter();
-        failed.find(|(at, _)| *at == way).map(|(_, why)| *why)
+        failed.find(|(at, _)| *at == path).map(|(_, why)| *why)
     }
 }
 

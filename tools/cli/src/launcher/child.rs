@@ -9,9 +9,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Time for a launcher to end its processes.
-const ENDING: Duration = Duration::from_secs(10);
+const END_DELAY: Duration = Duration::from_secs(10);
 /// Interval between checks of a run, which takes at least a second.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Waits for the end of `child`. After `limit` it gets SIGTERM, which a launcher forwards to its
 /// processes, and later SIGKILL.
@@ -19,24 +19,24 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// It did not end within `limit`; it has ended when this returns.
 pub(crate) fn wait(mut child: Child, limit: Duration) -> Result<ExitStatus> {
-    let begun = Instant::now();
-    let mut asked = false;
+    let start = Instant::now();
+    let mut is_terminated = false;
     loop {
         if let Some(status) = child.try_wait()? {
-            match asked {
+            match is_terminated {
                 false => return Ok(status),
                 true => bail!("the program did not end within {limit:?}"),
             }
         }
-        if begun.elapsed() > limit && !asked {
-            asked = true;
+        if start.elapsed() > limit && !is_terminated {
+            is_terminated = true;
             // This fails only if it has ended.
             let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM);
         }
-        if begun.elapsed() > limit + ENDING {
+        if start.elapsed() > limit + END_DELAY {
             // This also fails only if it has ended.
             let _ = child.kill();
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }

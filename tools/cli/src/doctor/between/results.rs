@@ -2,25 +2,25 @@
 //! Results of one process of `doctor --between`: what arrived, and which sends failed. Data without
 //! the token of the other process is ignored.
 
-use super::seen::{By, Failure, Mark, Offer, Way};
+use super::report::{By, Failure, Mark, Offer, ProbePath};
 use std::collections::BTreeMap;
 
 /// Largest number of addresses that are tried on a host; each is tried with each of the other host.
 pub(super) const ENDS_MAX: usize = 8;
 
 /// Arrivals from the other process, and failures of sends to it.
-pub(super) struct Ways<'a> {
+pub(super) struct Results<'a> {
     token: u64,
     pub(super) other: &'a Offer,
-    arrived: BTreeMap<Way, usize>,
-    failed: BTreeMap<Way, Failure>,
+    arrived: BTreeMap<ProbePath, usize>,
+    failed: BTreeMap<ProbePath, Failure>,
 }
 
-impl<'a> Ways<'a> {
-    /// Creates empty results for a process with `token` that tests the way to the process of
+impl<'a> Results<'a> {
+    /// Creates empty results for a process with `token` that tests the paths to the process of
     /// `other`.
-    pub(super) fn new(token: u64, other: &'a Offer) -> Ways<'a> {
-        Ways {
+    pub(super) fn new(token: u64, other: &'a Offer) -> Results<'a> {
+        Results {
             token,
             other,
             arrived: BTreeMap::new(),
@@ -28,20 +28,20 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// Returns the ways by which packets arrived, with the bytes of the longest packet.
-    pub(super) fn arrived(&self) -> Vec<(Way, usize)> {
+    /// Returns the paths by which packets arrived, with the bytes of the longest packet.
+    pub(super) fn arrived(&self) -> Vec<(ProbePath, usize)> {
         let arrived = self.arrived.iter();
-        arrived.map(|(way, len)| (*way, *len)).collect()
+        arrived.map(|(path, len)| (*path, *len)).collect()
     }
 
-    /// Returns the ways by which sending failed.
-    pub(super) fn failed(&self) -> Vec<(Way, Failure)> {
+    /// Returns the paths by which sending failed.
+    pub(super) fn failed(&self) -> Vec<(ProbePath, Failure)> {
         let failed = self.failed.iter();
-        failed.map(|(way, failure)| (*way, *failure)).collect()
+        failed.map(|(path, failure)| (*path, *failure)).collect()
     }
 
     /// Records a received packet; `overhead_len` is the number of header bytes in front of it.
-    pub(super) fn take(&mut self, by: By, bytes: &[u8], overhead_len: usize) {
+    pub(super) fn record_packet(&mut self, by: By, bytes: &[u8], overhead_len: usize) {
         let Some(mark) = Mark::parse(bytes) else {
             return;
         };
@@ -53,25 +53,25 @@ impl<'a> Ways<'a> {
         if !is_sound || to >= ENDS_MAX || len > bytes.len() {
             return;
         }
-        let longest = self.arrived.entry(Way { by, from, to }).or_default();
+        let longest = self.arrived.entry(ProbePath { by, from, to }).or_default();
         *longest = (*longest).max(len + overhead_len);
     }
 
     /// Records a failure to send. A report of another host replaces one of this host.
-    pub(super) fn fail(&mut self, way: Way, failure: Failure) {
-        let known = self.failed.entry(way).or_insert(failure);
+    pub(super) fn record_failure(&mut self, path: ProbePath, failure: Failure) {
+        let known = self.failed.entry(path).or_insert(failure);
         if failure.is_remote {
             *known = failure;
         }
     }
 
-    /// Returns the mark of `len` bytes by `way`.
-    pub(super) fn mark(&self, way: Way, len: usize) -> Mark {
+    /// Returns the mark of `len` bytes by `path`.
+    pub(super) fn mark(&self, path: ProbePath, len: usize) -> Mark {
         let number = |place: usize| u8::try_from(place).unwrap_or(u8::MAX);
         Mark {
             token: self.token,
-            from: number(way.from),
-            to: number(way.to),
+            from: number(path.from),
+            to: number(path.to),
             len: u16::try_from(len).unwrap_or(u16::MAX),
         }
     }
@@ -79,11 +79,11 @@ impl<'a> Ways<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::End;
+    use super::super::report::End;
     use super::*;
 
     #[test]
-    fn marks_survive_and_what_is_none_is_dropped() {
+    fn mark_round_trips() {
         let mark = Mark {
             token: 7,
             from: 1,
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_this_process_itself_are_not_believed() {
+    fn foreign_and_own_packets_are_ignored() {
         let end = End {
             interface: "eth0".into(),
             index: 1,
@@ -111,7 +111,7 @@ mod tests {
             token: 8,
             ends: vec![end],
         };
-        let mut ways = Ways::new(7, &other);
+        let mut results = Results::new(7, &other);
         let mark = |token, from, len| Mark {
             token,
             from,
@@ -124,15 +124,15 @@ mod tests {
             mark(8, 1, 16),
             mark(8, 0, 17),
         ] {
-            ways.take(By::Udp, &wrong.to_bytes(), 28);
+            results.record_packet(By::Udp, &wrong.to_bytes(), 28);
         }
-        assert!(ways.arrived.is_empty());
-        ways.take(By::Udp, &mark(8, 0, 16).to_bytes(), 28);
-        let way = Way {
+        assert!(results.arrived.is_empty());
+        results.record_packet(By::Udp, &mark(8, 0, 16).to_bytes(), 28);
+        let path = ProbePath {
             by: By::Udp,
             from: 0,
             to: 0,
         };
-        assert_eq!(ways.arrived.get(&way), Some(&44));
+        assert_eq!(results.arrived.get(&path), Some(&44));
     }
 }

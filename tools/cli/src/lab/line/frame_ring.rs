@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 /// See the module documentation.
-pub(super) struct Held {
+pub(super) struct FrameRing {
     bytes: Vec<u8>,
     frames: VecDeque<Frame>,
     /// Largest number of bytes that one frame needs.
-    room_len: usize,
+    slot_len: usize,
     /// Position at which the next frame is written.
     next: usize,
 }
@@ -23,20 +23,20 @@ struct Frame {
     due: Instant,
 }
 
-impl Held {
-    /// Creates room for `len` bytes of frames of up to `room_len` bytes each. The kernel allocates
-    /// memory when it is first written.
-    pub(super) fn new(len: usize, room_len: usize) -> Held {
-        Held {
-            bytes: vec![0; len.max(room_len)],
+impl FrameRing {
+    /// Creates a buffer for `len` bytes of frames of up to `slot_len` bytes each. The kernel
+    /// allocates memory when it is first written.
+    pub(super) fn new(len: usize, slot_len: usize) -> FrameRing {
+        FrameRing {
+            bytes: vec![0; len.max(slot_len)],
             frames: VecDeque::new(),
-            room_len,
+            slot_len,
             next: 0,
         }
     }
 
-    /// Returns room for the next frame; `None` if the cable is full.
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+    /// Returns the slot for the next frame; `None` if the cable is full.
+    pub(super) fn free_slot(&mut self) -> Option<&mut [u8]> {
         let oldest = self.frames.front().map(|frame| frame.bytes.start);
         let end = match oldest {
             None => {
@@ -46,7 +46,7 @@ impl Held {
             }
             Some(oldest) if oldest >= self.next => oldest,
             Some(oldest) => {
-                if self.bytes.len() - self.next < self.room_len {
+                if self.bytes.len() - self.next < self.slot_len {
                     self.next = 0;
                     oldest
                 } else {
@@ -54,15 +54,15 @@ impl Held {
                 }
             }
         };
-        let room = self.next..self.next + self.room_len;
-        (room.end <= end).then(|| &mut self.bytes[room])
+        let slot = self.next..self.next + self.slot_len;
+        (slot.end <= end).then(|| &mut self.bytes[slot])
     }
 
-    /// Records a frame written to these bytes of the room. It leaves at `due`, or after the frame
-    /// before it if that one leaves later.
+    /// Records a frame written to these bytes of the free slot. It leaves at `due`, or after the
+    /// frame before it if that one leaves later.
     pub(super) fn push(&mut self, bytes: Range<usize>, due: Instant) {
         let bytes = self.next + bytes.start..self.next + bytes.end;
-        debug_assert!(bytes.len() <= self.room_len && !bytes.is_empty());
+        debug_assert!(bytes.len() <= self.slot_len && !bytes.is_empty());
         self.next = bytes.end;
         let due = self.frames.back().map_or(due, |last| due.max(last.due));
         self.frames.push_back(Frame { bytes, due });
@@ -96,64 +96,64 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Adds a frame whose bytes are all `mark`, with one unused byte of room before it.
-    fn put(held: &mut Held, len: usize, mark: u8, due: Instant) -> bool {
-        let Some(room) = held.room() else {
+    /// Adds a frame whose bytes are all `mark`, with one unused byte of the slot before it.
+    fn put(ring: &mut FrameRing, len: usize, mark: u8, due: Instant) -> bool {
+        let Some(slot) = ring.free_slot() else {
             return false;
         };
-        room.fill(0xa5);
-        room[1..=len].fill(mark);
-        held.push(1..1 + len, due);
+        slot.fill(0xa5);
+        slot[1..=len].fill(mark);
+        ring.push(1..1 + len, due);
         true
     }
 
     #[test]
-    fn frames_leave_whole_and_in_order_however_often_the_ring_is_gone_round() {
+    fn frames_stay_intact_and_ordered_across_wraps() {
         let start = Instant::now();
-        let mut held = Held::new(100, 20);
+        let mut ring = FrameRing::new(100, 20);
         let (mut pushed, mut popped) = (0u8, 0u8);
         for step in 0..250usize {
             let len = 1 + step * 7 % 19;
-            if put(&mut held, len, pushed, start) {
+            if put(&mut ring, len, pushed, start) {
                 pushed += 1;
             }
-            if step % 3 > 0 || held.frames.len() > 3 {
-                let first = held.first().unwrap();
+            if step % 3 > 0 || ring.frames.len() > 3 {
+                let first = ring.first().unwrap();
                 assert!(first.iter().all(|byte| *byte == popped), "{first:?}");
-                held.pop();
+                ring.pop();
                 popped += 1;
             }
         }
-        assert!(popped > 100 && held.frames.len() < 5, "{popped}");
+        assert!(popped > 100 && ring.frames.len() < 5, "{popped}");
     }
 
     #[test]
-    fn a_full_ring_has_no_room_until_its_oldest_frame_has_left() {
+    fn full_ring_has_no_slot_until_oldest_is_popped() {
         let start = Instant::now();
-        let mut held = Held::new(60, 20);
+        let mut ring = FrameRing::new(60, 20);
         for mark in 0..3 {
-            assert!(put(&mut held, 19, mark, start));
+            assert!(put(&mut ring, 19, mark, start));
         }
-        assert!(held.room().is_none());
-        held.pop();
-        assert!(put(&mut held, 19, 3, start));
-        assert!(held.room().is_none());
+        assert!(ring.free_slot().is_none());
+        ring.pop();
+        assert!(put(&mut ring, 19, 3, start));
+        assert!(ring.free_slot().is_none());
         for mark in 1..4 {
-            assert_eq!(held.first().unwrap(), [mark; 19]);
-            held.pop();
+            assert_eq!(ring.first().unwrap(), [mark; 19]);
+            ring.pop();
         }
-        assert!(held.first().is_none() && held.due().is_none());
+        assert!(ring.first().is_none() && ring.due().is_none());
     }
 
     #[test]
-    fn no_frame_leaves_before_one_that_came_before_it() {
+    fn due_times_never_decrease() {
         let start = Instant::now();
         let later = start + Duration::from_millis(1);
-        let mut held = Held::new(100, 20);
-        put(&mut held, 5, 0, later);
-        put(&mut held, 5, 1, start);
-        assert_eq!(held.due(), Some(later));
-        held.pop();
-        assert_eq!(held.due(), Some(later));
+        let mut ring = FrameRing::new(100, 20);
+        put(&mut ring, 5, 0, later);
+        put(&mut ring, 5, 1, start);
+        assert_eq!(ring.due(), Some(later));
+        ring.pop();
+        assert_eq!(ring.due(), Some(later));
     }
 }
