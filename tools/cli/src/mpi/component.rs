@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Choice between Open MPI's component `btl/portolan` and the libfabric provider, and the settings of the component.
+//! Choice between Open MPI's component `btl/portolan` and the libfabric provider, and the settings
+//! of the component.
 //!
-//! A component is compiled with the internal structures of one version of Open MPI. The name of its directory
-//! therefore contains the version.
+//! A component is compiled with the internal structures of one version of Open MPI. The name of its
+//! directory therefore contains the version.
 
 use super::find::{Kind, Mpi};
 use super::plan::Plan;
@@ -88,8 +89,8 @@ impl Transport {
 }
 
 impl Plan {
-    /// Makes Open MPI use the component in `directory`. Open MPI passes its own variables on to all programs and
-    /// hosts.
+    /// Makes Open MPI use the component in `directory`. Open MPI passes its own variables on to all
+    /// programs and hosts.
     pub(super) fn take_component(&mut self, directory: &Path) {
         let others = std::env::var(PATH).unwrap_or_else(|_| PATH_DEFAULT.to_owned());
         self.set(PATH, format!("{}:{others}", directory.display()));
@@ -137,14 +138,18 @@ mod tests {
     }
 
     #[test]
-    fn the_component_is_the_default_only_for_its_own_version() {
-        let room = tempfile::tempdir().unwrap();
-        let program = installed(room.path());
-        let folder = room.path().canonicalize().unwrap().join("openmpi-4.1.4");
+    fn component_is_the_default_for_its_version_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = installed(directory.path());
+        let folder = directory
+            .path()
+            .canonicalize()
+            .unwrap()
+            .join("openmpi-4.1.4");
         let fits = mpi("mpirun (Open MPI) 4.1.4\n");
         let newer = mpi("mpirun (Open MPI) 4.1.6\n");
         let intel = mpi("Intel(R) MPI Library for Linux* OS, Version 2021.13\n");
-        for (mpi, asked, expected) in [
+        for (mpi, requested, expected) in [
             (&fits, None, Some(Transport::Component(folder.clone()))),
             (&fits, Some(Via::Btl), Some(Transport::Component(folder))),
             (&fits, Some(Via::Ofi), Some(Transport::Provider)),
@@ -153,8 +158,8 @@ mod tests {
             (&intel, None, Some(Transport::Provider)),
             (&intel, Some(Via::Btl), None),
         ] {
-            let chosen = Transport::choose_beside(mpi, asked, &program);
-            assert_eq!(chosen.ok(), expected, "{mpi} {asked:?}");
+            let chosen = Transport::choose_beside(mpi, requested, &program);
+            assert_eq!(chosen.ok(), expected, "{mpi} {requested:?}");
         }
     }
 

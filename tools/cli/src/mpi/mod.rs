@@ -36,8 +36,8 @@ pub(crate) struct Choice {
     /// Directory of libportolan-fi.so [default: where it is built or installed with this program].
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    /// Library that the MPI uses: btl (Open MPI's component), the default where it is installed, or ofi
-    /// (the libfabric provider).
+    /// Library that the MPI uses: btl (Open MPI's component), the default where it is installed, or
+    /// ofi (the libfabric provider).
     #[arg(long, value_name = "WAY")]
     via: Option<Via>,
     /// Run the MPI without Portolan, for comparison.
