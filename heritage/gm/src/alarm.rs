@@ -46,7 +46,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    pub(crate) fn ring(self) {
+    pub(crate) fn call(self) {
         if let Some(callback) = self.callback {
             // SAFETY: the program registered this function to be called with this context.
             unsafe { callback(self.context) };

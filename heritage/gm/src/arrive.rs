@@ -3,7 +3,7 @@
 //! for one, or fail.
 
 use crate::code::*;
-use crate::conn::{Conn, Held, Key, Line};
+use crate::conn::{Conn, Held, Key, Queued};
 use crate::event::{gm_max_length_for_size, gm_recv_event, gm_recv_event_fields, kind_of};
 use crate::order::Arrived;
 use crate::wire::{Header, Kind};
@@ -124,7 +124,7 @@ impl World {
             self.discard(key, &held.header);
         }
         self.conn(key).is_stopped = false;
-        self.line_up(key, Line::Dropped);
+        self.enqueue(key, Queued::Dropped);
     }
 
     /// Discards the separately sent bytes of a message.
@@ -162,7 +162,7 @@ impl World {
         } = self;
         let port = &mut ports[usize::from(key.own) % PORTS];
         let conn = peer_of(peers, key.rank).conn(key.own, key.other, key.high);
-        let is_next = !conn.is_stopped && conn.held.is_empty() && conn.line.is_empty();
+        let is_next = !conn.is_stopped && conn.held.is_empty() && conn.queue.is_empty();
         if !is_next || !port.is_open || !matches!(judge_message(port, header), Verdict::Accept) {
             return false;
         }
@@ -237,11 +237,11 @@ impl World {
         match header.kind {
             Kind::Data => {
                 let event = self.port(key.own).place(key, header, bytes);
-                self.line_up(key, Line::Done(event));
+                self.enqueue(key, Queued::Done(event));
             }
             Kind::Loose => {
                 let event = self.port(key.own).place(key, header, bytes);
-                self.line_up(key, Line::Loose(event));
+                self.enqueue(key, Queued::Loose(event));
             }
             Kind::LongData => {
                 let port = self.port(key.own);
@@ -250,30 +250,36 @@ impl World {
                     return;
                 };
                 let event = event_of(key, header, buffer, ptr::null(), false);
-                self.come(key, header, buffer.at, Some(event));
+                self.on_announced(key, header, buffer.at, Some(event));
             }
-            Kind::Put if self.conn(key).line.is_empty() => {
+            Kind::Put if self.conn(key).queue.is_empty() => {
                 // SAFETY: `judge` has checked that the bytes are registered.
                 unsafe { put(at, bytes) };
-                self.settle(key, Line::Done(None));
+                self.settle(key, Queued::Done(None));
             }
             Kind::Put => {
                 let bytes = bytes.into();
-                self.line_up(key, Line::Put { at, bytes });
+                self.enqueue(key, Queued::Put { at, bytes });
             }
-            Kind::LongPut => self.come(key, header, at, None),
+            Kind::LongPut => self.on_announced(key, header, at, None),
             _ => {
                 let tag = header.aux;
-                self.line_up(key, Line::Get { tag, at, len });
+                self.enqueue(key, Queued::Get { tag, at, len });
             }
         }
     }
 
     /// Prepares for the separately sent bytes of a message.
-    fn come(&mut self, key: Key, header: &Header, at: *mut u8, event: Option<gm_recv_event>) {
-        self.line_up(
+    fn on_announced(
+        &mut self,
+        key: Key,
+        header: &Header,
+        at: *mut u8,
+        event: Option<gm_recv_event>,
+    ) {
+        self.enqueue(
             key,
-            Line::Coming {
+            Queued::Arriving {
                 request: None,
                 tag: header.aux,
                 at,
@@ -290,45 +296,48 @@ impl World {
         }
         self.discard(key, header);
         self.conn(key).is_stopped = true;
-        self.line_up(key, Line::Failed(status));
+        self.enqueue(key, Queued::Failed(status));
     }
 
     /// Ends a message now if possible. Otherwise queues it behind the preceding ones and their
     /// notices to the sender.
-    fn line_up(&mut self, key: Key, line: Line) {
-        let needs_node = matches!(line, Line::Coming { .. } | Line::Failed(_) | Line::Dropped);
-        if self.conn(key).line.is_empty() && !needs_node {
-            self.settle(key, line);
+    fn enqueue(&mut self, key: Key, entry: Queued) {
+        let needs_node = matches!(
+            entry,
+            Queued::Arriving { .. } | Queued::Failed(_) | Queued::Dropped
+        );
+        if self.conn(key).queue.is_empty() && !needs_node {
+            self.settle(key, entry);
             return;
         }
         let conn = self.conn(key);
-        conn.line.push_back(line);
-        if conn.line.len() == 1 {
-            self.lines.push(key);
+        conn.queue.push_back(entry);
+        if conn.queue.len() == 1 {
+            self.queues.push(key);
         }
     }
 
     /// Ends a message that needs no more bytes.
-    pub(crate) fn settle(&mut self, key: Key, line: Line) {
-        let event = match line {
+    pub(crate) fn settle(&mut self, key: Key, entry: Queued) {
+        let event = match entry {
             // The notice is sent where the node is available.
-            Line::Failed(_) | Line::Dropped => return,
-            Line::Loose(event) | Line::Done(event) | Line::Coming { event, .. } => event,
-            Line::Put { at, ref bytes } => {
+            Queued::Failed(_) | Queued::Dropped => return,
+            Queued::Loose(event) | Queued::Done(event) | Queued::Arriving { event, .. } => event,
+            Queued::Put { at, ref bytes } => {
                 // SAFETY: the bytes were registered when the message arrived, and deregistering
                 // waits for it.
                 unsafe { put(at, bytes) };
                 None
             }
-            Line::Get { tag, at, len } => {
-                self.todo.push(Todo::Answer { key, tag, at, len });
+            Queued::Get { tag, at, len } => {
+                self.todo.push(Todo::Reply { key, tag, at, len });
                 None
             }
         };
         if let Some(event) = event {
             self.push_message(key, event);
         }
-        if !matches!(line, Line::Loose(_)) {
+        if !matches!(entry, Queued::Loose(_)) {
             self.count_accepted(key);
         }
     }
@@ -458,11 +467,11 @@ impl Conn {
     #[inline]
     fn count_accepted(&mut self, key: Key, due: &mut Vec<Key>, todo: &mut Vec<Todo>) {
         self.accepted = self.accepted.wrapping_add(1);
-        let owed = self.accepted.wrapping_sub(self.told);
+        let pending = self.accepted.wrapping_sub(self.acknowledged);
         if !self.is_due {
             self.is_due = true;
             due.push(key);
-        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
+        } else if pending >= UNACKED_MAX && pending.is_multiple_of(UNACKED_MAX) {
             todo.push(Todo::Ack(key));
         }
     }
@@ -476,7 +485,7 @@ impl Port {
         let buffer = self.buffers(key.high, header.size)?.pop_front()?;
         let is_short = !bytes.is_empty() && bytes.len() <= FAST_LEN_MAX;
         let fast = if is_short {
-            self.keep_fast(bytes)
+            self.store_fast(bytes)
         } else {
             None
         };
@@ -495,7 +504,7 @@ impl Port {
     /// Copies a short message to a free place. The place stays reserved until the program requests
     /// the event after the message's event.
     #[inline]
-    fn keep_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
+    fn store_fast(&mut self, bytes: &[u8]) -> Option<*const u8> {
         let index = self.fast_free.pop_front()?;
         let place = &mut self.fast[index];
         place[..bytes.len()].copy_from_slice(bytes);

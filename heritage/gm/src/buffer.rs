@@ -16,7 +16,9 @@ pub(crate) fn is_high(priority: c_uint) -> Result<bool, Failure> {
     match priority {
         GM_LOW_PRIORITY => Ok(false),
         GM_HIGH_PRIORITY => Ok(true),
-        _ => Err(invalid(format!("priority {priority}: 0 is low, 1 high"))),
+        _ => Err(invalid(format!(
+            "priority {priority} is neither 0 (low) nor 1 (high)"
+        ))),
     }
 }
 
@@ -25,7 +27,7 @@ pub(crate) fn is_high(priority: c_uint) -> Result<bool, Failure> {
 pub(crate) fn checked_size(size: c_uint) -> Result<u8, Failure> {
     match u8::try_from(size) {
         Ok(size) if usize::from(size) < SIZES => Ok(size),
-        _ => Err(invalid(format!("size {size}: sizes go up to 31"))),
+        _ => Err(invalid(format!("size {size} is above 31"))),
     }
 }
 
@@ -45,7 +47,7 @@ pub unsafe extern "C" fn gm_provide_receive_buffer_with_tag(
         let (mut machine, own) = enter(port)?;
         let (size, high) = (checked_size(size)?, is_high(priority)?);
         let Ok(tag) = u8::try_from(tag) else {
-            return Err(invalid(format!("tag {tag}: tags go up to 255")));
+            return Err(invalid(format!("tag {tag} is above 255")));
         };
         if ptr.is_null() {
             return Err(Failure::null("the buffer"));

@@ -199,7 +199,7 @@ const NAMES: &[(c_int, &CStr)] = &[
     ),
     (
         GM_SEND_TARGET_NODE_UNREACHABLE,
-        c"GM_SEND_TARGET_NODE_UNREACHABLE: the node cannot be reached, or is gone",
+        c"GM_SEND_TARGET_NODE_UNREACHABLE: the node cannot be reached, or its process has ended",
     ),
     (
         GM_SEND_DROPPED,

@@ -5,7 +5,7 @@ use crate::code::gm_status_t;
 use crate::event::gm_recv_event;
 use crate::port::gm_port;
 use crate::wire::Header;
-use crate::world::Lent;
+use crate::world::Borrowed;
 use portolan::Request;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ pub type gm_send_completion_callback_t =
 
 /// The program's function that is notified of the end of a send, with its context.
 #[derive(Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct Completion {
     pub(crate) callback: gm_send_completion_callback_t,
     pub(crate) context: *mut c_void,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Key {
 
 /// A pending send.
 pub(crate) struct Sending {
-    pub(crate) told: Told,
+    pub(crate) completion: Completion,
     /// Separate transfer of the bytes, to the receiver or, for a get, to this process.
     pub(crate) request: Option<Request>,
     /// Address and length of the memory that the request uses.
@@ -47,9 +47,9 @@ pub(crate) struct Sending {
 
 /// A message that was accepted or has failed, queued behind messages whose bytes are still
 /// arriving. Its memory accesses are made in this order.
-pub(crate) enum Line {
+pub(crate) enum Queued {
     /// Bytes for `at` that are still arriving, with the event for their end.
-    Coming {
+    Arriving {
         request: Option<Request>,
         tag: u32,
         at: *mut u8,
@@ -77,19 +77,19 @@ pub(crate) enum Line {
     Dropped,
 }
 
-impl Line {
+impl Queued {
     /// Returns the registered memory that it will access.
-    pub(crate) fn lent(&self) -> Lent {
+    pub(crate) fn borrowed(&self) -> Borrowed {
         match self {
-            Line::Coming {
+            Queued::Arriving {
                 at,
                 len,
                 event: None,
                 ..
-            } => Lent::Registered(at.addr(), *len),
-            Line::Put { at, bytes } => Lent::Registered(at.addr(), bytes.len()),
-            Line::Get { at, len, .. } => Lent::Registered(at.addr(), *len),
-            _ => Lent::Nobodys,
+            } => Borrowed::Registered(at.addr(), *len),
+            Queued::Put { at, bytes } => Borrowed::Registered(at.addr(), bytes.len()),
+            Queued::Get { at, len, .. } => Borrowed::Registered(at.addr(), *len),
+            _ => Borrowed::Nothing,
         }
     }
 }
@@ -113,12 +113,12 @@ pub(crate) struct Conn {
     /// Number of messages that were accepted here.
     pub(crate) accepted: u32,
     /// Value of `accepted` that was last acknowledged.
-    pub(crate) told: u32,
+    pub(crate) acknowledged: u32,
     /// Values last acknowledged in each lane. Messages of one lane may overtake those of the other.
-    told_in: [u32; 2],
+    acknowledged_in: [u32; 2],
     /// Set while it is in the list of connections with a due acknowledgement.
     pub(crate) is_due: bool,
-    pub(crate) line: VecDeque<Line>,
+    pub(crate) queue: VecDeque<Queued>,
     pub(crate) held: VecDeque<Held>,
     /// Set when a message has failed. Later messages wait for the sender's decision.
     pub(crate) is_stopped: bool,
@@ -127,9 +127,9 @@ pub(crate) struct Conn {
 impl Conn {
     /// Returns the number of accepted messages, and records that it is acknowledged in this lane.
     #[inline]
-    pub(crate) fn tell(&mut self, high: bool) -> u32 {
-        self.told = self.accepted;
-        self.told_in[usize::from(high)] = self.accepted;
+    pub(crate) fn mark_acknowledged(&mut self, high: bool) -> u32 {
+        self.acknowledged = self.accepted;
+        self.acknowledged_in[usize::from(high)] = self.accepted;
         self.accepted
     }
 }
@@ -141,15 +141,15 @@ pub(crate) struct Peer {
     /// Request that ends when the process has failed. It is posted when the process is first
     /// awaited.
     pub(crate) canary: Option<Request>,
-    pub(crate) is_gone: bool,
+    pub(crate) has_failed: bool,
 }
 
 impl Peer {
     #[inline]
     pub(crate) fn conn(&mut self, own: u8, other: u8, high: bool) -> &mut Conn {
-        let wanted = (own, other, high);
-        let index = self.conns.iter().position(|(key, _)| *key == wanted);
-        let index = index.unwrap_or_else(|| self.connect(wanted));
+        let key = (own, other, high);
+        let index = self.conns.iter().position(|(other, _)| *other == key);
+        let index = index.unwrap_or_else(|| self.connect(key));
         &mut self.conns[index].1
     }
 
@@ -161,9 +161,9 @@ impl Peer {
 
     /// Returns the connections with accepted messages that were not acknowledged in a lane.
     #[inline]
-    pub(crate) fn owed_in(&self, high: bool) -> impl Iterator<Item = (u8, u8, bool)> {
+    pub(crate) fn unacknowledged_in(&self, high: bool) -> impl Iterator<Item = (u8, u8, bool)> {
         let is_owed =
-            move |(_, conn): &&(_, Conn)| conn.told_in[usize::from(high)] != conn.accepted;
+            move |(_, conn): &&(_, Conn)| conn.acknowledged_in[usize::from(high)] != conn.accepted;
         self.conns.iter().filter(is_owed).map(|(key, _)| *key)
     }
 

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_this_process_lacks_is_not_the_end_of_a_peer() {
+    fn local_resource_error_is_not_about_a_peer() {
         let full = Error::SelfFull {
             len: 1,
             unread: 2,

@@ -165,8 +165,8 @@ pub extern "C" fn gm_min_size_for_length(length: gm_size_t) -> c_uint {
 /// Returns the length of the longest message of `size` in bytes: 2 to the power of `size`, minus 8.
 #[unsafe(no_mangle)]
 pub extern "C" fn gm_max_length_for_size(size: c_uint) -> gm_size_t {
-    let whole: gm_size_t = 1_u64.checked_shl(size).unwrap_or(0);
-    whole.saturating_sub(SIZE_OVERHEAD)
+    let capacity: gm_size_t = 1_u64.checked_shl(size).unwrap_or(0);
+    capacity.saturating_sub(SIZE_OVERHEAD)
 }
 
 /// Difference between 2 to the power of a size and the longest message, in bytes.

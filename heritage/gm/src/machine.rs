@@ -48,11 +48,11 @@ pub(crate) struct Machine {
     is_over: bool,
     /// Event descriptor of the node, for sleeping.
     pub(crate) event_fd: RawFd,
-    /// Number of turns without a received message, since the last message.
-    pub(crate) idle_turns: u32,
-    /// Value of `idle_turns` at the last check of the peers.
-    pub(crate) looked_at: u32,
-    /// Value of `idle_turns` when this thread last yielded its core.
+    /// Number of passes without a received message, since the last message.
+    pub(crate) idle_passes: u32,
+    /// Value of `idle_passes` at the last check of the peers.
+    pub(crate) checked_at: u32,
+    /// Value of `idle_passes` when this thread last yielded its core.
     pub(crate) yielded_at: u32,
 }
 
@@ -61,8 +61,8 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     uses: 0,
     is_over: false,
     event_fd: -1,
-    idle_turns: 0,
-    looked_at: 0,
+    idle_passes: 0,
+    checked_at: 0,
     yielded_at: 0,
 });
 
@@ -93,8 +93,8 @@ pub(crate) fn lock() -> Result<Held, Failure> {
 
 #[cold]
 fn inside() -> Failure {
-    let text = "this thread is in a function of the library, and was interrupted by a signal: call none \
-                from its handler";
+    let text = "a signal handler has interrupted a function of the library: do not call the library \
+                from signal handlers";
     Failure::new(GM_FAILURE, text)
 }
 
@@ -122,7 +122,10 @@ impl Machine {
         let patience = patience()?;
         let mut node = Node::join()?;
         if node.size() > NODES_MAX {
-            let text = format!("{} processes; GM has numbers for {NODES_MAX}", node.size());
+            let text = format!(
+                "the job has {} processes, and GM supports at most {NODES_MAX}; start fewer",
+                node.size()
+            );
             return Err(Failure::new(GM_FAILURE, text));
         }
         self.event_fd = node.event_fd()?.as_raw_fd();
@@ -143,7 +146,7 @@ impl Machine {
         portolan_ffi::watch_forks(disown);
         // SAFETY: the function exists as long as this library.
         if unsafe { libc::atexit(leave) } != 0 {
-            let text = "the system has no place for a function at exit";
+            let text = "atexit() failed: the system is out of memory";
             return Err(Failure::new(GM_UNTRANSLATED_SYSTEM_ERROR, text));
         }
         Ok(())
@@ -205,7 +208,7 @@ pub(crate) fn enter(port: *const gm_port) -> Result<(Held, u8), Failure> {
     if !machine.world().port(own).is_open {
         return Err(Failure::new(
             GM_UNATTACHED,
-            format!("port {own} was closed"),
+            format!("port {own} is closed; open it with gm_open()"),
         ));
     }
     Ok((machine, own))
@@ -213,7 +216,7 @@ pub(crate) fn enter(port: *const gm_port) -> Result<(Held, u8), Failure> {
 
 #[cold]
 fn not_a_port() -> Failure {
-    invalid("this pointer is not a port's; gm_open() gives one")
+    invalid("the pointer is not a port; pass the handle that gm_open() stored")
 }
 
 /// Runs the body of a function that cannot return a failure. A failure ends the job.

@@ -22,7 +22,7 @@ fn piece(ptr: *mut c_void, length: gm_size_t) -> Result<(usize, usize), Failure>
     }
     match usize::try_from(length) {
         Ok(length) if length <= isize::MAX.unsigned_abs() => Ok((ptr.expose_provenance(), length)),
-        _ => Err(invalid("the length is beyond memory")),
+        _ => Err(invalid("the length exceeds the address space")),
     }
 }
 
@@ -30,8 +30,8 @@ impl Machine {
     /// Waits until no operation of another process accesses these bytes. New operations are
     /// refused, so this ends however many messages arrive.
     fn drain(&mut self, at: usize, len: usize) -> Result<(), Failure> {
-        while self.world().lends_registered(at, len) {
-            self.turn()?;
+        while self.world().borrows_registered(at, len) {
+            self.progress()?;
             std::thread::yield_now();
         }
         Ok(())
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn gm_register_memory_ex(
 ) -> gm_status_t {
     if pvma != ptr {
         return guard(|| -> Result<_, Failure> {
-            Err(invalid("pvma is not the address of the memory"))
+            Err(invalid("pvma differs from ptr; pass the same address"))
         });
     }
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
@@ -90,7 +90,9 @@ pub unsafe extern "C" fn gm_deregister_memory(
         let (mut machine, _own) = enter(port)?;
         let (at, len) = piece(ptr, length)?;
         if !machine.world().registered.remove(at, len) {
-            return Err(invalid("these bytes were not registered"));
+            return Err(invalid(
+                "these bytes are not registered; pass the address and length of the registration",
+            ));
         }
         if !machine.world().registered.has(at, len) {
             machine.drain(at, len)?;
@@ -105,25 +107,25 @@ pub unsafe extern "C" fn gm_deregister_memory(
 pub extern "C" fn gm_dma_malloc(port: *mut gm_port, length: gm_size_t) -> *mut c_void {
     must("gm_dma_malloc", || {
         let (machine, _own) = enter(port)?;
-        let whole = usize::try_from(length)
+        let total = usize::try_from(length)
             .ok()
             .and_then(|len| len.checked_add(HEAD));
-        let Some(whole) = whole else {
+        let Some(total) = total else {
             return Ok(ptr::null_mut());
         };
         let mut at = ptr::null_mut();
         // SAFETY: the alignment is a power of two, and `at` is valid for the result.
-        if unsafe { libc::posix_memalign(&raw mut at, ALIGN, whole) } != 0 {
+        if unsafe { libc::posix_memalign(&raw mut at, ALIGN, total) } != 0 {
             return Ok(ptr::null_mut());
         }
         // SAFETY: the allocation begins with the head, which is aligned to a page.
-        unsafe { at.cast::<usize>().write(whole - HEAD) };
+        unsafe { at.cast::<usize>().write(total - HEAD) };
         // SAFETY: the result is within the allocation or at its end.
         let at = unsafe { at.byte_add(HEAD) };
         machine
             .world()
             .registered
-            .add(at.expose_provenance(), whole - HEAD);
+            .add(at.expose_provenance(), total - HEAD);
         Ok(at)
     })
 }
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
             return Ok(());
         }
         if !ptr.addr().is_multiple_of(ALIGN) {
-            return Err(invalid("this is not memory of gm_dma_malloc()"));
+            return Err(invalid("the memory is not from gm_dma_malloc()"));
         }
         // SAFETY: the program passes memory from gm_dma_malloc(), which has a head.
         let head = unsafe { ptr.byte_sub(HEAD) };
@@ -182,7 +184,7 @@ pub unsafe extern "C" fn gm_dma_free(port: *mut gm_port, ptr: *mut c_void) {
         let len = unsafe { head.cast::<usize>().read() };
         if !machine.world().registered.remove(ptr.addr(), len) {
             return Err(invalid(
-                "this is not memory of gm_dma_malloc(), or was freed",
+                "the memory is not from gm_dma_malloc(), or was freed",
             ));
         }
         let memory = Retired {

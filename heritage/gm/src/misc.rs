@@ -57,10 +57,10 @@ pub unsafe extern "C" fn gm_perror(message: *const c_char, status: gm_status_t) 
         let text = unsafe { CStr::from_ptr(at) };
         text.to_string_lossy().into_owned()
     };
-    let said = text(gm_strerror(status));
+    let meaning = text(gm_strerror(status));
     match message.is_null() {
-        true => eprintln!("{said}"),
-        false => eprintln!("{}: {said}", text(message)),
+        true => eprintln!("{meaning}"),
+        false => eprintln!("{}: {meaning}", text(message)),
     }
 }
 

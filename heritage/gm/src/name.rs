@@ -20,7 +20,7 @@ impl Machine {
         match node.checked_sub(1) {
             Some(rank) if rank < nodes => Ok(rank),
             _ => Err(invalid(format!(
-                "node {node}: there are {nodes}, numbered from 1"
+                "node {node} does not exist; nodes are 1 to {nodes}"
             ))),
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Order of a send's end and of messages that answer it: the end comes first.
+//! Order of a send's end and of messages that reply to it: the end comes first.
 //!
-//! Programs free the state of a send when its answer arrives. The receiver acknowledges before it
-//! answers, but the node may use the memory of a long send for a moment after that. Messages of
+//! Programs free the state of a send when its reply arrives. The receiver acknowledges before it
+//! replies, but the node may use the memory of a long send for a moment after that. Messages of
 //! that receiver are withheld until the node no longer uses the memory.
 
 use crate::arrive::node_id;

@@ -67,7 +67,9 @@ fn options() -> Result<c_uint, Failure> {
             "inline" => GM_PLUS_INLINE,
             "unacknowledged" => GM_PLUS_UNACKNOWLEDGED,
             _ => {
-                let text = format!("{PLUS_VARIABLE} has {word:?}, not inline or unacknowledged");
+                let text = format!(
+                    "{PLUS_VARIABLE} has {word:?}; use inline, unacknowledged, or both with a comma"
+                );
                 return Err(invalid(text));
             }
         };
@@ -96,7 +98,7 @@ pub extern "C" fn gm_finalize() {
     must("gm_finalize", || {
         let mut machine = lock()?;
         machine.uses = match machine.uses {
-            0 => return Err(invalid("there was no gm_init() before it")),
+            0 => return Err(invalid("called without a preceding gm_init()")),
             uses => uses - 1,
         };
         if machine.uses == 0 {
@@ -130,25 +132,25 @@ pub unsafe extern "C" fn gm_open(
             return Err(invalid("the name has more than 31 characters"));
         }
         if unit != 0 {
-            let text = format!("unit {unit}: each process has one, number 0");
+            let text = format!("unit {unit} does not exist; each process has only unit 0");
             return Err(Failure::new(GM_NO_SUCH_DEVICE, text));
         }
         let own = u8::try_from(port_id)
             .ok()
             .filter(|own| usize::from(*own) < PORTS);
         let Some(own) = own else {
-            let text = format!("port {port_id}: ports are 0 to 7");
+            let text = format!("port {port_id} does not exist; ports are 0 to 7");
             return Err(Failure::new(GM_INVALID_PORT_NUMBER, text));
         };
-        if !known(version) {
-            let text = format!("version {version:#x} of GM is not one that is known here");
+        if !is_supported(version) {
+            let text = format!("GM version {version:#x} is not supported; use GM_API_VERSION");
             return Err(Failure::new(GM_INCOMPATIBLE_LIB_AND_DRIVER, text));
         }
         let options = options()?;
         let mut machine = lock()?;
         machine.join()?;
         if RESERVED.contains(&own) || machine.world().port(own).is_open {
-            let text = format!("port {own} is taken; 2, 4, 5, 6 and 7 are for programs");
+            let text = format!("port {own} is open or reserved; use 2, 4, 5, 6 or 7");
             return Err(Failure::new(GM_BUSY, text));
         }
         {
@@ -164,7 +166,7 @@ pub unsafe extern "C" fn gm_open(
 }
 
 /// Returns whether `version` is 1.0 to 1.6, or one of 2.0.
-fn known(version: c_uint) -> bool {
+fn is_supported(version: c_uint) -> bool {
     let first = GM_API_VERSION_1_0..=GM_API_VERSION_1_6;
     version == GM_API_VERSION_2_0
         || first.contains(&version)
@@ -199,20 +201,20 @@ impl Machine {
             world.retry_port(own);
         }
         self.work()?;
-        self.let_go(own)
+        self.wait_released(own)
     }
 
     /// Waits until no operation accesses the memory of a closed port.
-    fn let_go(&mut self, own: u8) -> Result<(), Failure> {
+    fn wait_released(&mut self, own: u8) -> Result<(), Failure> {
         // The next port with this number starts with clean connections.
         let keys = self
             .world()
             .keys(|key, conn| key.own == own && (conn.is_disabled || !conn.sent.is_empty()));
         for key in keys {
-            self.say_drop(key)?;
+            self.request_drop(key)?;
         }
-        while self.world().lends(own) {
-            self.turn()?;
+        while self.world().borrows(own) {
+            self.progress()?;
             std::thread::yield_now();
         }
         let mut world = self.world();
@@ -221,12 +223,12 @@ impl Machine {
     }
 
     /// Requests that a receiver discard the messages of a closed port that it has not accepted.
-    fn say_drop(&mut self, key: crate::conn::Key) -> Result<(), Failure> {
-        let told = crate::conn::Told {
+    fn request_drop(&mut self, key: crate::conn::Key) -> Result<(), Failure> {
+        let completion = crate::conn::Completion {
             callback: None,
             context: ptr::null_mut(),
         };
-        self.ask(key, Kind::Drop, told)?;
+        self.send_request(key, Kind::Drop, completion)?;
         for sending in &mut self.world().conn(key).sent {
             sending.is_orphan = true;
         }
@@ -243,7 +245,9 @@ pub extern "C" fn gm_set_port_options(port: *mut gm_port, options: c_uint) -> gm
     guard(|| {
         let (machine, own) = enter(port)?;
         if options & !(GM_PLUS_INLINE | GM_PLUS_UNACKNOWLEDGED) != 0 {
-            return Err(invalid(format!("options {options:#x} are not all known")));
+            return Err(invalid(format!(
+                "options {options:#x} contain an unknown bit"
+            )));
         }
         machine.world().port(own).options = options;
         Ok(GM_SUCCESS)
@@ -288,5 +292,5 @@ pub extern "C" fn gm_min_message_size(_port: *const gm_port) -> c_uint {
 
 const _: () = assert!(
     FAST_LEN_MAX < GM_PLUS_LEN_MAX as usize,
-    "short ones are among the small"
+    "short messages are small ones"
 );

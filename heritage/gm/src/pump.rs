@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A turn of the library: handles received messages, and performs the operations of the node that
+//! A pass of the library: handles received messages, and performs the operations of the node that
 //! they require.
 
 use crate::code::*;
-use crate::conn::{Conn, Key, Line};
+use crate::conn::{Conn, Key, Queued};
 use crate::error::{Failure, Gm, is_about_peer};
 use crate::machine::{CARRIER, Machine};
 use crate::wire::{Header, Kind, LEN};
-use crate::world::{Finishing, Lent, Todo};
+use crate::world::{Borrowed, Finishing, Todo};
 use portolan::{Buffer, Lane, Node, Request, TagMatch, TagTarget, Target};
 use portolan_ffi::Codes;
 use std::time::Instant;
@@ -19,20 +19,20 @@ pub(crate) const INLINE_LEN_MAX: usize = 4096;
 /// path.
 const STACK_LEN: usize = 512;
 
-/// Turns without a message between two checks for failed peers and for messages that have waited
-/// too long. A check costs as much as a turn.
-const IDLE_TURNS_PER_LOOK: u32 = 64;
+/// Passes without a message between two checks for failed peers and for messages that have waited
+/// too long. A check costs as much as a pass.
+const IDLE_PASSES_PER_CHECK: u32 = 64;
 
-/// Turns without a message between two yields of the core by a polling program. If there are more
+/// Passes without a message between two yields of the core by a polling program. If there are more
 /// processes than cores, the awaited message comes from one of them.
-const IDLE_TURNS_PER_YIELD: u32 = 256;
+const IDLE_PASSES_PER_YIELD: u32 = 256;
 
-/// Turns of a polling call: 0.25 µs on shared memory.
-const TURNS_PER_POLL: u32 = 8;
+/// Passes of a polling call: 0.25 µs on shared memory.
+const PASSES_PER_POLL: u32 = 8;
 
 /// Tags of separately sent bytes: those of messages, and those of gets.
 const MESSAGE_TAG: u64 = 0x474d << 48;
-const ANSWER_TAG: u64 = MESSAGE_TAG | 1 << 32;
+const REPLY_TAG: u64 = MESSAGE_TAG | 1 << 32;
 /// Tag of messages that are never sent.
 const CANARY_TAG: u64 = MESSAGE_TAG | 2 << 32;
 
@@ -77,13 +77,13 @@ fn transmit_to(
     let mut head = [0; LEN];
     let len = header.write(&mut head);
     if len + bytes.len() <= STACK_LEN {
-        let mut whole = [0; STACK_LEN];
-        whole[..len].copy_from_slice(&head[..len]);
-        whole[len..len + bytes.len()].copy_from_slice(bytes);
-        let whole = &whole[..len + bytes.len()];
+        let mut message = [0; STACK_LEN];
+        message[..len].copy_from_slice(&head[..len]);
+        message[len..len + bytes.len()].copy_from_slice(bytes);
+        let message = &message[..len + bytes.len()];
         return match at_once {
-            true => node.send(target, whole),
-            false => node.isend_copy(target, whole),
+            true => node.send(target, message),
+            false => node.isend_copy(target, message),
         };
     }
     node.send_gather(target, &[&head[..len], bytes])
@@ -111,36 +111,36 @@ pub(crate) unsafe fn transmit_long(
 ///
 /// # Safety
 /// The memory must be valid, and unused by others, until the request has ended.
-pub(crate) unsafe fn expect_answer(
+pub(crate) unsafe fn post_reply(
     node: &mut Node,
     key: Key,
     tag: u32,
     (at, len): (*mut u8, usize),
 ) -> Result<Request, portolan::Error> {
-    let which = TagMatch::new(ANSWER_TAG | u64::from(tag)).source(key.rank);
+    let which = TagMatch::new(REPLY_TAG | u64::from(tag)).source(key.rank);
     // SAFETY: guaranteed by the caller, see `# Safety`.
     node.post_recv_tagged(which, unsafe { Buffer::from_raw_mut(at, len) })
 }
 
 impl Conn {
-    /// Returns the tag and memory of the bytes announced at position `index` of the line, if that
+    /// Returns the tag and memory of the bytes announced at position `index` of the queue, if that
     /// memory must be posted now.
     fn unposted(&self, index: usize) -> Option<(u32, *mut u8, usize)> {
-        let line = self.line.get(index)?;
-        let &Line::Coming {
+        let entry = self.queue.get(index)?;
+        let &Queued::Arriving {
             request: None,
             tag,
             at,
             len,
             ..
-        } = line
+        } = entry
         else {
             return None;
         };
-        let is_free = match line.lent() {
-            Lent::Registered(at, len) => {
-                let mut before = self.line.iter().take(index);
-                !before.any(|other| other.lent().touches(at, len))
+        let is_free = match entry.borrowed() {
+            Borrowed::Registered(at, len) => {
+                let mut before = self.queue.iter().take(index);
+                !before.any(|other| other.borrowed().touches(at, len))
             }
             _ => true,
         };
@@ -166,29 +166,29 @@ pub(crate) fn control(key: Key, kind: Kind, ack: u32, aux: u32) -> Header {
 impl Machine {
     /// Handles received messages, and performs the pending operations.
     #[inline]
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+    pub(crate) fn progress(&mut self) -> Result<(), Failure> {
         // GM has no event for the end of all other processes.
         let moved = self.node()?.progress().unwrap_or(0);
-        self.after_turns(moved, 1)
+        self.after_passes(moved, 1)
     }
 
-    /// Runs at most [`TURNS_PER_POLL`] turns, until a message arrives. A polling program calls again, and
-    /// calls cost more than turns.
+    /// Runs at most [`PASSES_PER_POLL`] passes, until a message arrives. A polling program calls again,
+    /// and calls cost more than passes.
     #[inline]
-    pub(crate) fn turns(&mut self) -> Result<(), Failure> {
-        let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
-        self.after_turns(moved, TURNS_PER_POLL)
+    pub(crate) fn poll(&mut self) -> Result<(), Failure> {
+        let moved = self.node()?.progress_until_moved(PASSES_PER_POLL);
+        self.after_passes(moved, PASSES_PER_POLL)
     }
 
     #[inline]
-    fn after_turns(&mut self, moved: usize, turns: u32) -> Result<(), Failure> {
+    fn after_passes(&mut self, moved: usize, passes: u32) -> Result<(), Failure> {
         if moved > 0 {
-            (self.idle_turns, self.looked_at, self.yielded_at) = (0, 0, 0);
+            (self.idle_passes, self.checked_at, self.yielded_at) = (0, 0, 0);
             return self.work();
         }
-        self.idle_turns = self.idle_turns.wrapping_add(turns);
+        self.idle_passes = self.idle_passes.wrapping_add(passes);
         self.work()?;
-        self.rest()
+        self.do_idle_work()
     }
 
     /// Performs the pending operations of the node.
@@ -210,9 +210,9 @@ impl Machine {
         for one in todo {
             self.perform(one)?;
         }
-        let lines = self.world().lines.clone();
-        for key in lines {
-            is_new |= self.take_in(key)?;
+        let queues = self.world().queues.clone();
+        for key in queues {
+            is_new |= self.advance_queue(key)?;
         }
         is_new |= self.finish()?;
         Ok(is_new)
@@ -220,13 +220,13 @@ impl Machine {
 
     fn perform(&mut self, todo: Todo) -> Result<(), Failure> {
         match todo {
-            Todo::Ack(key) => self.say(key, Kind::Ack, 0),
-            Todo::Answer { key, tag, at, len } => self.answer(key, tag, (at, len)),
+            Todo::Ack(key) => self.send_control(key, Kind::Ack, 0),
+            Todo::Reply { key, tag, at, len } => self.reply(key, tag, (at, len)),
             Todo::Discard { rank, tag } => {
                 let which = TagMatch::new(message_tag(tag)).source(rank);
                 // Without memory: the request ends when the bytes are discarded.
                 let request = self.node()?.post_recv_tagged(which, Vec::new())?;
-                self.await_quietly(request, Lent::Nobodys);
+                self.finish_unreported(request, Borrowed::Nothing);
                 Ok(())
             }
             Todo::Cancel(request) => {
@@ -237,26 +237,32 @@ impl Machine {
     }
 
     /// Sends a control message. It need not reach a process that has failed.
-    fn say(&mut self, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
-        self.say_in(key.high, key, kind, aux)
+    fn send_control(&mut self, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
+        self.send_control_in(key.high, key, kind, aux)
     }
 
-    /// Sends like [`Machine::say`], in a lane that may differ from the connection's. A delayed
+    /// Sends like [`Machine::send_control`], in a lane that may differ from the connection's. A delayed
     /// acknowledgement is older than the known state, and ignored.
-    fn say_in(&mut self, high: bool, key: Key, kind: Kind, aux: u32) -> Result<(), Failure> {
-        let ack = self.world().conn(key).tell(high);
+    fn send_control_in(
+        &mut self,
+        high: bool,
+        key: Key,
+        kind: Kind,
+        aux: u32,
+    ) -> Result<(), Failure> {
+        let ack = self.world().conn(key).mark_acknowledged(high);
         let header = control(key, kind, ack, aux);
         let target = Target::new(key.rank, CARRIER).lane(lane(high));
         match transmit_to(self.node()?, target, &header, &[], true) {
             Ok(()) => Ok(()),
-            Err(error) => self.lose_or_fail(key.rank, error),
+            Err(error) => self.on_send_error(key.rank, error),
         }
     }
 
     /// Ignores an error about a process that has failed. Any other error is one that the library
     /// cannot continue after.
     #[cold]
-    pub(crate) fn lose_or_fail(
+    pub(crate) fn on_send_error(
         &mut self,
         rank: u32,
         error: portolan::Error,
@@ -264,55 +270,55 @@ impl Machine {
         if !is_about_peer(&error) {
             return Err(error.into());
         }
-        self.world().lose(rank);
+        self.world().fail_peer(rank);
         Ok(())
     }
 
-    fn answer(&mut self, key: Key, tag: u32, bytes: (*const u8, usize)) -> Result<(), Failure> {
+    fn reply(&mut self, key: Key, tag: u32, bytes: (*const u8, usize)) -> Result<(), Failure> {
         let target = TagTarget {
             lane: lane(key.high),
-            ..TagTarget::new(key.rank, ANSWER_TAG | u64::from(tag))
+            ..TagTarget::new(key.rank, REPLY_TAG | u64::from(tag))
         };
         // SAFETY: the program guarantees that registered memory is valid. Its registration was
         // checked when the message was accepted, and deregistering waits for pending operations.
         let buffer = unsafe { Buffer::from_raw(bytes.0, bytes.1) };
         match self.node()?.isend_tagged(target, buffer) {
             Ok(request) => {
-                self.await_quietly(request, Lent::Registered(bytes.0.addr(), bytes.1));
+                self.finish_unreported(request, Borrowed::Registered(bytes.0.addr(), bytes.1));
             }
-            Err(error) => self.lose_or_fail(key.rank, error)?,
+            Err(error) => self.on_send_error(key.rank, error)?,
         }
         Ok(())
     }
 
-    fn await_quietly(&mut self, request: Request, lent: Lent) {
+    fn finish_unreported(&mut self, request: Request, borrowed: Borrowed) {
         self.world().finishing.push(Finishing {
             request,
             report: None,
-            lent,
+            borrowed,
         });
     }
 
     /// Advances a connection that waits for bytes. Returns whether a message has ended.
-    fn take_in(&mut self, key: Key) -> Result<bool, Failure> {
-        self.post_line(key)?;
+    fn advance_queue(&mut self, key: Key) -> Result<bool, Failure> {
+        self.post_queued(key)?;
         let mut has_ended = false;
         loop {
-            let (first, word) = match self.world().conn(key).line.front() {
+            let (first, notice) = match self.world().conn(key).queue.front() {
                 None => break,
-                // Announced in the meantime: posted in the next turn.
-                Some(Line::Coming { request: None, .. }) => return Ok(true),
-                Some(Line::Coming { request, .. }) => (*request, None),
-                Some(Line::Failed(status)) => {
+                // Announced in the meantime: posted in the next pass.
+                Some(Queued::Arriving { request: None, .. }) => return Ok(true),
+                Some(Queued::Arriving { request, .. }) => (*request, None),
+                Some(Queued::Failed(status)) => {
                     let status = u32::try_from(*status).unwrap_or(0);
                     (None, Some((Kind::Nack, status)))
                 }
-                Some(Line::Dropped) => (None, Some((Kind::Dropped, 0))),
+                Some(Queued::Dropped) => (None, Some((Kind::Dropped, 0))),
                 Some(_) => (None, None),
             };
-            if let Some((kind, aux)) = word {
-                // While it is in the line, no message behind it is counted as accepted.
-                self.say(key, kind, aux)?;
+            if let Some((kind, aux)) = notice {
+                // While it is in the queue, no message behind it is counted as accepted.
+                self.send_control(key, kind, aux)?;
             }
             if let Some(request) = first {
                 match self.node()?.test(request) {
@@ -321,12 +327,12 @@ impl Machine {
                     // Its sender has failed: the buffer is used for another message.
                     Err(_) => {
                         let mut world = self.world();
-                        let line = world.conn(key).line.pop_front();
-                        if let Some(Line::Coming {
+                        let entry = world.conn(key).queue.pop_front();
+                        if let Some(Queued::Arriving {
                             event: Some(event), ..
-                        }) = line
+                        }) = entry
                         {
-                            world.give_back(key, &event);
+                            world.return_buffer(key, &event);
                         }
                         continue;
                     }
@@ -334,18 +340,18 @@ impl Machine {
             }
             has_ended = true;
             let mut world = self.world();
-            if let Some(line) = world.conn(key).line.pop_front() {
-                world.settle(key, line);
+            if let Some(entry) = world.conn(key).queue.pop_front() {
+                world.settle(key, entry);
             }
         }
-        self.world().lines.retain(|other| *other != key);
+        self.world().queues.retain(|other| *other != key);
         Ok(has_ended)
     }
 
     /// Posts memory for announced bytes, unless an earlier entry will still use the same memory:
     /// separately sent bytes may overtake one another.
-    fn post_line(&mut self, key: Key) -> Result<(), Failure> {
-        let count = self.world().conn(key).line.len();
+    fn post_queued(&mut self, key: Key) -> Result<(), Failure> {
+        let count = self.world().conn(key).queue.len();
         for index in 0..count {
             let Some((tag, at, len)) = self.world().conn(key).unposted(index) else {
                 continue;
@@ -355,7 +361,9 @@ impl Machine {
             // memory that the program has registered for writes by other processes.
             let buffer = unsafe { Buffer::from_raw_mut(at, len) };
             let posted = self.node()?.post_recv_tagged(which, buffer)?;
-            if let Some(Line::Coming { request, .. }) = self.world().conn(key).line.get_mut(index) {
+            if let Some(Queued::Arriving { request, .. }) =
+                self.world().conn(key).queue.get_mut(index)
+            {
                 *request = Some(posted);
             }
         }
@@ -366,11 +374,11 @@ impl Machine {
     fn finish(&mut self) -> Result<bool, Failure> {
         let mut finishing = std::mem::take(&mut self.world().finishing);
         let before = finishing.len();
-        let mut kept = Vec::new();
+        let mut pending = Vec::new();
         for one in finishing.drain(..) {
             let outcome = self.node()?.test(one.request);
             if let Ok(None) = outcome {
-                kept.push(one);
+                pending.push(one);
                 continue;
             }
             if let Some(mut report) = one.report {
@@ -380,25 +388,25 @@ impl Machine {
                 self.world().finish(&report);
             }
         }
-        let has_ended = kept.len() < before;
+        let has_ended = pending.len() < before;
         let mut world = self.world();
-        world.finishing.append(&mut kept);
+        world.finishing.append(&mut pending);
         world.release_retired();
         Ok(has_ended)
     }
 
     /// Performs work that waits until there is nothing else to do: acknowledgements, and checks of
     /// the clock and the peers.
-    fn rest(&mut self) -> Result<(), Failure> {
+    fn do_idle_work(&mut self) -> Result<(), Failure> {
         if !self.world().due.is_empty() {
             self.acknowledge()?;
         }
-        if self.idle_turns.wrapping_sub(self.looked_at) >= IDLE_TURNS_PER_LOOK {
-            self.looked_at = self.idle_turns;
-            self.look()?;
+        if self.idle_passes.wrapping_sub(self.checked_at) >= IDLE_PASSES_PER_CHECK {
+            self.checked_at = self.idle_passes;
+            self.check_waits()?;
         }
-        if self.idle_turns.wrapping_sub(self.yielded_at) >= IDLE_TURNS_PER_YIELD {
-            self.yielded_at = self.idle_turns;
+        if self.idle_passes.wrapping_sub(self.yielded_at) >= IDLE_PASSES_PER_YIELD {
+            self.yielded_at = self.idle_passes;
             std::thread::yield_now();
         }
         Ok(())
@@ -408,34 +416,34 @@ impl Machine {
     pub(crate) fn acknowledge(&mut self) -> Result<(), Failure> {
         // Taken one by one, so that the table keeps its memory: it is filled with each message.
         loop {
-            let (key, owes) = {
+            let (key, is_pending) = {
                 let mut world = self.world();
                 let Some(key) = world.due.pop() else {
                     return Ok(());
                 };
                 let conn = world.conn(key);
                 conn.is_due = false;
-                (key, conn.told != conn.accepted)
+                (key, conn.acknowledged != conn.accepted)
             };
-            if owes {
-                self.say(key, Kind::Ack, 0)?;
+            if is_pending {
+                self.send_control(key, Kind::Ack, 0)?;
             }
         }
     }
 
     /// Acknowledges the messages of other connections with the process of `next`, before a message
-    /// is sent to it that may be the answer. Connection `next` itself acknowledges with that
+    /// is sent to it that may be its reply. Connection `next` itself acknowledges with that
     /// message.
     #[inline]
     pub(crate) fn acknowledge_before(&mut self, next: Key) -> Result<(), Failure> {
         let own = (next.own, next.other, next.high);
         let mut world = self.world();
-        let owes = world
+        let is_pending = world
             .peer(next.rank)
-            .owed_in(next.high)
+            .unacknowledged_in(next.high)
             .any(|key| key != own);
         drop(world);
-        match owes {
+        match is_pending {
             true => self.acknowledge_others(next),
             false => Ok(()),
         }
@@ -443,8 +451,12 @@ impl Machine {
 
     #[cold]
     fn acknowledge_others(&mut self, next: Key) -> Result<(), Failure> {
-        let owed: Vec<_> = self.world().peer(next.rank).owed_in(next.high).collect();
-        for (own, other, high) in owed {
+        let pending: Vec<_> = self
+            .world()
+            .peer(next.rank)
+            .unacknowledged_in(next.high)
+            .collect();
+        for (own, other, high) in pending {
             let key = Key {
                 own,
                 other,
@@ -452,14 +464,14 @@ impl Machine {
                 ..next
             };
             if key != next {
-                self.say_in(next.high, key, Kind::Ack, 0)?;
+                self.send_control_in(next.high, key, Kind::Ack, 0)?;
             }
         }
         Ok(())
     }
 
     /// Checks for messages that have waited too long, and for awaited peers that have failed.
-    pub(crate) fn look(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check_waits(&mut self) -> Result<(), Failure> {
         if self.world().held_count > 0 {
             self.world().expire(Instant::now());
             self.work()?;
@@ -472,16 +484,16 @@ impl Machine {
         };
         ranks.dedup();
         for rank in ranks {
-            self.look_at(rank)?;
+            self.check_peer(rank)?;
         }
         Ok(())
     }
 
     /// Checks a process by a receive from it for which no message is ever sent. The receive ends
     /// when the process has failed.
-    fn look_at(&mut self, rank: u32) -> Result<(), Failure> {
-        let known = self.world().peer(rank).canary;
-        let canary = match known {
+    fn check_peer(&mut self, rank: u32) -> Result<(), Failure> {
+        let found = self.world().peer(rank).canary;
+        let canary = match found {
             Some(canary) => canary,
             None => {
                 let which = TagMatch::new(CANARY_TAG).source(rank);
@@ -492,7 +504,7 @@ impl Machine {
         };
         if self.node()?.test(canary).is_err() {
             self.world().peer(rank).canary = None;
-            self.world().lose(rank);
+            self.world().fail_peer(rank);
             self.work()?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! program does not handle.
 
 use crate::code::GM_SUCCESS;
-use crate::conn::Told;
+use crate::conn::Completion;
 use crate::error::Failure;
 use crate::event::*;
 use crate::machine::{Held, die, enter, is_shared, lock, must};
@@ -27,11 +27,11 @@ static EVENTS: Events = Events([const { UnsafeCell::new(gm_recv_event::NONE) }; 
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Longest sleep: the delay until a failed peer is noticed.
-const NAP_MS: i32 = 50;
+const SLEEP_MAX_MS: i32 = 50;
 
 /// Longest sleep when other threads use the library, because their calls may handle the awaited
 /// event.
-const SHARED_NAP_MS: i32 = 1;
+const SHARED_SLEEP_MAX_MS: i32 = 1;
 
 /// Takes the next event of a port, if there is one.
 #[inline]
@@ -60,8 +60,8 @@ fn take(machine: &mut Held, own: u8) -> Option<gm_recv_event> {
 
 /// Handles received messages and due alarms.
 #[inline]
-fn bring(machine: &mut Held, own: u8) -> Result<(), Failure> {
-    machine.turns()?;
+fn poll(machine: &mut Held, own: u8) -> Result<(), Failure> {
+    machine.poll()?;
     let mut world = machine.world();
     let port = world.port(own);
     if !port.alarms.is_empty() {
@@ -90,7 +90,7 @@ pub extern "C" fn gm_receive(port: *mut gm_port) -> *mut gm_recv_event {
         let event = match take(&mut machine, own) {
             Some(event) => event,
             None => {
-                bring(&mut machine, own)?;
+                poll(&mut machine, own)?;
                 take(&mut machine, own).unwrap_or(gm_recv_event::NONE)
             }
         };
@@ -104,7 +104,7 @@ pub extern "C" fn gm_receive_pending(port: *mut gm_port) -> c_int {
     must("gm_receive_pending", || {
         let (mut machine, own) = enter(port)?;
         if !machine.world().has_events(own) {
-            bring(&mut machine, own)?;
+            poll(&mut machine, own)?;
         }
         Ok(c_int::from(machine.world().has_events(own)))
     })
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn gm_next_event_peek(port: *mut gm_port, sender: *mut u16
     must("gm_next_event_peek", || {
         let (mut machine, own) = enter(port)?;
         if !machine.world().has_events(own) {
-            bring(&mut machine, own)?;
+            poll(&mut machine, own)?;
         }
         let (kind, node) = machine.world().peek_event(own);
         if !sender.is_null() {
@@ -136,7 +136,7 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
         if let Some(event) = take(&mut machine, own) {
             return Ok(hand_out(own, event));
         }
-        bring(&mut machine, own)?;
+        poll(&mut machine, own)?;
         if let Some(event) = take(&mut machine, own) {
             return Ok(hand_out(own, event));
         }
@@ -146,7 +146,7 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
             continue;
         }
         // Before a sleep, check for failed peers and for messages that have waited too long.
-        machine.look()?;
+        machine.check_waits()?;
         if !machine.world().has_events(own) {
             // Senders must not wait until this process wakes up.
             machine.acknowledge()?;
@@ -158,14 +158,14 @@ fn wait(port: *mut gm_port, spin: Duration) -> Result<*mut gm_recv_event, Failur
 /// Sleeps until a message arrives, an alarm is due, or a check is due. Other threads may lock the
 /// machine meanwhile.
 fn sleep(mut machine: Held, own: u8) -> Result<(), Failure> {
-    let most = match is_shared() {
-        true => SHARED_NAP_MS,
-        false => NAP_MS,
+    let timeout_max = match is_shared() {
+        true => SHARED_SLEEP_MAX_MS,
+        false => SLEEP_MAX_MS,
     };
     let next = machine.world().port(own).alarms.next();
     let left = next.map(|next| next.saturating_duration_since(Instant::now()).as_millis());
     let left = left.and_then(|left| i32::try_from(left).ok());
-    let timeout = left.map_or(most, |left| left.min(most));
+    let timeout = left.map_or(timeout_max, |left| left.min(timeout_max));
     if !portolan_ffi::arm(machine.node()?)? {
         machine.node()?.disarm();
         return Ok(());
@@ -197,8 +197,8 @@ pub extern "C" fn gm_blocking_receive_no_spin(port: *mut gm_port) -> *mut gm_rec
 /// Action of the library for an event.
 enum Act {
     Nothing,
-    Call(Told, c_int),
-    Ring(crate::alarm::Due),
+    Call(Completion, c_int),
+    CallAlarm(crate::alarm::Due),
     Die(&'static str),
 }
 
@@ -218,13 +218,13 @@ pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_even
         drop(machine);
         match act {
             Act::Nothing => {}
-            Act::Call(told, status) => {
-                if let Some(callback) = told.callback {
+            Act::Call(completion, status) => {
+                if let Some(callback) = completion.callback {
                     // SAFETY: the program registered this function to be called with this context.
-                    unsafe { callback(handle_of(own), told.context, status) };
+                    unsafe { callback(handle_of(own), completion.context, status) };
                 }
             }
-            Act::Ring(due) => due.ring(),
+            Act::CallAlarm(due) => due.call(),
             Act::Die(why) => die(why, 1),
         }
         Ok(())
@@ -240,12 +240,15 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
         GM_SENT_EVENT => match port.ended.pop_front() {
             Some(ended) => {
                 port.send_tokens += 1;
-                Act::Call(ended.told, ended.status)
+                Act::Call(ended.completion, ended.status)
             }
             None => Act::Nothing,
         },
         GM_ALARM_EVENT => match port.alarmed.pop_front() {
-            Some(number) => port.alarms.take(number).map_or(Act::Nothing, Act::Ring),
+            Some(number) => port
+                .alarms
+                .take(number)
+                .map_or(Act::Nothing, Act::CallAlarm),
             None => Act::Nothing,
         },
         GM_SEND_TOKEN_VIOLATION_EVENT => Act::Die("the program has sent without a send token"),

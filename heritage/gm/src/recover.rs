@@ -3,7 +3,7 @@
 
 use crate::buffer::is_high;
 use crate::code::*;
-use crate::conn::{Key, Sending, Told, gm_send_completion_callback_t};
+use crate::conn::{Completion, Key, Sending, gm_send_completion_callback_t};
 use crate::error::{Failure, invalid};
 use crate::machine::{Machine, enter, must};
 use crate::port::gm_port;
@@ -14,33 +14,38 @@ use std::ffi::{c_uint, c_void};
 
 impl Machine {
     /// Sends a request about a connection, and notifies the program of its end.
-    pub(crate) fn ask(&mut self, key: Key, kind: Kind, told: Told) -> Result<(), Failure> {
-        let (ack, is_gone) = {
+    pub(crate) fn send_request(
+        &mut self,
+        key: Key,
+        kind: Kind,
+        completion: Completion,
+    ) -> Result<(), Failure> {
+        let (ack, has_failed) = {
             let mut world = self.world();
-            let is_gone = world.peer(key.rank).is_gone;
+            let has_failed = world.peer(key.rank).has_failed;
             let conn = world.conn(key);
             if kind == Kind::Drop {
-                // Added before it is sent, since its answer may arrive within the same call.
+                // Added before it is sent, since its reply may arrive within the same call.
                 conn.sent.push_back(Sending {
                     is_drop: true,
-                    ..Sending::short(told)
+                    ..Sending::short(completion)
                 });
             }
-            (conn.tell(key.high), is_gone)
+            (conn.mark_acknowledged(key.high), has_failed)
         };
-        let is_sent = !is_gone && {
+        let is_sent = !has_failed && {
             let header = control(key, kind, ack, 0);
             match transmit(self.node()?, key.rank, &header, &[], true) {
                 Ok(()) => true,
                 Err(error) => {
-                    self.lose_or_fail(key.rank, error)?;
+                    self.on_send_error(key.rank, error)?;
                     false
                 }
             }
         };
         let mut world = self.world();
         if !is_sent {
-            world.lose(key.rank);
+            world.fail_peer(key.rank);
         }
         if kind != Kind::Drop {
             world.conn(key).is_disabled &= !is_sent;
@@ -48,7 +53,7 @@ impl Machine {
                 true => GM_SUCCESS,
                 false => GM_SEND_TARGET_NODE_UNREACHABLE,
             };
-            world.port(key.own).push_ended(told, status);
+            world.port(key.own).push_ended(completion, status);
         }
         Ok(())
     }
@@ -59,7 +64,7 @@ fn recover(
     port: *mut gm_port,
     priority: c_uint,
     (node, other): (c_uint, c_uint),
-    told: Told,
+    completion: Completion,
     kind: Kind,
 ) -> Result<(), Failure> {
     let (mut machine, own) = enter(port)?;
@@ -68,14 +73,16 @@ fn recover(
     let rank = node.checked_sub(1).filter(|rank| *rank < nodes);
     let Some(rank) = rank else {
         return Err(invalid(format!(
-            "node {node}: there are {nodes}, numbered from 1"
+            "node {node} does not exist; nodes are 1 to {nodes}"
         )));
     };
-    let other = u8::try_from(other)
+    let port = u8::try_from(other)
         .ok()
-        .filter(|other| usize::from(*other) < PORTS);
-    let Some(other) = other else {
-        return Err(invalid("there is no such port: they are 0 to 7"));
+        .filter(|port| usize::from(*port) < PORTS);
+    let Some(other) = port else {
+        return Err(invalid(format!(
+            "port {other} does not exist; ports are 0 to 7"
+        )));
     };
     if !machine.world().take_token(own) {
         return Ok(());
@@ -87,10 +94,10 @@ fn recover(
         high,
     };
     if kind == Kind::Resume && !machine.world().conn(key).is_disabled {
-        machine.world().port(own).push_ended(told, GM_SUCCESS);
+        machine.world().port(own).push_ended(completion, GM_SUCCESS);
         return Ok(());
     }
-    machine.ask(key, kind, told)
+    machine.send_request(key, kind, completion)
 }
 
 /// Resumes after a failed send: continues with the sends to the same port with the same priority
@@ -104,10 +111,10 @@ pub unsafe extern "C" fn gm_resume_sending(
     callback: gm_send_completion_callback_t,
     context: *mut c_void,
 ) {
-    let told = Told { callback, context };
+    let completion = Completion { callback, context };
     let target = (target_node_id, target_port_id);
     must("gm_resume_sending", || {
-        recover(port, priority, target, told, Kind::Resume)
+        recover(port, priority, target, completion, Kind::Resume)
     });
 }
 
@@ -122,9 +129,9 @@ pub unsafe extern "C" fn gm_drop_sends(
     callback: gm_send_completion_callback_t,
     context: *mut c_void,
 ) {
-    let told = Told { callback, context };
+    let completion = Completion { callback, context };
     let target = (target_node_id, target_port_id);
     must("gm_drop_sends", || {
-        recover(port, priority, target, told, Kind::Drop)
+        recover(port, priority, target, completion, Kind::Drop)
     });
 }

@@ -4,12 +4,12 @@
 
 use crate::buffer::{checked_size, is_high};
 use crate::code::*;
-use crate::conn::{Key, Sending, Told, gm_send_completion_callback_t};
+use crate::conn::{Completion, Key, Sending, gm_send_completion_callback_t};
 use crate::error::{Failure, is_about_peer};
 use crate::event::{GM_SEND_TOKEN_VIOLATION_EVENT, gm_max_length_for_size};
 use crate::machine::{Held, Machine, enter, must};
 use crate::port::{GM_PLUS_INLINE, GM_PLUS_LEN_MAX, GM_PLUS_UNACKNOWLEDGED, gm_port};
-use crate::pump::{INLINE_LEN_MAX, control, expect_answer, transmit, transmit_long};
+use crate::pump::{INLINE_LEN_MAX, control, post_reply, transmit, transmit_long};
 use crate::wire::{Header, Kind};
 use crate::world::{Item, PORTS, World};
 use std::ffi::{c_uint, c_void};
@@ -27,7 +27,7 @@ struct Call {
     priority: c_uint,
     node: c_uint,
     to_port: c_uint,
-    told: Told,
+    completion: Completion,
     addr: u64,
 }
 
@@ -101,14 +101,14 @@ impl World {
             return None;
         }
         let status = match call.check(own, self.size) {
-            Ok(checked) if !self.peer(checked.key.rank).is_gone => return Some(checked),
+            Ok(checked) if !self.peer(checked.key.rank).has_failed => return Some(checked),
             Ok(checked) => {
                 self.conn(checked.key).is_disabled = true;
                 GM_SEND_TARGET_NODE_UNREACHABLE
             }
             Err(status) => status,
         };
-        self.port(own).push_ended(call.told, status);
+        self.port(own).push_ended(call.completion, status);
         None
     }
 }
@@ -116,9 +116,9 @@ impl World {
 impl Sending {
     /// Creates the entry of a send whose bytes follow their header.
     #[inline]
-    pub(crate) fn short(told: Told) -> Sending {
+    pub(crate) fn short(completion: Completion) -> Sending {
         Sending {
-            told,
+            completion,
             request: None,
             place: (0, 0),
             is_get: false,
@@ -151,7 +151,7 @@ impl Machine {
             world.end_send(key, sending, status);
             if is_lost {
                 world.conn(key).is_disabled = true;
-                world.lose(key.rank);
+                world.fail_peer(key.rank);
             }
         }
         self.work()
@@ -159,29 +159,29 @@ impl Machine {
 
     /// Ends the send that was added last, whose header was not transmitted.
     #[cold]
-    fn take_back(
+    fn undo_send(
         &mut self,
         key: Key,
         has_bytes: bool,
         error: portolan::Error,
     ) -> Result<(), Failure> {
         if is_about_peer(&error) {
-            self.world().lose(key.rank);
+            self.world().fail_peer(key.rank);
             return self.work();
         }
         // Its bytes were transmitted, and the receiver will never get their header.
         if has_bytes {
             return Err(error.into());
         }
-        let noted = self.world().conn(key).sent.pop_back();
-        match noted {
+        let added = self.world().conn(key).sent.pop_back();
+        match added {
             Some(sending) => self.refuse(key, sending, error),
             None => Ok(()),
         }
     }
 
-    fn end_at_once(&mut self, own: u8, told: Told, status: gm_status_t) {
-        self.world().port(own).push_ended(told, status);
+    fn end_at_once(&mut self, own: u8, completion: Completion, status: gm_status_t) {
+        self.world().port(own).push_ended(completion, status);
     }
 }
 
@@ -207,14 +207,14 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
     let Checked { key, size, len } = checked;
     let is_message = kind == Kind::Data;
     if is_message && call.len > gm_max_length_for_size(call.size) {
-        machine.end_at_once(key.own, call.told, GM_INVALID_PARAMETER);
+        machine.end_at_once(key.own, call.completion, GM_INVALID_PARAMETER);
         return Ok(());
     }
     let is_small = is_message && len <= GM_PLUS_LEN_MAX as usize;
     let options = machine.world().port(key.own).options;
     if is_small && options & GM_PLUS_UNACKNOWLEDGED != 0 {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        return unsafe { send_alone(machine, call, &checked, Kind::Loose) };
+        return unsafe { send_unacknowledged(machine, call, &checked, Kind::Loose) };
     }
     if len > INLINE_LEN_MAX {
         // SAFETY: guaranteed by the caller, see `# Safety`.
@@ -224,8 +224,8 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
         let mut world = machine.world();
         let conn = world.conn(key);
         // Added before it is sent, since its acknowledgement may arrive within the same call.
-        conn.sent.push_back(Sending::short(call.told));
-        conn.tell(key.high)
+        conn.sent.push_back(Sending::short(call.completion));
+        conn.mark_acknowledged(key.high)
     };
     let header = Header {
         size,
@@ -238,7 +238,7 @@ unsafe fn send(call: &Call, kind: Kind, long_kind: Kind) -> Result<(), Failure> 
     let at_once = is_small && options & GM_PLUS_INLINE != 0;
     match transmit(machine.node()?, key.rank, &header, bytes, at_once) {
         Ok(()) => Ok(()),
-        Err(error) => machine.take_back(key, false, error),
+        Err(error) => machine.undo_send(key, false, error),
     }
 }
 
@@ -256,7 +256,7 @@ unsafe fn send_long(
 ) -> Result<(), Failure> {
     let Checked { key, size, len } = *checked;
     let tag = machine.world().new_tag();
-    let mut sending = Sending::short(call.told);
+    let mut sending = Sending::short(call.completion);
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let sent = unsafe { transmit_long(machine.node()?, key, tag, (call.at, len)) };
     match sent {
@@ -271,7 +271,7 @@ unsafe fn send_long(
         let mut world = machine.world();
         let conn = world.conn(key);
         conn.sent.push_back(sending);
-        conn.tell(key.high)
+        conn.mark_acknowledged(key.high)
     };
     let header = Header {
         size,
@@ -281,7 +281,7 @@ unsafe fn send_long(
     };
     match transmit(machine.node()?, key.rank, &header, &[], true) {
         Ok(()) => Ok(()),
-        Err(error) => machine.take_back(key, true, error),
+        Err(error) => machine.undo_send(key, true, error),
     }
 }
 
@@ -289,7 +289,7 @@ unsafe fn send_long(
 ///
 /// # Safety
 /// The bytes of the call must be valid.
-unsafe fn send_alone(
+unsafe fn send_unacknowledged(
     mut machine: Held,
     call: &Call,
     checked: &Checked,
@@ -299,7 +299,7 @@ unsafe fn send_alone(
     // A message that may be lost cannot acknowledge others.
     let ack = match kind {
         Kind::Datagram => 0,
-        _ => machine.world().conn(key).tell(key.high),
+        _ => machine.world().conn(key).mark_acknowledged(key.high),
     };
     let header = Header {
         size,
@@ -312,12 +312,12 @@ unsafe fn send_alone(
         Ok(()) => GM_SUCCESS,
         Err(error) => {
             if is_about_peer(&error) {
-                machine.world().lose(key.rank);
+                machine.world().fail_peer(key.rank);
             }
             Failure::from(error).record()
         }
     };
-    machine.end_at_once(key.own, call.told, status);
+    machine.end_at_once(key.own, call.completion, status);
     Ok(())
 }
 
@@ -347,7 +347,7 @@ pub unsafe extern "C" fn gm_send_with_callback(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        told: Told { callback, context },
+        completion: Completion { callback, context },
         addr: 0,
     };
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
@@ -409,7 +409,7 @@ pub unsafe extern "C" fn gm_datagram_send(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        told: Told { callback, context },
+        completion: Completion { callback, context },
         addr: 0,
     };
     must("gm_datagram_send", || {
@@ -417,11 +417,11 @@ pub unsafe extern "C" fn gm_datagram_send(
             return Ok(());
         };
         if checked.len > INLINE_LEN_MAX || len > gm_max_length_for_size(size) {
-            machine.end_at_once(checked.key.own, call.told, GM_INVALID_PARAMETER);
+            machine.end_at_once(checked.key.own, call.completion, GM_INVALID_PARAMETER);
             return Ok(());
         }
         // SAFETY: the program passes valid arguments, as the function's documentation requires.
-        unsafe { send_alone(machine, &call, &checked, Kind::Datagram) }
+        unsafe { send_unacknowledged(machine, &call, &checked, Kind::Datagram) }
     });
 }
 
@@ -450,7 +450,7 @@ pub unsafe extern "C" fn gm_directed_send_with_callback(
         priority,
         node: target_node_id,
         to_port: target_port_id,
-        told: Told { callback, context },
+        completion: Completion { callback, context },
         addr: target,
     };
     // SAFETY: the program passes valid arguments, as the function's documentation requires.
@@ -512,7 +512,7 @@ pub unsafe extern "C" fn gm_get(
         priority,
         node: source_node_id,
         to_port: source_port_id,
-        told: Told { callback, context },
+        completion: Completion { callback, context },
         addr: source,
     };
     must("gm_get", || {
@@ -534,14 +534,14 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
     let (ack, tag) = {
         let mut world = machine.world();
         let tag = world.new_tag();
-        (world.conn(key).tell(key.high), tag)
+        (world.conn(key).mark_acknowledged(key.high), tag)
     };
     let at = match len {
         0 => std::ptr::NonNull::dangling().as_ptr(),
         _ => call.at,
     };
     // SAFETY: guaranteed by the caller, see `# Safety`.
-    let request = unsafe { expect_answer(machine.node()?, key, tag, (at, len))? };
+    let request = unsafe { post_reply(machine.node()?, key, tag, (at, len))? };
     let header = Header {
         len: u32::try_from(len).unwrap_or(u32::MAX),
         addr: call.addr,
@@ -553,12 +553,12 @@ unsafe fn get(machine: &mut Machine, call: &Call, checked: &Checked) -> Result<(
             request: Some(request),
             place: (at.addr(), len),
             is_get: true,
-            ..Sending::short(call.told)
+            ..Sending::short(call.completion)
         },
     );
     match transmit(machine.node()?, key.rank, &header, &[], true) {
         Ok(()) => Ok(()),
-        Err(error) => machine.take_back(key, false, error),
+        Err(error) => machine.undo_send(key, false, error),
     }
 }
 

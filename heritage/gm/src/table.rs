@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_one_piece_is_registered() {
+    fn one_registration_must_contain_all_bytes() {
         let mut registered = Registered::default();
         registered.add(100, 50);
         registered.add(120, 5);

@@ -13,7 +13,9 @@ use std::ffi::{c_int, c_uint};
 fn account(priority: c_uint) -> Result<usize, Failure> {
     match priority < GM_NUM_PRIORITIES {
         true => Ok(priority as usize),
-        false => Err(invalid(format!("priority {priority}: 0 is low, 1 high"))),
+        false => Err(invalid(format!(
+            "priority {priority} is neither 0 (low) nor 1 (high)"
+        ))),
     }
 }
 

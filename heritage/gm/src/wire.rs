@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Resume,
     /// Request to discard the messages that were not accepted.
     Drop,
-    /// Answer to `Drop`: the messages were discarded.
+    /// Reply to `Drop`: the messages were discarded.
     Dropped,
     /// Message without an acknowledgement, which may be lost.
     Datagram,
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -140,9 +140,9 @@ impl Header {
             high: size & HIGH_BIT != 0,
             from_port,
             to_port,
-            ack: word(bytes, 4)?,
-            len: word(bytes, 8)?,
-            aux: word(bytes, 12)?,
+            ack: read_u32(bytes, 4)?,
+            len: read_u32(bytes, 8)?,
+            aux: read_u32(bytes, 12)?,
             addr,
         };
         let rest = bytes.get(len..)?;
@@ -150,9 +150,9 @@ impl Header {
             Kind::Data | Kind::Put | Kind::Datagram | Kind::Loose => header.len,
             _ => 0,
         };
-        let is_whole = usize::try_from(follows) == Ok(rest.len());
+        let is_complete = usize::try_from(follows) == Ok(rest.len());
         let is_port = |port: u8| usize::from(port) < PORTS;
-        (is_whole && usize::from(header.size) < SIZES && is_port(from_port) && is_port(to_port))
+        (is_complete && usize::from(header.size) < SIZES && is_port(from_port) && is_port(to_port))
             .then_some((header, rest))
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_header_is_parsed_back() {
         for kind in KINDS {
             let header = Header {
                 kind,
@@ -181,16 +181,16 @@ mod tests {
                 Kind::Data | Kind::Put | Kind::Datagram | Kind::Loose => b"abc",
                 _ => b"",
             };
-            let whole = [&bytes[..len], rest].concat();
-            assert_eq!(Header::parse(&whole), Some((header, rest)));
-            for short in 0..whole.len() {
-                assert_eq!(Header::parse(&whole[..short]), None, "{short}");
+            let message = [&bytes[..len], rest].concat();
+            assert_eq!(Header::parse(&message), Some((header, rest)));
+            for short in 0..message.len() {
+                assert_eq!(Header::parse(&message[..short]), None, "{short}");
             }
         }
     }
 
     #[test]
-    fn what_cannot_be_is_no_header() {
+    fn invalid_header_is_refused() {
         let good = [0, 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         assert!(Header::parse(&good).is_some());
         for (at, value) in [(0, 12), (1, 32), (2, 8), (3, 255), (8, 1)] {

@@ -6,7 +6,7 @@
 
 use crate::alarm::Alarms;
 use crate::code::*;
-use crate::conn::{Conn, Key, Line, Peer, Sending, Told};
+use crate::conn::{Completion, Conn, Key, Peer, Queued, Sending};
 use crate::event::{GM_ALARM_EVENT, GM_NO_RECV_EVENT, GM_SENT_EVENT, gm_recv_event, type_of};
 use crate::memory::Retired;
 use crate::order::{Arrived, Unfinished};
@@ -38,7 +38,7 @@ pub(crate) struct Provided {
 /// A send that has ended, and of which the program was not notified yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Ended {
-    pub(crate) told: Told,
+    pub(crate) completion: Completion,
     pub(crate) status: gm_status_t,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Port {
     pub(crate) acceptable: [gm_size_t; 2],
     /// Provided buffers, by priority and size.
     pub(crate) buffers: Vec<VecDeque<Provided>>,
-    /// Ended sends. They come first, because a message may be the answer to one of them.
+    /// Ended sends. They come first, because a message may be a reply to one of them.
     pub(crate) sent: VecDeque<Ended>,
     /// Messages with high priority (`high`), and all other events (`low`).
     pub(crate) high: VecDeque<Item>,
@@ -137,8 +137,8 @@ impl Port {
     }
 
     #[inline]
-    pub(crate) fn push_ended(&mut self, told: Told, status: gm_status_t) {
-        self.sent.push_back(Ended { told, status });
+    pub(crate) fn push_ended(&mut self, completion: Completion, status: gm_status_t) {
+        self.sent.push_back(Ended { completion, status });
     }
 
     /// Returns the queue that has the next event, of messages and others.
@@ -197,7 +197,7 @@ pub(crate) enum Todo {
     /// Send an acknowledgement.
     Ack(Key),
     /// Send requested bytes.
-    Answer {
+    Reply {
         key: Key,
         tag: u32,
         at: *const u8,
@@ -213,7 +213,7 @@ pub(crate) enum Todo {
 pub(crate) struct Finishing {
     pub(crate) request: Request,
     pub(crate) report: Option<Report>,
-    pub(crate) lent: Lent,
+    pub(crate) borrowed: Borrowed,
 }
 
 /// Notice to the program of a send's end.
@@ -228,8 +228,8 @@ pub(crate) struct Report {
 
 /// Memory that an operation uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lent {
-    Nobodys,
+pub(crate) enum Borrowed {
+    Nothing,
     /// Memory of a send or a get of a port: port, address and length.
     Send(u8, usize, usize),
     /// Registered memory: address and length.
@@ -241,11 +241,11 @@ fn overlaps((at, len): (usize, usize), (other, other_len): (usize, usize)) -> bo
     other < at + len && at < other + other_len
 }
 
-impl Lent {
+impl Borrowed {
     /// Returns whether it uses any of `len` registered bytes at `at`.
     pub(crate) fn touches(self, at: usize, len: usize) -> bool {
         match self {
-            Lent::Registered(other, other_len) => overlaps((at, len), (other, other_len)),
+            Borrowed::Registered(other, other_len) => overlaps((at, len), (other, other_len)),
             _ => false,
         }
     }
@@ -253,7 +253,7 @@ impl Lent {
     /// Returns whether it uses any of `len` bytes at `at`, for any purpose.
     fn uses(self, at: usize, len: usize) -> bool {
         match self {
-            Lent::Send(_, other, other_len) => overlaps((at, len), (other, other_len)),
+            Borrowed::Send(_, other, other_len) => overlaps((at, len), (other, other_len)),
             _ => self.touches(at, len),
         }
     }
@@ -270,7 +270,7 @@ pub(crate) struct World {
     /// Connections with a due acknowledgement.
     pub(crate) due: Vec<Key>,
     /// Connections that wait for bytes.
-    pub(crate) lines: Vec<Key>,
+    pub(crate) queues: Vec<Key>,
     /// Number of messages that wait for buffers.
     pub(crate) held_count: usize,
     pub(crate) tag_count: u32,
@@ -292,7 +292,7 @@ impl World {
             finishing: Vec::new(),
             unfinished: Unfinished::new(),
             due: Vec::new(),
-            lines: Vec::new(),
+            queues: Vec::new(),
             held_count: 0,
             tag_count: 0,
             registered: Registered::new(),
@@ -344,12 +344,12 @@ impl World {
     /// Ends an accepted send, whose memory the node no longer uses.
     pub(crate) fn finish(&mut self, report: &Report) {
         self.unfinished.finish(report.number);
-        let Ended { told, status } = report.ended;
-        self.port(report.own).push_ended(told, status);
+        let Ended { completion, status } = report.ended;
+        self.port(report.own).push_ended(completion, status);
     }
 
-    /// Returns the connections for which `wanted` returns true.
-    pub(crate) fn keys(&mut self, wanted: impl Fn(&Key, &Conn) -> bool) -> Vec<Key> {
+    /// Returns the connections for which `matches` returns true.
+    pub(crate) fn keys(&mut self, matches: impl Fn(&Key, &Conn) -> bool) -> Vec<Key> {
         let mut found = Vec::new();
         for (rank, peer) in (0..).zip(&mut self.peers) {
             for ((own, other, high), conn) in peer.iter_mut() {
@@ -359,7 +359,7 @@ impl World {
                     other,
                     high,
                 };
-                if wanted(&key, conn) {
+                if matches(&key, conn) {
                     found.push(key);
                 }
             }
@@ -377,7 +377,7 @@ impl World {
     pub(crate) fn end_send(&mut self, key: Key, sending: Sending, status: gm_status_t) {
         let Some(request) = sending.request else {
             if !sending.is_orphan {
-                self.port(key.own).push_ended(sending.told, status);
+                self.port(key.own).push_ended(sending.completion, status);
             }
             return;
         };
@@ -385,7 +385,7 @@ impl World {
             self.todo.push(Todo::Cancel(request));
         }
         let ended = Ended {
-            told: sending.told,
+            completion: sending.completion,
             status,
         };
         let report = (!sending.is_orphan).then(|| Report {
@@ -397,47 +397,48 @@ impl World {
         self.finishing.push(Finishing {
             request,
             report,
-            lent: Lent::Send(key.own, at, len),
+            borrowed: Borrowed::Send(key.own, at, len),
         });
     }
 
     /// Returns whether the node still uses memory of sends of a port, or holds buffers of it.
-    pub(crate) fn lends(&mut self, own: u8) -> bool {
+    pub(crate) fn borrows(&mut self, own: u8) -> bool {
         let is_long = |sending: &Sending| sending.request.is_some();
-        let waits = self.keys(|key, conn| {
-            key.own == own && (!conn.line.is_empty() || conn.sent.iter().any(is_long))
+        let conns = self.keys(|key, conn| {
+            key.own == own && (!conn.queue.is_empty() || conn.sent.iter().any(is_long))
         });
-        let is_own = |one: &Finishing| matches!(one.lent, Lent::Send(port, ..) if port == own);
-        !waits.is_empty() || self.finishing.iter().any(is_own)
+        let is_own =
+            |one: &Finishing| matches!(one.borrowed, Borrowed::Send(port, ..) if port == own);
+        !conns.is_empty() || self.finishing.iter().any(is_own)
     }
 
     /// Returns whether operations of other processes still use any of `len` registered bytes at
     /// `at`.
-    pub(crate) fn lends_registered(&mut self, at: usize, len: usize) -> bool {
-        let touches = |lent: Lent| lent.touches(at, len);
-        let waits = self.keys(|_, conn| conn.line.iter().any(|line| touches(line.lent())));
-        let is_asked = |todo: &Todo| match todo {
-            Todo::Answer { at, len, .. } => touches(Lent::Registered(at.addr(), *len)),
+    pub(crate) fn borrows_registered(&mut self, at: usize, len: usize) -> bool {
+        let touches = |borrowed: Borrowed| borrowed.touches(at, len);
+        let conns = self.keys(|_, conn| conn.queue.iter().any(|entry| touches(entry.borrowed())));
+        let is_requested = |todo: &Todo| match todo {
+            Todo::Reply { at, len, .. } => touches(Borrowed::Registered(at.addr(), *len)),
             _ => false,
         };
-        !waits.is_empty()
-            || self.todo.iter().any(is_asked)
-            || self.finishing.iter().any(|one| touches(one.lent))
+        !conns.is_empty()
+            || self.todo.iter().any(is_requested)
+            || self.finishing.iter().any(|one| touches(one.borrowed))
     }
 
     /// Returns whether any operation, of this or another process, still uses any of `len` bytes at
     /// `at`.
     fn uses(&mut self, at: usize, len: usize) -> bool {
         let is_sent = |one: &Sending| one.request.is_some() && overlaps((at, len), one.place);
-        let is_buffer = |line: &Line| {
-            matches!(line, Line::Coming { at: other, len: other_len, .. }
+        let is_buffer = |entry: &Queued| {
+            matches!(entry, Queued::Arriving { at: other, len: other_len, .. }
                 if overlaps((at, len), (other.addr(), *other_len)))
         };
-        let waits =
-            self.keys(|_, conn| conn.sent.iter().any(is_sent) || conn.line.iter().any(is_buffer));
-        !waits.is_empty()
-            || self.finishing.iter().any(|one| one.lent.uses(at, len))
-            || self.lends_registered(at, len)
+        let conns =
+            self.keys(|_, conn| conn.sent.iter().any(is_sent) || conn.queue.iter().any(is_buffer));
+        !conns.is_empty()
+            || self.finishing.iter().any(|one| one.borrowed.uses(at, len))
+            || self.borrows_registered(at, len)
     }
 
     /// Frees memory now, or when the last operation that uses it has ended.
@@ -456,7 +457,7 @@ impl World {
     }
 
     /// Returns a buffer to its port, because its message will not arrive.
-    pub(crate) fn give_back(&mut self, key: Key, event: &gm_recv_event) {
+    pub(crate) fn return_buffer(&mut self, key: Key, event: &gm_recv_event) {
         // SAFETY: every bit pattern is valid for these integers.
         let fields = unsafe { event.recv };
         let provided = Provided {
@@ -469,8 +470,8 @@ impl World {
     }
 
     /// Records that a process has failed, and fails all sends to it.
-    pub(crate) fn lose(&mut self, rank: u32) {
-        self.peer(rank).is_gone = true;
+    pub(crate) fn fail_peer(&mut self, rank: u32) {
+        self.peer(rank).has_failed = true;
         for key in self.keys(|key, _| key.rank == rank) {
             let conn = self.conn(key);
             conn.is_disabled |= !conn.sent.is_empty();
@@ -497,8 +498,8 @@ impl World {
             .flat_map(Peer::iter_mut)
             .map(|(_, conn)| conn)
         {
-            posted.extend(conn.line.drain(..).filter_map(|line| match line {
-                Line::Coming { request, .. } => request,
+            posted.extend(conn.queue.drain(..).filter_map(|entry| match entry {
+                Queued::Arriving { request, .. } => request,
                 _ => None,
             }));
             let gets = conn.sent.iter().filter(|sending| sending.is_get);
@@ -507,12 +508,12 @@ impl World {
         posted
     }
 
-    /// Returns whether the node has pending operations that its own turns do not perform.
+    /// Returns whether the node has pending operations that its own passes do not perform.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !(self.todo.is_empty()
             && self.finishing.is_empty()
-            && self.lines.is_empty()
+            && self.queues.is_empty()
             && self.retired.is_empty())
     }
 }

@@ -47,12 +47,12 @@ fn header() -> String {
 }
 
 #[test]
-fn the_committed_header_is_what_the_sources_say() {
+fn committed_header_matches_sources() {
     compare_header("include/gm.h", SOURCES, UPDATE);
 }
 
 #[test]
-fn the_library_exports_what_the_header_declares_and_nothing_else() {
+fn library_exports_exactly_the_header() {
     let names = declared(&header(), "gm_");
     assert!(names.len() > 80, "{names:?}");
     assert_eq!(exported("libgm.so"), names);
@@ -60,19 +60,19 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 
 /// Checks that a test program calls every function.
 #[test]
-fn no_function_is_untested() {
+fn every_function_is_tested() {
     let programs = [
         include_str!("c/check.h"),
         include_str!("c/messages.c"),
         include_str!("c/errors.c"),
-        include_str!("c/alone.c"),
+        include_str!("c/single.c"),
         include_str!("c/utilities.c"),
     ];
     assert_all_called(&declared(&header(), "gm_"), &programs);
 }
 
 #[test]
-fn both_languages_agree_on_types() {
+fn types_match_in_c() {
     let shop = Workshop::new("gm", "libgm.so");
     let program = checked(&shop, "abi.c");
     let rust = format!(
@@ -87,7 +87,7 @@ fn both_languages_agree_on_types() {
 
 /// Some numbers of the original of each kind, and numbers of Portolan's own.
 #[test]
-fn numbers_that_were_published_stay() {
+fn published_numbers_are_unchanged() {
     let published = [
         "GM_API_VERSION_1_0 256",
         "GM_API_VERSION_2_0_16 131088",
@@ -118,6 +118,6 @@ fn numbers_that_were_published_stay() {
 }
 
 #[test]
-fn strict_compilers_of_cpp_take_the_header() {
+fn header_compiles_as_strict_cpp() {
     check_cpp(&Workshop::new("gm", "libgm.so"), "inclusion.cpp");
 }

@@ -23,30 +23,30 @@ fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
 }
 
 #[test]
-fn messages_arrive_whichever_way_they_go() {
+fn messages_arrive_on_every_path() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
-/// The answers use the same ports, other ports, and the other priority. Messages are short and
+/// The replies use the same ports, other ports, and the other priority. Messages are short and
 /// long.
 #[test]
-fn a_send_ends_before_its_answer_comes() {
+fn send_completes_before_its_reply_arrives() {
     let shop = workshop();
-    let program = checked(&shop, "answers.c");
+    let program = checked(&shop, "replies.c");
     assert_both_done(&program, &ways(), &["order"]);
 }
 
 #[test]
-fn memory_that_is_freed_while_it_is_sent_arrives_whole() {
+fn memory_freed_while_sent_arrives_intact() {
     let shop = workshop();
-    let program = checked(&shop, "answers.c");
+    let program = checked(&shop, "replies.c");
     assert_both_done(&program, &ways(), &["free"]);
 }
 
 #[test]
-fn gm_plus_carries_the_same_messages() {
+fn messages_arrive_with_gm_plus_options() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
     assert_both_done(&program, &ways(), &["plus"]);
@@ -59,7 +59,7 @@ const TRAFFIC: &str = "20000";
 const TRAFFIC_WITHIN_HOST: &str = "200000";
 
 #[test]
-fn tokens_are_conserved_whatever_is_sent() {
+fn tokens_are_conserved() {
     let shop = workshop();
     let program = checked(&shop, "traffic.c");
     assert_both_done(&program, &ways(), &[TRAFFIC]);
@@ -84,7 +84,7 @@ fn tokens_are_conserved_over_millions_of_messages() {
 }
 
 #[test]
-fn high_messages_pass_and_failures_stop_their_connections_alone() {
+fn priorities_and_failures_are_independent() {
     let shop = workshop();
     let program = checked(&shop, "lanes.c");
     assert_both_done(&program, &ways(), &[]);
@@ -92,7 +92,7 @@ fn high_messages_pass_and_failures_stop_their_connections_alone() {
 
 /// Measured by the allocator, so without sanitizers, which replace it.
 #[test]
-fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
+fn memory_per_peer_matches_documented_limit() {
     let shop = workshop();
     let program = test_program(&shop, "peers.c", &[]);
     for path in ["shm", "udp"] {
@@ -103,9 +103,9 @@ fn each_of_many_peers_takes_as_much_memory_as_the_limits_say() {
     }
 }
 
-/// The receiver that never provides a buffer is given up after 0.5 s.
+/// A send to a receiver that never provides a buffer fails after 0.5 s.
 #[test]
-fn what_fails_stops_its_connection_alone() {
+fn failed_send_stops_only_its_connection() {
     let shop = workshop();
     let program = checked(&shop, "errors.c");
     let ways: Vec<_> = ways()
@@ -116,14 +116,14 @@ fn what_fails_stops_its_connection_alone() {
 }
 
 #[test]
-fn bytes_of_sends_are_the_programs_when_their_port_is_closed() {
+fn closing_a_port_returns_send_buffers() {
     let shop = workshop();
     let program = checked(&shop, "closing.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 #[test]
-fn what_comes_after_main_is_written_nowhere() {
+fn message_after_main_is_not_written() {
     let shop = workshop();
     let program = checked(&shop, "leaving.c");
     for path in ["shm", "udp"] {
@@ -132,11 +132,11 @@ fn what_comes_after_main_is_written_nowhere() {
     }
 }
 
-/// Their first contact is at exit, when a thread has no thread-local variables any more.
+/// Their first connection opens at exit, when a thread has no thread-local variables any more.
 #[test]
-fn strangers_leave_in_peace() {
+fn processes_without_traffic_exit_cleanly() {
     let shop = workshop();
-    let program = checked(&shop, "strangers.c");
+    let program = checked(&shop, "idle.c");
     for way in ways() {
         let output = job(2, &way, &program, &[]).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
@@ -145,7 +145,7 @@ fn strangers_leave_in_peace() {
 }
 
 #[test]
-fn threads_wait_beside_one_another() {
+fn threads_wait_concurrently() {
     let shop = workshop();
     let program = checked(&shop, "threads.c");
     assert_both_done(
@@ -156,27 +156,27 @@ fn threads_wait_beside_one_another() {
 }
 
 #[test]
-fn who_was_killed_is_known_to_the_sender() {
+fn sender_is_notified_of_killed_peer() {
     let shop = workshop();
-    let program = checked(&shop, "death.c");
+    let program = checked(&shop, "killed.c");
     for path in ["shm", "udp"] {
         let output = job(2, &["--path", path], &program, &[]).output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
-        assert!(out.contains("node 1 was told"), "{path}: {output:?}");
+        assert!(out.contains("node 1 was notified"), "{path}: {output:?}");
     }
 }
 
 #[test]
-fn a_job_of_one_has_all_but_others() {
+fn all_functions_work_in_a_job_of_one() {
     let shop = workshop();
-    let program = checked(&shop, "alone.c");
+    let program = checked(&shop, "single.c");
     let out = succeed(&mut Command::new(program));
     assert!(out.contains("all is as it should be"), "{out}");
     assert!(out.contains("00000010 67 68 69\n"), "{out}");
 }
 
 #[test]
-fn modules_that_programs_use_work() {
+fn utility_modules_work() {
     let shop = workshop();
     let program = checked(&shop, "utilities.c");
     assert_eq!(succeed(&mut Command::new(program)), "all modules work\n");
@@ -187,24 +187,28 @@ const MISTAKES: &[(&str, &str, i32)] = &[
     ("abort", "gm: the program called gm_abort()", 1),
     ("exit", "", 0),
     ("exit badly", "", 1),
-    ("no port", "gm_receive(): this pointer is not a port's", 1),
+    ("no port", "gm_receive(): the pointer is not a port", 1),
     (
         "no buffer",
         "gm_provide_receive_buffer_with_tag(): the buffer is null",
         1,
     ),
-    ("no size", "size 32: sizes go up to 31", 1),
-    ("no priority", "priority 2: 0 is low, 1 high", 1),
-    ("no tag", "tag 256: tags go up to 255", 1),
-    ("no node", "gm_drop_sends(): node 2: there are 1", 1),
+    ("no size", "size 32 is above 31", 1),
+    (
+        "no priority",
+        "priority 2 is neither 0 (low) nor 1 (high)",
+        1,
+    ),
+    ("no tag", "tag 256 is above 255", 1),
+    ("no node", "gm_drop_sends(): node 2 does not exist", 1),
     (
         "no such port",
-        "gm_resume_sending(): there is no such port",
+        "gm_resume_sending(): port 8 does not exist",
         1,
     ),
     (
         "no account",
-        "gm_free_send_token(): priority 2: 0 is low, 1 high",
+        "gm_free_send_token(): priority 2 is neither 0 (low) nor 1 (high)",
         1,
     ),
     ("no event", "gm_unknown(): event is null", 1),
@@ -216,12 +220,12 @@ const MISTAKES: &[(&str, &str, i32)] = &[
     ),
     (
         "no memory",
-        "gm_dma_free(): this is not memory of gm_dma_malloc()",
+        "gm_dma_free(): the memory is not from gm_dma_malloc()",
         1,
     ),
     (
         "no use",
-        "gm_finalize(): there was no gm_init() before it",
+        "gm_finalize(): called without a preceding gm_init()",
         1,
     ),
     (
@@ -232,19 +236,19 @@ const MISTAKES: &[(&str, &str, i32)] = &[
 ];
 
 #[test]
-fn mistakes_without_a_status_are_said_and_end_the_job() {
+fn mistakes_without_a_status_end_the_job_with_a_message() {
     let shop = workshop();
-    let program = checked(&shop, "alone.c");
-    for (mistake, said, status) in MISTAKES {
+    let program = checked(&shop, "single.c");
+    for (mistake, text, status) in MISTAKES {
         let output = Command::new(&program).arg(mistake).output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
-        assert!(err.contains(said), "{mistake}: {said} is missing in\n{err}");
+        assert!(err.contains(text), "{mistake}: {text} is missing in\n{err}");
         assert_eq!(output.status.code(), Some(*status), "{mistake}: {err}");
     }
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_settings_are_refused() {
     let shop = workshop();
     let source = shop.path().join("open.c");
     let text = "#include <gm.h>\nint main(void) { struct gm_port *p;\n\
@@ -262,7 +266,7 @@ fn settings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn all_sizes_are_measured() {
+fn example_measures_all_sizes() {
     let shop = workshop();
     let source = here().join("../../examples/c/gm_allsize.c");
     let flags = [&["-std=c11", "-O1", "-D_GNU_SOURCE"], SANITIZERS, STRICT].concat();

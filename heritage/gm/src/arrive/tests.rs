@@ -35,15 +35,15 @@ fn header(kind: Kind, len: usize) -> Header {
     }
 }
 
-fn come(world: &mut World, header: &Header, bytes: &[u8]) {
+fn receive(world: &mut World, header: &Header, bytes: &[u8]) {
     let mut head = [0; LEN];
     let len = header.write(&mut head);
     world.on_message(KEY.rank, &[&head[..len], bytes].concat());
 }
 
-/// Ends the first entry of the line, as the node would.
-fn end_first(world: &mut World) -> Line {
-    world.conn(KEY).line.pop_front().unwrap()
+/// Ends the first entry of the queue, as the node would.
+fn end_first(world: &mut World) -> Queued {
+    world.conn(KEY).queue.pop_front().unwrap()
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn puts_and_gets_wait_for_long_puts_before_them() {
         addr: at as u64,
         ..header(kind, len)
     };
-    come(&mut world, &to(Kind::LongPut, 100), &[]);
-    come(&mut world, &to(Kind::Put, 4), b"flag");
-    come(&mut world, &to(Kind::Get, 100), &[]);
+    receive(&mut world, &to(Kind::LongPut, 100), &[]);
+    receive(&mut world, &to(Kind::Put, 4), b"flag");
+    receive(&mut world, &to(Kind::Get, 100), &[]);
     assert_eq!(memory, [0xa5; 100], "the data are not there yet");
-    assert!(world.todo.is_empty(), "old bytes would be the answer");
+    assert!(world.todo.is_empty(), "the reply would have old bytes");
     assert_eq!(world.conn(KEY).accepted, 0);
     let first = end_first(&mut world);
     world.settle(KEY, first);
@@ -69,12 +69,12 @@ fn puts_and_gets_wait_for_long_puts_before_them() {
     assert_eq!(&memory[..5], b"flag\xa5");
     let third = end_first(&mut world);
     world.settle(KEY, third);
-    assert!(matches!(world.todo[..], [Todo::Answer { len: 100, .. }]));
+    assert!(matches!(world.todo[..], [Todo::Reply { len: 100, .. }]));
     assert_eq!(world.conn(KEY).accepted, 3);
 }
 
 #[test]
-fn a_drop_is_answered_behind_what_was_accepted_and_before_what_comes_later() {
+fn drop_notice_keeps_its_place_among_accepted_messages() {
     let mut world = opened();
     let mut buffers = [[0_u8; 64]; 2];
     for buffer in &mut buffers {
@@ -82,37 +82,37 @@ fn a_drop_is_answered_behind_what_was_accepted_and_before_what_comes_later() {
         let provided = world.port(OWN).buffers(false, 6).unwrap();
         provided.push_back(Provided { at, tag: 0 });
     }
-    come(&mut world, &header(Kind::LongData, 50), &[]);
-    come(&mut world, &header(Kind::Drop, 0), &[]);
-    come(&mut world, &header(Kind::Data, 5), b"later");
-    assert!(world.todo.is_empty(), "nothing was said yet");
+    receive(&mut world, &header(Kind::LongData, 50), &[]);
+    receive(&mut world, &header(Kind::Drop, 0), &[]);
+    receive(&mut world, &header(Kind::Data, 5), b"later");
+    assert!(world.todo.is_empty(), "nothing was sent yet");
     assert_eq!(world.conn(KEY).accepted, 0);
     let first = end_first(&mut world);
     world.settle(KEY, first);
-    assert_eq!(world.conn(KEY).accepted, 1, "the answer tells that one");
-    assert!(matches!(end_first(&mut world), Line::Dropped));
+    assert_eq!(world.conn(KEY).accepted, 1, "the notice counts that one");
+    assert!(matches!(end_first(&mut world), Queued::Dropped));
     let third = end_first(&mut world);
     world.settle(KEY, third);
     assert_eq!(world.conn(KEY).accepted, 2);
 }
 
 #[test]
-fn what_is_accepted_after_a_drop_is_not_acknowledged_before_its_answer() {
+fn message_after_drop_is_not_accepted_before_drop_notice() {
     let mut world = opened();
-    come(&mut world, &header(Kind::Data, 5), b"waits");
-    come(&mut world, &header(Kind::Drop, 0), &[]);
+    receive(&mut world, &header(Kind::Data, 5), b"waits");
+    receive(&mut world, &header(Kind::Drop, 0), &[]);
     let mut buffer = [0_u8; 64];
     let at = buffer.as_mut_ptr();
     let provided = world.port(OWN).buffers(false, 6).unwrap();
     provided.push_back(Provided { at, tag: 0 });
-    come(&mut world, &header(Kind::Data, 5), b"later");
+    receive(&mut world, &header(Kind::Data, 5), b"later");
     assert_eq!(world.conn(KEY).accepted, 0);
-    assert_eq!(world.conn(KEY).line.len(), 2);
+    assert_eq!(world.conn(KEY).queue.len(), 2);
     assert!(world.has_work());
 }
 
 #[test]
-fn memory_is_waited_for_while_others_touch_it_and_no_longer() {
+fn registered_memory_is_borrowed_until_put_is_done() {
     let mut world = opened();
     let mut memory = [0_u8; 100];
     let mut buffer = [0_u8; 64];
@@ -127,24 +127,24 @@ fn memory_is_waited_for_while_others_touch_it_and_no_longer() {
         .buffers(false, 6)
         .unwrap()
         .push_back(provided);
-    come(&mut world, &header(Kind::LongData, 50), &[]);
-    assert!(!world.lends_registered(at, 100), "a message is no put");
+    receive(&mut world, &header(Kind::LongData, 50), &[]);
+    assert!(!world.borrows_registered(at, 100), "a message is no put");
     let put = Header {
         addr: at as u64 + 10,
         ..header(Kind::Put, 4)
     };
-    come(&mut world, &put, b"flag");
-    assert!(world.lends_registered(at, 100) && world.lends_registered(at + 13, 1));
-    assert!(!world.lends_registered(at, 10) && !world.lends_registered(at + 14, 86));
+    receive(&mut world, &put, b"flag");
+    assert!(world.borrows_registered(at, 100) && world.borrows_registered(at + 13, 1));
+    assert!(!world.borrows_registered(at, 10) && !world.borrows_registered(at + 14, 86));
     for _ in 0..2 {
         let first = end_first(&mut world);
         world.settle(KEY, first);
     }
-    assert!(!world.lends_registered(at, 100));
+    assert!(!world.borrows_registered(at, 100));
 }
 
 #[test]
-fn nothing_is_written_to_a_program_that_has_ended() {
+fn retired_world_writes_no_user_memory() {
     let mut world = opened();
     let mut memory = [0xa5_u8; 64];
     let at = memory.as_mut_ptr();
@@ -156,16 +156,16 @@ fn nothing_is_written_to_a_program_that_has_ended() {
         addr: at.expose_provenance() as u64,
         ..header(Kind::Put, 4)
     };
-    come(&mut world, &put, b"flag");
-    come(&mut world, &header(Kind::Datagram, 5), b"hello");
-    come(&mut world, &header(Kind::LongData, 50), &[]);
-    let line = &world.conn(KEY).line;
-    assert!(line.iter().all(|line| matches!(line, Line::Failed(_))));
+    receive(&mut world, &put, b"flag");
+    receive(&mut world, &header(Kind::Datagram, 5), b"hello");
+    receive(&mut world, &header(Kind::LongData, 50), &[]);
+    let queue = &world.conn(KEY).queue;
+    assert!(queue.iter().all(|entry| matches!(entry, Queued::Failed(_))));
     assert_eq!(memory, [0xa5; 64]);
 }
 
 #[test]
-fn a_message_behind_one_that_was_given_up_has_its_buffer_at_once() {
+fn message_behind_expired_one_takes_free_buffer() {
     let mut world = opened();
     world.patience = Duration::from_secs(1);
     let large = Header {
@@ -173,9 +173,9 @@ fn a_message_behind_one_that_was_given_up_has_its_buffer_at_once() {
         ..header(Kind::Loose, 5)
     };
     for _ in 0..2 {
-        come(&mut world, &large, b"large");
+        receive(&mut world, &large, b"large");
     }
-    come(&mut world, &header(Kind::Loose, 5), b"small");
+    receive(&mut world, &header(Kind::Loose, 5), b"small");
     let mut buffer = [0_u8; 64];
     let at = buffer.as_mut_ptr();
     let provided = world.port(OWN).buffers(false, 6).unwrap();
@@ -188,12 +188,12 @@ fn a_message_behind_one_that_was_given_up_has_its_buffer_at_once() {
 }
 
 #[test]
-fn messages_that_nobody_acknowledges_wait_in_bounded_number() {
+fn held_unacknowledged_messages_are_bounded() {
     let mut world = opened();
     for _ in 0..HELD_LOOSE_MAX + 7 {
-        come(&mut world, &header(Kind::Loose, 5), b"loose");
+        receive(&mut world, &header(Kind::Loose, 5), b"loose");
     }
     assert_eq!((world.held_count, world.dropped_count), (HELD_LOOSE_MAX, 7));
-    come(&mut world, &header(Kind::Data, 5), b"dense");
+    receive(&mut world, &header(Kind::Data, 5), b"dense");
     assert_eq!(world.held_count, HELD_LOOSE_MAX + 1);
 }

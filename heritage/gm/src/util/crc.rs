@@ -39,7 +39,7 @@ pub unsafe extern "C" fn gm_crc_str(string: *const c_char) -> c_ulong {
 mod tests {
     /// Check value of CRC-32 in catalogues of CRCs.
     #[test]
-    fn the_known_answer() {
+    fn crc_of_check_string() {
         assert_eq!(super::crc(b"123456789"), 0xcbf4_3926);
         assert_eq!(super::crc(b""), 0);
     }

@@ -77,9 +77,9 @@ pub unsafe extern "C" fn gm_mark_is_valid(set: *mut gm_mark_set, mark: *mut gm_m
     let Some(set) = (unsafe { set.as_ref() }) else {
         return 0;
     };
-    let known = set.marks.get(&mark.addr());
+    let found = set.marks.get(&mark.addr());
     // SAFETY: reads only an address that was marked, which the program keeps valid.
-    c_int::from(known.is_some_and(|number| *number == unsafe { mark.read() }.number))
+    c_int::from(found.is_some_and(|number| *number == unsafe { mark.read() }.number))
 }
 
 /// Removes `mark` from the set.

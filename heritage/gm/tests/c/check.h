@@ -12,11 +12,11 @@
 
 #define FAILS(status, words, call) CHECK((call) == (status) && strstr(gm_last_error(), words))
 
-enum { MEETING = 7, MEETING_SIZE = 4, UNKNOWN = -1 };
+enum { BARRIER = 7, BARRIER_SIZE = 4, UNKNOWN = -1 };
 
 static unsigned me, other; /* nodes: 1 and 2 */
-static struct gm_port *meeting;
-static char meeting_buffers[2][16];
+static struct gm_port *barrier_port;
+static char barrier_buffers[2][16];
 
 /* Stores the status of a send at its context; the initial value is -1. */
 static inline void on_sent(struct gm_port *port, void *context, gm_status_t status) {
@@ -74,27 +74,27 @@ static inline const char *bytes_of(const gm_recv_event_t *event) {
 }
 
 /* Waits until both processes have called this. */
-static inline void meet(void) {
+static inline void barrier(void) {
     int status = UNKNOWN;
-    gm_send_to_peer_with_callback(meeting, NULL, MEETING_SIZE, 0, GM_LOW_PRIORITY, other, on_sent, &status);
-    gm_recv_event_t *event = next_message(meeting);
-    gm_provide_receive_buffer_with_tag(meeting, gm_ntohp(event->recv.buffer), MEETING_SIZE, GM_LOW_PRIORITY, 0);
-    CHECK(status_of(meeting, &status) == GM_SUCCESS);
+    gm_send_to_peer_with_callback(barrier_port, NULL, BARRIER_SIZE, 0, GM_LOW_PRIORITY, other, on_sent, &status);
+    gm_recv_event_t *event = next_message(barrier_port);
+    gm_provide_receive_buffer_with_tag(barrier_port, gm_ntohp(event->recv.buffer), BARRIER_SIZE, GM_LOW_PRIORITY, 0);
+    CHECK(status_of(barrier_port, &status) == GM_SUCCESS);
 }
 
 static inline void begin(void) {
     OK(gm_init());
-    OK(gm_open(&meeting, 0, MEETING, "meeting", GM_API_VERSION));
-    OK(gm_get_node_id(meeting, &me));
+    OK(gm_open(&barrier_port, 0, BARRIER, "barrier", GM_API_VERSION));
+    OK(gm_get_node_id(barrier_port, &me));
     other = 3 - me;
     for (int i = 0; i < 2; i++)
-        gm_provide_receive_buffer_with_tag(meeting, meeting_buffers[i], MEETING_SIZE, GM_LOW_PRIORITY, 0);
-    meet();
+        gm_provide_receive_buffer_with_tag(barrier_port, barrier_buffers[i], BARRIER_SIZE, GM_LOW_PRIORITY, 0);
+    barrier();
 }
 
 static inline void end(void) {
-    meet();
-    gm_close(meeting);
+    barrier();
+    gm_close(barrier_port);
     gm_finalize();
 }
 

@@ -14,7 +14,7 @@ int main(void) {
     begin();
     for (unsigned round = 0; round < ROUNDS; round++) {
         OK(gm_open(&port, 0, PORT, "port", GM_API_VERSION));
-        meet();
+        barrier();
         if (me == 1) {
             size_t len = (size_t)1 << SIZE;
             char *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -25,9 +25,9 @@ int main(void) {
             gm_close(port);
             CHECK(munmap(bytes, len) == 0);
         }
-        meet();
+        barrier();
         if (me == 2) gm_close(port);
-        meet();
+        barrier();
     }
     end();
     printf("node %u is done\n", me);

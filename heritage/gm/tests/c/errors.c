@@ -25,7 +25,7 @@ static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
         gm_provide_receive_buffer_with_tag(port, buffers[2], SIZE, GM_LOW_PRIORITY, 3);
     }
     if (me == 2) gm_provide_receive_buffer_with_tag(second, buffers[3], SIZE, GM_LOW_PRIORITY, 4);
-    meet();
+    barrier();
     if (me == 1) {
         send_to(to, size, GM_LOW_PRIORITY, &failed);
         send_to(to, SIZE, GM_LOW_PRIORITY, &behind[0]);
@@ -38,7 +38,7 @@ static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
         send_to(SECOND, SIZE, GM_LOW_PRIORITY, &elsewhere);
         CHECK(status_of(port, &elsewhere) == GM_SUCCESS);
         CHECK(behind[0] == UNKNOWN && behind[1] == UNKNOWN);
-        meet();
+        barrier();
         if (to == PORT) {
             gm_resume_sending(port, GM_LOW_PRIORITY, other, to, on_sent, &resumed);
             CHECK(status_of(port, &behind[0]) == GM_SUCCESS && status_of(port, &behind[1]) == GM_SUCCESS);
@@ -48,16 +48,16 @@ static void fails_alone(unsigned to, unsigned size, gm_status_t why) {
             CHECK(status_of(port, &behind[1]) == GM_SEND_DROPPED);
         }
         CHECK(status_of(port, &resumed) == GM_SUCCESS);
-        meet();
+        barrier();
         return;
     }
     if (to == PORT) CHECK(gm_ntoh_u8(next_message(port)->recv.tag) == 1);
     CHECK(gm_ntoh_u8(next_message(second)->recv.tag) == 4);
     CHECK(gm_receive_pending(port) == 0);
-    meet();
+    barrier();
     if (to == PORT)
         for (unsigned tag = 2; tag < 4; tag++) CHECK(gm_ntoh_u8(next_message(port)->recv.tag) == tag);
-    meet();
+    barrier();
 }
 
 /* Sends with separately sent bytes are dropped like all others, and their memory is not used any
@@ -76,7 +76,7 @@ static void long_ones(void) {
         CHECK(status_of(port, &behind) == GM_SEND_DROPPED && status_of(port, &dropped) == GM_SUCCESS);
         memset(bytes, 'y', LEN);
     }
-    meet();
+    barrier();
     free(bytes);
 }
 
@@ -86,22 +86,22 @@ static void memory(void) {
     int status = UNKNOWN;
     if (me == 2) OK(gm_register_memory(port, word, sizeof word));
     gm_remote_ptr_t at = (gm_remote_ptr_t)(size_t)word; /* not there: the other's own */
-    meet();
+    barrier();
     if (me == 1) {
         gm_put(port, word, at, 4, GM_LOW_PRIORITY, other, SECOND, on_sent, &status);
         CHECK(status_of(port, &status) == GM_PERMISSION_DENIED);
         gm_resume_sending(port, GM_LOW_PRIORITY, other, SECOND, NULL, NULL);
     }
-    meet();
+    barrier();
     if (me == 2) OK(gm_allow_remote_memory_access(second));
-    meet();
+    barrier();
     if (me == 1) {
         status = UNKNOWN;
         gm_get(port, 64, word, 4, GM_LOW_PRIORITY, other, SECOND, on_sent, &status);
         CHECK(status_of(port, &status) == GM_MEMORY_FAULT);
         gm_resume_sending(port, GM_LOW_PRIORITY, other, SECOND, NULL, NULL);
     }
-    meet();
+    barrier();
     if (me == 2) OK(gm_deregister_memory(port, word, sizeof word));
     FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, word, sizeof word));
 }
@@ -138,7 +138,7 @@ int main(void) {
         OK(gm_set_acceptable_sizes(port, GM_LOW_PRIORITY, 1UL << SIZE | 1UL << (SIZE + 1)));
     }
     refused();
-    meet();
+    barrier();
     fails_alone(PORT, SIZE + 2, GM_SEND_REJECTED);
     fails_alone(CLOSED, SIZE, GM_SEND_TARGET_PORT_CLOSED);
     fails_alone(PORT, SIZE + 1, GM_SEND_TIMED_OUT);

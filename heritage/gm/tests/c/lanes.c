@@ -50,7 +50,7 @@ static void high_ones_pass(void) {
         }
         for (unsigned i = 0; i < PORTS; i++)
             for (unsigned k = 0; k < EACH; k++) CHECK(low_statuses[i][k] == UNKNOWN);
-        meet();
+        barrier();
         for (unsigned i = 0; i < PORTS; i++)
             for (unsigned k = 0; k < EACH; k++) CHECK(status_of(ports[i], &low_statuses[i][k]) == GM_SUCCESS);
         return;
@@ -61,7 +61,7 @@ static void high_ones_pass(void) {
         CHECK(word_of(event) == k && GM_RECV_EVENT_TYPE(event) == GM_FAST_HIGH_PEER_RECV_EVENT);
         provide(k % PORTS, gm_ntohp(event->recv.buffer), GM_HIGH_PRIORITY);
     }
-    meet();
+    barrier();
     for (unsigned i = 0; i < PORTS; i++)
         for (unsigned k = 0; k < EACH; k++) provide(i, buffers[i][k], GM_LOW_PRIORITY);
     for (unsigned i = 0; i < PORTS; i++)
@@ -101,7 +101,7 @@ static void send_round(const unsigned *plan) {
     /* The other connections have continued; these have not. */
     for (unsigned c = 0; c < CONNS; c++)
         for (unsigned k = 0; k < 2 && plan[c] != GOOD; k++) CHECK(statuses[c][k] == UNKNOWN);
-    meet();
+    barrier();
     for (unsigned c = 0; c < CONNS; c++) {
         struct conn *conn = &conns[c];
         recovered[c] = UNKNOWN;
@@ -140,7 +140,7 @@ static void failures_stop_their_connections_alone(void) {
         for (unsigned priority = 0; priority < 2; priority++)
             OK(gm_set_acceptable_sizes(ports[i], priority, 1UL << SIZE));
     }
-    meet();
+    barrier();
     for (unsigned round = 0; round < ROUNDS; round++) {
         unsigned plan[CONNS];
         for (unsigned c = 0; c < CONNS; c++) plan[c] = draw(2) ? GOOD : 1 + draw(2);
@@ -150,19 +150,19 @@ static void failures_stop_their_connections_alone(void) {
         } else {
             for (unsigned i = 0; i < PORTS; i++) receive_words(i, plan, GOOD);
             for (unsigned i = 0; i < PORTS; i++) CHECK(!gm_receive_pending(ports[i]));
-            meet();
+            barrier();
             for (unsigned i = 0; i < PORTS; i++) receive_words(i, plan, RESUMED);
         }
-        meet();
+        barrier();
     }
 }
 
 int main(void) {
     begin();
     for (unsigned i = 0; i < PORTS; i++) OK(gm_open(&ports[i], 0, numbers[i], "lane", GM_API_VERSION));
-    meet();
+    barrier();
     high_ones_pass();
-    meet();
+    barrier();
     failures_stop_their_connections_alone();
     for (unsigned i = 0; i < PORTS; i++) gm_close(ports[i]);
     end();

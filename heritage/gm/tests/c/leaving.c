@@ -33,7 +33,7 @@ int main(void) {
     static char word[8];
     gm_provide_receive_buffer(port, word, 4, GM_HIGH_PRIORITY);
     OK(gm_allow_remote_memory_access(port));
-    meet();
+    barrier();
     gm_send_to_peer_with_callback(port, &shared, 4, 8, GM_HIGH_PRIORITY, other, on_sent, NULL);
     gm_recv_event_t *event = next_message(port);
     void *there;
@@ -41,10 +41,10 @@ int main(void) {
     if (me == 2) {
         OK(gm_register_memory(port, shared, LEN));
         gm_provide_receive_buffer(port, provided, SIZE, GM_LOW_PRIORITY);
-        meet();
+        barrier();
         return 0;
     }
-    meet();
+    barrier();
     /* Within the second for which the other process waits. If that process is slow, the bytes
      * arrive too early or too late, and the test shows nothing. */
     for (int i = 0; i < 100; i++) {

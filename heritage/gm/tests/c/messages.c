@@ -61,7 +61,7 @@ static void tokens_and_order(void) {
     static int statuses[COUNT];
     CHECK(gm_num_send_tokens(port) == COUNT && gm_num_receive_tokens(port) == 256);
     for (int i = 0; i < 2 * COUNT; i++) provide(port, words[i], 6, GM_LOW_PRIORITY, 0);
-    meet();
+    barrier();
     unsigned expected = 0;
     for (unsigned lap = 0; lap < LAPS; lap++) {
         static unsigned numbers[COUNT][8];
@@ -89,7 +89,7 @@ static void tokens_and_order(void) {
     CHECK(gm_send_token_available(port, GM_LOW_PRIORITY) == 0);
     for (int i = 0; i < COUNT + 1; i++) CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 1);
     CHECK(gm_alloc_send_token(port, GM_HIGH_PRIORITY) == 0);
-    meet();
+    barrier();
 }
 
 /* Many long messages at a time between short ones: each must have its own bytes. */
@@ -100,7 +100,7 @@ static void bursts(void) {
         provide(port, in_long[i], 16, GM_LOW_PRIORITY, i);
         provide(port, in_short[i], 6, GM_LOW_PRIORITY, i);
     }
-    meet();
+    barrier();
     for (unsigned lap = 0; lap < LAPS; lap++) {
         int statuses[2 * AHEAD];
         for (unsigned i = 0; i < 2 * AHEAD; i++) {
@@ -121,7 +121,7 @@ static void bursts(void) {
         }
         for (unsigned i = 0; i < 2 * AHEAD; i++) CHECK(status_of(port, &statuses[i]) == GM_SUCCESS);
     }
-    meet();
+    barrier();
 }
 
 /* A message waits for its buffer and delays those behind it, but not those of the other priority. */
@@ -132,16 +132,16 @@ static void what_waits(void) {
     fill(out[1], 5000, me, 2);
     provide(second, low[1], 14, GM_LOW_PRIORITY, 2);
     provide(second, high, 5, GM_HIGH_PRIORITY, 3);
-    meet();
+    barrier();
     gm_send_to_peer_with_callback(second, out[0], 13, 5000, GM_LOW_PRIORITY, other, on_sent, &first);
     gm_send_to_peer_with_callback(second, out[1], 14, 5000, GM_LOW_PRIORITY, other, on_sent, &after);
     gm_send_to_peer_with_callback(second, out[1], 5, 24, GM_HIGH_PRIORITY, other, on_sent, &urgent);
     gm_recv_event_t *event = next_message(second);
     CHECK(gm_ntoh_u8(event->recv.tag) == 3 && is_filled(bytes_of(event), 24, other, 2));
     CHECK(status_of(second, &urgent) == GM_SUCCESS);
-    meet();
+    barrier();
     CHECK(first == UNKNOWN && after == UNKNOWN && gm_receive_pending(second) == 0);
-    meet();
+    barrier();
     provide(second, low[0], 13, GM_LOW_PRIORITY, 1);
     unsigned short from = 9;
     while (gm_next_event_peek(second, &from) != GM_PEER_RECV_EVENT)
@@ -152,7 +152,7 @@ static void what_waits(void) {
     event = next_message(second);
     CHECK(gm_ntoh_u8(event->recv.tag) == 2 && is_filled(low[1], 5000, other, 2));
     CHECK(status_of(second, &first) == GM_SUCCESS && status_of(second, &after) == GM_SUCCESS);
-    meet();
+    barrier();
 }
 
 /* Datagrams may be lost, but must be intact. */
@@ -160,14 +160,14 @@ static void datagrams(void) {
     static char buffer[128];
     int status = UNKNOWN;
     provide(port, buffer, 7, GM_LOW_PRIORITY, 9);
-    meet();
+    barrier();
     for (int i = 0; i < BURST; i++) {
         status = UNKNOWN;
         fill(out[0], 100, me, 5);
         gm_datagram_send(port, out[0], 7, 100, GM_LOW_PRIORITY, other, PORT, on_sent, &status);
         CHECK(status_of(port, &status) == GM_SUCCESS);
     }
-    meet();
+    barrier();
     /* One datagram has taken the buffer, or all were lost, which a network may do. */
     for (int i = 0; i < 10; i++) put_aside(port, gm_receive(port));
     if (stashes[PORT].first != stashes[PORT].last) {
@@ -202,16 +202,16 @@ static void memory_of_others(void) {
         if (i % 2) gm_put(port, out[0], far, len, GM_LOW_PRIORITY, other, PORT, on_sent, &status);
         else gm_directed_send_with_callback(port, out[0], far, len, GM_LOW_PRIORITY, other, PORT, on_sent, &status);
         CHECK(status_of(port, &status) == GM_SUCCESS);
-        meet();
+        barrier();
         CHECK(is_filled(shared, len, other, i));
-        meet();
+        barrier();
         fill(shared, len, me, i + 50);
-        meet();
+        barrier();
         memset(got, 0, LEN_MAX);
         status = UNKNOWN;
         gm_get(port, far, got, len, GM_HIGH_PRIORITY, other, PORT, on_sent, &status);
         CHECK(status_of(port, &status) == GM_SUCCESS && is_filled(got, len, other, i + 50));
-        meet();
+        barrier();
     }
     gm_dma_free(port, shared);
     char *zeros = gm_dma_calloc(port, 10, 100);
@@ -233,20 +233,20 @@ int main(int argc, char **argv) {
         CHECK(out[i] && in[i]);
     }
     sizes();
-    meet();
+    barrier();
     if (argc == 1) {
         tokens_and_order();
         bursts();
         what_waits();
         datagrams();
         /* A reopened port has its tokens and no buffers. */
-        meet();
+        barrier();
         gm_close(port);
         OK(gm_open(&port, 0, PORT, "again", GM_API_VERSION));
-        meet();
+        barrier();
         memory_of_others();
     }
-    meet();
+    barrier();
     gm_close(port);
     gm_close(second);
     end();

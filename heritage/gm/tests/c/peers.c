@@ -41,7 +41,7 @@ static int take_word(unsigned *from, unsigned *word) {
     return 1;
 }
 
-/* Answers messages of node 1 with the word and this node's number. */
+/* Replies to messages of node 1 with the word and this node's number. */
 static void follow(unsigned me) {
     unsigned words[TURNS];
     for (unsigned turn = 0; turn < TURNS; turn++) {
@@ -54,14 +54,14 @@ static void follow(unsigned me) {
     while (under_way) gm_unknown(port, gm_blocking_receive(port));
 }
 
-/* Sends a word to each other node in each turn, and receives all answers before the next turn. */
+/* Sends a word to each other node in each round, and receives all replies before the next round. */
 static void lead(unsigned nodes) {
     unsigned turn, *heard_in = calloc(nodes + 1, sizeof *heard_in);
     CHECK(heard_in);
     for (turn = 0; turn < TURNS; turn++) {
         unsigned count = 0, from, word;
         for (unsigned node = 2; count < nodes - 1 || under_way;) {
-            /* Limits the answers in flight to the number of buffers. */
+            /* Limits the replies in flight to the number of buffers. */
             if (node <= nodes && node - 2 - count < BUFFERS && under_way < gm_num_send_tokens(port)) {
                 send_word(node++, &turn, turn % 2);
                 continue;

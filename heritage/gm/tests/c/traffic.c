@@ -193,7 +193,7 @@ static void traffic(uint64_t count) {
 static void count_tokens(void) {
     static char words[RECV_TOKENS + 1][16];
     while (gm_receive_pending(port)) take_event(gm_receive(port));
-    meet();
+    barrier();
     CHECK(free_count == SEND_TOKENS);
     for (unsigned i = 0; i < SEND_TOKENS; i++) send_get(0);
     gm_get(port, far, words[0], 8, 0, other, PORT, NULL, NULL);
@@ -230,7 +230,7 @@ static void open_memory(void) {
     memcpy(&at, bytes_of(event), sizeof at);
     far = at;
     CHECK(status_of(port, &status) == GM_SUCCESS);
-    meet();
+    barrier();
 }
 
 int main(int argc, char **argv) {
@@ -246,11 +246,11 @@ int main(int argc, char **argv) {
     }
     for (unsigned i = 0; i < PLAIN_SIZES; i++) add_buffers(sizes[i], buffer_counts[i]);
     add_buffers(DATAGRAM_SIZE, DATAGRAM_BUFFERS);
-    meet();
+    barrier();
     traffic(count);
-    meet();
+    barrier();
     count_tokens();
-    meet();
+    barrier();
     printf("node %u is done: %llu sends, %llu of %llu messages high, %llu datagrams came\n", me, (unsigned long long)begun,
            (unsigned long long)got[1], (unsigned long long)(got[0] + got[1]), (unsigned long long)got_datagrams);
     gm_dma_free(port, shared);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Node 1 sends questions, node 2 answers. "order": the callback of a send runs before its answer is
+/* Node 1 sends requests, node 2 replies. "order": the callback of a send runs before its reply is
  * received. "free": memory is freed while its send is in flight, and arrives intact. */
 
 #include "check.h"
@@ -8,15 +8,15 @@ enum { PORT = 2, SECOND = 4, LEN_MAX = 70000, SIZE_LARGE = 17 };
 
 static struct gm_port *port, *second;
 
-/* Sends one question of `len` bytes at `port`, and receives its answer at `at` with `priority`. */
-static void ask(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
-    static char question[LEN_MAX], answer[1 << SIZE_LARGE];
+/* Sends one request of `len` bytes at `port`, and receives its reply at `at` with `priority`. */
+static void request(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
+    static char sent[LEN_MAX], reply[1 << SIZE_LARGE];
     int status = UNKNOWN;
-    fill(question, len, me, number);
-    gm_provide_receive_buffer_with_tag(at, answer, SIZE_LARGE, priority, 0);
-    gm_send_to_peer_with_callback(port, question, SIZE_LARGE, len, GM_LOW_PRIORITY, other, on_sent, &status);
+    fill(sent, len, me, number);
+    gm_provide_receive_buffer_with_tag(at, reply, SIZE_LARGE, priority, 0);
+    gm_send_to_peer_with_callback(port, sent, SIZE_LARGE, len, GM_LOW_PRIORITY, other, on_sent, &status);
     for (;;) {
-        /* SENT is an event of the sending port. It must be there once the answer is. */
+        /* SENT is an event of the sending port. It must be queued before the reply. */
         gm_recv_event_t *event = gm_receive(at);
         if (!is_message(event)) {
             gm_unknown(at, event);
@@ -30,10 +30,10 @@ static void ask(struct gm_port *at, unsigned priority, size_t len, unsigned numb
     }
 }
 
-static void answer(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
-    static char question[1 << SIZE_LARGE], out[LEN_MAX];
+static void reply(struct gm_port *at, unsigned priority, size_t len, unsigned number) {
+    static char received[1 << SIZE_LARGE], out[LEN_MAX];
     int status = UNKNOWN;
-    gm_provide_receive_buffer_with_tag(port, question, SIZE_LARGE, GM_LOW_PRIORITY, 0);
+    gm_provide_receive_buffer_with_tag(port, received, SIZE_LARGE, GM_LOW_PRIORITY, 0);
     gm_recv_event_t *event = next_message(port);
     CHECK(is_filled(bytes_of(event), len, other, number));
     fill(out, len, me, number);
@@ -49,9 +49,9 @@ static void order(void) {
         struct gm_port *at = round / 6 % 2 ? second : port;
         unsigned priority = round / 12 % 2;
         if (me == 1)
-            ask(at, priority, len, round);
+            request(at, priority, len, round);
         else
-            answer(at, priority, len, round);
+            reply(at, priority, len, round);
     }
 }
 
@@ -70,11 +70,11 @@ static void free_early(void) {
             /* The allocation would get the same place if that were free. */
             char *next = gm_dma_malloc(port, LEN);
             memset(next, 0x5a, LEN);
-            meet();
+            barrier();
             CHECK(status_of(port, &status) == GM_SUCCESS);
             gm_dma_free(port, next);
         } else {
-            meet();
+            barrier();
             gm_provide_receive_buffer_with_tag(port, in, SIZE, GM_LOW_PRIORITY, 0);
             gm_recv_event_t *event = next_message(port);
             CHECK(gm_ntoh_u32(event->recv.length) == LEN && is_filled(in, LEN, other, round));
@@ -85,14 +85,14 @@ static void free_early(void) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     begin();
-    OK(gm_open(&port, 0, PORT, "answers", GM_API_VERSION));
+    OK(gm_open(&port, 0, PORT, "replies", GM_API_VERSION));
     OK(gm_open(&second, 0, SECOND, "second", GM_API_VERSION));
-    meet();
+    barrier();
     if (!strcmp(argv[1], "order"))
         order();
     else
         free_early();
-    meet();
+    barrier();
     gm_close(second);
     gm_close(port);
     end();

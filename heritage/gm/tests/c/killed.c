@@ -18,7 +18,7 @@ int main(void) {
     int waiting = UNKNOWN, longer = UNKNOWN, got = UNKNOWN, late = UNKNOWN, resumed = UNKNOWN;
     begin();
     OK(gm_open(&port, 0, 2, "port", GM_API_VERSION));
-    meet();
+    barrier();
     if (me == 2) {
         gm_alarm_t alarm;
         gm_initialize_alarm(&alarm);
@@ -36,6 +36,6 @@ int main(void) {
     gm_send_to_peer_with_callback(port, bytes, 5, 10, GM_LOW_PRIORITY, other, on_sent, &late);
     CHECK(status_of(port, &late) == GM_SEND_TARGET_NODE_UNREACHABLE);
     gm_close(port);
-    puts("node 1 was told");
+    puts("node 1 was notified");
     return 0;
 }

@@ -24,7 +24,7 @@ static void opening(void) {
     OK(gm_init());
     OK(gm_open(&port, 0, 2, "port", GM_API_VERSION));
     for (unsigned taken = 0; taken < 4; taken++)
-        FAILS(GM_BUSY, "taken", gm_open(&again, 0, taken, "x", GM_API_VERSION));
+        FAILS(GM_BUSY, "reserved", gm_open(&again, 0, taken, "x", GM_API_VERSION));
     struct gm_port *all[3];
     for (unsigned i = 0; i < 3; i++) {
         OK(gm_open(&all[i], 0, 5 + i, "x", GM_API_VERSION_1_0));
@@ -191,7 +191,7 @@ static void memory(void) {
     OK(gm_register_memory_ex(port, bytes, 100, bytes));
     FAILS(GM_INVALID_PARAMETER, "pvma", gm_register_memory_ex(port, bytes, 100, bytes + 1));
     FAILS(GM_INVALID_PARAMETER, "null", gm_register_memory(port, NULL, 100));
-    FAILS(GM_INVALID_PARAMETER, "beyond", gm_register_memory(port, bytes, -1UL));
+    FAILS(GM_INVALID_PARAMETER, "exceeds", gm_register_memory(port, bytes, -1UL));
     FAILS(GM_INVALID_PARAMETER, "not registered", gm_deregister_memory(port, bytes, 99));
     OK(gm_deregister_memory(port, bytes, 100));
     OK(gm_deregister_memory(port, bytes, 100));
