@@ -8,7 +8,7 @@ use crate::descriptor::Memory;
 use crate::memory::Access;
 use crate::queue::Op;
 use crate::unit::status_of;
-use crate::vi::{Answer, Level};
+use crate::vi::{Level, ReadReply};
 use crate::wire::{COUNTED, Header, IMMEDIATE, Kind, LAST};
 use crate::world::World;
 use std::ptr;
@@ -34,18 +34,18 @@ impl World {
         };
         if header.kind as u8 >= Kind::Request as u8 {
             match Body::parse(rest) {
-                Some(body) => self.on_meeting(rank, header.kind, body),
+                Some(body) => self.on_handshake(rank, header.kind, body),
                 None => self.dropped_count += 1,
             }
             return;
         }
         let index = header.token & u32::from(u16::MAX);
         let vi = self.vis.get(index);
-        let is_known = vi.is_some_and(|vi| {
+        let is_current = vi.is_some_and(|vi| {
             vi.token == header.token && vi.peer_rank == rank && vi.is_connected()
         });
         // The connection has ended on this side. The peer was notified or is about to be.
-        if !is_known {
+        if !is_current {
             self.dropped_count += 1;
             return;
         }
@@ -110,12 +110,12 @@ impl World {
             return;
         };
         vi.accepted = vi.accepted.wrapping_add(1);
-        let owed = vi.accepted.wrapping_sub(vi.told);
+        let pending = vi.accepted.wrapping_sub(vi.acknowledged);
         if !vi.is_due {
             vi.is_due = true;
             self.due.push(index);
-        } else if owed >= UNACKED_MAX && owed.is_multiple_of(UNACKED_MAX) {
-            self.owing.push(index);
+        } else if pending >= UNACKED_MAX && pending.is_multiple_of(UNACKED_MAX) {
+            self.acks_due.push(index);
         }
     }
 
@@ -137,29 +137,29 @@ impl World {
 
     #[inline]
     fn take_data(&mut self, index: u32, header: &Header, bytes: &[u8]) -> Verdict {
-        let is_whole = header.kind == Kind::Data;
+        let is_complete = header.kind == Kind::Data;
         let Some(vi) = self.vis.get_mut(index) else {
             return Verdict::Taken;
         };
         let number = match vi.partial {
-            _ if is_whole || header.offset == 0 => {
+            _ if is_complete || header.offset == 0 => {
                 let number = vi.recv.next;
                 if number >= vi.recv.end() {
                     self.vi_fault(index, VIP_ERROR_RECVQ_EMPTY, VIP_STATUS_OP_RECEIVE);
                     return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
                 }
                 vi.recv.next = number + 1;
-                if !is_whole {
+                if !is_complete {
                     vi.partial = Some((number, 0));
                 }
                 number
             }
-            Some((number, got)) if got == header.offset => number,
+            Some((number, received)) if received == header.offset => number,
             // The rest of a message that was refused.
             _ => return Verdict::Taken,
         };
         let ptag = vi.ptag;
-        let total = match is_whole {
+        let total = match is_complete {
             true => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             false => header.total,
         };
@@ -168,7 +168,7 @@ impl World {
         let Some(entry) = entry.map(|entry| *entry) else {
             return Verdict::Taken;
         };
-        let offset = if is_whole { 0 } else { header.offset };
+        let offset = if is_complete { 0 } else { header.offset };
         let put = match entry.fault {
             0 if total > entry.total => Err(VIP_STATUS_LENGTH_ERROR),
             0 => entry
@@ -183,10 +183,10 @@ impl World {
             self.finish(index, true, number, status | VIP_STATUS_OP_RECEIVE, Some(0));
             return Verdict::Refused(VIP_STATUS_REMOTE_DESC_ERROR);
         }
-        let got = offset.saturating_add(u32::try_from(bytes.len()).unwrap_or(0));
-        if got < total {
+        let received = offset.saturating_add(u32::try_from(bytes.len()).unwrap_or(0));
+        if received < total {
             if let Some(vi) = self.vis.get_mut(index) {
-                vi.partial = Some((number, got));
+                vi.partial = Some((number, received));
             }
             return Verdict::Taken;
         }
@@ -195,7 +195,7 @@ impl World {
             entry.descriptor.set_immediate(header.imm);
             status |= VIP_STATUS_IMMEDIATE;
         }
-        if !is_whole && let Some(vi) = self.vis.get_mut(index) {
+        if !is_complete && let Some(vi) = self.vis.get_mut(index) {
             vi.partial = None;
         }
         self.finish(index, true, number, status, Some(total));
@@ -214,12 +214,12 @@ impl World {
         };
         let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
         let place = (at, bytes.len());
-        let may = vi.attributes.EnableRdmaWrite != VIP_FALSE
+        let is_allowed = vi.attributes.EnableRdmaWrite != VIP_FALSE
             && (bytes.is_empty()
                 || self
                     .regions
                     .opens(header.handle, place, vi.ptag, Access::Write));
-        if !may {
+        if !is_allowed {
             self.vi_fault(index, VIP_ERROR_RDMAW_PROT, VIP_STATUS_OP_REMOTE_RDMA_WRITE);
             return Verdict::Refused(VIP_STATUS_RDMA_PROT_ERROR);
         }
@@ -259,16 +259,16 @@ impl World {
         };
         let at = usize::try_from(header.addr).unwrap_or(usize::MAX);
         let place = (at, header.total as usize);
-        let may = vi.level != Level::Unreliable
+        let is_allowed = vi.level != Level::Unreliable
             && vi.attributes.EnableRdmaRead != VIP_FALSE
             && self
                 .regions
                 .opens(header.handle, place, vi.ptag, Access::Read);
-        if !may {
+        if !is_allowed {
             self.refuse_read(index, header.imm);
             return;
         }
-        vi.answers.push_back(Answer {
+        vi.read_replies.push_back(ReadReply {
             id: header.imm,
             at,
             handle: header.handle,
@@ -286,7 +286,7 @@ impl World {
             return;
         };
         let ptag = vi.ptag;
-        // A read that was not sent yet cannot have an answer.
+        // A read that was not sent yet cannot have a reply.
         let next = vi.send.next;
         let Some(number) = vi.send.read(header.imm).filter(|number| *number < next) else {
             return;
@@ -299,16 +299,16 @@ impl World {
             return;
         };
         entry.mark += u32::try_from(bytes.len()).unwrap_or(0);
-        let (total, got) = (entry.total, entry.mark);
+        let (total, received) = (entry.total, entry.mark);
         let memory = Memory { regions, ptag };
         let put = entry.descriptor.scatter(memory, header.offset, bytes);
         if let Err(status) = put {
             self.finish(index, false, number, status | VIP_STATUS_OP_RDMA_READ, None);
-            self.break_off(index, 0, None);
+            self.fail_connection(index, 0, None);
             return;
         }
-        if header.has(LAST) && got == total {
-            vi.reads_under_way -= 1;
+        if header.has(LAST) && received == total {
+            vi.reads_in_flight -= 1;
             self.finish(index, false, number, VIP_STATUS_OP_RDMA_READ, None);
             // A fenced descriptor may have waited for this read.
             self.ready.push(index);

@@ -28,10 +28,10 @@ impl Address {
         // SAFETY: a field of the same address.
         let bytes = unsafe { (&raw const (*at).HostAddress).cast::<u8>() };
         // SAFETY: guaranteed by the caller.
-        let whole: &[u8] = unsafe { std::slice::from_raw_parts(bytes, host_len + rest_len) };
+        let address: &[u8] = unsafe { std::slice::from_raw_parts(bytes, host_len + rest_len) };
         Some(Address {
-            host: whole[..host_len].to_vec(),
-            discriminator: whole[host_len..].to_vec(),
+            host: address[..host_len].to_vec(),
+            discriminator: address[host_len..].to_vec(),
         })
     }
 
@@ -95,7 +95,7 @@ pub(crate) struct Body {
     pub(crate) id: u32,
     /// Token of the sender's end of the connection.
     pub(crate) token: u32,
-    /// Result, in an answer. In a peer request, the number of the request that it matched, or 0.
+    /// Result, in a reply. In a peer request, the number of the request that it matched, or 0.
     pub(crate) result: u32,
     pub(crate) traits: Traits,
     pub(crate) from: Address,
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_read_as_it_was_written() {
+    fn written_body_is_parsed_back() {
         let body = Body {
             id: 1,
             token: 2,

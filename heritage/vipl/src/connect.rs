@@ -4,12 +4,12 @@
 use crate::body::{Address, Traits};
 use crate::code::*;
 use crate::error::{Failure, invalid, wrong_state};
+use crate::handshake::compare;
 use crate::machine::{Machine, call, lock, release};
-use crate::meeting::compare;
 use crate::nic::{ADDRESS_LEN, DISCRIMINATOR_MAX, address_of, rank_of};
 use crate::types::*;
 use crate::vi::put;
-use crate::wait::{Patience, wait_for};
+use crate::wait::{Deadline, wait_for};
 use crate::world::World;
 
 /// Reads an address from the program's memory, and checks its discriminator. `what` names it in
@@ -23,7 +23,7 @@ unsafe fn address(at: *const VIP_NET_ADDRESS, what: &str) -> Result<Address, Fai
     if address.discriminator.len() > DISCRIMINATOR_MAX.into() {
         let len = address.discriminator.len();
         return Err(invalid(format!(
-            "the discriminator of {what} has {len} bytes: {DISCRIMINATOR_MAX} are the most"
+            "the discriminator of {what} has {len} bytes; at most {DISCRIMINATOR_MAX} are allowed"
         )));
     }
     Ok(address)
@@ -38,7 +38,9 @@ impl World {
         }
         match address.host == own {
             true => Ok(()),
-            false => Err(invalid("the local address is not this NIC's")),
+            false => Err(invalid(
+                "the local address is not that of this NIC; see VipQueryNic()",
+            )),
         }
     }
 
@@ -47,12 +49,15 @@ impl World {
         if address.host.len() != ADDRESS_LEN {
             let len = address.host.len();
             return Err(invalid(format!(
-                "the remote address has {len} bytes of a host: {ADDRESS_LEN} are wanted"
+                "the host part of the remote address has {len} bytes instead of {ADDRESS_LEN}"
             )));
         }
         let rank = rank_of(&address.host).filter(|rank| *rank < self.size);
         rank.ok_or_else(|| {
-            Failure::new(VIP_NOT_REACHABLE, "no process of this job has that address")
+            Failure::new(
+                VIP_NOT_REACHABLE,
+                "no process of this job has the remote address",
+            )
         })
     }
 
@@ -61,16 +66,16 @@ impl World {
         match self.vi_at(index)?.state {
             VIP_STATE_IDLE => Ok(()),
             VIP_STATE_ERROR => Err(wrong_state(
-                "the VI has failed; call VipDisconnect() before it is connected again",
+                "the VI is in the error state; call VipDisconnect() first",
             )),
-            _ => Err(wrong_state("the VI is connected, or about to be")),
+            _ => Err(wrong_state("the VI is connected or connecting")),
         }
     }
 }
 
 impl Machine {
     /// Determines the path to the other side of a new connection.
-    fn learn_path(&mut self, index: u32) -> Result<(), Failure> {
+    fn update_path(&mut self, index: u32) -> Result<(), Failure> {
         let peer = self.world().vis.get(index).map(|vi| vi.peer_rank);
         let Some(rank) = peer else {
             return Ok(());
@@ -89,12 +94,12 @@ impl Machine {
             let mut world = self.world();
             let vi = world.vi_at(index)?;
             let Some(pending) = &vi.pending else {
-                return Err(wrong_state("the request was taken back"));
+                return Err(wrong_state("the request was withdrawn by VipDisconnect()"));
             };
             pending.outcome
         };
         if outcome.is_some() {
-            self.learn_path(index)?;
+            self.update_path(index)?;
         }
         Ok(outcome)
     }
@@ -104,7 +109,7 @@ impl Machine {
 ///
 /// # Safety
 /// `at` is null, or may be written.
-unsafe fn told(
+unsafe fn report_outcome(
     (result, traits): (VIP_RETURN, Option<Traits>),
     at: *mut VIP_VI_ATTRIBUTES,
 ) -> Result<VIP_RETURN, Failure> {
@@ -114,11 +119,11 @@ unsafe fn told(
     }
     let text = match result {
         VIP_SUCCESS => return Ok(VIP_SUCCESS),
-        VIP_REJECT => "the other side has rejected the connection",
-        VIP_NO_MATCH => "nobody waits at that address",
-        VIP_NOT_REACHABLE => "the process at that address is gone",
-        VIP_TIMEOUT => "the other side has not answered in time",
-        _ => "the two VIs differ in their attributes",
+        VIP_REJECT => "the peer has rejected the connection",
+        VIP_NO_MATCH => "no process waits at the remote address",
+        VIP_NOT_REACHABLE => "the process at the remote address has ended",
+        VIP_TIMEOUT => "the peer has not replied before the timeout",
+        _ => "the two VIs differ in reliability level, maximum transfer size or quality of service",
     };
     Err(Failure::new(result, text))
 }
@@ -139,7 +144,7 @@ pub unsafe extern "C" fn VipConnectWait(
     ConnHandle: *mut VIP_CONN_HANDLE,
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
-        let patience = Patience::of(Timeout);
+        let deadline = Deadline::of(Timeout);
         if ConnHandle.is_null() {
             return Err(Failure::null("ConnHandle"));
         }
@@ -150,9 +155,9 @@ pub unsafe extern "C" fn VipConnectWait(
             // SAFETY: guaranteed by the program.
             let mut local = unsafe { address(LocalAddr, "LocalAddr") }?;
             world.check_own(&mut local)?;
-            world.await_requests(nic, local.discriminator)
+            world.add_waiter(nic, local.discriminator)
         };
-        let found = wait_for(patience, |machine| {
+        let found = wait_for(deadline, |machine| {
             let mut world = machine.world();
             match world.found_request(id) {
                 None if !world.has_waiter(id) => Err(invalid("the NIC was closed")),
@@ -163,7 +168,7 @@ pub unsafe extern "C" fn VipConnectWait(
         let mut world = machine.world();
         // Another thread may have received a request since the last poll.
         let found = found?.or_else(|| world.found_request(id));
-        world.await_no_more(id);
+        world.remove_waiter(id);
         let Some(conn) = found else {
             return Ok(VIP_TIMEOUT);
         };
@@ -196,7 +201,7 @@ pub extern "C" fn VipConnectAccept(
     ViHandle: VIP_VI_HANDLE,
 ) -> VIP_RETURN {
     call(|machine| {
-        machine.turn()?;
+        machine.progress()?;
         let index = {
             let mut world = machine.world();
             let conn = world.conns.index_of(ConnHandle);
@@ -207,34 +212,39 @@ pub extern "C" fn VipConnectAccept(
                 return Err(no_request());
             };
             if world.vi_at(index)?.nic != offer.nic {
-                return Err(invalid("the VI is another NIC's"));
+                return Err(invalid("the VI belongs to another NIC"));
             }
             if offer.is_withdrawn {
                 world.conns.remove(conn);
-                return Err(Failure::new(VIP_TIMEOUT, "the other side waits no more"));
+                return Err(Failure::new(
+                    VIP_TIMEOUT,
+                    "the requester has stopped waiting",
+                ));
             }
             let result = compare(&world.vi_at(index)?.traits(), &offer.body.traits);
             if result != VIP_SUCCESS {
                 return Err(Failure::new(
                     result,
-                    "the two VIs differ in their attributes",
+                    "the two VIs differ in reliability level, maximum transfer size or quality of service",
                 ));
             }
             world.conns.remove(conn);
             world.new_token(index);
             world.vi_at(index)?.connect(offer.rank, offer.body.token);
-            world.answer(offer.rank, offer.body.id, VIP_SUCCESS, Some(index));
+            world.reply(offer.rank, offer.body.id, VIP_SUCCESS, Some(index));
             index
         };
         machine.work()?;
-        machine.learn_path(index)?;
+        machine.update_path(index)?;
         Ok(VIP_SUCCESS)
     })
 }
 
 #[cold]
 fn no_request() -> Failure {
-    invalid("there is no such request; VipConnectWait() gives one, which is answered once")
+    invalid(
+        "the connection request does not exist or was answered already; VipConnectWait() returns requests",
+    )
 }
 
 /// Rejects a connection request.
@@ -248,7 +258,7 @@ pub extern "C" fn VipConnectReject(ConnHandle: VIP_CONN_HANDLE) -> VIP_RETURN {
             let conn = world.conns.index_of(ConnHandle);
             let conn = conn.ok_or_else(no_request)?;
             if let Some(offer) = world.conns.remove(conn) {
-                world.answer(offer.rank, offer.body.id, VIP_REJECT, None);
+                world.reply(offer.rank, offer.body.id, VIP_REJECT, None);
             }
         }
         machine.work()?;
@@ -270,12 +280,12 @@ pub unsafe extern "C" fn VipConnectRequest(
     RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
-        let patience = Patience::of(Timeout);
+        let deadline = Deadline::of(Timeout);
         // SAFETY: guaranteed by the program.
-        let index = unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, false) }?;
-        let outcome = wait_for(patience, |machine| machine.outcome(index))?;
+        let index = unsafe { send_request(ViHandle, (LocalAddr, RemoteAddr), Timeout, false) }?;
+        let outcome = wait_for(deadline, |machine| machine.outcome(index))?;
         let mut machine = lock()?;
-        // Another thread may have received the answer since the last poll.
+        // Another thread may have received the reply since the last poll.
         let outcome = match outcome {
             None => machine.outcome(index)?,
             found => found,
@@ -288,7 +298,7 @@ pub unsafe extern "C" fn VipConnectRequest(
         }
         release(machine);
         // SAFETY: guaranteed by the program.
-        unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
+        unsafe { report_outcome(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
     })
 }
 
@@ -296,7 +306,7 @@ pub unsafe extern "C" fn VipConnectRequest(
 ///
 /// # Safety
 /// The addresses are null, or have as many bytes as they state.
-unsafe fn ask(
+unsafe fn send_request(
     handle: VIP_VI_HANDLE,
     (local, remote): (*const VIP_NET_ADDRESS, *const VIP_NET_ADDRESS),
     timeout: VIP_ULONG,
@@ -311,17 +321,17 @@ unsafe fn ask(
             unsafe { (address(local, "LocalAddr")?, address(remote, "RemoteAddr")?) };
         if timeout == 0 {
             return Err(invalid(
-                "a timeout of 0; VIP_INFINITE waits as long as it takes",
+                "the timeout is 0; pass milliseconds or VIP_INFINITE",
             ));
         }
         world.check_own(&mut local)?;
         world.check_idle(index)?;
         let rank = world.rank_at(&remote)?;
-        if world.peer(rank).is_gone {
-            let text = "the process at that address is gone";
+        if world.peer(rank).has_failed {
+            let text = "the process at the remote address has ended";
             return Err(Failure::new(VIP_NOT_REACHABLE, text));
         }
-        world.ask(index, rank, is_peer, (local, remote), Patience::of(timeout));
+        world.request(index, rank, is_peer, (local, remote), Deadline::of(timeout));
         index
     };
     machine.work()?;
@@ -343,7 +353,7 @@ pub unsafe extern "C" fn VipConnectPeerRequest(
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
         // SAFETY: guaranteed by the program.
-        unsafe { ask(ViHandle, (LocalAddr, RemoteAddr), Timeout, true) }?;
+        unsafe { send_request(ViHandle, (LocalAddr, RemoteAddr), Timeout, true) }?;
         Ok(VIP_SUCCESS)
     })
 }
@@ -359,9 +369,11 @@ impl Machine {
             let mut world = self.world();
             let pending = world.vi_at(index)?.pending.as_ref();
             let Some(pending) = pending.filter(|pending| pending.is_peer) else {
-                return Err(wrong_state("the VI has not asked a peer for a connection"));
+                return Err(wrong_state(
+                    "the VI has no pending request to a peer; call VipConnectPeerRequest() first",
+                ));
             };
-            if pending.outcome.is_none() && pending.patience.is_over() {
+            if pending.outcome.is_none() && pending.deadline.is_over() {
                 world.withdraw(index);
                 drop(world);
                 self.work()?;
@@ -387,11 +399,11 @@ pub unsafe extern "C" fn VipConnectPeerDone(
     RemoteViAttributes: *mut VIP_VI_ATTRIBUTES,
 ) -> VIP_RETURN {
     call(|machine| {
-        machine.turn()?;
+        machine.progress()?;
         match machine.peer_outcome(ViHandle)? {
             None => Ok(VIP_NOT_DONE),
             // SAFETY: guaranteed by the program.
-            Some(outcome) => unsafe { told(outcome, RemoteViAttributes) },
+            Some(outcome) => unsafe { report_outcome(outcome, RemoteViAttributes) },
         }
     })
 }
@@ -406,10 +418,10 @@ pub unsafe extern "C" fn VipConnectPeerWait(
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
         // The request has a timeout of its own.
-        let forever = Patience::of(VIP_INFINITE.into());
+        let forever = Deadline::of(VIP_INFINITE.into());
         let outcome = wait_for(forever, |machine| machine.peer_outcome(ViHandle))?;
         // SAFETY: guaranteed by the program.
-        unsafe { told(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
+        unsafe { report_outcome(outcome.unwrap_or((VIP_TIMEOUT, None)), RemoteViAttributes) }
     })
 }
 
@@ -421,7 +433,7 @@ pub unsafe extern "C" fn VipConnectPeerWait(
 pub extern "C" fn VipDisconnect(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
     call(|machine| {
         let index = machine.world().vi(ViHandle)?;
-        machine.turn()?;
+        machine.progress()?;
         machine.world().disconnect(index);
         machine.work()?;
         Ok(VIP_SUCCESS)

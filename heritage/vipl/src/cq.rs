@@ -2,11 +2,11 @@
 //! Completion queues: VI and queue of each completed descriptor, in the order of completion.
 
 use crate::code::*;
-use crate::error::{Failure, invalid, lacking};
+use crate::error::{Failure, exhausted, invalid};
 use crate::helper::wake_helper;
 use crate::machine::call;
 use crate::types::*;
-use crate::wait::{Patience, wait_for};
+use crate::wait::{Deadline, wait_for};
 use crate::world::World;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -29,22 +29,22 @@ pub(crate) struct Cq {
     pub(crate) nic: u32,
     /// Index of the VI, and true for a receive.
     entries: VecDeque<(u32, bool)>,
-    most: usize,
+    entries_max: usize,
     /// Number of work queues that report to this completion queue.
     pub(crate) users: u32,
     /// Handlers for the next entries.
-    pub(crate) wanted: VecDeque<(VIP_CQ_HANDLER, *mut c_void)>,
+    pub(crate) handlers: VecDeque<(VIP_CQ_HANDLER, *mut c_void)>,
 }
 
 impl Cq {
     /// Adds an entry. Returns `false` if the queue is full.
     #[inline]
     pub(crate) fn push(&mut self, vi: u32, is_recv: bool) -> bool {
-        let has_room = self.entries.len() < self.most;
-        if has_room {
+        let has_space = self.entries.len() < self.entries_max;
+        if has_space {
             self.entries.push_back((vi, is_recv));
         }
-        has_room
+        has_space
     }
 
     #[inline]
@@ -67,7 +67,9 @@ impl World {
     #[inline]
     pub(crate) fn cq(&self, handle: VIP_CQ_HANDLE) -> Result<u32, Failure> {
         let index = self.cqs.index_of(handle);
-        index.ok_or_else(|| invalid("there is no such completion queue; VipCreateCQ() makes one"))
+        index.ok_or_else(|| {
+            invalid("the handle is not a completion queue; VipCreateCQ() creates one")
+        })
     }
 
     fn cq_at(&mut self, index: u32) -> Result<&mut Cq, Failure> {
@@ -91,8 +93,8 @@ impl World {
 fn entries(count: VIP_ULONG) -> Result<usize, Failure> {
     match usize::try_from(count) {
         Ok(count) if (1..=ENTRIES_MAX).contains(&count) => Ok(count),
-        _ => Err(lacking(format!(
-            "{count} entries: a completion queue has 1 to {ENTRIES_MAX}"
+        _ => Err(exhausted(format!(
+            "a completion queue has 1 to {ENTRIES_MAX} entries, not {count}"
         ))),
     }
 }
@@ -113,15 +115,17 @@ pub unsafe extern "C" fn VipCreateCQ(
         if CQHandle.is_null() {
             return Err(Failure::null("CQHandle"));
         }
-        let most = entries(EntryCount)?;
+        let entries_max = entries(EntryCount)?;
         let made = world.cqs.insert(Cq {
             nic,
             entries: VecDeque::new(),
-            most,
+            entries_max,
             users: 0,
-            wanted: VecDeque::new(),
+            handlers: VecDeque::new(),
         });
-        let index = made.ok_or_else(|| lacking("there are as many completion queues as can be"))?;
+        let index = made.ok_or_else(|| {
+            exhausted("the maximum number of completion queues exists; destroy one first")
+        })?;
         // SAFETY: not null; the program guarantees that it may be written.
         unsafe { CQHandle.write(world.cqs.handle(index)) };
         Ok(VIP_SUCCESS)
@@ -136,13 +140,15 @@ pub extern "C" fn VipResizeCQ(CQHandle: VIP_CQ_HANDLE, EntryCount: VIP_ULONG) ->
     call(|machine| {
         let mut world = machine.world();
         let index = world.cq(CQHandle)?;
-        let most = entries(EntryCount)?;
+        let entries_max = entries(EntryCount)?;
         let cq = world.cq_at(index)?;
-        if cq.entries.len() > most {
+        if cq.entries.len() > entries_max {
             let waiting = cq.entries.len();
-            return Err(lacking(format!("{waiting} entries wait in it, not {most}")));
+            return Err(exhausted(format!(
+                "the completion queue holds {waiting} entries, more than {entries_max}"
+            )));
         }
-        cq.most = most;
+        cq.entries_max = entries_max;
         Ok(VIP_SUCCESS)
     })
 }
@@ -156,7 +162,9 @@ pub extern "C" fn VipDestroyCQ(CQHandle: VIP_CQ_HANDLE) -> VIP_RETURN {
         let mut world = machine.world();
         let index = world.cq(CQHandle)?;
         if world.cq_at(index)?.users > 0 {
-            return Err(lacking("VIs use the completion queue; destroy them first"));
+            return Err(exhausted(
+                "VIs use the completion queue; destroy them first",
+            ));
         }
         world.cqs.remove(index);
         Ok(VIP_SUCCESS)
@@ -192,7 +200,7 @@ pub unsafe extern "C" fn VipCQDone(
     call(|machine| {
         let mut found = machine.world().take_entry(CQHandle)?;
         if found.is_none() {
-            machine.turns()?;
+            machine.poll()?;
             found = machine.world().take_entry(CQHandle)?;
         }
         let Some(found) = found else {
@@ -216,8 +224,8 @@ pub unsafe extern "C" fn VipCQWait(
     RecvQueue: *mut VIP_BOOLEAN,
 ) -> VIP_RETURN {
     portolan_ffi::guard(|| {
-        let patience = Patience::of(Timeout);
-        let found = wait_for(patience, |machine| machine.world().take_entry(CQHandle))?;
+        let deadline = Deadline::of(Timeout);
+        let found = wait_for(deadline, |machine| machine.world().take_entry(CQHandle))?;
         let Some(found) = found else {
             return Ok(VIP_TIMEOUT);
         };
@@ -245,10 +253,12 @@ pub unsafe extern "C" fn VipCQNotify(
                 return Err(Failure::null("Handler"));
             }
             let cq = world.cq_at(index)?;
-            if cq.wanted.len() >= ENTRIES_MAX {
-                return Err(lacking("as many calls wait as entries could"));
+            if cq.handlers.len() >= ENTRIES_MAX {
+                return Err(exhausted(
+                    "as many handlers are pending as a completion queue can hold entries",
+                ));
             }
-            cq.wanted.push_back((Handler, Context));
+            cq.handlers.push_back((Handler, Context));
         }
         wake_helper(machine)?;
         Ok(VIP_SUCCESS)

@@ -35,7 +35,7 @@ pub(crate) fn is_about_peer(error: &Error) -> bool {
 }
 
 /// Returns true if the error means that memory is temporarily exhausted.
-pub(crate) fn is_for_now(error: &Error) -> bool {
+pub(crate) fn is_temporary(error: &Error) -> bool {
     matches!(
         error,
         Error::NoMemory { .. } | Error::UnexpectedMemoryFull { .. } | Error::SelfFull { .. }
@@ -50,7 +50,7 @@ pub(crate) fn invalid(text: impl Into<String>) -> Failure {
 
 /// Creates an error for a resource that is exhausted or in use.
 #[cold]
-pub(crate) fn lacking(text: impl Into<String>) -> Failure {
+pub(crate) fn exhausted(text: impl Into<String>) -> Failure {
     Failure::new(VIP_ERROR_RESOURCE, text)
 }
 

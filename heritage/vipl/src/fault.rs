@@ -67,7 +67,7 @@ impl World {
             // descriptors.
             if code != VIP_ERROR_CONN_LOST {
                 eprintln!(
-                    "vipl: {}; VipErrorCallback() sets a handler for this",
+                    "vipl: {}; set a handler with VipErrorCallback()",
                     name_of(code)
                 );
             }
@@ -105,7 +105,7 @@ impl World {
         let op = vi.send.get(number).map_or(Op::Send, |entry| entry.op);
         self.finish(index, false, number, status | status_of(op), None);
         if is_reliable {
-            self.break_off(index, 0, None);
+            self.fail_connection(index, 0, None);
         }
     }
 
@@ -122,9 +122,9 @@ impl World {
             Level::Delivery => {
                 // The message has arrived, which is all that this level guarantees.
                 vi.accepted = vi.accepted.wrapping_add(1);
-                self.break_off(index, 0, None);
+                self.fail_connection(index, 0, None);
             }
-            Level::Reception => self.break_off(index, status, None),
+            Level::Reception => self.fail_connection(index, status, None),
         }
     }
 
@@ -132,23 +132,23 @@ impl World {
     #[cold]
     pub(crate) fn refuse_read(&mut self, index: u32, id: u32) {
         self.vi_fault(index, VIP_ERROR_RDMAR_PROT, VIP_STATUS_OP_RDMA_READ);
-        self.break_off(index, VIP_STATUS_RDMA_PROT_ERROR, Some(id));
+        self.fail_connection(index, VIP_STATUS_RDMA_PROT_ERROR, Some(id));
     }
 
     /// Ends a connection that has failed, and notifies the other side.
     #[cold]
-    pub(crate) fn break_off(&mut self, index: u32, status: u32, read: Option<u32>) {
+    pub(crate) fn fail_connection(&mut self, index: u32, status: u32, read: Option<u32>) {
         let Some(vi) = self.vis.get_mut(index).filter(|vi| vi.is_connected()) else {
             return;
         };
-        let mut header = Header::new(Kind::Broken, vi.peer_token, vi.tell());
+        let mut header = Header::new(Kind::Broken, vi.peer_token, vi.mark_acknowledged());
         header.total = status;
         if let Some(id) = read {
             (header.flags, header.imm) = (OF_READ, id);
         }
         let rank = vi.peer_rank;
-        self.say(rank, &header, &[]);
-        self.renounce(index);
+        self.queue_message(rank, &header, &[]);
+        self.withdraw_matched(index);
         self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
     }
 
@@ -164,7 +164,7 @@ impl World {
             false => {
                 let sent = vi.acked_next..vi.send.next + u64::from(vi.begun > 0);
                 sent.into_iter()
-                    .find(|number| vi.send.is_unanswered(*number))
+                    .find(|number| vi.send.is_unacknowledged(*number))
             }
         };
         let culprit = culprit.filter(|_| status != 0);
@@ -187,7 +187,7 @@ impl World {
         let was_connected = vi.is_connected();
         vi.state = state;
         vi.token = 0;
-        vi.answers.clear();
+        vi.read_replies.clear();
         vi.partial = None;
         // The result of a request is reported even if the connection has ended by then.
         let pending = vi.pending.as_ref();
@@ -232,13 +232,13 @@ impl World {
     }
 
     /// Ends all connections with a process that has failed or exited.
-    pub(crate) fn lose(&mut self, rank: u32) {
-        self.peer(rank).is_gone = true;
+    pub(crate) fn fail_peer(&mut self, rank: u32) {
+        self.peer(rank).has_failed = true;
         self.peer(rank).waiting.clear();
         let with =
             |(index, vi): (u32, &crate::vi::Vi)| (vi.awaited() == Some(rank)).then_some(index);
-        let lost: Vec<u32> = self.vis.iter().filter_map(with).collect();
-        for index in lost {
+        let affected: Vec<u32> = self.vis.iter().filter_map(with).collect();
+        for index in affected {
             if self.vis.get(index).is_some_and(|vi| vi.is_connected()) {
                 self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
                 self.cut(index, VIP_STATE_ERROR, VIP_STATUS_TRANSPORT_ERROR);
@@ -247,23 +247,19 @@ impl World {
             }
         }
         self.forget_offers(rank);
-        self.peer(rank).under_way = 0;
+        self.peer(rank).in_flight = 0;
     }
 }
 
 fn name_of(code: VIP_ERROR_CODE) -> &'static str {
     match code {
-        VIP_ERROR_POST_DESC => {
-            "a descriptor was posted that lies in memory that is not its queue's"
-        }
+        VIP_ERROR_POST_DESC => "a posted descriptor is not in registered memory of its VI",
         VIP_ERROR_CONN_LOST => "a connection was lost",
-        VIP_ERROR_RECVQ_EMPTY => "a message has found no descriptor",
-        VIP_ERROR_VI_OVERRUN => "a completion queue was full, and has lost an entry",
-        VIP_ERROR_RDMAW_PROT => {
-            "another process has tried to write to memory that is not open to it"
-        }
-        VIP_ERROR_RDMAR_PROT => "another process has tried to read memory that is not open to it",
-        VIP_ERROR_CATASTROPHIC => "nothing works any more",
+        VIP_ERROR_RECVQ_EMPTY => "a message arrived without a posted receive descriptor",
+        VIP_ERROR_VI_OVERRUN => "a completion queue was full, and an entry was dropped",
+        VIP_ERROR_RDMAW_PROT => "another process has tried to write to memory without permission",
+        VIP_ERROR_RDMAR_PROT => "another process has tried to read memory without permission",
+        VIP_ERROR_CATASTROPHIC => "the library cannot continue",
         _ => "an asynchronous error",
     }
 }

@@ -4,7 +4,7 @@
 //! reports an error.
 
 use crate::code::*;
-use crate::error::{Failure, lacking};
+use crate::error::{Failure, exhausted};
 use crate::fault::VIP_ERROR_HANDLER;
 use crate::machine::{Machine, lock, release};
 use crate::queue::VIP_WORK_HANDLER;
@@ -16,7 +16,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// Longest sleep of the thread that calls handlers, while it waits for messages.
-const NAP_MS: c_int = 50;
+const SLEEP_MAX_MS: c_int = 50;
 
 /// A pending call of a program's function.
 enum Due {
@@ -78,7 +78,7 @@ impl World {
             return Some(due);
         }
         let handles = |world: &World, nic, vi| (world.nics.handle(nic), world.vis.handle(vi));
-        let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.wanted.is_empty();
+        let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.handlers.is_empty();
         let ready = {
             let mut vis = self.vis.iter_mut();
             vis.find(|(_, vi)| is_ready(&vi.send) || is_ready(&vi.recv))
@@ -90,16 +90,16 @@ impl World {
             } else {
                 &mut vi.recv
             };
-            let (handler, context) = queue.wanted.pop_front()?;
+            let (handler, context) = queue.handlers.pop_front()?;
             let descriptor = queue.take()?;
             let (nic, vi) = handles(self, nic, index);
             return Some(Due::Work(handler, context, nic, vi, descriptor.0));
         }
         let (_, cq) = {
             let mut cqs = self.cqs.iter_mut();
-            cqs.find(|(_, cq)| !cq.wanted.is_empty() && !cq.is_empty())?
+            cqs.find(|(_, cq)| !cq.handlers.is_empty() && !cq.is_empty())?
         };
-        let (handler, context) = cq.wanted.pop_front()?;
+        let (handler, context) = cq.handlers.pop_front()?;
         let nic = cq.nic;
         let (vi, is_recv) = cq.pop()?;
         let (nic, vi) = handles(self, nic, vi);
@@ -109,7 +109,7 @@ impl World {
     /// Returns calls that report all pending errors, followed by VIP_ERROR_CATASTROPHIC, to all
     /// handlers. The error is also printed, because not every program has such a handler.
     fn catastrophe(&mut self, why: &str) -> Vec<Due> {
-        eprintln!("vipl: handlers are not called any more: {why}");
+        eprintln!("vipl: handlers are no longer called: {why}");
         let has_handler = |nic: &crate::nic::Nic| nic.on_error.0.is_some();
         let nics = self.nics.iter().filter(|(_, nic)| has_handler(nic));
         let nics: Vec<u32> = nics.map(|(index, _)| index).collect();
@@ -124,74 +124,76 @@ impl World {
     }
 
     /// Returns true if a handler waits for a completion.
-    fn is_wanted(&self) -> bool {
+    fn has_waiting_handler(&self) -> bool {
         let by_vi = |(_, vi): (u32, &crate::vi::Vi)| {
-            !vi.send.wanted.is_empty() || !vi.recv.wanted.is_empty()
+            !vi.send.handlers.is_empty() || !vi.recv.handlers.is_empty()
         };
-        self.vis.iter().any(by_vi) || self.cqs.iter().any(|(_, cq)| !cq.wanted.is_empty())
+        self.vis.iter().any(by_vi) || self.cqs.iter().any(|(_, cq)| !cq.handlers.is_empty())
     }
 }
 
 /// Event descriptor that wakes the helper; -1 before it is created. It is never closed, because it
 /// is written without the lock.
-static BELL: AtomicI32 = AtomicI32::new(-1);
+static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
 
 /// Set while a helper exists. Written with the lock held.
-static IS_HELPED: AtomicBool = AtomicBool::new(false);
+static HAS_HELPER: AtomicBool = AtomicBool::new(false);
 
 /// Wakes the helper to check for pending calls.
 #[cold]
 pub(crate) fn deliver() {
-    let bell = BELL.load(Ordering::Acquire);
-    if bell >= 0 {
+    let wake_fd = WAKE_FD.load(Ordering::Acquire);
+    if wake_fd >= 0 {
         let one = 1_u64;
         // SAFETY: eight bytes on the stack. The write fails only if the counter is full, and then
         // the helper wakes anyway.
-        let _rung = unsafe { libc::write(bell, (&raw const one).cast(), 8) };
+        let _written = unsafe { libc::write(wake_fd, (&raw const one).cast(), 8) };
     }
 }
 
 /// Wakes the thread that calls the program's functions, and starts it if necessary.
 pub(crate) fn wake_helper(machine: &Machine) -> Result<(), Failure> {
     machine.world().has_calls = true;
-    if IS_HELPED.load(Ordering::Relaxed) {
+    if HAS_HELPER.load(Ordering::Relaxed) {
         return Ok(());
     }
-    let bell = make_bell()?;
+    let wake_fd = create_wake_fd()?;
     // The program's functions run on this thread, so it has the default stack of the program's
     // threads.
     let builder = std::thread::Builder::new().name("vipl".to_owned());
-    let made = spawn_begun(builder, move || help(bell));
+    let made = spawn_begun(builder, move || run(wake_fd));
     if let Err(error) = made {
-        return Err(lacking(format!("no thread that calls handlers: {error}")));
+        return Err(exhausted(format!(
+            "cannot start the thread that calls handlers: {error}"
+        )));
     }
-    IS_HELPED.store(true, Ordering::Relaxed);
+    HAS_HELPER.store(true, Ordering::Relaxed);
     Ok(())
 }
 
 /// Returns the event descriptor, and creates it if necessary.
-fn make_bell() -> Result<RawFd, Failure> {
-    let bell = BELL.load(Ordering::Acquire);
-    if bell >= 0 {
-        return Ok(bell);
+fn create_wake_fd() -> Result<RawFd, Failure> {
+    let wake_fd = WAKE_FD.load(Ordering::Acquire);
+    if wake_fd >= 0 {
+        return Ok(wake_fd);
     }
     // SAFETY: the call has no preconditions.
-    let bell = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    if bell < 0 {
+    let wake_fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+    if wake_fd < 0 {
         let error = std::io::Error::last_os_error();
-        return Err(lacking(format!(
-            "no descriptor for the thread that calls handlers: {error}"
+        return Err(exhausted(format!(
+            "cannot create the event descriptor for handlers: {error}"
         )));
     }
-    BELL.store(bell, Ordering::Release);
-    Ok(bell)
+    WAKE_FD.store(wake_fd, Ordering::Release);
+    Ok(wake_fd)
 }
 
-/// Calls the program's functions, and makes progress while one waits to be called, until a turn
+/// Calls the program's functions, and makes progress while one waits to be called, until a pass
 /// fails.
-fn help(bell: RawFd) {
+fn run(wake_fd: RawFd) {
     loop {
-        let step = portolan_ffi::fenced(|| help_once(bell));
+        let step = portolan_ffi::fenced(|| run_once(wake_fd));
         if let Err(failure) = step {
             give_up(&failure);
             return;
@@ -203,9 +205,9 @@ fn help(bell: RawFd) {
 /// called with the error, and the next function that needs such a thread starts another one.
 #[cold]
 fn give_up(failure: &Failure) {
-    let told = portolan_ffi::fenced(|| {
+    let reported = portolan_ffi::fenced(|| {
         let machine = lock()?;
-        IS_HELPED.store(false, Ordering::Relaxed);
+        HAS_HELPER.store(false, Ordering::Relaxed);
         // No function is called while the process exits.
         let dues = match machine.is_over {
             true => Vec::new(),
@@ -218,21 +220,21 @@ fn give_up(failure: &Failure) {
         }
         Ok::<_, Failure>(())
     });
-    if told.is_err() {
-        eprintln!("vipl: no handler is called any more: {}", failure.text());
+    if reported.is_err() {
+        eprintln!("vipl: handlers are no longer called: {}", failure.text());
     }
 }
 
-fn help_once(bell: RawFd) -> Result<(), Failure> {
+fn run_once(wake_fd: RawFd) -> Result<(), Failure> {
     let mut machine = lock()?;
     machine.world().has_calls = false;
-    let mut is_wanted = machine.world().is_wanted();
-    if is_wanted {
-        machine.turn()?;
+    let mut has_waiting_handler = machine.world().has_waiting_handler();
+    if has_waiting_handler {
+        machine.progress()?;
     }
     let mut due = machine.world().next_due();
-    if due.is_none() && is_wanted {
-        machine.look()?;
+    if due.is_none() && has_waiting_handler {
+        machine.check_peers()?;
         machine.acknowledge()?;
         due = machine.world().next_due();
     }
@@ -242,28 +244,32 @@ fn help_once(bell: RawFd) -> Result<(), Failure> {
         unsafe { due.call() };
         return Ok(());
     }
-    if is_wanted {
-        is_wanted = portolan_ffi::arm(machine.node()?)?;
-        if !is_wanted {
+    if has_waiting_handler {
+        has_waiting_handler = portolan_ffi::arm(machine.node()?)?;
+        if !has_waiting_handler {
             machine.node()?.disarm();
             release(machine);
             return Ok(());
         }
     }
-    let mut polls = [bell, machine.event_fd].map(|fd| libc::pollfd {
+    let mut polls = [wake_fd, machine.event_fd].map(|fd| libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     });
     machine.world().has_calls = false;
     drop(machine);
-    let (count, timeout) = if is_wanted { (2, NAP_MS) } else { (1, -1) };
+    let (count, timeout) = if has_waiting_handler {
+        (2, SLEEP_MAX_MS)
+    } else {
+        (1, -1)
+    };
     // SAFETY: `count` is at most the length of the array.
     let _woken: c_int = unsafe { libc::poll(polls.as_mut_ptr(), count, timeout) };
-    let mut heard = 0_u64;
+    let mut count = 0_u64;
     // SAFETY: eight bytes on the stack; a read without a pending event has no effect.
-    let _heard = unsafe { libc::read(bell, (&raw mut heard).cast(), 8) };
-    if is_wanted {
+    let _read = unsafe { libc::read(wake_fd, (&raw mut count).cast(), 8) };
+    if has_waiting_handler {
         lock()?.node()?.disarm();
     }
     Ok(())
@@ -294,10 +300,10 @@ mod tests {
     ) {
     }
 
-    /// The process of this test has no node, so a turn fails.
+    /// The process of this test has no node, so a pass fails.
     #[test]
-    fn a_helper_that_cannot_go_on_says_so() {
-        let bell = {
+    fn failing_helper_reports_catastrophe() {
+        let wake_fd = {
             let machine = lock().unwrap();
             let mut world = machine.world();
             let nic = Nic {
@@ -311,14 +317,14 @@ mod tests {
                 (Level::Unreliable, 0),
                 Default::default(),
             );
-            vi.recv.wanted.push_back((Some(on_work), ptr::null_mut()));
+            vi.recv.handlers.push_back((Some(on_work), ptr::null_mut()));
             world.vis.insert(vi).unwrap();
-            IS_HELPED.store(true, Ordering::Relaxed);
-            make_bell().unwrap()
+            HAS_HELPER.store(true, Ordering::Relaxed);
+            create_wake_fd().unwrap()
         };
-        help(bell);
+        run(wake_fd);
         assert_eq!(SEEN.load(Ordering::Relaxed), VIP_ERROR_CATASTROPHIC);
         // The next call that needs a helper starts another.
-        assert!(!IS_HELPED.load(Ordering::Relaxed));
+        assert!(!HAS_HELPER.load(Ordering::Relaxed));
     }
 }

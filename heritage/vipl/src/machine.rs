@@ -5,7 +5,7 @@
 //! incoming messages runs in calls of the node, whose caller holds the lock.
 
 use crate::code::*;
-use crate::error::{Failure, lacking};
+use crate::error::{Failure, exhausted};
 use crate::world::World;
 use portolan::{Error, Message, Node, PortConfig};
 use portolan_ffi::Locked;
@@ -39,10 +39,10 @@ pub(crate) struct Machine {
     pub(crate) is_over: bool,
     /// Event descriptor of the node, for sleeping.
     pub(crate) event_fd: RawFd,
-    /// Number of turns since the last message.
-    pub(crate) idle_turns: u32,
-    /// Values of `idle_turns` at the last liveness check and at the last yield.
-    pub(crate) looked_at: u32,
+    /// Number of passes since the last message.
+    pub(crate) idle_passes: u32,
+    /// Values of `idle_passes` at the last liveness check and at the last yield.
+    pub(crate) checked_at: u32,
     pub(crate) yielded_at: u32,
     /// Buffer in which messages are assembled.
     pub(crate) scratch: Vec<u8>,
@@ -52,8 +52,8 @@ static MACHINE: Locked<Machine> = Locked::new(Machine {
     node: None,
     is_over: false,
     event_fd: -1,
-    idle_turns: 0,
-    looked_at: 0,
+    idle_passes: 0,
+    checked_at: 0,
     yielded_at: 0,
     scratch: Vec::new(),
 });
@@ -84,8 +84,8 @@ pub(crate) fn lock() -> Result<Held, Failure> {
 
 #[cold]
 fn inside() -> Failure {
-    lacking(
-        "this thread is in a function of the library, and was interrupted by a signal: call none from its handler",
+    exhausted(
+        "a signal handler has interrupted a function of the library: do not call the library from signal handlers",
     )
 }
 
@@ -126,7 +126,7 @@ impl Machine {
     /// Joins the job, unless this process has joined.
     pub(crate) fn join(&mut self) -> Result<(), Failure> {
         if self.is_over {
-            return Err(lacking("the process is ending: exit() was called"));
+            return Err(exhausted("the process is ending: exit() was called"));
         }
         if self.node.is_some() {
             return Ok(());
@@ -150,7 +150,7 @@ impl Machine {
         portolan_ffi::watch_forks(disown);
         // SAFETY: the function exists as long as this library.
         if unsafe { libc::atexit(leave) } != 0 {
-            return Err(lacking("the system has no place for a function at exit"));
+            return Err(exhausted("atexit() failed: the system is out of memory"));
         }
         Ok(())
     }

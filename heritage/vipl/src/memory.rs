@@ -4,7 +4,7 @@
 //! processes.
 
 use crate::code::*;
-use crate::error::{Failure, invalid, lacking};
+use crate::error::{Failure, exhausted, invalid};
 use crate::machine::call;
 use crate::slots::{Kind, SHORT_MAX, Slots};
 use crate::types::*;
@@ -90,8 +90,8 @@ impl Regions {
     /// Deregisters the regions of a NIC.
     pub(crate) fn close(&mut self, nic: u32) {
         let of_nic = |(index, region): (u32, &Region)| (region.nic == nic).then_some(index);
-        let gone: Vec<u32> = self.0.iter().filter_map(of_nic).collect();
-        for index in gone {
+        let removed: Vec<u32> = self.0.iter().filter_map(of_nic).collect();
+        for index in removed {
             self.0.remove(index);
         }
     }
@@ -104,7 +104,7 @@ impl World {
         match found.filter(|region| region.nic == nic && region.at == at.addr()) {
             Some(_) => Ok(self.regions.0.short_index(handle).unwrap_or(0)),
             None => Err(invalid(format!(
-                "no memory at {at:p} was registered with handle {handle:#x}"
+                "no memory at {at:p} is registered with handle {handle:#x}"
             ))),
         }
     }
@@ -116,7 +116,7 @@ impl World {
         index.ok_or_else(|| {
             Failure::new(
                 VIP_INVALID_PTAG,
-                "there is no such protection tag; VipCreatePtag() makes one",
+                "the handle is not a protection tag; VipCreatePtag() creates one",
             )
         })
     }
@@ -137,7 +137,9 @@ pub unsafe extern "C" fn VipCreatePtag(
             return Err(Failure::null("ProtectionTag"));
         }
         let made = world.ptags.insert(nic);
-        let index = made.ok_or_else(|| lacking("there are as many protection tags as can be"))?;
+        let index = made.ok_or_else(|| {
+            exhausted("the maximum number of protection tags exists; destroy one first")
+        })?;
         // SAFETY: not null; the program guarantees that it may be written.
         unsafe { ProtectionTag.write(world.ptags.handle(index)) };
         Ok(VIP_SUCCESS)
@@ -157,8 +159,8 @@ pub extern "C" fn VipDestroyPtag(
         let nic = world.nic(NicHandle)?;
         let ptag = world.ptag(nic, ProtectionTag)?;
         if world.regions.uses(ptag) || world.vis.iter().any(|(_, vi)| vi.ptag == ptag) {
-            return Err(lacking(
-                "memory or a VI has this protection tag; deregister or destroy it first",
+            return Err(exhausted(
+                "memory or a VI uses the protection tag; deregister or destroy it first",
             ));
         }
         world.ptags.remove(ptag);
@@ -190,8 +192,11 @@ pub unsafe extern "C" fn VipRegisterMem(
         let at = VirtualAddress.expose_provenance();
         let len = usize::try_from(Length).ok();
         let len = len.filter(|len| *len > 0 && at.checked_add(*len).is_some());
-        let len =
-            len.ok_or_else(|| invalid(format!("{Length} bytes at {VirtualAddress:p} are none")))?;
+        let len = len.ok_or_else(|| {
+            invalid(format!(
+                "{Length} bytes at {VirtualAddress:p} are not valid memory"
+            ))
+        })?;
         // SAFETY: not null; the program guarantees that it may be read.
         let attributes = unsafe { MemAttributes.read() };
         let region = Region {
@@ -203,7 +208,9 @@ pub unsafe extern "C" fn VipRegisterMem(
             read: attributes.EnableRdmaRead != VIP_FALSE,
         };
         let made = world.regions.0.insert(region);
-        let index = made.ok_or_else(|| lacking("as much memory is registered as can be"))?;
+        let index = made.ok_or_else(|| {
+            exhausted("the maximum number of registrations exists; deregister memory first")
+        })?;
         // SAFETY: not null; the program guarantees that it may be written.
         unsafe { MemHandle.write(world.regions.0.short_handle(index)) };
         Ok(VIP_SUCCESS)
@@ -246,7 +253,7 @@ pub unsafe extern "C" fn VipQueryMem(
         }
         let index = world.region(nic, VirtualAddress, MemHandle)?;
         let Some(region) = world.regions.0.get(index) else {
-            return Err(invalid("there is no such memory"));
+            return Err(invalid("the memory is not registered"));
         };
         let attributes = VIP_MEM_ATTRIBUTES {
             Ptag: world.ptags.handle(region.ptag),
@@ -293,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_open_as_far_as_it_was_registered() {
+    fn access_is_limited_to_registered_bytes() {
         let mut regions = Regions::new();
         let region = Region {
             nic: 0,

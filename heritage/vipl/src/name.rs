@@ -6,7 +6,7 @@
 //! `#` begins a comment.
 
 use crate::code::*;
-use crate::error::{Failure, invalid, lacking};
+use crate::error::{Failure, exhausted, invalid};
 use crate::machine::{Machine, call};
 use crate::nic::{ADDRESS_LEN, address_of, rank_of};
 use crate::types::*;
@@ -85,8 +85,8 @@ impl Machine {
         let size = self.world().size;
         let node = self.node()?;
         let mut own = (0..size).filter(|rank| node.host_name(*rank).as_deref() == Some(host));
-        let wanted = usize::try_from(first.saturating_add(index)).unwrap_or(usize::MAX);
-        Ok(own.nth(wanted))
+        let index = usize::try_from(first.saturating_add(index)).unwrap_or(usize::MAX);
+        Ok(own.nth(index))
     }
 }
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn VipNSInit(
             // SAFETY: not null; the program guarantees a string.
             let path = unsafe { CStr::from_ptr(NSInitInfo.cast()) }.to_string_lossy();
             let text = std::fs::read_to_string(&*path)
-                .map_err(|error| unknown(format!("the file of hosts {path}: {error}")))?;
+                .map_err(|error| unknown(format!("cannot read the hosts file {path}: {error}")))?;
             Hosts::parse(&text).map_err(|line| {
                 unknown(format!("{path}, line {line}: expected NAME HOST[:INDEX]"))
             })?
@@ -139,14 +139,14 @@ pub unsafe extern "C" fn VipNSGetHostByName(
         // SAFETY: not null; the program guarantees a string.
         let name = unsafe { CStr::from_ptr(Name) }.to_string_lossy();
         // SAFETY: not null; the program guarantees that it may be read.
-        let room = unsafe { (*Address).HostAddressLen };
-        if usize::from(room) < ADDRESS_LEN {
+        let capacity = unsafe { (*Address).HostAddressLen };
+        if usize::from(capacity) < ADDRESS_LEN {
             return Err(invalid(format!(
-                "{room} bytes for an address that has {ADDRESS_LEN}: set HostAddressLen to NicAddressLen"
+                "HostAddressLen is {capacity}, but an address has {ADDRESS_LEN} bytes: set it to NicAddressLen"
             )));
         }
         let Some(rank) = machine.find(hosts.resolve(&name), NameIndex)? else {
-            let text = format!("no process {NameIndex} of a host {name} belongs to this job");
+            let text = format!("this job has no process {NameIndex} on host {name}");
             return Err(unknown(text));
         };
         // SAFETY: the program guarantees as much room as `HostAddressLen` states.
@@ -184,17 +184,17 @@ pub unsafe extern "C" fn VipNSGetHostByAddr(
         let own = machine.name_of(rank)?;
         let text = hosts.name_of(&own);
         // SAFETY: not null; the program guarantees that it may be read and written.
-        let room = unsafe { NameLen.read() };
+        let capacity = unsafe { NameLen.read() };
         let len = text.len() as VIP_ULONG + 1;
         // SAFETY: as above.
         unsafe { NameLen.write(len) };
-        if room < len {
-            return Err(lacking(format!(
-                "the name {text} takes {len} bytes, not {room}"
+        if capacity < len {
+            return Err(exhausted(format!(
+                "the name {text} needs {len} bytes, but NameLen is {capacity}"
             )));
         }
         for (index, byte) in text.bytes().chain([0]).enumerate() {
-            // SAFETY: the program guarantees room for `room` bytes, which is at least `len`.
+            // SAFETY: the program guarantees room for `capacity` bytes, which is at least `len`.
             unsafe { Name.add(index).cast::<u8>().write(byte) };
         }
         Ok(VIP_SUCCESS)
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gives_hosts_more_names() {
+    fn hosts_file_adds_names() {
         let text = "# hosts\nserver  node7 # the first\n\nclient node7:1\n";
         let hosts = Hosts::parse(text).unwrap();
         assert_eq!(hosts.resolve("server"), "node7");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_cannot_be_is_named() {
+    fn malformed_line_is_reported_by_number() {
         assert_eq!(Hosts::parse("a b\nc\n"), Err(2));
         assert_eq!(Hosts::parse("a b c\n"), Err(1));
     }

@@ -5,7 +5,7 @@
 use crate::code::*;
 use crate::cq::ENTRIES_MAX;
 use crate::descriptor::SEGMENTS_MAX;
-use crate::error::{Failure, invalid, lacking};
+use crate::error::{Failure, exhausted, invalid};
 use crate::fault::VIP_ERROR_HANDLER;
 use crate::machine::{call, lock, release};
 use crate::name::Hosts;
@@ -66,7 +66,7 @@ impl World {
     #[inline]
     pub(crate) fn nic(&self, handle: VIP_NIC_HANDLE) -> Result<u32, Failure> {
         let index = self.nics.index_of(handle);
-        index.ok_or_else(|| invalid("there is no such NIC; VipOpenNic() opens one"))
+        index.ok_or_else(|| invalid("the handle is not a NIC; VipOpenNic() opens one"))
     }
 
     /// Destroys all objects of a NIC. If `is_late` is set, the program's memory may be invalid, so
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn VipOpenNic(
         let name = unsafe { CStr::from_ptr(DeviceName) }.to_string_lossy();
         if !NAMES.contains(&&*name) {
             return Err(invalid(format!(
-                "there is no NIC {name}; the one that there is has the name VINIC"
+                "there is no NIC {name}; the only NIC is VINIC"
             )));
         }
         machine.join()?;
@@ -134,7 +134,9 @@ pub unsafe extern "C" fn VipOpenNic(
             hosts: None,
         };
         let made = world.nics.insert(nic);
-        let index = made.ok_or_else(|| lacking("the NIC is open as often as can be"))?;
+        let index = made.ok_or_else(|| {
+            exhausted("the maximum number of NIC handles is open; close one first")
+        })?;
         // SAFETY: not null; the program guarantees that it may be written.
         unsafe { NicHandle.write(world.nics.handle(index)) };
         Ok(VIP_SUCCESS)
@@ -150,7 +152,7 @@ pub extern "C" fn VipCloseNic(NicHandle: VIP_NIC_HANDLE) -> VIP_RETURN {
     portolan_ffi::guard(|| {
         let mut machine = lock()?;
         let nic = machine.world().nic(NicHandle)?;
-        machine.turn()?;
+        machine.progress()?;
         // Acknowledge now, so that senders do not wait for messages this side has accepted.
         machine.acknowledge()?;
         machine.world().close(nic, false);
@@ -225,12 +227,12 @@ pub unsafe extern "C" fn VipQuerySystemManagementInfo(
         machine.world().nic(NicHandle)?;
         if SysManInfo.is_null() || InfoType != VIP_ULONG::from(VIP_SMI_AUTODISCOVERY) {
             return Err(invalid(format!(
-                "information of type {InfoType}, or no place for it"
+                "the information type {InfoType} is not supported, or SysManInfo is null"
             )));
         }
         Err(Failure::new(
             VIP_ERROR_NOT_SUPPORTED,
-            "hosts are not discovered; VipNSGetHostByName() tells those of the job",
+            "hosts are not discovered; VipNSGetHostByName() resolves those of the job",
         ))
     })
 }
@@ -247,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_that_of_one_process() {
+    fn addresses_are_unique_per_process() {
         for rank in [0, 1, 255, 65_536, (1 << 24) - 1] {
             assert_eq!(rank_of(&address_of(rank)), Some(rank));
         }

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A turn: accepts incoming messages, and sends messages of the program and of the library.
+//! A pass: accepts incoming messages, and sends messages of the program and of the library.
 
-use crate::error::{Failure, is_about_peer, is_for_now};
+use crate::error::{Failure, is_about_peer, is_temporary};
 use crate::machine::{CARRIER, Machine};
 use crate::unit::{How, PIECE_LEN};
 use crate::wire::{Header, Kind, LEN_MAX};
 use crate::world::World;
 use portolan::{TagMatch, Target};
 
-/// Number of idle turns between liveness checks of awaited processes. A check costs as much as a
-/// turn.
-const IDLE_TURNS_PER_LOOK: u32 = 64;
+/// Number of idle passes between liveness checks of awaited processes. A check costs as much as a
+/// pass.
+const IDLE_PASSES_PER_CHECK: u32 = 64;
 
-/// Number of idle turns between yields of a polling program. If there are more processes than
+/// Number of idle passes between yields of a polling program. If there are more processes than
 /// cores, the awaited message comes from a process that needs the core.
-const IDLE_TURNS_PER_YIELD: u32 = 256;
+const IDLE_PASSES_PER_YIELD: u32 = 256;
 
-/// Number of turns of a call that polls: 0.5 µs on shared memory.
-const TURNS_PER_POLL: u32 = 16;
+/// Number of passes of a call that polls: 0.5 µs on shared memory.
+const PASSES_PER_POLL: u32 = 16;
 
 /// Tag with which no message is ever sent.
 const CANARY_TAG: u64 = 0x5649 << 48;
 
 /// Result of sending a message.
-enum Fate {
+enum SendResult {
     /// It was sent, or dropped because its receiver has failed.
     Settled,
     /// Memory is temporarily exhausted.
-    Stuck,
+    OutOfMemory,
     Failed(Failure),
 }
 
-impl Fate {
+impl SendResult {
     /// Handles the result of a message of the library, which is kept for a retry. Returns false if
     /// the library must wait for memory.
-    fn of_own(self) -> Result<bool, Failure> {
+    fn resend_later(self) -> Result<bool, Failure> {
         match self {
-            Fate::Settled => Ok(true),
-            Fate::Stuck => Ok(false),
-            Fate::Failed(failure) => Err(failure),
+            SendResult::Settled => Ok(true),
+            SendResult::OutOfMemory => Ok(false),
+            SendResult::Failed(failure) => Err(failure),
         }
     }
 }
@@ -46,48 +46,48 @@ impl Fate {
 impl World {
     /// Keeps messages of the library that could not be sent, in front of newer ones.
     #[cold]
-    fn keep(&mut self, unsent: impl Iterator<Item = (u32, Vec<u8>)>) {
+    fn requeue(&mut self, unsent: impl Iterator<Item = (u32, Vec<u8>)>) {
         let later = std::mem::take(&mut self.out);
         self.out = unsent.chain(later).collect();
     }
 
-    /// Records that an acknowledgement could not be sent. `told` is the number that was
+    /// Records that an acknowledgement could not be sent. `acknowledged` is the number that was
     /// acknowledged before.
     #[cold]
-    fn owe(&mut self, index: u32, told: u32) {
+    fn defer_ack(&mut self, index: u32, acknowledged: u32) {
         if let Some(vi) = self.vis.get_mut(index) {
-            vi.told = told;
-            self.owing.push(index);
+            vi.acknowledged = acknowledged;
+            self.acks_due.push(index);
         }
     }
 }
 
 impl Machine {
-    /// Runs one turn: accepts incoming messages and sends outgoing ones.
+    /// Runs one pass: accepts incoming messages and sends outgoing ones.
     #[inline]
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+    pub(crate) fn progress(&mut self) -> Result<(), Failure> {
         // Ignore errors of a peer: each of its connections reports the failure.
         let moved = self.node()?.progress().unwrap_or(0);
-        self.after_turns(moved, 1)
+        self.after_passes(moved, 1)
     }
 
     #[inline]
-    fn after_turns(&mut self, moved: usize, turns: u32) -> Result<(), Failure> {
+    fn after_passes(&mut self, moved: usize, passes: u32) -> Result<(), Failure> {
         if moved > 0 {
-            (self.idle_turns, self.looked_at, self.yielded_at) = (0, 0, 0);
+            (self.idle_passes, self.checked_at, self.yielded_at) = (0, 0, 0);
             return self.work();
         }
-        self.idle_turns = self.idle_turns.wrapping_add(turns);
+        self.idle_passes = self.idle_passes.wrapping_add(passes);
         self.work()?;
-        self.rest()
+        self.do_idle_work()
     }
 
-    /// Runs several turns, until a message arrives. A polling program calls again anyway, and a
-    /// call costs more than a turn.
+    /// Runs several passes, until a message arrives. A polling program calls again anyway, and a
+    /// call costs more than a pass.
     #[inline]
-    pub(crate) fn turns(&mut self) -> Result<(), Failure> {
-        let moved = self.node()?.progress_until_moved(TURNS_PER_POLL);
-        self.after_turns(moved, TURNS_PER_POLL)
+    pub(crate) fn poll(&mut self) -> Result<(), Failure> {
+        let moved = self.node()?.progress_until_moved(PASSES_PER_POLL);
+        self.after_passes(moved, PASSES_PER_POLL)
     }
 
     /// Performs all pending work that needs the node.
@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// Performs pending work once. Returns false if memory is exhausted; the rest is retried in the
-    /// next turn.
+    /// next pass.
     fn work_once(&mut self) -> Result<bool, Failure> {
         let mut out = std::mem::take(&mut self.world().out).into_iter();
         while let Some((rank, message)) = out.next() {
@@ -111,11 +111,12 @@ impl Machine {
             }
             let target = Target::new(rank, CARRIER);
             let sent = self.node()?.isend_copy(target, &message);
-            match self.fate(rank, sent) {
-                Fate::Settled => {}
-                fate => {
-                    self.world().keep([(rank, message)].into_iter().chain(out));
-                    return fate.of_own();
+            match self.send_result(rank, sent) {
+                SendResult::Settled => {}
+                result => {
+                    self.world()
+                        .requeue([(rank, message)].into_iter().chain(out));
+                    return result.resend_later();
                 }
             }
         }
@@ -123,9 +124,9 @@ impl Machine {
         for index in ready {
             self.pump(index)?;
         }
-        let owing = std::mem::take(&mut self.world().owing);
-        for index in owing {
-            if !self.say_ack(index)? {
+        let acks_due = std::mem::take(&mut self.world().acks_due);
+        for index in acks_due {
+            if !self.send_ack(index)? {
                 return Ok(false);
             }
         }
@@ -133,15 +134,15 @@ impl Machine {
     }
 
     /// Converts the result of a send.
-    fn fate(&mut self, rank: u32, sent: Result<(), portolan::Error>) -> Fate {
+    fn send_result(&mut self, rank: u32, sent: Result<(), portolan::Error>) -> SendResult {
         match sent {
-            Ok(()) => Fate::Settled,
+            Ok(()) => SendResult::Settled,
             Err(error) if is_about_peer(&error) => {
-                self.world().lose(rank);
-                Fate::Settled
+                self.world().fail_peer(rank);
+                SendResult::Settled
             }
-            Err(error) if is_for_now(&error) => Fate::Stuck,
-            Err(error) => Fate::Failed(error.into()),
+            Err(error) if is_temporary(&error) => SendResult::OutOfMemory,
+            Err(error) => SendResult::Failed(error.into()),
         }
     }
 
@@ -174,59 +175,61 @@ impl Machine {
             };
             if sent.is_ok() {
                 let mut world = self.world();
-                world.note_left(index, &unit);
+                world.on_unit_sent(index, &unit);
                 if world.has_sent_all(index) {
                     return Ok(());
                 }
                 continue;
             }
-            match self.fate(unit.rank, sent) {
-                Fate::Settled => {}
+            match self.send_result(unit.rank, sent) {
+                SendResult::Settled => {}
                 // The status of the descriptor reports it to the program.
-                Fate::Stuck | Fate::Failed(_) => self.world().note_stuck(index, &unit),
+                SendResult::OutOfMemory | SendResult::Failed(_) => {
+                    self.world().undo_unit(index, &unit)
+                }
             }
         }
     }
 
     /// Sends an acknowledgement. Returns false if memory is exhausted; the acknowledgement is then
-    /// still owed.
-    fn say_ack(&mut self, index: u32) -> Result<bool, Failure> {
-        let (rank, told, header) = {
+    /// still due.
+    fn send_ack(&mut self, index: u32) -> Result<bool, Failure> {
+        let (rank, acknowledged, header) = {
             let mut world = self.world();
             let Some(vi) = world.vis.get_mut(index) else {
                 return Ok(true);
             };
-            if !vi.is_connected() || vi.told == vi.accepted {
+            if !vi.is_connected() || vi.acknowledged == vi.accepted {
                 return Ok(true);
             }
-            let told = vi.told;
-            let header = Header::new(Kind::Ack, vi.peer_token, vi.tell());
-            (vi.peer_rank, told, header)
+            let acknowledged = vi.acknowledged;
+            let header = Header::new(Kind::Ack, vi.peer_token, vi.mark_acknowledged());
+            (vi.peer_rank, acknowledged, header)
         };
         let mut bytes = [0; LEN_MAX];
         let len = header.write(&mut bytes);
         let target = Target::new(rank, CARRIER);
         let sent = self.node()?.isend_copy(target, &bytes[..len]);
-        match self.fate(rank, sent) {
-            Fate::Settled => Ok(true),
-            fate => {
-                self.world().owe(index, told);
-                fate.of_own()
+        match self.send_result(rank, sent) {
+            SendResult::Settled => Ok(true),
+            result => {
+                self.world().defer_ack(index, acknowledged);
+                result.resend_later()
             }
         }
     }
 
-    /// Performs the work of idle turns: deferred acknowledgements, liveness checks and yields.
-    fn rest(&mut self) -> Result<(), Failure> {
+    /// Performs the work of idle passes: deferred acknowledgements, liveness checks and yields.
+    fn do_idle_work(&mut self) -> Result<(), Failure> {
         if !self.world().due.is_empty() {
             self.acknowledge()?;
         }
-        if self.idle_turns.wrapping_sub(self.looked_at) >= IDLE_TURNS_PER_LOOK {
-            self.looked_at = self.idle_turns;
-            self.look()?;
+        if self.idle_passes.wrapping_sub(self.checked_at) >= IDLE_PASSES_PER_CHECK {
+            self.checked_at = self.idle_passes;
+            self.check_peers()?;
         }
-        if self.idle_turns.wrapping_sub(self.yielded_at) >= IDLE_TURNS_PER_YIELD {
-            self.yielded_at = self.idle_turns;
+        if self.idle_passes.wrapping_sub(self.yielded_at) >= IDLE_PASSES_PER_YIELD {
+            self.yielded_at = self.idle_passes;
             std::thread::yield_now();
         }
         Ok(())
@@ -243,7 +246,7 @@ impl Machine {
             if let Some(vi) = self.world().vis.get_mut(index) {
                 vi.is_due = false;
             }
-            if !self.say_ack(index)? {
+            if !self.send_ack(index)? {
                 return Ok(());
             }
         }
@@ -251,11 +254,11 @@ impl Machine {
 
     /// Checks that awaited processes are alive. A receive from each of them, which no message ever
     /// matches, fails when the process has failed or exited.
-    pub(crate) fn look(&mut self) -> Result<(), Failure> {
+    pub(crate) fn check_peers(&mut self) -> Result<(), Failure> {
         let ranks = self.world().awaited();
         for rank in ranks {
-            let known = self.world().peer(rank).canary;
-            let canary = match known {
+            let found = self.world().peer(rank).canary;
+            let canary = match found {
                 Some(canary) => canary,
                 None => {
                     let which = TagMatch::new(CANARY_TAG).source(rank);
@@ -266,7 +269,7 @@ impl Machine {
             };
             if self.node()?.test(canary).is_err() {
                 self.world().peer(rank).canary = None;
-                self.world().lose(rank);
+                self.world().fail_peer(rank);
             }
         }
         self.work()

@@ -61,7 +61,7 @@ pub(crate) struct Queue {
     /// Index of the completion queue.
     pub(crate) cq: Option<u32>,
     /// Handlers for the next completions.
-    pub(crate) wanted: VecDeque<(VIP_WORK_HANDLER, *mut c_void)>,
+    pub(crate) handlers: VecDeque<(VIP_WORK_HANDLER, *mut c_void)>,
 }
 
 impl Queue {
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     /// Returns true if an entry waits for its acknowledgement. Reads wait for their data instead.
-    pub(crate) fn is_unanswered(&self, number: u64) -> bool {
+    pub(crate) fn is_unacknowledged(&self, number: u64) -> bool {
         let entry = self.entries.get(self.index(number));
         entry.is_some_and(|entry| !entry.has_ended && !matches!(entry.op, Op::Read(_)))
     }
@@ -113,8 +113,8 @@ impl Queue {
     /// Returns the entry number of the read with the number `id`.
     pub(crate) fn read(&self, id: u32) -> Option<u64> {
         let mut numbered = (self.first..).zip(&self.entries);
-        let wanted = |entry: &Entry| entry.op == Op::Read(id) && !entry.has_ended;
-        Some(numbered.find(|(_, entry)| wanted(entry))?.0)
+        let matches = |entry: &Entry| entry.op == Op::Read(id) && !entry.has_ended;
+        Some(numbered.find(|(_, entry)| matches(entry))?.0)
     }
 
     /// Completes an entry. Returns the number of entries at the front that are complete because of
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_taken_in_the_order_in_which_they_were_posted() {
+    fn descriptors_are_taken_in_posting_order() {
         let mut own: [Own; 3] = std::array::from_fn(|_| Own([0; 16]));
         let mut queue = Queue::default();
         for one in &mut own {

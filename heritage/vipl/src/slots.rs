@@ -40,7 +40,7 @@ struct Slot<T> {
 /// A table; see the module documentation.
 pub(crate) struct Slots<T> {
     kind: Kind,
-    most: usize,
+    slots_max: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     /// Free indices whose generations are used up, the oldest first.
@@ -48,10 +48,10 @@ pub(crate) struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    pub(crate) const fn new(kind: Kind, most: usize) -> Self {
+    pub(crate) const fn new(kind: Kind, slots_max: usize) -> Self {
         Slots {
             kind,
-            most,
+            slots_max,
             slots: Vec::new(),
             free: Vec::new(),
             spent: VecDeque::new(),
@@ -75,7 +75,7 @@ impl<T> Slots<T> {
             slot.value = Some(value);
             return Some(index);
         }
-        if self.slots.len() >= self.most {
+        if self.slots.len() >= self.slots_max {
             let index = self.spent.pop_front()?;
             let slot = &mut self.slots[index as usize];
             (slot.generation, slot.value) = (1, Some(value));
@@ -172,7 +172,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn handles_go_stale() {
+    fn removed_handle_is_stale() {
         let mut slots = Slots::new(Kind::Vi, 2);
         let one = slots.insert("one").unwrap();
         let first = slots.handle(one);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_of_them() {
+    fn insertion_fails_when_full() {
         let mut slots = Slots::new(Kind::Mem, 2);
         let made: Vec<_> = (0..3).map(|value| slots.insert(value)).collect();
         assert_eq!(made, [Some(0), Some(1), None]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_handle_comes_again_before_all_have_been_used() {
+    fn handles_are_reused_last() {
         let places = 3;
         let mut slots = Slots::new(Kind::Mem, places);
         let all = places * slots.generation_max() as usize;

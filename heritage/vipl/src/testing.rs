@@ -102,7 +102,7 @@ impl Bench {
     pub(crate) fn come(&mut self, header: &Header, bytes: &[u8]) {
         let mut head = [0; LEN_MAX];
         let len = header.write(&mut head);
-        let whole = [&head[..len], bytes].concat();
-        self.world.on_message(RANK, &whole);
+        let message = [&head[..len], bytes].concat();
+        self.world.on_message(RANK, &message);
     }
 }

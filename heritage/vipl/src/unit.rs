@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Units: the messages that carry a VI's descriptors, and its answers to RDMA reads.
+//! Units: the messages that carry a VI's descriptors, and its replies to RDMA reads.
 //!
 //! A unit is recorded before it is sent, because its acknowledgement may arrive during the call
 //! that sends it. The record of a unit that could not be sent is undone.
@@ -38,8 +38,8 @@ pub(crate) enum Part {
         begun: u32,
         is_last: bool,
     },
-    /// Part of the answer to the read with this number.
-    Answer(u32),
+    /// Part of the reply to the read with this number.
+    ReadReply(u32),
 }
 
 /// A unit to be sent, in the first bytes of the scratch buffer.
@@ -63,7 +63,7 @@ impl World {
                 return None;
             }
             let rank = vi.peer_rank;
-            if self.peer(rank).under_way >= UNITS_MAX {
+            if self.peer(rank).in_flight >= UNITS_MAX {
                 let waiting = &mut self.peer(rank).waiting;
                 if !waiting.contains(&index) {
                     waiting.push_back(index);
@@ -71,11 +71,11 @@ impl World {
                 return None;
             }
             let vi = self.vis.get_mut(index)?;
-            if !vi.answers.is_empty() {
-                return self.answer_unit(index, out);
+            if !vi.read_replies.is_empty() {
+                return self.reply_unit(index, out);
             }
             let number = vi.send.next;
-            let reads = vi.reads_under_way;
+            let reads = vi.reads_in_flight;
             let entry = vi.send.get(number)?;
             if entry.control & VIP_CONTROL_QFENCE != 0 && reads > 0 {
                 return None;
@@ -96,7 +96,7 @@ impl World {
     #[inline]
     pub(crate) fn has_sent_all(&mut self, index: u32) -> bool {
         let vi = self.vis.get(index);
-        vi.is_none_or(|vi| vi.answers.is_empty() && vi.send.next == vi.send.end())
+        vi.is_none_or(|vi| vi.read_replies.is_empty() && vi.send.next == vi.send.end())
     }
 
     /// Creates a unit of a descriptor. Returns the error status of an invalid descriptor.
@@ -142,10 +142,10 @@ impl World {
         if is_last {
             header.flags |= LAST;
         }
-        let is_whole = is_last && begun == 0;
+        let is_complete = is_last && begun == 0;
         let header_len = header.kind.header_len();
         let is_lossy = level == Level::Unreliable
-            && is_whole
+            && is_complete
             && !lossless
             && header_len + len <= LOSSY_LEN_MAX;
         if !is_lossy {
@@ -153,7 +153,7 @@ impl World {
         }
         put_header(&header, out);
         descriptor.gather(memory, begun, &mut out[header_len..header_len + len])?;
-        self.note_unit(index, number, len, is_last, !is_lossy);
+        self.record_unit(index, number, len, is_last, !is_lossy);
         let vi = self.vis.get_mut(index).ok_or(VIP_STATUS_FORMAT_ERROR)?;
         Ok(Unit {
             rank: vi.peer_rank,
@@ -175,14 +175,21 @@ impl World {
     /// Records a unit of a descriptor that is about to be sent. This happens first, because its
     /// acknowledgement may arrive during the call that sends it.
     #[inline]
-    fn note_unit(&mut self, index: u32, number: u64, len: usize, is_last: bool, is_counted: bool) {
+    fn record_unit(
+        &mut self,
+        index: u32,
+        number: u64,
+        len: usize,
+        is_last: bool,
+        is_counted: bool,
+    ) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
         };
         if is_counted {
             vi.units_sent = vi.units_sent.wrapping_add(1);
         }
-        vi.told = vi.accepted;
+        vi.acknowledged = vi.accepted;
         let (units, rank) = (vi.units_sent, vi.peer_rank);
         vi.begun += u32::try_from(len).unwrap_or(0);
         if is_last {
@@ -191,20 +198,20 @@ impl World {
             if let Some(entry) = vi.send.get(number) {
                 if let Op::Read(_) = entry.op {
                     entry.mark = 0;
-                    vi.reads_under_way += 1;
+                    vi.reads_in_flight += 1;
                 } else {
                     entry.mark = units;
                 }
             }
         }
         if is_counted {
-            self.peer(rank).under_way += 1;
+            self.peer(rank).in_flight += 1;
         }
     }
 
     /// Records that a unit has left. An unreliable send completes with its last unit.
     #[inline]
-    pub(crate) fn note_left(&mut self, index: u32, unit: &Unit) {
+    pub(crate) fn on_unit_sent(&mut self, index: u32, unit: &Unit) {
         let Part::Of {
             number,
             is_last: true,
@@ -227,7 +234,7 @@ impl World {
     /// Undoes the record of a unit that could not be sent for a local reason, and fails the
     /// operation it belongs to.
     #[cold]
-    pub(crate) fn note_stuck(&mut self, index: u32, unit: &Unit) {
+    pub(crate) fn undo_unit(&mut self, index: u32, unit: &Unit) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
         };
@@ -239,10 +246,12 @@ impl World {
         if unit.how != How::Lossy {
             vi.units_sent = vi.units_sent.wrapping_sub(1);
             let peer = self.peer(unit.rank);
-            peer.under_way = peer.under_way.saturating_sub(1);
+            peer.in_flight = peer.in_flight.saturating_sub(1);
         }
         match unit.part {
-            Part::Answer(id) => self.break_off(index, VIP_STATUS_TRANSPORT_ERROR, Some(id)),
+            Part::ReadReply(id) => {
+                self.fail_connection(index, VIP_STATUS_TRANSPORT_ERROR, Some(id))
+            }
             Part::Of {
                 number,
                 begun,
@@ -251,37 +260,38 @@ impl World {
                 if let Some(vi) = self.vis.get_mut(index) {
                     let op = vi.send.get(number).map(|entry| entry.op);
                     let is_read = matches!(op, Some(Op::Read(_)));
-                    vi.reads_under_way -= u32::from(is_last && is_read);
+                    vi.reads_in_flight -= u32::from(is_last && is_read);
                 }
                 self.fail_send(index, number, VIP_STATUS_TRANSPORT_ERROR);
                 // The other side waits for the rest, even of an unreliable message.
                 if begun > 0 {
-                    self.break_off(index, 0, None);
+                    self.fail_connection(index, 0, None);
                 }
             }
         }
     }
 
-    /// Creates a unit of the answer to a read of the other side.
+    /// Creates a unit of the reply to a read of the other side.
     #[cold]
-    fn answer_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
+    fn reply_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
         let vi = self.vis.get_mut(index)?;
         let how = match vi.is_lossless {
             true => How::Alone,
             false => How::Gathered,
         };
-        let (rank, token, ack, ptag) = (vi.peer_rank, vi.peer_token, vi.tell(), vi.ptag);
+        let (rank, token, ack, ptag) =
+            (vi.peer_rank, vi.peer_token, vi.mark_acknowledged(), vi.ptag);
         let own = vi.token;
-        let answer = vi.answers.front_mut()?;
-        let left = (answer.total - answer.sent) as usize;
+        let reply = vi.read_replies.front_mut()?;
+        let left = (reply.total - reply.sent) as usize;
         let len = left.min(PIECE_LEN);
         let mut header = Header::new(Kind::ReadData, token, ack);
-        (header.imm, header.total, header.offset) = (answer.id, answer.total, answer.sent);
+        (header.imm, header.total, header.offset) = (reply.id, reply.total, reply.sent);
         header.flags = COUNTED | if len == left { LAST } else { 0 };
-        let (at, handle, id) = (answer.at + answer.sent as usize, answer.handle, answer.id);
-        answer.sent += u32::try_from(len).unwrap_or(0);
+        let (at, handle, id) = (reply.at + reply.sent as usize, reply.handle, reply.id);
+        reply.sent += u32::try_from(len).unwrap_or(0);
         if len == left {
-            vi.answers.pop_front();
+            vi.read_replies.pop_front();
         }
         let access = crate::memory::Access::Read;
         if !self.regions.opens(handle, (at, len), ptag, access) {
@@ -297,13 +307,13 @@ impl World {
         if let Some(vi) = self.vis.get_mut(index) {
             vi.units_sent = vi.units_sent.wrapping_add(1);
         }
-        self.peer(rank).under_way += 1;
+        self.peer(rank).in_flight += 1;
         Some(Unit {
             rank,
             len: header_len + len,
             how,
             token: own,
-            part: Part::Answer(id),
+            part: Part::ReadReply(id),
         })
     }
 }
@@ -328,9 +338,9 @@ fn put_header(header: &Header, out: &mut [u8]) {
 impl Vi {
     /// Returns the number of accepted units for an outgoing message, which acknowledges them.
     #[inline]
-    pub(crate) fn tell(&mut self) -> u32 {
-        self.told = self.accepted;
-        self.told
+    pub(crate) fn mark_acknowledged(&mut self) -> u32 {
+        self.acknowledged = self.accepted;
+        self.acknowledged
     }
 }
 

@@ -9,9 +9,9 @@
 
 use crate::body::Traits;
 use crate::code::*;
-use crate::error::{Failure, invalid, lacking, wrong_state};
+use crate::error::{Failure, exhausted, invalid, wrong_state};
+use crate::handshake::Pending;
 use crate::machine::call;
-use crate::meeting::Pending;
 use crate::nic::TRANSFER_MAX;
 use crate::queue::Queue;
 use crate::types::*;
@@ -41,7 +41,7 @@ impl Level {
 
 /// An RDMA read of the other side that is being answered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ReadReply {
     pub(crate) id: u32,
     pub(crate) at: usize,
     pub(crate) handle: u32,
@@ -72,14 +72,14 @@ pub(crate) struct Vi {
     /// Number of the first send that the other side may not have accepted.
     pub(crate) acked_next: u64,
     pub(crate) reads_count: u32,
-    pub(crate) reads_under_way: u32,
-    /// Number of accepted units, and the number last acknowledged to the other side (`told`).
+    pub(crate) reads_in_flight: u32,
+    /// Number of accepted units, and the last acknowledged number.
     pub(crate) accepted: u32,
-    pub(crate) told: u32,
+    pub(crate) acknowledged: u32,
     pub(crate) is_due: bool,
     /// Number of the receive that gets the parts of the current message, and its bytes so far.
     pub(crate) partial: Option<(u64, u32)>,
-    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) read_replies: VecDeque<ReadReply>,
     pub(crate) pending: Option<Box<Pending>>,
 }
 
@@ -108,12 +108,12 @@ impl Vi {
             units_acked: 0,
             acked_next: 0,
             reads_count: 0,
-            reads_under_way: 0,
+            reads_in_flight: 0,
             accepted: 0,
-            told: 0,
+            acknowledged: 0,
             is_due: false,
             partial: None,
-            answers: VecDeque::new(),
+            read_replies: VecDeque::new(),
             pending: None,
         }
     }
@@ -147,8 +147,8 @@ impl Vi {
         self.peer_token = token;
         self.is_lossless = false;
         (self.units_sent, self.units_acked) = (0, 0);
-        (self.accepted, self.told) = (0, 0);
-        (self.begun, self.reads_under_way) = (0, 0);
+        (self.accepted, self.acknowledged) = (0, 0);
+        (self.begun, self.reads_in_flight) = (0, 0);
         self.acked_next = self.send.next;
         self.partial = None;
     }
@@ -159,7 +159,7 @@ impl World {
     #[inline]
     pub(crate) fn vi(&self, handle: VIP_VI_HANDLE) -> Result<u32, Failure> {
         let index = self.vis.index_of(handle);
-        index.ok_or_else(|| invalid("there is no such VI; VipCreateVi() makes one"))
+        index.ok_or_else(|| invalid("the handle is not a VI; VipCreateVi() creates one"))
     }
 
     /// Returns the VI at an index that [`World::vi`] returned.
@@ -173,12 +173,15 @@ impl World {
     /// Checks the attributes. Returns the reliability level and the index of the protection tag.
     fn check(&self, nic: u32, attributes: &VIP_VI_ATTRIBUTES) -> Result<(Level, u32), Failure> {
         let Some(level) = Level::of(attributes.ReliabilityLevel) else {
-            let text = format!("{} is no reliability level", attributes.ReliabilityLevel);
+            let text = format!(
+                "{} is not a reliability level; use a VIP_SERVICE constant",
+                attributes.ReliabilityLevel
+            );
             return Err(Failure::new(VIP_INVALID_RELIABILITY_LEVEL, text));
         };
         if attributes.MaxTransferSize > TRANSFER_MAX {
             let size = attributes.MaxTransferSize;
-            let text = format!("transfers of {size} bytes: {TRANSFER_MAX} are the most");
+            let text = format!("a maximum transfer size of {size} bytes exceeds {TRANSFER_MAX}");
             return Err(Failure::new(VIP_INVALID_MTU, text));
         }
         if level == Level::Unreliable && attributes.EnableRdmaRead != VIP_FALSE {
@@ -196,7 +199,7 @@ impl World {
         let index = self.cq(handle)?;
         match self.cqs.get(index) {
             Some(cq) if cq.nic == nic => Ok(Some(index)),
-            _ => Err(invalid("the completion queue is another NIC's")),
+            _ => Err(invalid("the completion queue belongs to another NIC")),
         }
     }
 
@@ -206,11 +209,11 @@ impl World {
             return;
         };
         let rank = vi.peer_rank;
-        let header = Header::new(Kind::Disconnect, vi.peer_token, vi.tell());
+        let header = Header::new(Kind::Disconnect, vi.peer_token, vi.mark_acknowledged());
         match vi.state {
             VIP_STATE_CONNECTED => {
-                self.say(rank, &header, &[]);
-                self.renounce(index);
+                self.queue_message(rank, &header, &[]);
+                self.withdraw_matched(index);
             }
             VIP_STATE_CONNECT_PENDING => self.withdraw(index),
             _ => {}
@@ -261,7 +264,8 @@ pub unsafe extern "C" fn VipCreateVi(
         let made = world
             .vis
             .insert(Vi::new(nic, attributes, (level, ptag), queues));
-        let index = made.ok_or_else(|| lacking("there are as many VIs as can be"))?;
+        let index =
+            made.ok_or_else(|| exhausted("the maximum number of VIs exists; destroy one first"))?;
         for cq in [send_cq, recv_cq].into_iter().flatten() {
             if let Some(cq) = world.cqs.get_mut(cq) {
                 cq.users += 1;
@@ -289,8 +293,8 @@ pub extern "C" fn VipDestroyVi(ViHandle: VIP_VI_HANDLE) -> VIP_RETURN {
             ));
         }
         if !vi.send.is_empty() || !vi.recv.is_empty() {
-            return Err(lacking(
-                "descriptors are on a queue of the VI; take them by VipSendDone() and VipRecvDone()",
+            return Err(exhausted(
+                "descriptors are on a queue of the VI; remove them with VipSendDone() and VipRecvDone()",
             ));
         }
         world.destroy_vi(index);
@@ -311,7 +315,7 @@ pub unsafe extern "C" fn VipQueryVi(
     RecvQEmpty: *mut VIP_BOOLEAN,
 ) -> VIP_RETURN {
     call(|machine| {
-        machine.turn()?;
+        machine.progress()?;
         let mut world = machine.world();
         let index = world.vi(ViHandle)?;
         let vi = world.vi_at(index)?;
@@ -356,7 +360,9 @@ pub unsafe extern "C" fn VipSetViAttributes(
         let vi = world.vi_at(index)?;
         let nic = vi.nic;
         if vi.state != VIP_STATE_IDLE {
-            return Err(wrong_state("the VI is not idle"));
+            return Err(wrong_state(
+                "the VI is not idle; call VipDisconnect() first",
+            ));
         }
         let (level, ptag) = world.check(nic, &attributes)?;
         let vi = world.vi_at(index)?;

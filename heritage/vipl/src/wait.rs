@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocking waits: first spinning in turns, then sleeping.
+//! Blocking waits: first spinning, then sleeping.
 
 use crate::code::VIP_INFINITE;
 use crate::error::Failure;
@@ -11,27 +11,27 @@ use std::time::{Duration, Instant};
 /// Time for which a wait spins before it sleeps. A wake-up costs about as much.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Number of turns between clock reads. In between, other threads may take the lock.
-const TURNS: u32 = 64;
+/// Number of passes between clock reads. In between, other threads may take the lock.
+const PASSES: u32 = 64;
 
 /// Longest sleep. It is the maximum delay before the failure of a peer is noticed.
-const NAP_MS: c_int = 50;
+const SLEEP_MAX_MS: c_int = 50;
 
 /// Longest sleep if other threads use the library, because their calls may receive the awaited
 /// message.
-const SHARED_NAP_MS: c_int = 1;
+const SHARED_SLEEP_MAX_MS: c_int = 1;
 
 /// Deadline of a wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience(Option<Instant>);
+pub(crate) struct Deadline(Option<Instant>);
 
-impl Patience {
+impl Deadline {
     /// Converts milliseconds or VIP_INFINITE. A timeout beyond the range of the clock is infinite,
     /// too.
-    pub(crate) fn of(timeout: VIP_ULONG) -> Patience {
+    pub(crate) fn of(timeout: VIP_ULONG) -> Deadline {
         match timeout >= VIP_ULONG::from(VIP_INFINITE) {
-            true => Patience(None),
-            false => Patience(Instant::now().checked_add(Duration::from_millis(timeout))),
+            true => Deadline(None),
+            false => Deadline(Instant::now().checked_add(Duration::from_millis(timeout))),
         }
     }
 
@@ -39,33 +39,33 @@ impl Patience {
         self.0.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Returns the remaining milliseconds, limited to `most`.
-    fn left(self, most: c_int) -> c_int {
+    /// Returns the remaining milliseconds, limited to `limit`.
+    fn left(self, limit: c_int) -> c_int {
         let left = self
             .0
             .map(|end| end.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| c_int::try_from(left.as_millis() + 1).ok());
-        left.map_or(most, |left| left.min(most))
+        left.map_or(limit, |left| left.min(limit))
     }
 }
 
-/// Waits until `look` returns a result. Returns `None` when the deadline has passed.
+/// Waits until `poll` returns a result. Returns `None` when the deadline has passed.
 pub(crate) fn wait_for<T>(
-    patience: Patience,
-    mut look: impl FnMut(&mut Machine) -> Result<Option<T>, Failure>,
+    deadline: Deadline,
+    mut poll: impl FnMut(&mut Machine) -> Result<Option<T>, Failure>,
 ) -> Result<Option<T>, Failure> {
     let mut begun = None;
     loop {
         let mut machine = lock()?;
-        let mut found = look(&mut machine)?;
-        for _ in 0..TURNS {
+        let mut found = poll(&mut machine)?;
+        for _ in 0..PASSES {
             if found.is_some() {
                 break;
             }
-            machine.turn()?;
-            found = look(&mut machine)?;
+            machine.progress()?;
+            found = poll(&mut machine)?;
         }
-        if found.is_some() || patience.is_over() {
+        if found.is_some() || deadline.is_over() {
             release(machine);
             return Ok(found);
         }
@@ -76,35 +76,35 @@ pub(crate) fn wait_for<T>(
         }
         // Before a sleep, check that the awaited processes are alive, and acknowledge so that their
         // sends complete.
-        machine.look()?;
+        machine.check_peers()?;
         machine.acknowledge()?;
-        if let Some(found) = look(&mut machine)? {
+        if let Some(found) = poll(&mut machine)? {
             release(machine);
             return Ok(Some(found));
         }
-        sleep(machine, patience)?;
+        sleep(machine, deadline)?;
     }
 }
 
 /// Sleeps until a message arrives or the next check is due. The lock is released during the sleep.
-fn sleep(mut machine: Held, patience: Patience) -> Result<(), Failure> {
-    let most = match is_shared() {
-        true => SHARED_NAP_MS,
-        false => NAP_MS,
+fn sleep(mut machine: Held, deadline: Deadline) -> Result<(), Failure> {
+    let limit = match is_shared() {
+        true => SHARED_SLEEP_MAX_MS,
+        false => SLEEP_MAX_MS,
     };
     if !portolan_ffi::arm(machine.node()?)? {
         machine.node()?.disarm();
         release(machine);
         return Ok(());
     }
-    let mut poll = libc::pollfd {
+    let mut pollfd = libc::pollfd {
         fd: machine.event_fd,
         events: libc::POLLIN,
         revents: 0,
     };
     release(machine);
     // SAFETY: one entry, on the stack.
-    let _woken: c_int = unsafe { libc::poll(&raw mut poll, 1, patience.left(most)) };
+    let _woken: c_int = unsafe { libc::poll(&raw mut pollfd, 1, deadline.left(limit)) };
     let mut machine = lock()?;
     machine.node()?.disarm();
     release(machine);

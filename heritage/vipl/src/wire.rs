@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     /// A peer's connection request.
     PeerRequest,
     /// The result of a request.
-    Answer,
+    Reply,
     /// Withdrawal of a request.
     Cancel,
 }
@@ -54,7 +54,7 @@ const KINDS: [Kind; 12] = [
     Kind::Disconnect,
     Kind::Request,
     Kind::PeerRequest,
-    Kind::Answer,
+    Kind::Reply,
     Kind::Cancel,
 ];
 
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let bytes = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
@@ -156,18 +156,18 @@ impl Header {
         let kind = *KINDS.get(usize::from(*bytes.first()?))?;
         let len = kind.header_len();
         let (head, rest) = bytes.split_at_checked(len)?;
-        let mut header = Header::new(kind, word(head, 4)?, word(head, 8)?);
+        let mut header = Header::new(kind, read_u32(head, 4)?, read_u32(head, 8)?);
         header.flags = head[1];
-        header.imm = word(head, 12)?;
+        header.imm = read_u32(head, 12)?;
         match len {
             PART_LEN => {
-                header.total = word(head, 16)?;
-                header.offset = word(head, 20)?;
+                header.total = read_u32(head, 16)?;
+                header.offset = read_u32(head, 20)?;
             }
             LEN_MAX => {
                 header.addr = u64::from_le_bytes(head[16..24].try_into().ok()?);
-                header.handle = word(head, 24)?;
-                header.total = word(head, 28)?;
+                header.handle = read_u32(head, 24)?;
+                header.total = read_u32(head, 28)?;
             }
             _ => {}
         }
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_header_is_parsed_back() {
         for kind in KINDS {
             let len = kind.header_len();
             let header = Header {
@@ -194,16 +194,16 @@ mod tests {
             };
             let mut bytes = [0xa5; LEN_MAX];
             assert_eq!(header.write(&mut bytes), len);
-            let whole = [&bytes[..len], b"abc"].concat();
-            assert_eq!(Header::parse(&whole), Some((header, &b"abc"[..])));
+            let message = [&bytes[..len], b"abc"].concat();
+            assert_eq!(Header::parse(&message), Some((header, &b"abc"[..])));
             for short in 0..len {
-                assert_eq!(Header::parse(&whole[..short]), None, "{kind:?} {short}");
+                assert_eq!(Header::parse(&message[..short]), None, "{kind:?} {short}");
             }
         }
     }
 
     #[test]
-    fn what_cannot_be_is_no_header() {
+    fn invalid_header_is_refused() {
         assert_eq!(Header::parse(&[12; 64]), None);
         assert_eq!(Header::parse(&[255; 64]), None);
     }

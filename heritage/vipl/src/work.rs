@@ -3,13 +3,13 @@
 
 use crate::code::*;
 use crate::descriptor::Descriptor;
-use crate::error::{Failure, invalid, lacking};
+use crate::error::{Failure, exhausted, invalid};
 use crate::helper::wake_helper;
 use crate::machine::call;
 use crate::queue::{DESCRIPTORS_MAX, Entry, Op, Queue, VIP_WORK_HANDLER};
 use crate::types::*;
 use crate::vi::{Level, Vi};
-use crate::wait::{Patience, wait_for};
+use crate::wait::{Deadline, wait_for};
 use crate::world::World;
 use std::ffi::c_void;
 use std::ptr;
@@ -35,15 +35,15 @@ impl Vi {
             fault: 0,
             has_ended: false,
         };
-        let asked = match descriptor.parse() {
-            Ok(asked) => asked,
+        let parsed = match descriptor.parse() {
+            Ok(parsed) => parsed,
             Err(status) => {
                 entry.fault = status;
                 return entry;
             }
         };
-        (entry.control, entry.total) = (asked.control, asked.total);
-        entry.op = match asked.control & VIP_CONTROL_OP_MASK {
+        (entry.control, entry.total) = (parsed.control, parsed.total);
+        entry.op = match parsed.control & VIP_CONTROL_OP_MASK {
             VIP_CONTROL_OP_RDMAWRITE => Op::Write,
             VIP_CONTROL_OP_RDMAREAD => {
                 self.reads_count = self.reads_count.wrapping_add(1);
@@ -51,10 +51,10 @@ impl Vi {
             }
             _ => Op::Send,
         };
-        let is_too_long = u64::from(asked.total) > self.attributes.MaxTransferSize;
+        let is_too_long = u64::from(parsed.total) > self.attributes.MaxTransferSize;
         if self.level == Level::Unreliable && matches!(entry.op, Op::Read(_)) {
             entry.fault = VIP_STATUS_FORMAT_ERROR;
-        } else if is_too_long || descriptor.declared_len() != asked.total {
+        } else if is_too_long || descriptor.declared_len() != parsed.total {
             entry.fault = VIP_STATUS_LENGTH_ERROR;
         }
         entry
@@ -64,10 +64,10 @@ impl Vi {
     #[inline]
     fn recv_entry(descriptor: Descriptor) -> Entry {
         let (total, fault) = match descriptor.parse() {
-            Ok(asked) if asked.control & VIP_CONTROL_OP_MASK != VIP_CONTROL_OP_SENDRECV => {
+            Ok(parsed) if parsed.control & VIP_CONTROL_OP_MASK != VIP_CONTROL_OP_SENDRECV => {
                 (0, VIP_STATUS_FORMAT_ERROR)
             }
-            Ok(asked) => (asked.total, 0),
+            Ok(parsed) => (parsed.total, 0),
             Err(status) => (0, status),
         };
         Entry {
@@ -94,13 +94,15 @@ impl World {
     ) -> Result<u32, Failure> {
         let index = self.vi(handle)?;
         if !descriptor.is_aligned() {
-            return Err(invalid("a descriptor is null, or not at a multiple of 64"));
+            return Err(invalid(
+                "the descriptor is null, or its address is not a multiple of 64",
+            ));
         }
         let vi = self.vi_at(index)?;
         let ptag = vi.ptag;
         if vi.queue(is_recv).is_full() {
-            return Err(lacking(format!(
-                "{DESCRIPTORS_MAX} descriptors are on the queue; take some by VipSendDone() or VipRecvDone()"
+            return Err(exhausted(format!(
+                "the queue is full with {DESCRIPTORS_MAX} descriptors; remove some with VipSendDone() or VipRecvDone()"
             )));
         }
         let at = descriptor.0.expose_provenance();
@@ -139,9 +141,7 @@ impl World {
                 ..fault
             }
         });
-        invalid(
-            "the descriptor does not lie in memory with that handle and the VI's protection tag",
-        )
+        invalid("the descriptor is not in memory with this handle and the protection tag of the VI")
     }
 
     /// Removes the first descriptor of a queue if it is complete. Returns it with its result.
@@ -219,7 +219,7 @@ unsafe fn done(handle: VIP_VI_HANDLE, at: *mut *mut VIP_DESCRIPTOR, is_recv: boo
         }
         let mut taken = machine.world().take(handle, is_recv)?;
         if taken.is_none() {
-            machine.turns()?;
+            machine.poll()?;
             taken = machine.world().take(handle, is_recv)?;
         }
         let Some((result, descriptor)) = taken else {
@@ -271,8 +271,8 @@ unsafe fn wait(
         if at.is_null() {
             return Err(Failure::null("the place for the descriptor"));
         }
-        let patience = Patience::of(timeout);
-        let taken = wait_for(patience, |machine| machine.world().take(handle, is_recv))?;
+        let deadline = Deadline::of(timeout);
+        let taken = wait_for(deadline, |machine| machine.world().take(handle, is_recv))?;
         let Some((result, descriptor)) = taken else {
             return Ok(VIP_TIMEOUT);
         };
@@ -323,10 +323,12 @@ fn notify(
                 return Err(Failure::null("Handler"));
             }
             let queue = world.vi_at(index)?.queue(is_recv);
-            if queue.wanted.len() >= DESCRIPTORS_MAX {
-                return Err(lacking("as many calls wait as descriptors could"));
+            if queue.handlers.len() >= DESCRIPTORS_MAX {
+                return Err(exhausted(
+                    "as many handlers are pending as a queue can hold descriptors",
+                ));
             }
-            queue.wanted.push_back((handler, context));
+            queue.handlers.push_back((handler, context));
         }
         wake_helper(machine)?;
         Ok(VIP_SUCCESS)

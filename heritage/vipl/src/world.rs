@@ -8,7 +8,7 @@
 use crate::code::*;
 use crate::cq::Cq;
 use crate::fault::Faults;
-use crate::meeting::{Meetings, Offer};
+use crate::handshake::{Handshakes, Offer};
 use crate::memory::Regions;
 use crate::nic::{Nic, PTAGS_MAX};
 use crate::slots::{Kind, Slots};
@@ -37,13 +37,13 @@ pub(crate) const UNITS_MAX: u32 = 96;
 #[derive(Default)]
 pub(crate) struct Peer {
     /// Number of units that it has not acknowledged.
-    pub(crate) under_way: u32,
+    pub(crate) in_flight: u32,
     /// Indices of VIs that wait until fewer units are in flight.
     pub(crate) waiting: VecDeque<u32>,
     /// A receive that fails when the process has failed or exited. It is posted when this process
     /// first waits for it.
     pub(crate) canary: Option<Request>,
-    pub(crate) is_gone: bool,
+    pub(crate) has_failed: bool,
 }
 
 /// The state; see the module documentation.
@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) vis: Slots<Vi>,
     pub(crate) cqs: Slots<Cq>,
     pub(crate) conns: Slots<Offer>,
-    pub(crate) meetings: Meetings,
+    pub(crate) handshakes: Handshakes,
     pub(crate) faults: Faults,
     peers: Vec<Peer>,
     /// Messages of the library, each with the rank of its receiver.
@@ -65,7 +65,7 @@ pub(crate) struct World {
     /// Indices of VIs that may have something to send.
     pub(crate) ready: Vec<u32>,
     /// Indices of VIs that must acknowledge now.
-    pub(crate) owing: Vec<u32>,
+    pub(crate) acks_due: Vec<u32>,
     /// Indices of VIs that acknowledge when no other work is pending.
     pub(crate) due: Vec<u32>,
     /// Set if a program's function may have to be called.
@@ -85,12 +85,12 @@ impl World {
             vis: Slots::new(Kind::Vi, VIS_MAX),
             cqs: Slots::new(Kind::Cq, CQS_MAX),
             conns: Slots::new(Kind::Conn, CONNS_MAX),
-            meetings: Meetings::new(),
+            handshakes: Handshakes::new(),
             faults: Faults::new(),
             peers: Vec::new(),
             out: Vec::new(),
             ready: Vec::new(),
-            owing: Vec::new(),
+            acks_due: Vec::new(),
             due: Vec::new(),
             has_calls: false,
             dropped_count: 0,
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Queues a message of the library.
-    pub(crate) fn say(&mut self, rank: u32, header: &Header, body: &[u8]) {
+    pub(crate) fn queue_message(&mut self, rank: u32, header: &Header, body: &[u8]) {
         let mut head = [0; LEN_MAX];
         let len = header.write(&mut head);
         self.out.push((rank, [&head[..len], body].concat()));
@@ -117,7 +117,7 @@ impl World {
     #[inline]
     pub(crate) fn land(&mut self, rank: u32, count: u32) {
         let peer = self.peer(rank);
-        peer.under_way = peer.under_way.saturating_sub(count);
+        peer.in_flight = peer.in_flight.saturating_sub(count);
         if !peer.waiting.is_empty() {
             let waiting = std::mem::take(&mut peer.waiting);
             self.ready.extend(waiting);
@@ -139,7 +139,7 @@ impl World {
         };
         let queue = if is_recv { &mut vi.recv } else { &mut vi.send };
         let count = queue.finish(number, status, len);
-        self.has_calls |= count > 0 && !queue.wanted.is_empty();
+        self.has_calls |= count > 0 && !queue.handlers.is_empty();
         if let Some(cq) = queue.cq {
             self.complete(cq, index, is_recv, count);
         }
@@ -154,7 +154,7 @@ impl World {
         for _ in 0..count {
             is_full |= !queue.push(vi, is_recv);
         }
-        self.has_calls |= count > 0 && !queue.wanted.is_empty();
+        self.has_calls |= count > 0 && !queue.handlers.is_empty();
         if is_full {
             let nic = queue.nic;
             self.fault(
@@ -173,7 +173,7 @@ impl World {
     /// Returns true if work for the node is pending.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !(self.out.is_empty() && self.ready.is_empty() && self.owing.is_empty())
+        !(self.out.is_empty() && self.ready.is_empty() && self.acks_due.is_empty())
     }
 
     /// Returns the ranks of the processes that VIs wait for.
@@ -183,7 +183,7 @@ impl World {
         let mut ranks: Vec<u32> = connected.filter(|rank| *rank != own).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        ranks.retain(|rank| !self.peer(*rank).is_gone);
+        ranks.retain(|rank| !self.peer(*rank).has_failed);
         ranks
     }
 }

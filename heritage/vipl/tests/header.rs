@@ -28,12 +28,12 @@ fn header() -> String {
 }
 
 #[test]
-fn the_committed_header_is_what_the_sources_say() {
+fn committed_header_matches_sources() {
     compare_header("include/vipl.h", SOURCES, UPDATE);
 }
 
 #[test]
-fn the_library_exports_what_the_header_declares_and_nothing_else() {
+fn library_exports_exactly_the_header() {
     let names = declared(&header(), "Vip");
     // The functions of the specification, and VipLastError().
     assert_eq!(names.len(), 42, "{names:?}");
@@ -42,22 +42,22 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 
 /// Every function is called by one of the test programs.
 #[test]
-fn no_function_is_untested() {
+fn every_function_is_tested() {
     let programs = [
         include_str!("c/check.h"),
         include_str!("c/errors.h"),
         include_str!("c/messages.c"),
         include_str!("c/rdma.c"),
-        include_str!("c/meetings.c"),
+        include_str!("c/connections.c"),
         include_str!("c/queues.c"),
         include_str!("c/notify.c"),
-        include_str!("c/alone.c"),
+        include_str!("c/single.c"),
     ];
     assert_all_called(&declared(&header(), "Vip"), &programs);
 }
 
 #[test]
-fn both_languages_agree_on_types() {
+fn types_match_in_c() {
     let shop = Workshop::new("vipl", "libvipl.so");
     let program = checked(&shop, "abi.c");
     let rust = format!(
@@ -74,7 +74,7 @@ fn both_languages_agree_on_types() {
 
 /// Constants of the original, some of each kind.
 #[test]
-fn numbers_that_were_published_stay() {
+fn published_numbers_are_unchanged() {
     let published = [
         "VIP_SUCCESS 0",
         "VIP_NOT_DONE 1",
@@ -113,6 +113,6 @@ fn numbers_that_were_published_stay() {
 }
 
 #[test]
-fn strict_compilers_of_cpp_take_the_header() {
+fn header_compiles_as_strict_cpp() {
     check_cpp(&Workshop::new("vipl", "libvipl.so"), "inclusion.cpp");
 }

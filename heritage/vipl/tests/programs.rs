@@ -22,21 +22,21 @@ fn assert_both_done(program: &Path, ways: &[Vec<&str>], args: &[&str]) {
 }
 
 #[test]
-fn messages_arrive_whichever_way_they_go() {
+fn messages_arrive_on_every_path() {
     let shop = workshop();
     let program = checked(&shop, "messages.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 #[test]
-fn memory_is_written_and_read_from_afar() {
+fn rdma_reads_and_writes_remote_memory() {
     let shop = workshop();
     let program = checked(&shop, "rdma.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 #[test]
-fn what_fails_is_told_as_the_level_promises() {
+fn failures_are_reported_per_reliability_level() {
     let shop = workshop();
     let program = checked(&shop, "errors.c");
     for way in ways() {
@@ -47,22 +47,22 @@ fn what_fails_is_told_as_the_level_promises() {
 }
 
 #[test]
-fn a_completion_queue_of_many_keeps_the_order_of_each() {
+fn shared_completion_queue_keeps_the_order_of_each_vi() {
     let shop = workshop();
     let program = checked(&shop, "queues.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 #[test]
-fn connections_come_about_or_are_refused() {
+fn connections_are_accepted_or_refused() {
     let shop = workshop();
-    let program = checked(&shop, "meetings.c");
+    let program = checked(&shop, "connections.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 /// The network decides which messages are lost. The assertions check what each level guarantees.
 #[test]
-fn a_network_that_loses_frames_is_seen_by_no_level_but_the_unreliable() {
+fn frame_loss_affects_only_unreliable_vis() {
     let shop = workshop();
     let program = checked(&shop, "loss.c");
     let more = ["--path", "udp", "--option", "fault=drop=0.1,seed=7"];
@@ -71,27 +71,27 @@ fn a_network_that_loses_frames_is_seen_by_no_level_but_the_unreliable() {
 }
 
 #[test]
-fn who_was_killed_is_known_to_the_other_side() {
+fn peer_is_notified_of_killed_process() {
     let shop = workshop();
-    let program = checked(&shop, "death.c");
+    let program = checked(&shop, "killed.c");
     for path in ["shm", "udp"] {
         let output = job(2, &["--path", path], &program, &[]).output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
-        assert!(out.contains("process 0 was told"), "{path}: {output:?}");
+        assert!(out.contains("process 0 was notified"), "{path}: {output:?}");
     }
 }
 
 #[test]
-fn functions_of_the_program_are_called_while_it_sleeps() {
+fn handlers_run_while_the_program_sleeps() {
     let shop = workshop();
     let program = checked(&shop, "notify.c");
     assert_both_done(&program, &ways(), &[]);
 }
 
 #[test]
-fn a_job_of_one_has_all_but_others() {
+fn all_functions_work_in_a_job_of_one() {
     let shop = workshop();
-    let program = checked(&shop, "alone.c");
+    let program = checked(&shop, "single.c");
     let hosts = shop.path().join("hosts");
     let out = succeed(Command::new(program).arg(hosts));
     assert_eq!(out, "all is as it should be\n");
@@ -99,7 +99,7 @@ fn a_job_of_one_has_all_but_others() {
 
 /// Built without sanitizers, which replace the allocator that measures the memory of a VI.
 #[test]
-fn a_thousand_vis_take_as_much_memory_as_the_limits_say() {
+fn memory_per_vi_matches_documented_limit() {
     let shop = workshop();
     let program = test_program(&shop, "many.c", &[]);
     let out = succeed(&mut Command::new(program));
@@ -109,7 +109,7 @@ fn a_thousand_vis_take_as_much_memory_as_the_limits_say() {
 }
 
 #[test]
-fn half_round_trips_are_measured() {
+fn example_measures_half_round_trips() {
     let shop = workshop();
     let source = here().join("../../examples/c/vipl_pingpong.c");
     let flags = [&["-std=c11", "-O1", "-D_GNU_SOURCE"], SANITIZERS, STRICT].concat();

@@ -14,7 +14,7 @@ fn header(kind: Kind) -> Header {
 }
 
 #[test]
-fn a_message_takes_a_descriptor_and_is_acknowledged() {
+fn message_completes_a_descriptor_and_is_acknowledged() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
     bench.post_recv(0);
     bench.come(&header(Kind::Data), b"ahoy");
@@ -25,7 +25,7 @@ fn a_message_takes_a_descriptor_and_is_acknowledged() {
 }
 
 #[test]
-fn what_is_for_another_connection_is_dropped() {
+fn message_for_another_connection_is_dropped() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.post_recv(0);
     for token in [0, TOKEN + 1, TOKEN + (1 << 16), u32::MAX] {
@@ -36,13 +36,13 @@ fn what_is_for_another_connection_is_dropped() {
     let len = header(Kind::Data).write(&mut head);
     bench.world.on_message(RANK + 1, &head[..len]);
     bench.world.on_message(RANK, b"");
-    bench.world.on_message(RANK, &[Kind::Answer as u8; 20]);
+    bench.world.on_message(RANK, &[Kind::Reply as u8; 20]);
     assert_eq!((bench.world.dropped_count, bench.status(0)), (7, 0));
     assert!(bench.vi().is_connected());
 }
 
 #[test]
-fn acknowledgements_of_what_was_not_sent_are_not_believed() {
+fn acknowledgement_of_unsent_units_is_ignored() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.note_sent(0, Op::Send, 1);
     bench.note_sent(1, Op::Send, 2);
@@ -55,7 +55,7 @@ fn acknowledgements_of_what_was_not_sent_are_not_believed() {
 }
 
 #[test]
-fn parts_that_do_not_follow_one_another_are_not_taken_in() {
+fn out_of_order_parts_are_ignored() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.post_recv(0);
     let part = |offset, total| Header {
@@ -81,7 +81,7 @@ fn parts_that_do_not_follow_one_another_are_not_taken_in() {
 }
 
 #[test]
-fn memory_that_is_not_open_is_left_alone() {
+fn unregistered_memory_is_not_accessed() {
     for (enabled, offset, len) in [(VIP_FALSE, 0, 8), (VIP_TRUE, size_of::<Own>() - 4, 8)] {
         let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
         bench.vi().attributes.EnableRdmaWrite = c_int::from(enabled != 0);
@@ -95,16 +95,16 @@ fn memory_that_is_not_open_is_left_alone() {
         bench.come(&write, &[0xff; 8][..len as usize]);
         assert_eq!(bench.vi().state, VIP_STATE_ERROR);
         assert!(bench.own.data.iter().all(|byte| *byte == 0));
-        let (_, said) = &bench.world.out[0];
-        assert_eq!(said[0], Kind::Broken as u8);
+        let (_, message) = &bench.world.out[0];
+        assert_eq!(message[0], Kind::Broken as u8);
     }
 }
 
 #[test]
-fn bytes_that_nobody_has_asked_for_go_nowhere() {
+fn unrequested_read_data_is_ignored() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.note_sent(0, Op::Read(5), 0);
-    bench.vi().reads_under_way = 1;
+    bench.vi().reads_in_flight = 1;
     let data = |id, offset| Header {
         flags: COUNTED | LAST,
         imm: id,
@@ -123,7 +123,7 @@ fn bytes_that_nobody_has_asked_for_go_nowhere() {
 
 /// The read before the send waits for its data; it is not the refused operation.
 #[test]
-fn a_refusal_is_about_the_send_that_was_refused() {
+fn refusal_fails_the_refused_send() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
     bench.note_sent(0, Op::Read(1), 0);
     bench.note_sent(1, Op::Send, 2);

@@ -18,8 +18,8 @@ impl Bench {
         let mut scratch = [0; LEN_MAX + PIECE_LEN];
         let unit = self.world.next_unit(0, &mut scratch)?;
         match leaves {
-            true => self.world.note_left(0, &unit),
-            false => self.world.note_stuck(0, &unit),
+            true => self.world.on_unit_sent(0, &unit),
+            false => self.world.undo_unit(0, &unit),
         }
         Some(unit.part)
     }
@@ -35,14 +35,14 @@ fn stuck(level: u32) -> Bench {
 }
 
 #[test]
-fn a_unit_that_does_not_leave_fails_its_descriptor_and_is_not_counted() {
+fn unsent_unit_fails_its_descriptor_and_is_not_counted() {
     for level in [
         VIP_SERVICE_RELIABLE_DELIVERY,
         VIP_SERVICE_RELIABLE_RECEPTION,
     ] {
         let mut bench = stuck(level);
         assert_eq!(bench.status(0), STUCK);
-        assert_eq!(bench.world.peer(RANK).under_way, 0);
+        assert_eq!(bench.world.peer(RANK).in_flight, 0);
         assert_eq!(bench.vi().state, VIP_STATE_ERROR);
         // The other side is notified.
         assert_eq!(bench.world.out[0].1[0], Kind::Broken as u8);
@@ -50,7 +50,7 @@ fn a_unit_that_does_not_leave_fails_its_descriptor_and_is_not_counted() {
 }
 
 #[test]
-fn an_unreliable_send_that_does_not_leave_has_failed_and_the_next_one_goes_on() {
+fn failed_unreliable_send_does_not_stop_the_next() {
     let mut bench = stuck(VIP_SERVICE_UNRELIABLE);
     assert_eq!(bench.status(0), STUCK);
     assert!(bench.vi().is_connected() && bench.world.out.is_empty());
@@ -62,7 +62,7 @@ fn an_unreliable_send_that_does_not_leave_has_failed_and_the_next_one_goes_on() 
 
 /// The first part was sent, and the other side waits for the rest.
 #[test]
-fn a_message_whose_rest_does_not_leave_ends_even_an_unreliable_connection() {
+fn partly_sent_message_breaks_unreliable_connection() {
     let mut bench = Bench::new(VIP_SERVICE_UNRELIABLE);
     let len = PIECE_LEN + 8;
     let memory = vec![0_u8; len];
@@ -81,32 +81,32 @@ fn a_message_whose_rest_does_not_leave_ends_even_an_unreliable_connection() {
     assert!(bench.unit(false).is_some());
     assert_eq!(bench.status(0), STUCK);
     assert_eq!(bench.vi().state, VIP_STATE_ERROR);
-    assert_eq!(bench.world.peer(RANK).under_way, 0);
+    assert_eq!(bench.world.peer(RANK).in_flight, 0);
 }
 
 #[test]
-fn a_question_that_does_not_leave_waits_for_no_answer() {
+fn unsent_read_is_not_pending() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.post_send(0, Op::Read(1));
     assert!(bench.unit(false).is_some());
     assert_eq!(bench.status(0), STUCK | VIP_STATUS_OP_RDMA_READ);
-    assert_eq!(bench.vi().reads_under_way, 0);
+    assert_eq!(bench.vi().reads_in_flight, 0);
 }
 
 /// The other process failed during the call that was to send the unit.
 #[test]
-fn a_unit_of_a_connection_that_has_ended_changes_nothing() {
+fn unit_of_ended_connection_has_no_effect() {
     let mut bench = Bench::new(VIP_SERVICE_RELIABLE_DELIVERY);
     bench.own.descriptors[0].CS.Length = 4;
     bench.post_send(0, Op::Send);
     let mut scratch = [0; LEN_MAX + PIECE_LEN];
     let unit = bench.world.next_unit(0, &mut scratch).unwrap();
-    bench.world.lose(RANK);
-    let said = bench.world.out.len();
-    bench.world.note_stuck(0, &unit);
+    bench.world.fail_peer(RANK);
+    let sent = bench.world.out.len();
+    bench.world.undo_unit(0, &unit);
     assert_eq!(bench.status(0), STUCK);
     assert_eq!(
-        (bench.world.out.len(), bench.world.peer(RANK).under_way),
-        (said, 0)
+        (bench.world.out.len(), bench.world.peer(RANK).in_flight),
+        (sent, 0)
     );
 }

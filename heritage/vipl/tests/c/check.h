@@ -149,22 +149,22 @@ static inline void destroy(VIP_VI_HANDLE vi) {
 }
 
 /* Barrier of both processes. */
-static VIP_VI_HANDLE meeting;
-static memory meeting_descriptors;
+static VIP_VI_HANDLE barrier_vi;
+static memory barrier_descriptors;
 
 static inline void await_word(void) {
-    VIP_DESCRIPTOR *descriptor = received(meeting);
-    OK(VipPostRecv(meeting, descriptor, meeting_descriptors.handle));
+    VIP_DESCRIPTOR *descriptor = received(barrier_vi);
+    OK(VipPostRecv(barrier_vi, descriptor, barrier_descriptors.handle));
 }
 
 static inline void say_word(void) {
-    VIP_DESCRIPTOR *descriptor = (VIP_DESCRIPTOR *)(void *)meeting_descriptors.bytes;
+    VIP_DESCRIPTOR *descriptor = (VIP_DESCRIPTOR *)(void *)barrier_descriptors.bytes;
     memset(descriptor, 0, sizeof *descriptor);
-    OK(VipPostSend(meeting, descriptor, meeting_descriptors.handle));
-    sent(meeting);
+    OK(VipPostSend(barrier_vi, descriptor, barrier_descriptors.handle));
+    sent(barrier_vi);
 }
 
-static inline void meet(void) {
+static inline void barrier(void) {
     if (me == 0) {
         say_word();
         await_word();
@@ -185,21 +185,21 @@ static inline void open_nic(void) {
 
 static inline void begin(void) {
     open_nic();
-    meeting_descriptors = memory_of(3 * 64, 0);
-    meeting = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
-    VIP_DESCRIPTOR *descriptors = (VIP_DESCRIPTOR *)(void *)meeting_descriptors.bytes;
+    barrier_descriptors = memory_of(3 * 64, 0);
+    barrier_vi = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
+    VIP_DESCRIPTOR *descriptors = (VIP_DESCRIPTOR *)(void *)barrier_descriptors.bytes;
     for (int i = 1; i < 3; i++) {
         memset(&descriptors[i], 0, sizeof *descriptors);
-        OK(VipPostRecv(meeting, &descriptors[i], meeting_descriptors.handle));
+        OK(VipPostRecv(barrier_vi, &descriptors[i], barrier_descriptors.handle));
     }
-    connect_vi(meeting, "meeting");
-    meet();
+    connect_vi(barrier_vi, "barrier");
+    barrier();
 }
 
 static inline void end(void) {
-    meet();
-    destroy(meeting);
-    free_memory(&meeting_descriptors);
+    barrier();
+    destroy(barrier_vi);
+    free_memory(&barrier_descriptors);
     OK(VipDestroyPtag(nic, ptag));
     OK(VipCloseNic(nic));
 }

@@ -12,21 +12,21 @@ static unsigned level;
 static void open_vi(const char *name) {
     vi = vi_with(level, NULL, NULL);
     connect_vi(vi, name);
-    meet();
+    barrier();
 }
 
 static void close_vi(void) {
     int is_connected = state_of(vi) == VIP_STATE_CONNECTED;
-    meet();
+    barrier();
     if (me == 0) destroy(vi);
-    meet();
+    barrier();
     if (me == 1) {
         /* The other side has disconnected first. */
         if (is_connected) await_error(VIP_ERROR_CONN_LOST, vi);
         destroy(vi);
     }
     CHECK(is_quiet());
-    meet();
+    barrier();
 }
 
 static void post_send(VIP_DESCRIPTOR *send) { OK(VipPostSend(vi, send, descriptors.handle)); }
@@ -76,7 +76,7 @@ static void too_long(void) {
         post_recv(describe(&descriptors, 0, &data, 0, 4));
         post_recv(describe(&descriptors, 1, &data, 0, 64));
     }
-    meet();
+    barrier();
     if (me == 1) {
         post_send(describe(&descriptors, 0, &data, 0, 8));
         check_sender(VIP_STATUS_REMOTE_DESC_ERROR);
@@ -99,7 +99,7 @@ static void bad_receive(unsigned expected) {
             recv->CS.Control = VIP_CONTROL_OP_RDMAWRITE;
         post_recv(recv);
     }
-    meet();
+    barrier();
     if (me == 1) {
         post_send(describe(&descriptors, 0, &data, 0, 8));
         check_sender(VIP_STATUS_REMOTE_DESC_ERROR);
@@ -115,7 +115,7 @@ static void bad_send(unsigned which, unsigned expected) {
     open_vi("bad send");
     if (me == 0) {
         post_recv(describe(&descriptors, 0, &data, 0, 64));
-        meet();
+        barrier();
         if (level == VIP_SERVICE_UNRELIABLE)
             CHECK(received(vi)->CS.Length == 9);
         else
@@ -123,7 +123,7 @@ static void bad_send(unsigned which, unsigned expected) {
         check_receiver();
         if (level != VIP_SERVICE_UNRELIABLE) await_error(VIP_ERROR_CONN_LOST, vi);
     } else {
-        meet();
+        barrier();
         VIP_DESCRIPTOR *send = describe(&descriptors, 0, &data, 0, 8);
         switch (which) {
         case 0: send->DS[0].Local.Handle = closed.handle; break;
@@ -161,12 +161,12 @@ static void bad_rdma(unsigned op, int which) {
         memcpy(data.bytes + sizeof at, &target.handle, sizeof target.handle);
         VIP_DESCRIPTOR *word = describe(&descriptors, 0, &data, 0, 16);
         post_recv(describe(&descriptors, 1, &data, 64, 64));
-        meet();
+        barrier();
         OK(VipPostSend(vi, word, descriptors.handle));
         sent(vi);
     } else {
         post_recv(describe(&descriptors, 0, &data, 0, 64));
-        meet();
+        barrier();
         received(vi);
         memcpy(&where, data.bytes, sizeof where);
         memcpy(&handle, data.bytes + sizeof where, sizeof handle);
@@ -175,7 +175,7 @@ static void bad_rdma(unsigned op, int which) {
         await_error(op == VIP_CONTROL_OP_RDMAWRITE ? VIP_ERROR_RDMAW_PROT : VIP_ERROR_RDMAR_PROT, vi);
         check_receiver();
         for (size_t i = 0; i < target.len; i++) CHECK(target.bytes[i] == 0xa5);
-        meet();
+        barrier();
         OK(VipDeregisterMem(nic, target.bytes, target.handle));
         free(target.bytes);
     } else {
@@ -187,7 +187,7 @@ static void bad_rdma(unsigned op, int which) {
         } else {
             check_sender(VIP_STATUS_RDMA_PROT_ERROR);
         }
-        meet();
+        barrier();
     }
     close_vi();
 }
@@ -197,7 +197,7 @@ static void disconnected(void) {
     open_vi("disconnected");
     post_recv(describe(&descriptors, 0, &data, 0, 64));
     post_recv(describe(&descriptors, 1, &data, 0, 64));
-    meet();
+    barrier();
     if (me == 1) {
         OK(VipDisconnect(vi));
         CHECK(state_of(vi) == VIP_STATE_IDLE);
@@ -213,7 +213,7 @@ static void disconnected(void) {
         OK(VipDisconnect(vi));
         CHECK(state_of(vi) == VIP_STATE_IDLE);
     }
-    meet();
+    barrier();
     /* Both may be connected again. Receives that were posted before wait for the new connection. */
     post_recv(describe(&descriptors, 0, &data, 0, 64));
     connect_vi(vi, "again");
@@ -226,11 +226,11 @@ static void disconnected(void) {
 static void misplaced(void) {
     open_vi("misplaced");
     VIP_DESCRIPTOR *send = describe(&descriptors, 0, &data, 0, 8);
-    FAILS(VIP_INVALID_PARAMETER, "does not lie", VipPostSend(vi, send, data.handle));
+    FAILS(VIP_INVALID_PARAMETER, "not in memory", VipPostSend(vi, send, data.handle));
     await_error(VIP_ERROR_POST_DESC, vi);
     CHECK(last_of[VIP_ERROR_POST_DESC].DescriptorPtr == send);
     CHECK(last_of[VIP_ERROR_POST_DESC].ResourceCode == VIP_RESOURCE_DESCRIPTOR);
-    FAILS(VIP_INVALID_PARAMETER, "does not lie", VipPostRecv(vi, send, closed.handle));
+    FAILS(VIP_INVALID_PARAMETER, "not in memory", VipPostRecv(vi, send, closed.handle));
     await_error(VIP_ERROR_POST_DESC, vi);
     CHECK(state_of(vi) == VIP_STATE_CONNECTED);
     close_vi();
@@ -264,7 +264,7 @@ int main(int argc, char **argv) {
         disconnected();
         misplaced();
     }
-    meet();
+    barrier();
     printf("process %u is done\n", me);
     free_memory(&closed);
     free_memory(&data);

@@ -15,7 +15,7 @@ static void receive_all(VIP_VI_HANDLE vi, unsigned expected) {
         VIP_DESCRIPTOR *recv = describe(&descriptors, i, &data, 16 * i, 16);
         OK(VipPostRecv(vi, recv, descriptors.handle));
     }
-    meet();
+    barrier();
     /* The last message is sent over another, reliable VI, after all others. */
     await_word();
     for (;;) {
@@ -36,7 +36,7 @@ static void receive_all(VIP_VI_HANDLE vi, unsigned expected) {
 }
 
 static void send_all(VIP_VI_HANDLE vi) {
-    meet();
+    barrier();
     for (unsigned number = 1; number <= COUNT; number++) {
         VIP_DESCRIPTOR *send = describe(&descriptors, number - 1, &data, 16 * (number - 1), 16);
         memcpy(data.bytes + 16 * (number - 1), &number, sizeof number);
@@ -51,7 +51,7 @@ static void send_all(VIP_VI_HANDLE vi) {
 static void longer(VIP_VI_HANDLE vi) {
     for (unsigned i = 0; i < 10; i++) {
         if (me == 0) OK(VipPostRecv(vi, describe(&descriptors, 0, &data, 0, LONG_LEN), descriptors.handle));
-        meet();
+        barrier();
         if (me == 0) {
             CHECK(received(vi)->CS.Length == LONG_LEN && is_filled(data.bytes, LONG_LEN, 1, i));
         } else {
@@ -59,7 +59,7 @@ static void longer(VIP_VI_HANDLE vi) {
             OK(VipPostSend(vi, describe(&descriptors, 0, &data, 0, LONG_LEN), descriptors.handle));
             sent(vi);
         }
-        meet();
+        barrier();
     }
 }
 
@@ -78,16 +78,16 @@ int main(void) {
         else
             send_all(vi);
         CHECK(state_of(vi) == VIP_STATE_CONNECTED && is_quiet());
-        meet();
+        barrier();
         destroy(vi);
-        meet();
+        barrier();
     }
     /* The same on a new VI, because descriptors are left on the first one. */
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_UNRELIABLE, NULL, NULL);
     connect_vi(vi, "longer");
     longer(vi);
     destroy(vi);
-    meet();
+    barrier();
     printf("process %u is done\n", me);
     free_memory(&data);
     free_memory(&descriptors);

@@ -15,7 +15,7 @@ static void exchange_lengths(VIP_VI_HANDLE vi, memory *descriptors, memory *out,
         memset(in->bytes, 0xa5, in->len);
         VIP_DESCRIPTOR *recv = describe(descriptors, 0, in, 0, LONGEST);
         OK(VipPostRecv(vi, recv, descriptors->handle));
-        meet();
+        barrier();
         fill(out->bytes, len, me, i);
         VIP_DESCRIPTOR *send = describe(descriptors, 1, out, 0, len);
         send->CS.Control = VIP_CONTROL_IMMEDIATE;
@@ -34,7 +34,7 @@ static void burst(VIP_VI_HANDLE vi, memory *descriptors, memory *out, memory *in
     enum { LEN = 5000 };
     for (unsigned i = 0; i < COUNT; i++)
         OK(VipPostRecv(vi, describe(descriptors, i, in, i * LEN, LEN), descriptors->handle));
-    meet();
+    barrier();
     for (unsigned i = 0; i < COUNT; i++) {
         size_t len = i * 97 % LEN;
         fill(out->bytes + i * LEN, len, me, i);
@@ -49,7 +49,7 @@ static void burst(VIP_VI_HANDLE vi, memory *descriptors, memory *out, memory *in
     VIP_DESCRIPTOR *none = all;
     CHECK(VipRecvDone(vi, &none) == VIP_DESCRIPTOR_ERROR && !none);
     CHECK(VipSendDone(vi, &none) == VIP_DESCRIPTOR_ERROR && !none);
-    meet();
+    barrier();
 }
 
 /* Segments of different lengths on both sides, three or more. */
@@ -68,7 +68,7 @@ static void gather_and_scatter(VIP_VI_HANDLE vi, memory *descriptors, memory *ou
     send->CS.Length = out_at;
     fill(out->bytes, out_at, me, 77);
     OK(VipPostRecv(vi, recv, descriptors->handle));
-    meet();
+    barrier();
     OK(VipPostSend(vi, send, descriptors->handle));
     CHECK(received(vi) == recv && recv->CS.Length == 7008);
     static unsigned char whole[7008], right[7008];
@@ -78,7 +78,7 @@ static void gather_and_scatter(VIP_VI_HANDLE vi, memory *descriptors, memory *ou
     fill(right, sizeof right, other, 77);
     CHECK(memcmp(whole, right, sizeof right) == 0);
     sent(vi);
-    meet();
+    barrier();
 }
 
 static void use_level(unsigned level, const char *name) {
@@ -91,7 +91,7 @@ static void use_level(unsigned level, const char *name) {
     exchange_lengths(vi, &descriptors, &out, &in);
     burst(vi, &descriptors, &out, &in);
     gather_and_scatter(vi, &descriptors, &out, &in);
-    meet();
+    barrier();
     destroy(vi);
     free_memory(&in);
     free_memory(&out);

@@ -64,7 +64,7 @@ static void one_by_one(void) {
             CHECK(sent_count == i + 1);
         }
     }
-    meet();
+    barrier();
     destroy(vi);
 }
 
@@ -75,11 +75,11 @@ static void entries(void) {
     connect_vi(both[0], "entries");
     OK(VipCQNotify(cq, &cq, on_entry));
     OK(VipCQNotify(cq, &cq, on_entry));
-    meet();
+    barrier();
     OK(VipPostSend(both[0], describe(&descriptors, 1, &data, 0, 8), descriptors.handle));
     asleep(2);
     CHECK(entry_count == 2);
-    meet();
+    barrier();
     destroy(both[0]);
     OK(VipDestroyCQ(cq));
 }
@@ -118,10 +118,10 @@ static void threads(void) {
         if (me == 0) OK(VipPostRecv(both[i], describe(&descriptors, 4 * i + 2, &data, 64 * (4 * i + 2), 64), descriptors.handle));
         connect_vi(both[i], i ? "second" : "first");
     }
-    meet();
+    barrier();
     for (unsigned i = 0; i < 2; i++) CHECK(pthread_create(&made[i], NULL, me ? ask : answer, &numbers[i]) == 0);
     for (unsigned i = 0; i < 2; i++) CHECK(pthread_join(made[i], NULL) == 0);
-    meet();
+    barrier();
     for (unsigned i = 0; i < 2; i++) destroy(both[i]);
 }
 
@@ -133,7 +133,7 @@ int main(void) {
     one_by_one();
     entries();
     threads();
-    meet();
+    barrier();
     printf("process %u is done\n", me);
     free_memory(&data);
     free_memory(&descriptors);

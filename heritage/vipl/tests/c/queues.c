@@ -31,7 +31,7 @@ int main(void) {
         }
         connect_vi(vis[i], name);
     }
-    meet();
+    barrier();
     for (unsigned n = 0; n < EACH; n++)
         for (unsigned i = 0; i < VIS; i++) {
             size_t at = (size_t)i * EACH + n;
@@ -63,7 +63,7 @@ int main(void) {
     CHECK(VipCQDone(cq, &none, &is_recv) == VIP_NOT_DONE);
     CHECK(VipCQWait(cq, 1, &none, &is_recv) == VIP_TIMEOUT);
     FAILS(VIP_ERROR_RESOURCE, "destroy them first", VipDestroyCQ(cq));
-    meet();
+    barrier();
     for (unsigned i = 0; i < VIS; i++) destroy(vis[i]);
     OK(VipDestroyCQ(cq));
     printf("process %u is done\n", me);

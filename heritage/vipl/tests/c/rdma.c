@@ -33,25 +33,25 @@ static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
         if (me == 0) {
             memset(shared.bytes, 0xa5, shared.len);
             OK(VipPostRecv(vi, describe(&descriptors, 0, &local, 0, 8), descriptors.handle));
-            meet();
+            barrier();
             CHECK(received(vi)->CS.Length == 5);
             CHECK(is_filled(shared.bytes + 8, len, 1, i) && shared.bytes[7] == 0xa5 && shared.bytes[8 + len] == 0xa5);
             OK(VipPostRecv(vi, describe(&descriptors, 0, &local, 0, 0), descriptors.handle));
-            meet();
+            barrier();
             /* A write with immediate data consumes a receive, whose memory is not changed. */
             VIP_DESCRIPTOR *told = received(vi);
             CHECK(told->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE));
             CHECK(told->CS.ImmediateData == 4711 + i && told->CS.Length == len);
             CHECK(is_filled(shared.bytes + 8, len, 1, i + 50));
         } else {
-            meet();
+            barrier();
             fill(local.bytes, len, 1, i);
             OK(VipPostSend(vi, describe_rdma(&descriptors, 0, &local, len, VIP_CONTROL_OP_RDMAWRITE, where + 8, handle),
                            descriptors.handle));
             OK(VipPostSend(vi, describe(&descriptors, 2, &local, 0, 5), descriptors.handle));
             CHECK(sent(vi)->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_WRITE));
             sent(vi);
-            meet();
+            barrier();
             fill(local.bytes, len, 1, i + 50);
             VIP_DESCRIPTOR *write =
                 describe_rdma(&descriptors, 0, &local, len, VIP_CONTROL_OP_RDMAWRITE, where + 8, handle);
@@ -60,7 +60,7 @@ static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
             OK(VipPostSend(vi, write, descriptors.handle));
             sent(vi);
         }
-        meet();
+        barrier();
     }
 }
 
@@ -70,9 +70,9 @@ static void read_it(uint64_t where, VIP_MEM_HANDLE handle) {
         unsigned len = lengths[i];
         if (me == 0) {
             fill(shared.bytes + 16, len, 0, i);
-            meet();
+            barrier();
         } else {
-            meet();
+            barrier();
             memset(local.bytes, 0xa5, local.len);
             OK(VipPostSend(vi,
                            describe_rdma(&descriptors, 0, &local, len, VIP_CONTROL_OP_RDMAREAD, where + 16, handle),
@@ -84,10 +84,10 @@ static void read_it(uint64_t where, VIP_MEM_HANDLE handle) {
             CHECK(is_filled(local.bytes, len, 0, i) && local.bytes[len] == 0xa5);
             CHECK(sent(vi) == fenced);
         }
-        meet();
+        barrier();
         /* The fenced write carries the data that the read has fetched. */
         if (me == 0) CHECK(is_filled(shared.bytes, len, 0, i));
-        meet();
+        barrier();
     }
 }
 
@@ -100,7 +100,7 @@ static void use_level(unsigned level) {
     tell(&where, &handle);
     write_it(where, handle);
     if (level != VIP_SERVICE_UNRELIABLE) read_it(where, handle);
-    meet();
+    barrier();
     destroy(vi);
 }
 

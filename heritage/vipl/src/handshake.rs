@@ -4,7 +4,7 @@
 //! - A client's request matches a waiting server, or is refused at once.
 //! - Two peers each send a request. The first to arrive waits for the other, and the other contains
 //!   its number.
-//! - A request whose timeout expires is withdrawn. If its answer has crossed the withdrawal, the
+//! - A request whose timeout expires is withdrawn. If its reply has crossed the withdrawal, the
 //!   connection ends.
 //! - When a connection of peers ends, this side's request is withdrawn, too. It may still wait at
 //!   the other side without a match, and must not match a later request.
@@ -12,7 +12,7 @@
 use crate::body::{Address, Body, Traits};
 use crate::code::*;
 use crate::vi::Vi;
-use crate::wait::Patience;
+use crate::wait::Deadline;
 use crate::wire::{Header, Kind};
 use crate::world::World;
 
@@ -28,9 +28,9 @@ pub(crate) struct Pending {
     pub(crate) is_peer: bool,
     pub(crate) local: Address,
     pub(crate) remote: Address,
-    pub(crate) patience: Patience,
+    pub(crate) deadline: Deadline,
     /// Number of the peer's request that it matched.
-    met: Option<u32>,
+    matched: Option<u32>,
     /// Result, and the attributes of the other VI.
     pub(crate) outcome: Option<(VIP_RETURN, Option<Traits>)>,
 }
@@ -54,7 +54,7 @@ struct Waiter {
 }
 
 /// Waiting servers and requests.
-pub(crate) struct Meetings {
+pub(crate) struct Handshakes {
     last_id: u32,
     last_token: u16,
     waiters: Vec<Waiter>,
@@ -62,9 +62,9 @@ pub(crate) struct Meetings {
     offers: Vec<Offer>,
 }
 
-impl Meetings {
+impl Handshakes {
     pub(crate) const fn new() -> Self {
-        Meetings {
+        Handshakes {
             last_id: 0,
             last_token: 0,
             waiters: Vec::new(),
@@ -94,8 +94,8 @@ pub(crate) fn compare(own: &Traits, other: &Traits) -> VIP_RETURN {
 impl World {
     /// Assigns a VI a token by which the other side addresses it.
     pub(crate) fn new_token(&mut self, index: u32) -> u32 {
-        self.meetings.last_token = self.meetings.last_token.wrapping_add(1);
-        let token = u32::from(self.meetings.last_token) << 16 | index;
+        self.handshakes.last_token = self.handshakes.last_token.wrapping_add(1);
+        let token = u32::from(self.handshakes.last_token) << 16 | index;
         if let Some(vi) = self.vis.get_mut(index) {
             vi.token = token;
         }
@@ -103,15 +103,15 @@ impl World {
     }
 
     /// Requests a connection.
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &mut self,
         index: u32,
         rank: u32,
         is_peer: bool,
         (local, remote): (Address, Address),
-        patience: Patience,
+        deadline: Deadline,
     ) {
-        let id = self.meetings.new_id();
+        let id = self.handshakes.new_id();
         let token = self.new_token(index);
         let Some(vi) = self.vis.get_mut(index) else {
             return;
@@ -131,30 +131,30 @@ impl World {
             is_peer,
             local,
             remote,
-            patience,
-            met: None,
+            deadline,
+            matched: None,
             outcome: None,
         }));
         if !is_peer {
-            self.tell(rank, Kind::Request, &body);
+            self.send_body(rank, Kind::Request, &body);
             return;
         }
-        let offer = self.take_offer(index);
+        let offer = self.take_matching_offer(index);
         body.result = offer.as_ref().map_or(0, |offer| offer.body.id);
-        self.tell(rank, Kind::PeerRequest, &body);
+        self.send_body(rank, Kind::PeerRequest, &body);
         if let Some(offer) = offer {
-            self.meet(index, &offer.body);
+            self.match_requests(index, &offer.body);
         }
     }
 
-    fn tell(&mut self, rank: u32, kind: Kind, body: &Body) {
+    fn send_body(&mut self, rank: u32, kind: Kind, body: &Body) {
         let mut bytes = Vec::new();
         body.append(&mut bytes);
-        self.say(rank, &Header::new(kind, 0, 0), &bytes);
+        self.queue_message(rank, &Header::new(kind, 0, 0), &bytes);
     }
 
     /// Sends the result of a request.
-    pub(crate) fn answer(&mut self, rank: u32, id: u32, result: VIP_RETURN, vi: Option<u32>) {
+    pub(crate) fn reply(&mut self, rank: u32, id: u32, result: VIP_RETURN, vi: Option<u32>) {
         let vi = vi.and_then(|index| self.vis.get(index));
         let body = Body {
             id,
@@ -163,7 +163,7 @@ impl World {
             traits: vi.map_or(Traits::default(), Vi::traits),
             ..Body::default()
         };
-        self.tell(rank, Kind::Answer, &body);
+        self.send_body(rank, Kind::Reply, &body);
     }
 
     /// Records the result of a VI's request.
@@ -194,11 +194,11 @@ impl World {
             id: pending.id,
             ..Body::default()
         };
-        self.tell(pending.rank, Kind::Cancel, &body);
+        self.send_body(pending.rank, Kind::Cancel, &body);
     }
 
     /// Withdraws the request with which a connection of peers was set up.
-    pub(crate) fn renounce(&mut self, index: u32) {
+    pub(crate) fn withdraw_matched(&mut self, index: u32) {
         let pending = self.vis.get(index).and_then(|vi| vi.pending.as_ref());
         let Some(pending) = pending.filter(|pending| pending.is_peer) else {
             return;
@@ -208,29 +208,29 @@ impl World {
             id,
             ..Body::default()
         };
-        self.tell(rank, Kind::Cancel, &body);
+        self.send_body(rank, Kind::Cancel, &body);
     }
 
     /// Processes a connection message.
     #[cold]
-    pub(crate) fn on_meeting(&mut self, rank: u32, kind: Kind, body: Body) {
+    pub(crate) fn on_handshake(&mut self, rank: u32, kind: Kind, body: Body) {
         match kind {
             Kind::Request => self.on_request(rank, body),
             Kind::PeerRequest => self.on_peer_request(rank, body),
-            Kind::Answer => self.on_answer(rank, &body),
+            Kind::Reply => self.on_reply(rank, &body),
             _ => self.on_cancel(rank, body.id),
         }
     }
 
     fn on_request(&mut self, rank: u32, body: Body) {
-        let wanted = |waiter: &Waiter| {
+        let matches = |waiter: &Waiter| {
             waiter.found.is_none() && waiter.discriminator == body.to.discriminator
         };
-        let Some(at) = self.meetings.waiters.iter().position(wanted) else {
-            self.answer(rank, body.id, VIP_NO_MATCH, None);
+        let Some(at) = self.handshakes.waiters.iter().position(matches) else {
+            self.reply(rank, body.id, VIP_NO_MATCH, None);
             return;
         };
-        let (id, nic) = (body.id, self.meetings.waiters[at].nic);
+        let (id, nic) = (body.id, self.handshakes.waiters[at].nic);
         let offer = Offer {
             nic,
             rank,
@@ -238,19 +238,19 @@ impl World {
             is_withdrawn: false,
         };
         match self.conns.insert(offer) {
-            Some(conn) => self.meetings.waiters[at].found = Some(conn),
-            None => self.answer(rank, id, VIP_NO_MATCH, None),
+            Some(conn) => self.handshakes.waiters[at].found = Some(conn),
+            None => self.reply(rank, id, VIP_NO_MATCH, None),
         }
     }
 
-    fn on_answer(&mut self, rank: u32, body: &Body) {
-        let asks = |vi: &Vi| {
+    fn on_reply(&mut self, rank: u32, body: &Body) {
+        let has_sent = |vi: &Vi| {
             let pending = vi.pending.as_ref();
             pending.is_some_and(|pending| {
                 pending.id == body.id && pending.rank == rank && pending.outcome.is_none()
             })
         };
-        let found = self.vis.iter().find(|(_, vi)| asks(vi));
+        let found = self.vis.iter().find(|(_, vi)| has_sent(vi));
         let found = found.map(|(index, _)| index);
         let result = VIP_RETURN::try_from(body.result).unwrap_or(VIP_REJECT);
         match found {
@@ -266,14 +266,14 @@ impl World {
             // The request was withdrawn in the meantime.
             None if result == VIP_SUCCESS => {
                 let header = Header::new(Kind::Disconnect, body.token, 0);
-                self.say(rank, &header, &[]);
+                self.queue_message(rank, &header, &[]);
             }
             None => {}
         }
     }
 
     fn on_peer_request(&mut self, rank: u32, body: Body) {
-        let meets = |vi: &Vi| {
+        let matches = |vi: &Vi| {
             vi.state == VIP_STATE_CONNECT_PENDING
                 && vi.pending.as_ref().is_some_and(|pending| {
                     pending.is_peer
@@ -284,36 +284,38 @@ impl World {
                         && pending.remote.discriminator == body.from.discriminator
                 })
         };
-        let found = self.vis.iter().find(|(_, vi)| meets(vi));
+        let found = self.vis.iter().find(|(_, vi)| matches(vi));
         match found.map(|(index, _)| index) {
-            Some(index) => self.meet(index, &body),
+            Some(index) => self.match_requests(index, &body),
             // It matched a request that was withdrawn; its sender is about to receive the
             // withdrawal.
             None if body.result != 0 => {}
-            None if self.meetings.offers.len() < OFFERS_MAX => self.meetings.offers.push(Offer {
-                nic: 0,
-                rank,
-                body,
-                is_withdrawn: false,
-            }),
-            None => self.answer(rank, body.id, VIP_NO_MATCH, None),
+            None if self.handshakes.offers.len() < OFFERS_MAX => {
+                self.handshakes.offers.push(Offer {
+                    nic: 0,
+                    rank,
+                    body,
+                    is_withdrawn: false,
+                })
+            }
+            None => self.reply(rank, body.id, VIP_NO_MATCH, None),
         }
     }
 
     /// Removes and returns a peer's request that has arrived before and matches this one.
-    fn take_offer(&mut self, index: u32) -> Option<Offer> {
+    fn take_matching_offer(&mut self, index: u32) -> Option<Offer> {
         let pending = self.vis.get(index)?.pending.as_ref()?;
-        let meets = |offer: &Offer| {
+        let matches = |offer: &Offer| {
             offer.rank == pending.rank
                 && pending.local.discriminator == offer.body.to.discriminator
                 && pending.remote.discriminator == offer.body.from.discriminator
         };
-        let at = self.meetings.offers.iter().position(meets)?;
-        Some(self.meetings.offers.remove(at))
+        let at = self.handshakes.offers.iter().position(matches)?;
+        Some(self.handshakes.offers.remove(at))
     }
 
     /// Matches two requests of peers. The other side gets the same result.
-    fn meet(&mut self, index: u32, body: &Body) {
+    fn match_requests(&mut self, index: u32, body: &Body) {
         let Some(vi) = self.vis.get_mut(index) else {
             return;
         };
@@ -321,7 +323,7 @@ impl World {
         let Some(pending) = &mut vi.pending else {
             return;
         };
-        pending.met = Some(body.id);
+        pending.matched = Some(body.id);
         let rank = pending.rank;
         if result == VIP_SUCCESS {
             vi.connect(rank, body.token);
@@ -335,16 +337,17 @@ impl World {
             offer.is_withdrawn |= offer.rank == rank && offer.body.id == id;
         }
         let is_it = |offer: &Offer| offer.rank == rank && offer.body.id == id;
-        self.meetings.offers.retain(|offer| !is_it(offer));
+        self.handshakes.offers.retain(|offer| !is_it(offer));
         // The withdrawn request matched this VI's, which now waits at the other side without a match.
-        let has_met = |vi: &Vi| {
+        let is_matched = |vi: &Vi| {
             let pending = vi.pending.as_ref();
             vi.is_connected()
-                && pending.is_some_and(|pending| pending.rank == rank && pending.met == Some(id))
+                && pending
+                    .is_some_and(|pending| pending.rank == rank && pending.matched == Some(id))
         };
-        let found = self.vis.iter().find(|(_, vi)| has_met(vi));
+        let found = self.vis.iter().find(|(_, vi)| is_matched(vi));
         if let Some((index, _)) = found {
-            self.renounce(index);
+            self.withdraw_matched(index);
             self.vi_fault(index, VIP_ERROR_CONN_LOST, 0);
             self.cut(index, VIP_STATE_ERROR, VIP_STATUS_DESC_FLUSHED_ERROR);
         }
@@ -352,7 +355,7 @@ impl World {
 
     /// Drops the requests of a process that has failed or exited.
     pub(crate) fn forget_offers(&mut self, rank: u32) {
-        self.meetings.offers.retain(|offer| offer.rank != rank);
+        self.handshakes.offers.retain(|offer| offer.rank != rank);
         for (_, offer) in self.conns.iter_mut() {
             offer.is_withdrawn |= offer.rank == rank;
         }
@@ -364,16 +367,16 @@ impl World {
         let conns: Vec<u32> = self.conns.iter().filter_map(of_nic).collect();
         for conn in conns {
             if let Some(offer) = self.conns.remove(conn) {
-                self.answer(offer.rank, offer.body.id, VIP_REJECT, None);
+                self.reply(offer.rank, offer.body.id, VIP_REJECT, None);
             }
         }
-        self.meetings.waiters.retain(|waiter| waiter.nic != nic);
+        self.handshakes.waiters.retain(|waiter| waiter.nic != nic);
     }
 
     /// Starts to wait for requests to an address.
-    pub(crate) fn await_requests(&mut self, nic: u32, discriminator: Vec<u8>) -> u32 {
-        let id = self.meetings.new_id();
-        self.meetings.waiters.push(Waiter {
+    pub(crate) fn add_waiter(&mut self, nic: u32, discriminator: Vec<u8>) -> u32 {
+        let id = self.handshakes.new_id();
+        self.handshakes.waiters.push(Waiter {
             id,
             nic,
             discriminator,
@@ -384,7 +387,7 @@ impl World {
 
     /// Returns the request that has arrived for a waiter, and removes the waiter.
     pub(crate) fn found_request(&mut self, id: u32) -> Option<u32> {
-        let waiters = &mut self.meetings.waiters;
+        let waiters = &mut self.handshakes.waiters;
         let at = waiters.iter().position(|waiter| waiter.id == id)?;
         let conn = waiters[at].found?;
         waiters.remove(at);
@@ -393,12 +396,12 @@ impl World {
 
     /// Returns true if the waiter with this number exists.
     pub(crate) fn has_waiter(&self, id: u32) -> bool {
-        self.meetings.waiters.iter().any(|waiter| waiter.id == id)
+        self.handshakes.waiters.iter().any(|waiter| waiter.id == id)
     }
 
     /// Removes a waiter.
-    pub(crate) fn await_no_more(&mut self, id: u32) {
-        self.meetings.waiters.retain(|waiter| waiter.id != id);
+    pub(crate) fn remove_waiter(&mut self, id: u32) {
+        self.handshakes.waiters.retain(|waiter| waiter.id != id);
     }
 }
 

@@ -26,24 +26,24 @@ impl Process {
         Process { rank, world }
     }
 
-    fn ask(&mut self) {
+    fn request(&mut self) {
         let name = |rank: u32| Address {
             host: vec![],
             discriminator: vec![u8::try_from(rank).unwrap()],
         };
         let other = 1 - self.rank;
         let ends = (name(self.rank), name(other));
-        let patience = Patience::of(VIP_INFINITE.into());
-        self.world.ask(0, other, true, ends, patience);
+        let deadline = Deadline::of(VIP_INFINITE.into());
+        self.world.request(0, other, true, ends, deadline);
     }
 
     /// Returns the messages sent since the last call.
-    fn said(&mut self) -> Vec<Vec<u8>> {
+    fn take_messages(&mut self) -> Vec<Vec<u8>> {
         let out = std::mem::take(&mut self.world.out);
         out.into_iter().map(|(_, message)| message).collect()
     }
 
-    fn hear(&mut self, messages: Vec<Vec<u8>>) {
+    fn deliver(&mut self, messages: Vec<Vec<u8>>) {
         let other = 1 - self.rank;
         for message in messages {
             self.world.on_message(other, &message);
@@ -62,24 +62,24 @@ fn pair() -> (Process, Process) {
 /// Delivers all messages in flight.
 fn settle(one: &mut Process, two: &mut Process) {
     for _ in 0..4 {
-        two.hear(one.said());
-        one.hear(two.said());
+        two.deliver(one.take_messages());
+        one.deliver(two.take_messages());
     }
-    assert!(one.said().is_empty() && two.said().is_empty());
+    assert!(one.take_messages().is_empty() && two.take_messages().is_empty());
 }
 
 #[test]
-fn peers_meet_whoever_asks_first() {
+fn peers_connect_in_either_order() {
     let (mut one, mut two) = pair();
-    one.ask();
-    two.hear(one.said());
-    two.ask();
+    one.request();
+    two.deliver(one.take_messages());
+    two.request();
     settle(&mut one, &mut two);
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
     // Both peers request the connection at the same time.
     let (mut one, mut two) = pair();
-    one.ask();
-    two.ask();
+    one.request();
+    two.request();
     settle(&mut one, &mut two);
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
 }
@@ -87,38 +87,38 @@ fn peers_meet_whoever_asks_first() {
 /// The second peer matched a withdrawn request, and has ended that connection before it received
 /// the withdrawal.
 #[test]
-fn the_request_that_has_met_one_that_was_given_up_meets_no_other() {
+fn request_matched_with_withdrawn_one_matches_no_other() {
     let (mut one, mut two) = pair();
-    one.ask();
-    two.hear(one.said());
+    one.request();
+    two.deliver(one.take_messages());
     one.world.withdraw(0);
-    two.ask();
+    two.request();
     assert_eq!(two.state(), VIP_STATE_CONNECTED);
-    one.hear(two.said());
+    one.deliver(two.take_messages());
     // The second peer has not received any message yet.
-    one.ask();
+    one.request();
     assert_eq!(one.state(), VIP_STATE_CONNECT_PENDING);
     two.world.disconnect(0);
     settle(&mut one, &mut two);
     assert_eq!(one.state(), VIP_STATE_CONNECT_PENDING);
-    two.ask();
+    two.request();
     settle(&mut one, &mut two);
     assert_eq!([one.state(), two.state()], [VIP_STATE_CONNECTED; 2]);
 }
 
 /// As above, but the second peer has sent its request before the first peer's arrived.
 #[test]
-fn a_request_that_has_crossed_one_that_was_given_up_is_withdrawn() {
+fn request_crossing_a_withdrawn_one_is_withdrawn() {
     let (mut one, mut two) = pair();
-    two.ask();
-    let asked = two.said();
-    one.ask();
-    let (first, _) = (one.said(), one.world.withdraw(0));
-    one.hear(asked);
-    two.hear(first);
+    two.request();
+    let request = two.take_messages();
+    one.request();
+    let (first, _) = (one.take_messages(), one.world.withdraw(0));
+    one.deliver(request);
+    two.deliver(first);
     assert_eq!(two.state(), VIP_STATE_CONNECTED);
     two.world.disconnect(0);
     settle(&mut one, &mut two);
-    one.ask();
+    one.request();
     assert_eq!(one.state(), VIP_STATE_CONNECT_PENDING);
 }

@@ -13,19 +13,19 @@ static void refused(void) {
     address local = here("refused"), remote = there("refused");
     VIP_CONN_HANDLE conn;
     if (me == 1) {
-        FAILS(VIP_NO_MATCH, "nobody waits", VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, NULL));
+        FAILS(VIP_NO_MATCH, "no process waits", VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, NULL));
         CHECK(state_of(vi) == VIP_STATE_IDLE);
-        meet();
+        barrier();
         VIP_RETURN result;
         do result = VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, &attributes);
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_REJECT && state_of(vi) == VIP_STATE_IDLE);
-        meet();
+        barrier();
         /* The request reaches a server that does not answer in time. */
         do result = VipConnectRequest(vi, &local.net, &remote.net, 50, NULL);
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_TIMEOUT && state_of(vi) == VIP_STATE_IDLE);
-        meet();
+        barrier();
         do result = VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, &attributes);
         while (result == VIP_NO_MATCH);
         OK(result);
@@ -34,17 +34,17 @@ static void refused(void) {
         FAILS(VIP_INVALID_STATE, "is connected", VipConnectRequest(vi, &local.net, &remote.net, PATIENCE, NULL));
     } else {
         address from;
-        meet();
+        barrier();
         OK(VipConnectWait(nic, &local.net, PATIENCE, &from.net, &attributes, &conn));
         CHECK(from.net.HostAddressLen == ADDRESS_LEN && from.net.DiscriminatorLen == 7);
         CHECK(memcmp(from.bytes, there("refused").bytes, 4 + ADDRESS_LEN + 7) == 0);
         CHECK(attributes.ReliabilityLevel == VIP_SERVICE_RELIABLE_DELIVERY);
         OK(VipConnectReject(conn));
-        FAILS(VIP_INVALID_PARAMETER, "answered once", VipConnectReject(conn));
-        meet();
+        FAILS(VIP_INVALID_PARAMETER, "answered already", VipConnectReject(conn));
+        barrier();
         OK(VipConnectWait(nic, &local.net, PATIENCE, NULL, NULL, &conn));
-        meet();
-        FAILS(VIP_TIMEOUT, "waits no more", VipConnectAccept(conn, vi));
+        barrier();
+        FAILS(VIP_TIMEOUT, "stopped waiting", VipConnectAccept(conn, vi));
         /* The VIs differ: the other side is not notified. */
         OK(VipConnectWait(nic, &local.net, VIP_INFINITE, NULL, NULL, &conn));
         VIP_VI_ATTRIBUTES wrong = attributes_of(VIP_SERVICE_RELIABLE_RECEPTION), right = attributes_of(VIP_SERVICE_RELIABLE_DELIVERY);
@@ -63,9 +63,9 @@ static void refused(void) {
         FAILS(VIP_INVALID_STATE, "not idle", VipSetViAttributes(vi, &right));
         FAILS(VIP_INVALID_STATE, "not idle", VipDestroyVi(vi));
     }
-    meet();
+    barrier();
     destroy(vi);
-    meet();
+    barrier();
 }
 
 static VIP_RETURN peer_done(VIP_VI_HANDLE vi, VIP_VI_ATTRIBUTES *attributes) {
@@ -84,15 +84,15 @@ static void peers(void) {
     memory descriptors = memory_of(256, 0), data = memory_of(64, 0);
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
     VIP_VI_ATTRIBUTES attributes;
-    FAILS(VIP_INVALID_STATE, "has not asked", VipConnectPeerDone(vi, NULL));
+    FAILS(VIP_INVALID_STATE, "no pending request", VipConnectPeerDone(vi, NULL));
     /* One peer requests later than the other, in turns. */
     for (unsigned turn = 0; turn < 4; turn++) {
         if (turn % 2 == me) {
             ask(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
             CHECK(VipConnectPeerDone(vi, &attributes) != VIP_TIMEOUT);
-            meet();
+            barrier();
         } else {
-            meet();
+            barrier();
             ask(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
         }
         if (turn < 2)
@@ -101,35 +101,35 @@ static void peers(void) {
             OK(peer_done(vi, &attributes));
         CHECK(attributes.ReliabilityLevel == VIP_SERVICE_RELIABLE_RECEPTION && state_of(vi) == VIP_STATE_CONNECTED);
         OK(VipPostRecv(vi, describe(&descriptors, 0, &data, 0, 8), descriptors.handle));
-        meet();
+        barrier();
         OK(VipPostSend(vi, describe(&descriptors, 1, &data, 0, turn), descriptors.handle));
         CHECK(received(vi)->CS.Length == turn);
         sent(vi);
-        meet();
+        barrier();
         OK(VipDisconnect(vi));
-        meet();
+        barrier();
         CHECK(state_of(vi) == VIP_STATE_IDLE);
     }
     /* The requests never match. */
     ask(vi, "c", "d", 20);
     CHECK(state_of(vi) == VIP_STATE_CONNECT_PENDING);
-    FAILS(VIP_TIMEOUT, "in time", peer_done(vi, NULL));
+    FAILS(VIP_TIMEOUT, "before the timeout", peer_done(vi, NULL));
     ask(vi, "c", "d", 20);
-    FAILS(VIP_TIMEOUT, "in time", VipConnectPeerWait(vi, NULL));
+    FAILS(VIP_TIMEOUT, "before the timeout", VipConnectPeerWait(vi, NULL));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
-    meet();
+    barrier();
     /* A disconnect withdraws a request. */
     ask(vi, "c", "d", VIP_INFINITE);
     OK(VipDisconnect(vi));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
-    meet();
+    barrier();
     /* Peers whose VIs differ both get the error, each with the attributes of the other. */
     VIP_VI_ATTRIBUTES mine = attributes_of(me ? VIP_SERVICE_RELIABLE_DELIVERY : VIP_SERVICE_RELIABLE_RECEPTION);
     OK(VipSetViAttributes(vi, &mine));
     ask(vi, "e", "e", VIP_INFINITE);
     CHECK(peer_done(vi, &attributes) == VIP_INVALID_RELIABILITY_LEVEL);
     CHECK(attributes.ReliabilityLevel != mine.ReliabilityLevel && state_of(vi) == VIP_STATE_IDLE);
-    meet();
+    barrier();
     destroy(vi);
     free_memory(&data);
     free_memory(&descriptors);
@@ -159,7 +159,7 @@ int main(void) {
     refused();
     peers();
     names();
-    meet();
+    barrier();
     printf("process %u is done\n", me);
     end();
     return 0;

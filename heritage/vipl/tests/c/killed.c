@@ -15,16 +15,16 @@ int main(void) {
         vis[i] = vi_with(levels[i], NULL, NULL);
         connect_vi(vis[i], names[i]);
     }
-    meet();
+    barrier();
     /* Process 1 may accept some of the next messages while it waits for this one, but not all of
      * them. */
     if (me == 1) {
         await_word();
         raise(SIGKILL);
     }
-    VIP_DESCRIPTOR *word = (VIP_DESCRIPTOR *)(void *)meeting_descriptors.bytes;
+    VIP_DESCRIPTOR *word = (VIP_DESCRIPTOR *)(void *)barrier_descriptors.bytes;
     memset(word, 0, sizeof *word);
-    OK(VipPostSend(meeting, word, meeting_descriptors.handle));
+    OK(VipPostSend(meeting, word, barrier_descriptors.handle));
     for (unsigned i = 0; i < 3; i++) {
         VIP_DESCRIPTOR *done;
         OK(VipPostRecv(vis[i], describe(&descriptors, 3 * i, &data, 0, 8), descriptors.handle));
@@ -40,9 +40,9 @@ int main(void) {
     }
     waiting = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     address local = address_of(0, "x"), remote = address_of(1, "x");
-    FAILS(VIP_NOT_REACHABLE, "is gone", VipConnectRequest(waiting, &local.net, &remote.net, PATIENCE, NULL));
-    FAILS(VIP_NOT_REACHABLE, "is gone", VipConnectPeerRequest(waiting, &local.net, &remote.net, PATIENCE));
+    FAILS(VIP_NOT_REACHABLE, "has ended", VipConnectRequest(waiting, &local.net, &remote.net, PATIENCE, NULL));
+    FAILS(VIP_NOT_REACHABLE, "has ended", VipConnectPeerRequest(waiting, &local.net, &remote.net, PATIENCE));
     CHECK(state_of(waiting) == VIP_STATE_IDLE);
-    puts("process 0 was told");
+    puts("process 0 was notified");
     return 0;
 }

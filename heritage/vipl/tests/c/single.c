@@ -11,7 +11,7 @@ static void nics(void) {
     FAILS(VIP_INVALID_PARAMETER, "no NIC eth0", VipOpenNic("eth0", &second));
     FAILS(VIP_INVALID_PARAMETER, "null", VipOpenNic(NULL, &second));
     FAILS(VIP_INVALID_PARAMETER, "null", VipOpenNic("VINIC", NULL));
-    FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipQueryNic(place, &about));
+    FAILS(VIP_INVALID_PARAMETER, "not a NIC", VipQueryNic(place, &about));
     FAILS(VIP_INVALID_PARAMETER, "null", VipQueryNic(nic, NULL));
     OK(VipQueryNic(nic, &about));
     CHECK(strcmp(about.Name, "VINIC") == 0 && about.NicAddressLen == 6 && about.LocalNicAddress[1] == 'P');
@@ -30,20 +30,20 @@ static void nics(void) {
     OK(VipRegisterMem(second, place, sizeof place, &memory, &handle));
     OK(VipCreateCQ(second, 1, &cq));
     VIP_VI_ATTRIBUTES attributes = attributes_of(VIP_SERVICE_RELIABLE_DELIVERY);
-    FAILS(VIP_INVALID_PTAG, "no such protection tag", VipCreateVi(second, &attributes, cq, cq, &vi));
+    FAILS(VIP_INVALID_PTAG, "not a protection tag", VipCreateVi(second, &attributes, cq, cq, &vi));
     attributes.Ptag = tag;
     OK(VipCreateVi(second, &attributes, cq, NULL, &vi));
     VIP_VI_ATTRIBUTES others = attributes_of(VIP_SERVICE_RELIABLE_DELIVERY);
-    FAILS(VIP_INVALID_PARAMETER, "another NIC's", VipCreateVi(nic, &others, cq, cq, &vi));
+    FAILS(VIP_INVALID_PARAMETER, "another NIC", VipCreateVi(nic, &others, cq, cq, &vi));
     OK(VipQueryNic(second, &about));
     OK(VipCloseNic(second));
     /* The address stays valid; the address sanitizer detects an error. */
     CHECK(about.LocalNicAddress[1] == 'P');
-    FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipCloseNic(second));
-    FAILS(VIP_INVALID_PARAMETER, "no such VI", VipDisconnect(vi));
-    FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipDestroyCQ(cq));
+    FAILS(VIP_INVALID_PARAMETER, "not a NIC", VipCloseNic(second));
+    FAILS(VIP_INVALID_PARAMETER, "not a VI", VipDisconnect(vi));
+    FAILS(VIP_INVALID_PARAMETER, "not a completion queue", VipDestroyCQ(cq));
     for (int i = 0; i < 63; i++) OK(VipOpenNic("VINIC", (VIP_NIC_HANDLE *)(void *)place + i));
-    FAILS(VIP_ERROR_RESOURCE, "as often as can be", VipOpenNic("VINIC", &second));
+    FAILS(VIP_ERROR_RESOURCE, "maximum number of NIC handles", VipOpenNic("VINIC", &second));
     for (int i = 0; i < 63; i++) OK(VipCloseNic(((VIP_NIC_HANDLE *)(void *)place)[i]));
 }
 
@@ -51,11 +51,11 @@ static void memories(void) {
     VIP_PROTECTION_HANDLE tag;
     VIP_MEM_HANDLE handle;
     VIP_MEM_ATTRIBUTES attributes = {ptag, VIP_TRUE, VIP_FALSE}, got;
-    FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipCreatePtag(NULL, &tag));
+    FAILS(VIP_INVALID_PARAMETER, "not a NIC", VipCreatePtag(NULL, &tag));
     FAILS(VIP_INVALID_PARAMETER, "null", VipCreatePtag(nic, NULL));
     FAILS(VIP_INVALID_PARAMETER, "null", VipRegisterMem(nic, NULL, 1, &attributes, &handle));
     FAILS(VIP_INVALID_PARAMETER, "0 bytes", VipRegisterMem(nic, place, 0, &attributes, &handle));
-    FAILS(VIP_INVALID_PARAMETER, "are none", VipRegisterMem(nic, place, (VIP_ULONG)-1, &attributes, &handle));
+    FAILS(VIP_INVALID_PARAMETER, "not valid memory", VipRegisterMem(nic, place, (VIP_ULONG)-1, &attributes, &handle));
     OK(VipCreatePtag(nic, &tag));
     OK(VipRegisterMem(nic, place, sizeof place, &attributes, &handle));
     OK(VipQueryMem(nic, place, handle, &got));
@@ -72,8 +72,8 @@ static void memories(void) {
     OK(VipDeregisterMem(nic, place, handle));
     FAILS(VIP_INVALID_PARAMETER, "no memory at", VipDeregisterMem(nic, place, handle));
     OK(VipDestroyPtag(nic, tag));
-    FAILS(VIP_INVALID_PTAG, "no such protection tag", VipDestroyPtag(nic, tag));
-    FAILS(VIP_INVALID_PTAG, "no such protection tag", VipRegisterMem(nic, place, 1, &attributes, &handle));
+    FAILS(VIP_INVALID_PTAG, "not a protection tag", VipDestroyPtag(nic, tag));
+    FAILS(VIP_INVALID_PTAG, "not a protection tag", VipRegisterMem(nic, place, 1, &attributes, &handle));
 }
 
 static void vis(void) {
@@ -83,15 +83,15 @@ static void vis(void) {
     VIP_BOOLEAN no_send, no_recv;
     FAILS(VIP_INVALID_PARAMETER, "null", VipCreateVi(nic, NULL, NULL, NULL, &vi));
     attributes.ReliabilityLevel = 3;
-    FAILS(VIP_INVALID_RELIABILITY_LEVEL, "3 is no", VipCreateVi(nic, &attributes, NULL, NULL, &vi));
+    FAILS(VIP_INVALID_RELIABILITY_LEVEL, "3 is not", VipCreateVi(nic, &attributes, NULL, NULL, &vi));
     attributes = attributes_of(VIP_SERVICE_UNRELIABLE);
     attributes.EnableRdmaRead = VIP_TRUE;
     FAILS(VIP_INVALID_RDMAREAD, "reliable VI", VipCreateVi(nic, &attributes, NULL, NULL, &vi));
     attributes = attributes_of(VIP_SERVICE_UNRELIABLE);
     attributes.MaxTransferSize = (1UL << 30) + 1;
-    FAILS(VIP_INVALID_MTU, "are the most", VipCreateVi(nic, &attributes, NULL, NULL, &vi));
+    FAILS(VIP_INVALID_MTU, "exceeds", VipCreateVi(nic, &attributes, NULL, NULL, &vi));
     attributes.MaxTransferSize = 1;
-    FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipCreateVi(nic, &attributes, place, NULL, &vi));
+    FAILS(VIP_INVALID_PARAMETER, "not a completion queue", VipCreateVi(nic, &attributes, place, NULL, &vi));
     vi = vi_with(VIP_SERVICE_RELIABLE_RECEPTION, NULL, NULL);
     OK(VipQueryVi(vi, &state, &got, &no_send, &no_recv));
     CHECK(state == VIP_STATE_IDLE && got.Ptag == ptag && got.MaxTransferSize == 1 << 24 && no_send && no_recv);
@@ -109,21 +109,21 @@ static void vis(void) {
     FAILS(VIP_INVALID_PARAMETER, "null", VipRecvWait(vi, 0, NULL));
     FAILS(VIP_INVALID_PARAMETER, "null", VipSendNotify(vi, NULL, NULL));
     FAILS(VIP_INVALID_PARAMETER, "null", VipRecvNotify(vi, NULL, NULL));
-    FAILS(VIP_INVALID_PARAMETER, "no such VI", VipPostSend(nic, descriptor, descriptors.handle));
-    FAILS(VIP_INVALID_PARAMETER, "no such VI", VipSendWait(NULL, 0, &done));
+    FAILS(VIP_INVALID_PARAMETER, "not a VI", VipPostSend(nic, descriptor, descriptors.handle));
+    FAILS(VIP_INVALID_PARAMETER, "not a VI", VipSendWait(NULL, 0, &done));
     /* The capacity of a queue. On an idle VI a send completes at once. */
     for (int i = 1; i < 1024; i++) OK(VipPostRecv(vi, descriptor, descriptors.handle));
     FAILS(VIP_ERROR_RESOURCE, "1024 descriptors", VipPostRecv(vi, descriptor, descriptors.handle));
     OK(VipPostSend(vi, describe(&descriptors, 1, &descriptors, 0, 8), descriptors.handle));
     CHECK(failed_send(vi) == VIP_STATUS_DESC_FLUSHED_ERROR);
     destroy(vi);
-    FAILS(VIP_INVALID_PARAMETER, "no such VI", VipDestroyVi(vi));
+    FAILS(VIP_INVALID_PARAMETER, "not a VI", VipDestroyVi(vi));
     free_memory(&descriptors);
     unsigned count = 0;
     static VIP_VI_HANDLE many[5000];
     attributes = attributes_of(VIP_SERVICE_UNRELIABLE);
     while (VipCreateVi(nic, &attributes, NULL, NULL, &many[count]) == VIP_SUCCESS) CHECK(++count < 5000);
-    CHECK(count == 4096 && strstr(VipLastError(), "as many VIs"));
+    CHECK(count == 4096 && strstr(VipLastError(), "maximum number of VIs"));
     while (count--) OK(VipDestroyVi(many[count]));
 }
 
@@ -131,15 +131,15 @@ static void queues(void) {
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
     VIP_BOOLEAN is_recv;
-    FAILS(VIP_ERROR_RESOURCE, "0 entries", VipCreateCQ(nic, 0, &cq));
+    FAILS(VIP_ERROR_RESOURCE, "not 0", VipCreateCQ(nic, 0, &cq));
     FAILS(VIP_ERROR_RESOURCE, "entries", VipCreateCQ(nic, (VIP_ULONG)-1, &cq));
     FAILS(VIP_INVALID_PARAMETER, "null", VipCreateCQ(nic, 1, NULL));
-    FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipCQDone(nic, &vi, &is_recv));
-    FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipCQWait(NULL, 0, &vi, &is_recv));
-    FAILS(VIP_INVALID_PARAMETER, "no such completion queue", VipResizeCQ(NULL, 1));
+    FAILS(VIP_INVALID_PARAMETER, "not a completion queue", VipCQDone(nic, &vi, &is_recv));
+    FAILS(VIP_INVALID_PARAMETER, "not a completion queue", VipCQWait(NULL, 0, &vi, &is_recv));
+    FAILS(VIP_INVALID_PARAMETER, "not a completion queue", VipResizeCQ(NULL, 1));
     OK(VipCreateCQ(nic, 1, &cq));
     FAILS(VIP_INVALID_PARAMETER, "null", VipCQNotify(cq, NULL, NULL));
-    FAILS(VIP_ERROR_RESOURCE, "0 entries", VipResizeCQ(cq, 0));
+    FAILS(VIP_ERROR_RESOURCE, "not 0", VipResizeCQ(cq, 0));
     /* A full completion queue loses entries, and reports an error. */
     vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, cq, NULL);
     memory descriptors = memory_of(64 * 4, 0);
@@ -149,7 +149,7 @@ static void queues(void) {
     CHECK(last_of[VIP_ERROR_VI_OVERRUN].CQHandle == cq && last_of[VIP_ERROR_VI_OVERRUN].ResourceCode == VIP_RESOURCE_CQ);
     OK(VipResizeCQ(cq, 4));
     OK(VipPostSend(vi, describe(&descriptors, 2, &descriptors, 128, 8), descriptors.handle));
-    FAILS(VIP_ERROR_RESOURCE, "2 entries wait", VipResizeCQ(cq, 1));
+    FAILS(VIP_ERROR_RESOURCE, "holds 2 entries", VipResizeCQ(cq, 1));
     for (unsigned i = 0; i < 3; i++) CHECK(failed_send(vi) == VIP_STATUS_DESC_FLUSHED_ERROR);
     VIP_VI_HANDLE told = NULL;
     OK(VipCQDone(cq, &told, &is_recv));
@@ -167,21 +167,21 @@ static void connections(void) {
     VIP_CONN_HANDLE conn;
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectWait(nic, NULL, 0, NULL, NULL, &conn));
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectWait(nic, &own.net, 0, NULL, NULL, NULL));
-    FAILS(VIP_INVALID_PARAMETER, "not this NIC's", VipConnectWait(nic, &nobody.net, 0, NULL, NULL, &conn));
+    FAILS(VIP_INVALID_PARAMETER, "not that of this NIC", VipConnectWait(nic, &nobody.net, 0, NULL, NULL, &conn));
     CHECK(VipConnectWait(nic, &own.net, 0, NULL, NULL, &conn) == VIP_TIMEOUT);
     CHECK(VipConnectWait(nic, &own.net, 1, NULL, NULL, &conn) == VIP_TIMEOUT);
-    FAILS(VIP_INVALID_PARAMETER, "no such request", VipConnectAccept(vi, vi));
-    FAILS(VIP_INVALID_PARAMETER, "no such request", VipConnectReject(NULL));
-    FAILS(VIP_INVALID_PARAMETER, "timeout of 0", VipConnectRequest(vi, &own.net, &own.net, 0, NULL));
+    FAILS(VIP_INVALID_PARAMETER, "does not exist", VipConnectAccept(vi, vi));
+    FAILS(VIP_INVALID_PARAMETER, "does not exist", VipConnectReject(NULL));
+    FAILS(VIP_INVALID_PARAMETER, "timeout is 0", VipConnectRequest(vi, &own.net, &own.net, 0, NULL));
     FAILS(VIP_NOT_REACHABLE, "no process", VipConnectRequest(vi, &own.net, &nobody.net, 1, NULL));
-    FAILS(VIP_NO_MATCH, "nobody waits", VipConnectRequest(vi, &own.net, &own.net, PATIENCE, NULL));
+    FAILS(VIP_NO_MATCH, "no process waits", VipConnectRequest(vi, &own.net, &own.net, PATIENCE, NULL));
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectRequest(vi, &own.net, NULL, 1, NULL));
     odd.net.HostAddressLen = 4;
     FAILS(VIP_INVALID_PARAMETER, "4 bytes", VipConnectPeerRequest(vi, &own.net, &odd.net, 1));
     odd.net.HostAddressLen = 0;
     odd.net.DiscriminatorLen = 65;
     FAILS(VIP_INVALID_PARAMETER, "65 bytes", VipConnectPeerRequest(vi, &odd.net, &own.net, 1));
-    FAILS(VIP_INVALID_STATE, "has not asked", VipConnectPeerWait(vi, NULL));
+    FAILS(VIP_INVALID_STATE, "no pending request", VipConnectPeerWait(vi, NULL));
     destroy(vi);
 }
 
@@ -199,10 +199,10 @@ static void names(const char *hosts) {
     FAILS(VIP_ERROR_NAMESERVICE, "no process 1", VipNSGetHostByName(nic, host, &got.net, 1));
     FAILS(VIP_ERROR_NAMESERVICE, "server", VipNSGetHostByName(nic, "server", &got.net, 0));
     got.net.HostAddressLen = 5;
-    FAILS(VIP_INVALID_PARAMETER, "5 bytes", VipNSGetHostByName(nic, host, &got.net, 0));
+    FAILS(VIP_INVALID_PARAMETER, "is 5", VipNSGetHostByName(nic, host, &got.net, 0));
     FAILS(VIP_INVALID_PARAMETER, "null", VipNSGetHostByName(nic, NULL, &got.net, 0));
     len = 1;
-    FAILS(VIP_ERROR_RESOURCE, "not 1", VipNSGetHostByAddr(nic, &own.net, name, &len));
+    FAILS(VIP_ERROR_RESOURCE, "NameLen is 1", VipNSGetHostByAddr(nic, &own.net, name, &len));
     CHECK(len == strlen(host) + 1);
     got = address_of(5, "x");
     FAILS(VIP_ERROR_NAMESERVICE, "no process", VipNSGetHostByAddr(nic, &got.net, name, &len));
@@ -224,7 +224,7 @@ static void names(const char *hosts) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     VIP_NIC_HANDLE none = NULL;
-    FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipCloseNic(none));
+    FAILS(VIP_INVALID_PARAMETER, "not a NIC", VipCloseNic(none));
     open_nic();
     watch_errors();
     nics();
@@ -234,7 +234,7 @@ int main(int argc, char **argv) {
     connections();
     names(argv[1]);
     OK(VipErrorCallback(nic, NULL, NULL));
-    FAILS(VIP_INVALID_PARAMETER, "no such NIC", VipErrorCallback(NULL, NULL, NULL));
+    FAILS(VIP_INVALID_PARAMETER, "not a NIC", VipErrorCallback(NULL, NULL, NULL));
     OK(VipDestroyPtag(nic, ptag));
     OK(VipCloseNic(nic));
     puts("all is as it should be");
