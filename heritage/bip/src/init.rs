@@ -29,7 +29,7 @@ pub extern "C" fn bip_init() {
     run_any("bip_init", |entered| {
         match entered.phase() {
             phase::BEFORE => {}
-            phase::RUNNING => return Err(failure("it was called before")),
+            phase::RUNNING => return Err(failure("called more than once")),
             other => return Err(not_running(other)),
         }
         let mut node = Node::join()?;
@@ -44,7 +44,7 @@ pub extern "C" fn bip_init() {
         entered.begin(State::new(node));
         // SAFETY: the function exists as long as this library.
         if unsafe { libc::atexit(leave) } != 0 {
-            return Err(failure("the system has no place for a function at exit"));
+            return Err(failure("atexit() failed: the system is out of memory"));
         }
         Ok(())
     });
@@ -91,11 +91,13 @@ pub extern "C" fn bip_taginit(tag: c_int, size: c_int, nbufs: c_int) {
         let _checked: Tag = tag::checked(tag)?;
         if !(0..=BIPSMALLSIZE).contains(&size) {
             return Err(failure(format!(
-                "buffers of {size} words: short messages have up to {BIPSMALLSIZE}"
+                "buffers of {size} words exceed the length of a short message, {BIPSMALLSIZE}"
             )));
         }
         match nbufs < 0 {
-            true => Err(failure(format!("{nbufs} buffers: give 0 or more"))),
+            true => Err(failure(format!(
+                "the number of buffers is {nbufs}; pass 0 or more"
+            ))),
             false => Ok(()),
         }
     });

@@ -119,7 +119,7 @@ impl Entered {
 
 #[cold]
 fn busy() -> Failure {
-    failure("another thread is in a function of BIP; let one thread in at a time")
+    failure("another thread is inside the library; serialize calls of several threads")
 }
 
 /// Returns the error for a function that cannot be called in this phase.

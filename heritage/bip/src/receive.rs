@@ -5,13 +5,13 @@
 use crate::init::BIPSMALLSIZE;
 use crate::machine::{Failure, State, failure, run};
 use crate::message::{self, WORD_LEN};
-use crate::tag::{self, Got, Tag, Use};
+use crate::tag::{self, Received, Tag, Use};
 use portolan::{Buffer, Error};
 use std::ffi::c_int;
 use std::ptr;
 
 /// Result of functions that found no message.
-const NOTHING: c_int = -1;
+const NO_MESSAGE: c_int = -1;
 
 /// Maximum bytes of a short message.
 const SMALL_LEN: usize = BIPSMALLSIZE as usize * WORD_LEN;
@@ -22,12 +22,17 @@ impl State {
     /// # Safety
     /// `buf` has `maxlen` words, which no other code accesses.
     #[inline]
-    unsafe fn recv(&mut self, tag: Tag, buf: *mut c_int, maxlen: c_int) -> Result<Got, Failure> {
+    unsafe fn recv(
+        &mut self,
+        tag: Tag,
+        buf: *mut c_int,
+        maxlen: c_int,
+    ) -> Result<Received, Failure> {
         self.tags.check_free(tag)?;
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { message::bytes_mut(buf, maxlen)? };
         let envelope = self.node.recv_tagged(tag.selector(), bytes)?;
-        Ok(message::got(envelope.len, envelope.source))
+        Ok(message::received(envelope.len, envelope.source))
     }
 
     /// Starts to receive a message.
@@ -46,7 +51,7 @@ impl State {
 
     /// Returns the message of a receive that was started. Returns `None` if it is not complete and
     /// `wait` is not set.
-    fn end(&mut self, id: c_int, wait: bool) -> Result<Option<Got>, Failure> {
+    fn end(&mut self, id: c_int, wait: bool) -> Result<Option<Received>, Failure> {
         let tag = self.tags.of(id)?;
         if let Use::Receiving(request) = self.tags.place(tag).what {
             let done = match wait {
@@ -56,13 +61,13 @@ impl State {
             let Some(done) = done else { return Ok(None) };
             let place = self.tags.place(tag);
             place.what = Use::Free;
-            place.ended = Some(message::got(done.len, done.source));
+            place.ended = Some(message::received(done.len, done.source));
         }
         Ok(self.tags.place(tag).ended)
     }
 
     /// Returns true if a message has arrived and the first one is short.
-    fn short_is_there(&mut self, tag: Tag) -> Result<bool, Failure> {
+    fn has_short_message(&mut self, tag: Tag) -> Result<bool, Failure> {
         let first = self.node.peek(tag.selector())?;
         Ok(first.is_some_and(|envelope| envelope.len <= SMALL_LEN))
     }
@@ -76,12 +81,12 @@ impl State {
         tag: Tag,
         buf: *mut c_int,
         maxlen: c_int,
-    ) -> Result<Option<Got>, Failure> {
+    ) -> Result<Option<Received>, Failure> {
         self.tags.check_free(tag)?;
         // Check the buffer even if no message has arrived.
         // SAFETY: guaranteed by the caller; the slice is not used.
         let _: &mut [u8] = unsafe { message::bytes_mut(buf, maxlen)? };
-        match self.short_is_there(tag)? {
+        match self.has_short_message(tag)? {
             // SAFETY: guaranteed by the caller.
             true => unsafe { self.recv(tag, buf, maxlen) }.map(Some),
             false => Ok(None),
@@ -89,7 +94,7 @@ impl State {
     }
 
     /// Receives a short message into the tag's own memory, where the program reads it.
-    fn read(&mut self, tag: Tag) -> Result<(*mut c_int, Got), Failure> {
+    fn read(&mut self, tag: Tag) -> Result<(*mut c_int, Received), Failure> {
         self.tags.check_free(tag)?;
         let place = self.tags.place(tag);
         let words = place
@@ -101,7 +106,7 @@ impl State {
         let envelope = match self.node.recv_tagged(tag.selector(), bytes) {
             Err(Error::TruncatedTagged { message_len, .. }) => {
                 return Err(failure(format!(
-                    "the first message {} has {} words and is long: receive it with bip_trecv()",
+                    "the first message {} has {} words, more than {BIPSMALLSIZE}: receive it with bip_trecv()",
                     tag.name(),
                     message_len / WORD_LEN as u64
                 )));
@@ -114,7 +119,7 @@ impl State {
             .message
             .as_mut()
             .map_or(ptr::null_mut(), |words| words.as_mut_ptr());
-        Ok((at.cast(), message::got(envelope.len, envelope.source)))
+        Ok((at.cast(), message::received(envelope.len, envelope.source)))
     }
 }
 
@@ -148,12 +153,12 @@ pub unsafe extern "C" fn bip_trecvx(
     run("bip_trecvx", |bip| {
         // Check the pointer before a message is received.
         // SAFETY: guaranteed by the program.
-        unsafe { message::tell(src, NOTHING)? };
+        unsafe { message::store(src, NO_MESSAGE)? };
         // SAFETY: guaranteed by the program.
-        let got = unsafe { bip.recv(tag::checked(tag)?, buf, maxlen)? };
+        let received = unsafe { bip.recv(tag::checked(tag)?, buf, maxlen)? };
         // SAFETY: guaranteed by the program.
-        unsafe { message::tell(src, got.node)? };
-        Ok(got.len)
+        unsafe { message::store(src, received.node)? };
+        Ok(received.len)
     })
 }
 
@@ -178,39 +183,41 @@ pub unsafe extern "C" fn bip_tirecv(tag: c_int, buf: *mut c_int, maxlen: c_int) 
     })
 }
 
-fn len_or_nothing(got: Option<Got>) -> c_int {
-    got.map_or(NOTHING, |got| got.len)
+fn len_or_no_message(received: Option<Received>) -> c_int {
+    received.map_or(NO_MESSAGE, |received| received.len)
 }
 
 /// Waits until the receive with the number `id` is complete. Returns the length of the message in
 /// words.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_rwait(id: c_int) -> c_int {
-    run("bip_rwait", |bip| Ok(len_or_nothing(bip.end(id, true)?)))
+    run("bip_rwait", |bip| Ok(len_or_no_message(bip.end(id, true)?)))
 }
 
 /// Returns the length in words of the message that the receive `id` has received, or -1 if it is
 /// not complete.
 #[unsafe(no_mangle)]
 pub extern "C" fn bip_rtest(id: c_int) -> c_int {
-    run("bip_rtest", |bip| Ok(len_or_nothing(bip.end(id, false)?)))
+    run("bip_rtest", |bip| {
+        Ok(len_or_no_message(bip.end(id, false)?))
+    })
 }
 
 /// Returns the length of a received message, and stores the number of the sender in `host`.
 ///
 /// # Safety
 /// `host` is null, or may be written.
-unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_int {
+unsafe fn end_with_source(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_int {
     run(name, |bip| {
         if host.is_null() {
             return Err(Failure::null("host"));
         }
-        let got = bip.end(id, wait)?;
-        if let Some(got) = got {
+        let received = bip.end(id, wait)?;
+        if let Some(received) = received {
             // SAFETY: guaranteed by the caller.
-            unsafe { message::tell(host, got.node)? };
+            unsafe { message::store(host, received.node)? };
         }
-        Ok(len_or_nothing(got))
+        Ok(len_or_no_message(received))
     })
 }
 
@@ -218,7 +225,7 @@ unsafe fn end_telling(name: &str, id: c_int, wait: bool, host: *mut c_int) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rwaitx(id: c_int, host: *mut c_int) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe { end_telling("bip_rwaitx", id, true, host) }
+    unsafe { end_with_source("bip_rwaitx", id, true, host) }
 }
 
 /// Tests as bip_rtest() does, and stores the number of the sender in `host` if the receive is
@@ -226,7 +233,7 @@ pub unsafe extern "C" fn bip_rwaitx(id: c_int, host: *mut c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bip_rtestx(id: c_int, host: *mut c_int) -> c_int {
     // SAFETY: guaranteed by the program.
-    unsafe { end_telling("bip_rtestx", id, false, host) }
+    unsafe { end_with_source("bip_rtestx", id, false, host) }
 }
 
 /// Receives the next message with `tag` if a short one has arrived. Returns its length in words, or
@@ -235,8 +242,8 @@ pub unsafe extern "C" fn bip_rtestx(id: c_int, host: *mut c_int) -> c_int {
 pub unsafe extern "C" fn bip_tnrecv(tag: c_int, buf: *mut c_int, maxlen: c_int) -> c_int {
     run("bip_tnrecv", |bip| {
         // SAFETY: guaranteed by the program.
-        let got = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
-        Ok(len_or_nothing(got))
+        let received = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
+        Ok(len_or_no_message(received))
     })
 }
 
@@ -254,12 +261,12 @@ pub unsafe extern "C" fn bip_tnrecvx(
             return Err(Failure::null("src"));
         }
         // SAFETY: guaranteed by the program.
-        let got = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
-        if let Some(got) = got {
+        let received = unsafe { bip.recv_short(tag::checked(tag)?, buf, maxlen)? };
+        if let Some(received) = received {
             // SAFETY: guaranteed by the program.
-            unsafe { message::tell(src, got.node)? };
+            unsafe { message::store(src, received.node)? };
         }
-        Ok(len_or_nothing(got))
+        Ok(len_or_no_message(received))
     })
 }
 
@@ -275,14 +282,14 @@ unsafe fn get(name: &str, tag: c_int, len: *mut c_int, node: *mut c_int, wait: b
             return Err(Failure::null("the pointer for a result"));
         }
         bip.tags.check_free(tag)?;
-        if !wait && !bip.short_is_there(tag)? {
+        if !wait && !bip.has_short_message(tag)? {
             return Ok(ptr::null_mut());
         }
-        let (at, got) = bip.read(tag)?;
+        let (at, received) = bip.read(tag)?;
         // SAFETY: guaranteed by the caller.
-        unsafe { message::tell(len, got.len)? };
+        unsafe { message::store(len, received.len)? };
         // SAFETY: guaranteed by the caller.
-        unsafe { message::tell(node, got.node)? };
+        unsafe { message::store(node, received.node)? };
         Ok(at)
     })
 }
@@ -315,7 +322,10 @@ pub extern "C" fn bip_tfreemsg(tag: c_int) {
                 place.what = Use::Free;
                 Ok(())
             }
-            _ => Err(failure(format!("no message {} is being read", tag.name()))),
+            _ => Err(failure(format!(
+                "no message {} is to be released",
+                tag.name()
+            ))),
         }
     });
 }

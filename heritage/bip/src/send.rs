@@ -23,7 +23,7 @@ impl State {
         match u32::try_from(dst) == Ok(self.node.rank()) {
             true => failure("a node cannot send to itself"),
             false => failure(format!(
-                "node {dst} does not exist: there are {size}, numbered from 0"
+                "node {dst} does not exist; the job has {size} nodes, numbered from 0"
             )),
         }
     }
@@ -33,7 +33,7 @@ impl State {
         match self.outgoing.request {
             None => Ok(()),
             Some(_) => Err(failure(
-                "a send is under way already; wait for it with bip_swait()",
+                "a send is in progress; wait for it with bip_swait()",
             )),
         }
     }
@@ -85,9 +85,7 @@ impl State {
     fn check_send(&self, id: c_int) -> Result<(), Failure> {
         match id == self.outgoing.id && id > 0 {
             true => Ok(()),
-            false => Err(failure(format!(
-                "{id} is not the number of the last send that was begun"
-            ))),
+            false => Err(failure(format!("{id} is not the number of the last send"))),
         }
     }
 }

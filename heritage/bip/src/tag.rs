@@ -23,13 +23,13 @@ pub(crate) struct Tag(u32);
 pub(crate) fn checked(tag: c_int) -> Result<Tag, Failure> {
     match u32::try_from(tag) {
         Ok(number) if tag <= BIPMAXTAG => Ok(Tag(number)),
-        _ => Err(no_such(tag)),
+        _ => Err(invalid_tag(tag)),
     }
 }
 
 #[cold]
-fn no_such(tag: c_int) -> Failure {
-    failure(format!("tag {tag}: tags go from 0 to {BIPMAXTAG}"))
+fn invalid_tag(tag: c_int) -> Failure {
+    failure(format!("tag {tag} is not between 0 and {BIPMAXTAG}"))
 }
 
 impl Tag {
@@ -66,7 +66,7 @@ impl Tag {
 
 /// A received message.
 #[derive(Clone, Copy)]
-pub(crate) struct Got {
+pub(crate) struct Received {
     /// Length in words.
     pub(crate) len: c_int,
     pub(crate) node: c_int,
@@ -90,7 +90,7 @@ pub(crate) struct Place {
     /// Number of receives started so far.
     count: u32,
     /// Result of the last receive.
-    pub(crate) ended: Option<Got>,
+    pub(crate) ended: Option<Received>,
     /// A message that the program reads, stored as words because the program reads words.
     pub(crate) message: Option<Box<[u32]>>,
 }
@@ -119,11 +119,8 @@ impl Tags {
     pub(crate) fn check_free(&mut self, tag: Tag) -> Result<(), Failure> {
         match self.place(tag).what {
             Use::Free => Ok(()),
-            Use::Receiving(_) => Err(in_use(tag, "a receive is under way already; wait for it")),
-            Use::Reading => Err(in_use(
-                tag,
-                "the last message is being read; give it back with bip_tfreemsg()",
-            )),
+            Use::Receiving(_) => Err(in_progress(tag)),
+            Use::Reading => Err(not_released(tag)),
         }
     }
 
@@ -150,19 +147,30 @@ impl Tags {
         let number = u32::try_from(id).unwrap_or(0);
         let tag = Tag(number & ((1 << INDEX_BITS) - 1));
         let count = number >> INDEX_BITS;
-        let known = count > 0 && tag.0 <= Tag::NONE.0 && self.place(tag).count == count;
-        match known {
+        let is_current = count > 0 && tag.0 <= Tag::NONE.0 && self.place(tag).count == count;
+        match is_current {
             true => Ok(tag),
             false => Err(failure(format!(
-                "{id} is not the number of a receive, or another one was begun with its tag since"
+                "{id} is not the number of a receive, or a later receive of its tag was started"
             ))),
         }
     }
 }
 
 #[cold]
-fn in_use(tag: Tag, why: &str) -> Failure {
-    failure(format!("of messages {}, {why}", tag.name()))
+fn in_progress(tag: Tag) -> Failure {
+    failure(format!(
+        "a receive of messages {} is in progress; wait for it with bip_rwait()",
+        tag.name()
+    ))
+}
+
+#[cold]
+fn not_released(tag: Tag) -> Failure {
+    failure(format!(
+        "the last message {} was not released; call bip_tfreemsg()",
+        tag.name()
+    ))
 }
 
 #[cfg(test)]
@@ -170,10 +178,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_a_place_of_its_own_and_none_comes_first() {
+    fn entries_are_separate_and_untagged_is_first() {
         let mut tags = Tags::default();
         tags.place(Tag::NONE).count = 7;
-        assert_eq!(tags.0.len(), 1, "a program without tags pays for none");
+        assert_eq!(tags.0.len(), 1, "a program without tags needs one entry");
         for number in [0, 1, BIPMAXTAG] {
             let Ok(tag) = checked(number) else {
                 panic!("{number} is a tag");

@@ -25,19 +25,19 @@ const NAMES: &[&str] = &[
 ];
 
 #[test]
-fn the_committed_header_is_what_the_sources_say() {
+fn committed_header_matches_sources() {
     compare_header("include/bip.h", SOURCES, UPDATE);
 }
 
 #[test]
-fn the_library_exports_the_functions_of_bip_and_nothing_else() {
+fn library_exports_exactly_the_functions_of_bip() {
     let names = NAMES.iter().map(|name| format!("bip_{name}")).collect();
     assert_eq!(exported("libbip.so"), names);
 }
 
 /// Every function is called by one of the test programs.
 #[test]
-fn no_function_is_untested() {
+fn every_function_is_tested() {
     let program = include_str!("c/messages.c");
     for name in NAMES {
         assert!(program.contains(&format!("bip_{name}")), "{name}");
@@ -45,7 +45,7 @@ fn no_function_is_untested() {
 }
 
 #[test]
-fn both_languages_agree_on_types_and_numbers() {
+fn types_and_numbers_match_in_c() {
     let shop = Workshop::new("bip", "libbip.so");
     let program = checked(&shop, "abi.c");
     let rust = format!("BIPSMALLSIZE {BIPSMALLSIZE}\nBIPMAXTAG {BIPMAXTAG}\nbefore -1 0\n");
@@ -54,7 +54,7 @@ fn both_languages_agree_on_types_and_numbers() {
 
 /// Constants that existing programs may have been built with. Lines may be added but not changed.
 #[test]
-fn numbers_that_were_published_stay() {
+fn published_numbers_are_unchanged() {
     let header = std::fs::read_to_string(common::here().join("include/bip.h")).unwrap();
     let published = ["BIPSMALLSIZE 64", "BIPMAXTAG 65535"];
     assert_defines(&header, &published);
@@ -65,6 +65,6 @@ fn numbers_that_were_published_stay() {
 }
 
 #[test]
-fn strict_compilers_of_cpp_take_the_header() {
+fn header_compiles_as_strict_cpp() {
     check_cpp(&Workshop::new("bip", "libbip.so"), "inclusion.cpp");
 }

@@ -8,7 +8,7 @@ use portolan::{Error, Group, Node};
 use std::ffi::{c_int, c_ulong, c_void};
 
 /// Number of the group for broadcasts. Barriers use the group of the job.
-const BROADCASTERS: u16 = 1;
+const BROADCAST_GROUP: u16 = 1;
 
 /// Returns the index of this process in its group, from 0.
 #[unsafe(no_mangle)]
@@ -36,10 +36,10 @@ pub extern "C" fn gamma_my_par_pid() -> c_int {
 pub extern "C" fn gamma_sync() -> c_int {
     guard(|| {
         not_in_handler()?;
-        let _alone = BARRIER.lock();
+        let _serialized = BARRIER.lock();
         let mut machine = running()?;
         let mut barrier = machine.with_node(|node| Ok(node.begin_barrier(&Group::all(node))?))?;
-        together(&mut machine, |node, stop| {
+        poll_unlocked(&mut machine, |node, stop| {
             node.poll_barrier(&mut barrier, stop)
         })
     })
@@ -52,22 +52,22 @@ fn not_in_handler() -> Result<(), Failure> {
 }
 
 /// Calls `poll` until it returns `true`. In between, other threads may use the machine.
-fn together(
+fn poll_unlocked(
     machine: &mut Held,
     mut poll: impl FnMut(&mut Node, &dyn Fn() -> bool) -> Result<bool, Error>,
 ) -> Result<c_int, Failure> {
-    let stop = || machine::is_wanted() || machine::is_shared();
+    let stop = || machine::has_waiters() || machine::is_shared();
     while !machine.with_node(|node| Ok(poll(node, &stop)?))? {
-        machine::step_aside(machine);
+        machine::yield_lock(machine);
     }
     Ok(0)
 }
 
 /// Creates a second group of all processes. Threads may run barriers and broadcasts in another
 /// order than other processes do, which is not allowed on one group.
-fn broadcasters(node: &Node) -> Result<Group, Error> {
+fn broadcast_group(node: &Node) -> Result<Group, Error> {
     let all: Vec<u32> = (0..node.size()).collect();
-    Group::new(node, BROADCASTERS, &all)
+    Group::new(node, BROADCAST_GROUP, &all)
 }
 
 /// Copies `len` bytes of node `root` to `buf` of all other nodes, which must pass the same length.
@@ -84,14 +84,14 @@ fn broadcasters(node: &Node) -> Result<Group, Error> {
 pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulong) -> c_int {
     guard(|| {
         not_in_handler()?;
-        let _alone = BROADCAST.lock();
+        let _serialized = BROADCAST.lock();
         let mut machine = running()?;
         // The program guarantees that the broadcast owns the memory until this function returns.
         let buffer = Place::new(buf, len)?.buffer();
         let root = u32::from(root);
         let mut broadcast = machine
-            .with_node(|node| Ok(node.begin_broadcast(&broadcasters(node)?, root, buffer)?))?;
-        together(&mut machine, |node, stop| {
+            .with_node(|node| Ok(node.begin_broadcast(&broadcast_group(node)?, root, buffer)?))?;
+        poll_unlocked(&mut machine, |node, stop| {
             Ok(node.poll_broadcast(&mut broadcast, stop)?.is_some())
         })
     })

@@ -42,32 +42,32 @@ pub unsafe extern "C" fn gamma_init(
             Phase::Running => {
                 return Err(Failure::new(
                     GAMMA_ERR_ALREADY,
-                    "gamma_init() was called before",
+                    "gamma_init() was called before; call it once",
                 ));
             }
             Phase::Forked => return Err(portolan::Error::Forked.into()),
             Phase::Exited => {
-                let text = "gamma_exit() was called: a process joins its group once";
+                let text = "gamma_exit() was called; a process can join its group only once";
                 return Err(Failure::new(GAMMA_ERR_EXITED, text));
             }
         }
-        let wanted = u32::from(num_nodes);
+        let requested = u32::from(num_nodes);
         let lossy = is_lossy()?;
         // Read the arguments before joining, which is possible only once.
-        let arguments = match wanted > 1 {
+        let arguments = match requested > 1 {
             // SAFETY: guaranteed by the program.
             true => unsafe { arguments(argc, argv)? },
             false => Vec::new(),
         };
         let node = Node::join()?;
-        if wanted > 1 && node.size() == 1 {
+        if requested > 1 && node.size() == 1 {
             drop(node);
-            return Err(spawn(wanted, arguments));
+            return Err(spawn(requested, arguments));
         }
-        if wanted != 0 && wanted != node.size() {
+        if requested != 0 && requested != node.size() {
             let size = node.size();
             let text =
-                format!("this group has {size} processes, and gamma_init() asks for {wanted}");
+                format!("the group has {size} processes, but gamma_init() requests {requested}");
             return Err(Failure::new(GAMMA_ERR_LAUNCH, text));
         }
         begin(&machine, node, lossy);
@@ -82,7 +82,7 @@ fn is_lossy() -> Result<bool, Failure> {
         Some(value) if value.is_empty() || value == "reliable" => Ok(false),
         Some(value) if value == "best-effort" => Ok(true),
         Some(value) => {
-            let text = format!("{QOS_VARIABLE} is {value:?}, not best-effort or reliable");
+            let text = format!("{QOS_VARIABLE} is {value:?}; use best-effort or reliable");
             Err(Failure::new(GAMMA_ERR_ARGUMENT, text))
         }
     }
@@ -131,7 +131,7 @@ fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
     let own = match std::env::current_exe() {
         Ok(path) => path,
         Err(error) => {
-            let text = format!("cannot find out what program this is: {error}");
+            let text = format!("cannot determine the path of this program: {error}");
             return Failure::new(GAMMA_ERR_SYSTEM, text);
         }
     };
@@ -142,8 +142,8 @@ fn spawn(count: u32, arguments: Vec<OsString>) -> Failure {
     command.args(words).args(["-n", &count.to_string(), "--"]);
     let error = command.arg(own).args(arguments).exec();
     let text = format!(
-        "cannot start {count} processes with `{run}`: {error}; put portolan into PATH, or the \
-         command into {RUN_VARIABLE}"
+        "cannot start {count} processes with `{run}`: {error}; add portolan to PATH, or set \
+         {RUN_VARIABLE} to the launch command"
     );
     Failure::new(GAMMA_ERR_LAUNCH, text)
 }

@@ -85,7 +85,7 @@ static MACHINE: Lock = Lock::const_new(
 );
 
 /// Number of threads that wait for the lock.
-static WANTING: AtomicUsize = AtomicUsize::new(0);
+static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Set once two threads have contended for the lock. From then on, waits do not sleep with the lock
 /// held.
@@ -120,22 +120,22 @@ pub(crate) fn watch_forks() {
 /// Locks the machine in any phase.
 #[inline]
 pub(crate) fn lock() -> Held {
-    MACHINE.try_lock().unwrap_or_else(|| lock_slowly())
+    MACHINE.try_lock().unwrap_or_else(|| lock_contended())
 }
 
 #[cold]
-fn lock_slowly() -> Held {
+fn lock_contended() -> Held {
     SHARED.store(true, Ordering::Relaxed);
-    WANTING.fetch_add(1, Ordering::Relaxed);
+    WAITERS.fetch_add(1, Ordering::Relaxed);
     let held = MACHINE.lock();
-    WANTING.fetch_sub(1, Ordering::Relaxed);
+    WAITERS.fetch_sub(1, Ordering::Relaxed);
     held
 }
 
 /// Returns true if a thread waits for the lock, so that the holder should release it.
 #[inline]
-pub(crate) fn is_wanted() -> bool {
-    WANTING.load(Ordering::Relaxed) > 0
+pub(crate) fn has_waiters() -> bool {
+    WAITERS.load(Ordering::Relaxed) > 0
 }
 
 /// Returns true if a wait should return soon instead of sleeping, because other threads may need
@@ -145,7 +145,7 @@ pub(crate) fn is_shared() -> bool {
 }
 
 /// Releases the lock for a moment if another thread waits for it.
-pub(crate) fn step_aside(held: &mut Held) {
+pub(crate) fn yield_lock(held: &mut Held) {
     ReentrantMutexGuard::bump(held);
     if is_shared() {
         ReentrantMutexGuard::unlocked(held, std::thread::yield_now);
@@ -172,7 +172,7 @@ fn not_running(phase: Phase) -> Failure {
     }
     Failure::new(
         GAMMA_ERR_EXITED,
-        "gamma_exit() was called: the parallel section is over",
+        "gamma_exit() was called; the parallel section has ended",
     )
 }
 
@@ -231,7 +231,7 @@ impl Machine {
 
 #[cold]
 fn unset(number: u16) -> Failure {
-    let text = format!("port {number} was not set; call gamma_set_active_port() for it");
+    let text = format!("port {number} is not set; call gamma_set_active_port() first");
     Failure::new(GAMMA_ERR_PORT, text)
 }
 
@@ -239,6 +239,6 @@ fn unset(number: u16) -> Failure {
 pub(crate) fn in_handler() -> Failure {
     Failure::new(
         GAMMA_ERR_IN_HANDLER,
-        "this function waits, or sets a port, and cannot be called from a handler",
+        "a handler must not call functions that wait or set a port",
     )
 }

@@ -6,7 +6,7 @@
 //! last one was filled and the handler has armed no other, the port's kind decides:
 //!
 //! - `GO_FORTH` arms the rest of the buffer.
-//! - `GO_BACK` arms the whole buffer again, once the signal for the message was collected and the
+//! - `GO_BACK` arms the same buffer again, once the signal for the message was collected and the
 //!   program waits for the semaphore again. If the handler has given no signal, the buffer is armed
 //!   at once, and the port's semaphore is signalled when the handler returns.
 //!
@@ -46,7 +46,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
-        let too_long = || Failure::new(GAMMA_ERR_ARGUMENT, "the buffer is longer than memory");
+        let too_long = || {
+            Failure::new(
+                GAMMA_ERR_ARGUMENT,
+                "the buffer length exceeds the memory of the process",
+            )
+        };
         let len = usize::try_from(len).map_err(|_| too_long())?;
         if len > isize::MAX.unsigned_abs() {
             return Err(too_long());
@@ -89,13 +94,13 @@ pub(crate) struct Port {
     /// The last filled buffer, if it waits to be armed again, with the semaphore and the number of
     /// the signal that must be collected first.
     filled: Cell<Option<Place>>,
-    owed_for: Cell<(u16, u64)>,
+    rearm_signal: Cell<(u16, u64)>,
     /// Length of the last message in bytes.
     last_len: Cell<u64>,
     /// The semaphore that the running handler has signalled.
     signalled: Cell<Option<u16>>,
     /// Set when the running handler has signalled an error.
-    has_erred: Cell<bool>,
+    has_failed: Cell<bool>,
     /// Non-blocking sends whose completion was not collected.
     pub(crate) sends: RefCell<VecDeque<Request>>,
 }
@@ -135,7 +140,7 @@ impl Port {
     }
 
     /// Arms the last filled buffer, if it still waits for that.
-    pub(crate) fn arm_again(&self, node: &mut Node) -> Result<(), Failure> {
+    pub(crate) fn rearm(&self, node: &mut Node) -> Result<(), Failure> {
         let Some(place) = self.filled.take() else {
             return Ok(());
         };
@@ -161,15 +166,15 @@ impl Port {
             // A message without flow control is lost if it does not fit here and no buffer is
             // armed.
             if self.last_len.get() > Node::TAKE_LEN_MAX as u64 || machine.best_effort.get() {
-                return self.arm_again(node);
+                return self.rearm(node);
             }
             // SAFETY: the program guarantees that the port owns the buffer until a message has
             // filled it. The slice is not used after `Node::take`.
             let bytes = unsafe { std::slice::from_raw_parts_mut(place.at, place.len) };
-            let Some(got) = node.take(self.number, bytes, stop) else {
-                return self.arm_again(node);
+            let Some(envelope) = node.take(self.number, bytes, stop) else {
+                return self.rearm(node);
             };
-            let len = got.len as u64;
+            let len = envelope.len as u64;
             node.in_context(|context| self.received(machine, context, Some(place), len));
             Ok(())
         })
@@ -177,8 +182,8 @@ impl Port {
 
     /// Returns true if a buffer waits for exactly this signal to be collected.
     #[inline]
-    pub(crate) fn is_owed_for(&self, semaphore: u16, signal: u64) -> bool {
-        self.filled.get().is_some() && self.owed_for.get() == (semaphore, signal)
+    pub(crate) fn is_waiting_for(&self, semaphore: u16, signal: u64) -> bool {
+        self.filled.get().is_some() && self.rearm_signal.get() == (semaphore, signal)
     }
 
     /// Handles a complete message that was received into an armed buffer.
@@ -205,7 +210,7 @@ impl Port {
         self.last_len.set(len);
         self.filled.set(None);
         self.signalled.set(None);
-        self.has_erred.set(false);
+        self.has_failed.set(false);
         match self.handler.get() {
             Some(handler) => self.run(machine, context, handler, len),
             None if truncated => machine.signal_error(self.semaphore.get()),
@@ -243,7 +248,7 @@ impl Port {
         // OpenFOAM's Pstream waits for the semaphore although its handlers only record the message.
         // The buffer is still armed at once, because programs whose handlers do all the work never
         // wait.
-        if self.signalled.get().is_none() && !self.has_erred.get() {
+        if self.signalled.get().is_none() && !self.has_failed.get() {
             machine.signal(self.semaphore.get());
         }
     }
@@ -267,8 +272,8 @@ impl Port {
         match self.signalled.get() {
             Some(semaphore) => {
                 self.filled.set(Some(place));
-                let signal = machine.owe(semaphore, self);
-                self.owed_for.set((semaphore, signal));
+                let signal = machine.rearm_after(semaphore, self);
+                self.rearm_signal.set((semaphore, signal));
             }
             None => self.arm_in_handler(context, place)?,
         }
@@ -278,16 +283,16 @@ impl Port {
 
 impl Machine {
     /// Records that the running handler has signalled a semaphore.
-    pub(crate) fn note_signal(&self, semaphore: u16) {
+    pub(crate) fn record_signal(&self, semaphore: u16) {
         if let Some(port) = self.running.get() {
             port.signalled.set(Some(semaphore));
         }
     }
 
     /// Records that the running handler has signalled an error.
-    pub(crate) fn note_error(&self) {
+    pub(crate) fn record_error(&self) {
         if let Some(port) = self.running.get() {
-            port.has_erred.set(true);
+            port.has_failed.set(true);
         }
     }
 }
@@ -308,19 +313,23 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
     let machine = running()?;
     let (node, size) = (u32::from(setting.dest_node), machine.size.get());
     if node >= size {
-        let text = format!("node {node} does not exist: this group has {size}, numbered from 0");
+        let text =
+            format!("node {node} does not exist; the group has {size} nodes, numbered from 0");
         return Err(Failure::new(GAMMA_ERR_NODE, text));
     }
     if setting.dest_par_pid != machine.par_pid.get() {
         let text = format!(
-            "parallel PID {} is not this group's, {}; groups do not send to one another",
+            "parallel PID {} differs from that of this group, {}; groups cannot exchange messages",
             setting.dest_par_pid,
             machine.par_pid.get()
         );
         return Err(Failure::new(GAMMA_ERR_PAR_PID, text));
     }
     if setting.kind != GO_BACK && setting.kind != GO_FORTH {
-        let text = format!("buffer kind {}: take GO_BACK or GO_FORTH", setting.kind);
+        let text = format!(
+            "buffer kind {} is unknown; use GO_BACK or GO_FORTH",
+            setting.kind
+        );
         return Err(Failure::new(GAMMA_ERR_ARGUMENT, text));
     }
     let target = Target::new(node, setting.dest_port);
@@ -347,10 +356,10 @@ fn make(machine: &Machine, number: u16, target: Target) -> Result<&'static Port,
         kind: Cell::new(GO_BACK),
         armed: RefCell::default(),
         filled: Cell::new(None),
-        owed_for: Cell::new((0, 0)),
+        rearm_signal: Cell::new((0, 0)),
         last_len: Cell::new(0),
         signalled: Cell::new(None),
-        has_erred: Cell::new(false),
+        has_failed: Cell::new(false),
         sends: RefCell::default(),
     }));
     let incoming = Incoming(port);
@@ -390,7 +399,7 @@ pub unsafe extern "C" fn gamma_set_active_port(
 ) -> c_int {
     guard(|| {
         if handler.is_none() {
-            let text = "handler is null; a port without one is set by gamma_set_passive_port()";
+            let text = "handler is null; use gamma_set_passive_port() for a port without a handler";
             return Err(Failure::new(GAMMA_ERR_NULL, text));
         }
         set(&Setting {

@@ -16,9 +16,9 @@ pub(crate) struct Semaphore {
     collected: Cell<u64>,
     errors: Cell<u32>,
     /// Ports that are armed again when the signal with this number is collected, in order.
-    owed: RefCell<VecDeque<(u64, &'static Port)>>,
-    /// Number of the first signal in `owed`, or `u64::MAX` if it is empty.
-    due_at: Cell<u64>,
+    rearms: RefCell<VecDeque<(u64, &'static Port)>>,
+    /// Number of the first signal in `rearms`, or `u64::MAX` if it is empty.
+    rearm_at: Cell<u64>,
 }
 
 impl Semaphore {
@@ -27,11 +27,11 @@ impl Semaphore {
         self.given.get() > self.collected.get() || self.errors.get() > 0
     }
 
-    /// Collects up to `most` signals. Returns their number.
+    /// Collects up to `limit` signals. Returns their number.
     #[inline]
-    fn collect(&self, most: u32) -> u32 {
+    fn collect(&self, limit: u32) -> u32 {
         let waiting = self.given.get() - self.collected.get();
-        let count = u32::try_from(waiting).unwrap_or(u32::MAX).min(most);
+        let count = u32::try_from(waiting).unwrap_or(u32::MAX).min(limit);
         self.collected.set(self.collected.get() + u64::from(count));
         count
     }
@@ -47,21 +47,21 @@ impl Semaphore {
     }
 
     #[inline]
-    fn is_due(&self) -> bool {
-        self.due_at.get() <= self.collected.get()
+    fn is_rearm_due(&self) -> bool {
+        self.rearm_at.get() <= self.collected.get()
     }
 
     /// Returns the next port whose signal was collected.
     #[inline]
-    fn due(&self) -> Option<&'static Port> {
-        while self.is_due() {
-            let mut owed = self.owed.borrow_mut();
-            let first = owed.pop_front();
-            self.due_at
-                .set(owed.front().map_or(u64::MAX, |next| next.0));
+    fn rearm_next(&self) -> Option<&'static Port> {
+        while self.is_rearm_due() {
+            let mut rearms = self.rearms.borrow_mut();
+            let first = rearms.pop_front();
+            self.rearm_at
+                .set(rearms.front().map_or(u64::MAX, |next| next.0));
             // Otherwise the port has another buffer by now, and waits for a later signal or none.
             if let Some((signal, port)) = first
-                && port.is_owed_for(self.number, signal)
+                && port.is_waiting_for(self.number, signal)
             {
                 return Some(port);
             }
@@ -74,30 +74,30 @@ impl Machine {
     /// Returns the semaphore with this number, and creates it if necessary.
     #[inline]
     fn semaphore(&self, number: u16) -> &'static Semaphore {
-        let known = self.semaphores.borrow().get(usize::from(number)).copied();
-        match known {
+        let found = self.semaphores.borrow().get(usize::from(number)).copied();
+        match found {
             Some(Some(semaphore)) => semaphore,
-            _ => self.make_semaphore(number),
+            _ => self.create_semaphore(number),
         }
     }
 
     #[cold]
-    fn make_semaphore(&self, number: u16) -> &'static Semaphore {
-        let made: &'static Semaphore = Box::leak(Box::new(Semaphore {
+    fn create_semaphore(&self, number: u16) -> &'static Semaphore {
+        let semaphore: &'static Semaphore = Box::leak(Box::new(Semaphore {
             number,
             given: Cell::new(0),
             collected: Cell::new(0),
             errors: Cell::new(0),
-            owed: RefCell::default(),
-            due_at: Cell::new(u64::MAX),
+            rearms: RefCell::default(),
+            rearm_at: Cell::new(u64::MAX),
         }));
         let mut all = self.semaphores.borrow_mut();
         let index = usize::from(number);
         if index >= all.len() {
             all.resize(index + 1, None);
         }
-        all[index] = Some(made);
-        made
+        all[index] = Some(semaphore);
+        semaphore
     }
 
     #[inline]
@@ -113,24 +113,24 @@ impl Machine {
 
     /// Arms `port` again when the signal just given is collected. Returns the number of the signal.
     #[inline]
-    pub(crate) fn owe(&self, number: u16, port: &'static Port) -> u64 {
+    pub(crate) fn rearm_after(&self, number: u16, port: &'static Port) -> u64 {
         let semaphore = self.semaphore(number);
         let signal = semaphore.given.get();
-        semaphore.owed.borrow_mut().push_back((signal, port));
-        semaphore.due_at.set(semaphore.due_at.get().min(signal));
+        semaphore.rearms.borrow_mut().push_back((signal, port));
+        semaphore.rearm_at.set(semaphore.rearm_at.get().min(signal));
         signal
     }
 
     /// Arms `port` and all other ports whose signals were collected, except the last, which is
     /// returned.
     #[cold]
-    fn arm_all_but_last(
+    fn rearm_all_but_last(
         &self,
         semaphore: &Semaphore,
         mut port: &'static Port,
     ) -> Result<&'static Port, Failure> {
-        while let Some(next) = semaphore.due() {
-            self.with_node(|node| port.arm_again(node))?;
+        while let Some(next) = semaphore.rearm_next() {
+            self.with_node(|node| port.rearm(node))?;
             port = next;
         }
         Ok(port)
@@ -139,17 +139,19 @@ impl Machine {
     /// Arms the ports whose signals were collected, except the last, which is returned. The program
     /// requests more messages by waiting again.
     #[inline]
-    fn arm_due(&self, semaphore: &Semaphore) -> Result<Option<&'static Port>, Failure> {
-        match semaphore.due() {
-            Some(port) if semaphore.is_due() => self.arm_all_but_last(semaphore, port).map(Some),
+    fn rearm_due(&self, semaphore: &Semaphore) -> Result<Option<&'static Port>, Failure> {
+        match semaphore.rearm_next() {
+            Some(port) if semaphore.is_rearm_due() => {
+                self.rearm_all_but_last(semaphore, port).map(Some)
+            }
             due => Ok(due),
         }
     }
 
-    /// Arms a port that [`Machine::arm_due`] has returned.
-    fn arm_last(&self, due: Option<&'static Port>) -> Result<(), Failure> {
+    /// Arms a port that [`Machine::rearm_due`] has returned.
+    fn rearm_last(&self, due: Option<&'static Port>) -> Result<(), Failure> {
         match due {
-            Some(port) => self.with_node(|node| port.arm_again(node)),
+            Some(port) => self.with_node(|node| port.rearm(node)),
             None => Ok(()),
         }
     }
@@ -165,11 +167,11 @@ fn pause(
     if machine::is_shared() {
         return pause_shared(machine, due);
     }
-    let here = &**machine;
-    let stop = || semaphore.is_ready() || machine::is_wanted();
+    let state = &**machine;
+    let stop = || semaphore.is_ready() || machine::has_waiters();
     match due {
-        Some(port) => port.take(here, stop),
-        None => here.with_node(|node| {
+        Some(port) => port.take(state, stop),
+        None => state.with_node(|node| {
             node.wait_until(stop)?;
             Ok(())
         }),
@@ -179,12 +181,12 @@ fn pause(
 /// Makes progress, and lets other threads use the machine in between.
 #[cold]
 fn pause_shared(machine: &mut Held, due: Option<&'static Port>) -> Result<(), Failure> {
-    machine.arm_last(due)?;
+    machine.rearm_last(due)?;
     machine.with_node(|node| {
         node.progress()?;
         Ok(())
     })?;
-    machine::step_aside(machine);
+    machine::yield_lock(machine);
     // Another thread may have ended the parallel section in the meantime.
     running().map(|_| ())
 }
@@ -203,7 +205,7 @@ fn signalled(number: u16) -> Failure {
 pub extern "C" fn gamma_signal(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
-        machine.note_signal(semaphore);
+        machine.record_signal(semaphore);
         machine.signal(semaphore);
         Ok(0)
     })
@@ -215,7 +217,7 @@ pub extern "C" fn gamma_signal(semaphore: u16) -> c_int {
 pub extern "C" fn gamma_sigerr(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
-        machine.note_error();
+        machine.record_error();
         machine.signal_error(semaphore);
         Ok(0)
     })
@@ -234,14 +236,14 @@ pub extern "C" fn gamma_wait(semaphore: u16, count: u32) -> c_int {
         let mut left = count;
         loop {
             // Arm the buffers before collecting: messages collected now must stay in their buffers.
-            let due = machine.arm_due(semaphore)?;
+            let due = machine.rearm_due(semaphore)?;
             let collected = semaphore.collect(left);
             left -= collected;
             if left > 0 && collected == 0 && semaphore.errors.get() == 0 {
                 pause(&mut machine, semaphore, due)?;
                 continue;
             }
-            machine.arm_last(due)?;
+            machine.rearm_last(due)?;
             if left == 0 {
                 return Ok(0);
             }
@@ -258,8 +260,8 @@ pub extern "C" fn gamma_test(semaphore: u16) -> c_int {
     guard(|| {
         let machine = running()?;
         let semaphore = machine.semaphore(semaphore);
-        let due = machine.arm_due(semaphore)?;
-        machine.arm_last(due)?;
+        let due = machine.rearm_due(semaphore)?;
+        machine.rearm_last(due)?;
         if !semaphore.is_ready() {
             machine.with_node(|node| {
                 node.progress()?;

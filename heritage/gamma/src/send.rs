@@ -48,7 +48,10 @@ unsafe fn slices<'a, const N: usize>(pieces: [Piece; N]) -> Result<[&'a [u8]; N]
 
 #[cold]
 fn too_long() -> Failure {
-    Failure::new(GAMMA_ERR_ARGUMENT, "the message is longer than memory")
+    Failure::new(
+        GAMMA_ERR_ARGUMENT,
+        "the message length exceeds the memory of the process",
+    )
 }
 
 #[cold]
@@ -104,15 +107,15 @@ fn node_of(node: &mut Option<Node>) -> Result<&mut Node, Failure> {
 /// Concatenates the pieces, if there is enough memory.
 fn concat(pieces: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
-    let mut whole = Vec::new();
-    if whole.try_reserve_exact(len).is_err() {
-        let text = format!("there is no memory for a copy of {len} bytes");
+    let mut message = Vec::new();
+    if message.try_reserve_exact(len).is_err() {
+        let text = format!("out of memory for a copy of {len} bytes");
         return Err(Failure::new(GAMMA_ERR_SYSTEM, text));
     }
     pieces
         .iter()
-        .for_each(|piece| whole.extend_from_slice(piece));
-    Ok(whole)
+        .for_each(|piece| message.extend_from_slice(piece));
+    Ok(message)
 }
 
 /// Starts to send a message.
@@ -131,17 +134,17 @@ unsafe fn isend<const N: usize>(
     let target = target(&machine, port, service);
     let mut caller = machine.caller()?;
     // SAFETY: guaranteed by the caller.
-    let lent = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
+    let borrowed = |piece: &[u8]| unsafe { Buffer::from_raw(piece.as_ptr(), piece.len()) };
     let request = match &pieces[..] {
         [first, second] => {
-            let (first, second) = (lent(first), lent(second));
+            let (first, second) = (borrowed(first), borrowed(second));
             match &mut caller {
                 Caller::Program(node) => node_of(node)?.isend_two(target, first, second)?,
                 Caller::Handler(context) => context.isend_two(target, first, second)?,
             }
         }
         pieces => {
-            let buffer = lent(pieces[0]);
+            let buffer = borrowed(pieces[0]);
             Some(match &mut caller {
                 Caller::Program(node) => node_of(node)?.isend(target, buffer)?,
                 Caller::Handler(context) => context.isend(target, buffer)?,
@@ -280,7 +283,7 @@ pub extern "C" fn gamma_wsend(port: u16) -> c_int {
         let port = machine.port(port)?;
         while !complete(&machine, port)? {
             if machine::is_shared() {
-                machine::step_aside(&mut machine);
+                machine::yield_lock(&mut machine);
                 continue;
             }
             // Not borrowed during the wait, because a handler may send through this port.

@@ -67,19 +67,19 @@ const NAMES: &[&str] = &[
 ];
 
 #[test]
-fn the_committed_header_is_what_the_sources_say() {
+fn committed_header_matches_sources() {
     compare_header("include/gamma.h", SOURCES, UPDATE);
 }
 
 #[test]
-fn the_library_exports_the_functions_of_gamma_and_nothing_else() {
+fn library_exports_exactly_the_functions_of_gamma() {
     let names = NAMES.iter().map(|name| format!("gamma_{name}")).collect();
     assert_eq!(exported("libgamma.so"), names);
 }
 
 /// Every function is called by one of the test programs.
 #[test]
-fn no_function_is_untested() {
+fn every_function_is_tested() {
     let programs = [
         include_str!("c/ports.c"),
         include_str!("c/misuse.c"),
@@ -99,7 +99,7 @@ fn size_of_variable<T>(_at: *const T) -> usize {
 }
 
 #[test]
-fn both_languages_agree_on_types_and_numbers() {
+fn types_and_numbers_match_in_c() {
     let shop = Workshop::new("gamma", "libgamma.so");
     let program = checked(&shop, "abi.c");
     let rust = format!(
@@ -116,7 +116,7 @@ fn both_languages_agree_on_types_and_numbers() {
 
 /// Constants that existing programs may have been built with. Lines may be added but not changed.
 #[test]
-fn numbers_that_were_published_stay() {
+fn published_numbers_are_unchanged() {
     let header = std::fs::read_to_string(common::here().join("include/gamma.h")).unwrap();
     let published = [
         "GAMMA_ERR_NOT_INITIALISED -1",
@@ -147,6 +147,6 @@ fn numbers_that_were_published_stay() {
 }
 
 #[test]
-fn strict_compilers_of_cpp_take_the_header() {
+fn header_compiles_as_strict_cpp() {
     check_cpp(&Workshop::new("gamma", "libgamma.so"), "inclusion.cpp");
 }

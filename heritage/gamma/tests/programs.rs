@@ -16,7 +16,7 @@ fn workshop() -> Workshop {
 }
 
 #[test]
-fn every_mistake_has_a_name() {
+fn every_mistake_returns_its_error() {
     let shop = workshop();
     for flags in [SANITIZERS, &[]] {
         let program = test_program(&shop, "misuse.c", flags);
@@ -27,7 +27,7 @@ fn every_mistake_has_a_name() {
 
 /// Among about 2000 frames many are hit by the fault, with any seed.
 #[test]
-fn non_blocking_sends_survive_a_lossy_network() {
+fn non_blocking_sends_are_reliable_under_loss() {
     let shop = workshop();
     let program = checked(&shop, "lossy.c");
     let fault = "fault=drop=0.1,dup=0.02,reorder=0.05,seed=11";
@@ -39,7 +39,7 @@ fn non_blocking_sends_survive_a_lossy_network() {
 /// nothing while one message is in flight. The loopback is used with its own frame length, and with
 /// many frames of Ethernet's length.
 #[test]
-fn best_effort_messages_that_are_waited_for_arrive() {
+fn best_effort_messages_one_at_a_time_arrive() {
     let shop = workshop();
     let program = checked(&shop, "best_effort.c");
     let ethernet = ["--path", "udp", "--option", "frame_len_max=1472"];
@@ -52,7 +52,7 @@ fn best_effort_messages_that_are_waited_for_arrive() {
 
 /// The receiver waits, without a call, for the completion of sends to itself.
 #[test]
-fn messages_come_while_the_program_computes_if_a_thread_makes_progress() {
+fn progress_thread_receives_while_program_computes() {
     let shop = workshop();
     let program = checked(&shop, "busy.c");
     for path in ["shm", "udp"] {
@@ -64,7 +64,7 @@ fn messages_come_while_the_program_computes_if_a_thread_makes_progress() {
 }
 
 #[test]
-fn groups_on_one_host_do_not_meet() {
+fn groups_on_one_host_are_separate() {
     let shop = workshop();
     let program = checked(&shop, "groups.c");
     let groups: Vec<_> = [("a", "auto"), ("b", "udp"), ("c", "udp")]
@@ -84,18 +84,18 @@ fn groups_on_one_host_do_not_meet() {
 }
 
 #[test]
-fn the_others_are_told_who_was_killed() {
+fn other_nodes_are_notified_of_killed_node() {
     let shop = workshop();
-    let program = checked(&shop, "death.c");
+    let program = checked(&shop, "killed.c");
     for path in ["shm", "udp"] {
         let output = job(3, &["--path", path], &program, &[]).output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(out.matches("was told: rank 2").count(), 2, "{output:?}");
+        assert_eq!(out.matches("was notified: rank 2").count(), 2, "{output:?}");
     }
 }
 
 #[test]
-fn one_node_can_end_the_group() {
+fn abort_ends_the_group() {
     let shop = workshop();
     let program = checked(&shop, "abort.c");
     for args in [&[][..], &["from a handler"]] {
@@ -120,7 +120,7 @@ fn ports_semaphores_and_collectives_work() {
 }
 
 #[test]
-fn a_process_that_is_alone_spawns_its_group() {
+fn single_process_spawns_its_group() {
     let shop = workshop();
     let program = checked(&shop, "ports.c");
     let run = format!("{} run --timeout 100 --env NODES=2", launcher().display());
@@ -136,7 +136,7 @@ fn a_process_that_is_alone_spawns_its_group() {
 }
 
 #[test]
-fn the_figures_of_gamma_are_printed() {
+fn example_prints_latency_and_bandwidth() {
     let shop = workshop();
     let source = here().join("../../examples/c/gamma_pingpong.c");
     let program = shop.build("cc", &source, &[&["-std=c11", "-O1"], STRICT].concat());
@@ -164,7 +164,7 @@ fn the_figures_of_gamma_are_printed() {
 }
 
 #[test]
-fn a_missing_launcher_is_named() {
+fn missing_launcher_is_reported() {
     let shop = workshop();
     let source = shop.path().join("alone.c");
     let text = "#include <gamma.h>\n#include <stdio.h>\nint main(int argc, char **argv) {\n\

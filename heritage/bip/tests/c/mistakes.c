@@ -18,17 +18,17 @@ static int is(const char *name) { return strcmp(which, name) == 0; }
 static void before(void) {
     if (is("send too early")) bip_send(0, words, 1);
     if (is("receive too early")) bip_trecv(TAG, words, 1);
-    if (is("tag of nobody")) bip_taginit(-1, 1, 1);
+    if (is("negative tag")) bip_taginit(-1, 1, 1);
     if (is("long buffers")) bip_taginit(TAG, BIPSMALLSIZE + 1, 1);
     if (is("no buffers")) bip_taginit(TAG, 1, -1);
 }
 
 static void sends(void) {
     if (is("to itself")) bip_send(bip_mynode, words, 1);
-    if (is("to nobody")) bip_tsend(bip_numnodes, TAG, words, 1);
-    if (is("to less than nobody")) bip_tisend(-1, TAG, words, 1);
+    if (is("to a missing node")) bip_tsend(bip_numnodes, TAG, words, 1);
+    if (is("to a negative node")) bip_tisend(-1, TAG, words, 1);
     if (is("tag too high")) bip_tsend(0, BIPMAXTAG + 1, words, 1);
-    if (is("less than nothing")) bip_send(0, words, -1);
+    if (is("negative length")) bip_send(0, words, -1);
     if (is("nowhere")) bip_isend(0, NULL, 1);
     if (is("two sends")) bip_isend(0, words, 1000), bip_tisend(0, TAG, words, 1);
     if (is("a send beside one")) bip_tisend(0, TAG, words, 1000), bip_send(0, words, 1);
@@ -41,10 +41,10 @@ static void receives(void) {
     if (is("into nowhere")) bip_recv(NULL, 1);
     if (is("into less")) bip_trecv(TAG, words, -1);
     if (is("from tag -1")) bip_trecv(-1, words, 1);
-    if (is("no place for the source")) bip_trecvx(TAG, words, 1, NULL);
-    if (is("no place for the host")) bip_rtestx(bip_irecv(words, 1), NULL);
-    if (is("no place for one that is there")) bip_tnrecvx(TAG, words, 1, NULL);
-    if (is("no place for the length")) bip_tgetmsg(TAG, NULL, &number);
+    if (is("no pointer for the source")) bip_trecvx(TAG, words, 1, NULL);
+    if (is("no pointer for the host")) bip_rtestx(bip_irecv(words, 1), NULL);
+    if (is("no pointer for the sender")) bip_tnrecvx(TAG, words, 1, NULL);
+    if (is("no pointer for the length")) bip_tgetmsg(TAG, NULL, &number);
     if (is("two receives")) bip_tirecv(TAG, words, 1), bip_tirecv(TAG, words, 1);
     if (is("a receive beside one")) bip_tirecv(TAG, words, 1), bip_trecv(TAG, words, 1);
     if (is("no such receive")) bip_rwait(77);
@@ -67,7 +67,7 @@ static void receives(void) {
         if (is("read twice")) bip_tgetmsg(TAG + 1, &number, &id);
         bip_trecv(TAG + 1, words, 1);
     }
-    if (is("given back unread")) bip_tfreemsg(TAG);
+    if (is("released twice")) bip_tfreemsg(TAG);
 }
 
 static void *in_another_thread(void *nothing) {

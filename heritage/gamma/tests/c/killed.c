@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
     FAILS(GAMMA_ERR_NODE_GONE, "rank 2", gamma_broadcast(VICTIM, bytes, LARGE));
     FAILS(GAMMA_ERR_NODE_GONE, "rank 2", gamma_send_flowctl(PORT, bytes, LARGE));
     FAILS(GAMMA_ERR_NODE_GONE, "rank 2", gamma_isend_flowctl(PORT, bytes, LARGE));
-    printf("node %d was told: %s\n", me, gamma_last_error());
+    printf("node %d was notified: %s\n", me, gamma_last_error());
     OK(gamma_exit());
     return 0;
 }

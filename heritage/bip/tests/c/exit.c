@@ -14,6 +14,6 @@ int main(void) {
     }
     usleep(200000);
     for (int i = 0; i < 1000; i++) CHECK(bip_recv(&word, 1) == 1 && word == 42);
-    puts("all words were heard");
+    puts("all words were received");
     return 0;
 }
