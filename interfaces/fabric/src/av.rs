@@ -9,21 +9,21 @@ use std::ffi::{c_char, c_int, c_void};
 use portolan::EndpointAddress;
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, integer, status};
 use crate::object::{Object, domain_of, fid};
 use crate::state::State;
+use crate::unsupported;
 
 static FID_OPS: Ops = Ops {
     close,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static AV_OPS: OpsAv = OpsAv {
     size: size_of::<OpsAv>(),
     insert,
-    insertsvc: absent::insertsvc,
-    insertsym: absent::insertsym,
+    insertsvc: unsupported::insertsvc,
+    insertsym: unsupported::insertsym,
     remove,
     lookup,
     straddr,
@@ -60,7 +60,7 @@ pub(crate) extern "C" fn open(
             ops: &raw const AV_OPS,
         };
         // SAFETY: `out` is the application's storage for the vector.
-        unsafe { Object::give(out, head, domain, index) };
+        unsafe { Object::store(out, head, domain, index) };
         Ok(())
     })
 }
@@ -173,8 +173,8 @@ pub(crate) unsafe fn hand_out_bytes(
 ) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let room = len.replace(address.len());
-        let copied = room.min(address.len());
+        let capacity = len.replace(address.len());
+        let copied = capacity.min(address.len());
         if copied > 0 {
             std::ptr::copy_nonoverlapping(address.as_ptr(), out.cast(), copied);
         }
@@ -201,9 +201,9 @@ extern "C" fn straddr(
     );
     // SAFETY: `buf` is the application's buffer of `*len` bytes.
     unsafe {
-        let room = len.replace(text.len() + 1);
-        let copied = text.len().min(room.saturating_sub(1));
-        if room > 0 {
+        let capacity = len.replace(text.len() + 1);
+        let copied = text.len().min(capacity.saturating_sub(1));
+        if capacity > 0 {
             std::ptr::copy_nonoverlapping(text.as_ptr(), buf.cast(), copied);
             *buf.add(copied) = 0;
         }

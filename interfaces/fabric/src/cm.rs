@@ -9,14 +9,14 @@
 //! Invariant: bytes from a socket are interpreted only after validation, and stored data is
 //! bounded.
 
+mod channel;
 mod conn;
 mod drops;
 mod event;
 mod manager;
+mod permits;
 mod request;
-mod seats;
 pub(crate) mod socket;
-mod talk;
 
 pub(crate) use conn::{Conn, Stage};
 #[cfg(test)]

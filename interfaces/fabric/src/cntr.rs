@@ -6,15 +6,15 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, status};
-use crate::nap::Deadline;
+use crate::idle::Deadline;
 use crate::object::{Object, domain_of, fid};
 use crate::state::{Cntr, State};
+use crate::unsupported;
 
 static FID_OPS: Ops = Ops {
     close,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static CNTR_OPS: OpsCntr = OpsCntr {
@@ -49,7 +49,7 @@ pub(crate) extern "C" fn open(
             ops: &raw const CNTR_OPS,
         };
         // SAFETY: `out` is the application's storage for the counter.
-        unsafe { Object::give(out, head, domain, index) };
+        unsafe { Object::store(out, head, domain, index) };
         Ok(())
     })
 }
@@ -103,7 +103,7 @@ extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int 
         let deadline = Deadline::after(timeout);
         let mut errors = None;
         loop {
-            let nap = {
+            let action = {
                 let mut state = object.lock();
                 state.progress_cntr(object.index());
                 let own = state.cntr(object.index());
@@ -116,9 +116,9 @@ extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int 
                 if deadline.is_over() {
                     return Err(Errno::TIMEDOUT);
                 }
-                state.nap_of_cntr(object.index())
+                state.idle_action_of_cntr(object.index())
             };
-            nap.take(deadline);
+            action.take(deadline);
         }
     })
 }

@@ -11,17 +11,17 @@ mod wait;
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, size, status};
 use crate::object::{Object, domain_of, fid};
 use crate::state::{Arrays, Failure, Queue, State};
+use crate::unsupported;
 
 pub(crate) use wait::trywait;
 
 static FID_OPS: Ops = Ops {
     close,
     control,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static CQ_OPS: OpsCq = OpsCq {
@@ -36,9 +36,9 @@ static CQ_OPS: OpsCq = OpsCq {
 };
 
 /// Entries reserved when the application passes no size.
-const ROOM_DEFAULT: usize = 256;
+const CAPACITY_DEFAULT: usize = 256;
 /// Maximum number of entries reserved in advance. A queue grows beyond it if necessary.
-const ROOM_MAX: usize = 4096;
+const CAPACITY_MAX: usize = 4096;
 
 pub(crate) extern "C" fn open(
     domain: *mut FidDomain,
@@ -49,15 +49,15 @@ pub(crate) extern "C" fn open(
     status(|| {
         // SAFETY: an open domain of this provider, and the application's attributes.
         let (domain, attr) = unsafe { (domain_of(domain), attr.as_ref()) };
-        let (entry_len, thresholds, room) = shape(attr)?;
-        let queue = Queue::new(entry_len, thresholds, room);
+        let (entry_len, thresholds, capacity) = shape(attr)?;
+        let queue = Queue::new(entry_len, thresholds, capacity);
         let index = domain.lock().open_cq(queue);
         let head = FidCq {
             fid: fid(CLASS_CQ, context, &FID_OPS),
             ops: &raw const CQ_OPS,
         };
         // SAFETY: `out` is the application's storage for the queue.
-        unsafe { Object::give(out, head, domain, index) };
+        unsafe { Object::store(out, head, domain, index) };
         Ok(())
     })
 }
@@ -66,7 +66,7 @@ pub(crate) extern "C" fn open(
 /// entries to reserve.
 fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
     let Some(attr) = attr else {
-        return Ok((entry_len(CQ_FORMAT_UNSPEC)?, false, ROOM_DEFAULT));
+        return Ok((entry_len(CQ_FORMAT_UNSPEC)?, false, CAPACITY_DEFAULT));
     };
     if !matches!(
         attr.wait_obj,
@@ -79,12 +79,12 @@ fn shape(attr: Option<&CqAttr>) -> Result<(usize, bool, usize), Errno> {
         CQ_COND_THRESHOLD => true,
         _ => return Err(Errno::INVAL),
     };
-    let room = if attr.size == 0 {
-        ROOM_DEFAULT
+    let capacity = if attr.size == 0 {
+        CAPACITY_DEFAULT
     } else {
-        attr.size.min(ROOM_MAX)
+        attr.size.min(CAPACITY_MAX)
     };
-    Ok((entry_len(attr.format)?, thresholds, room))
+    Ok((entry_len(attr.format)?, thresholds, capacity))
 }
 
 /// Returns the length of an entry. The shorter formats are prefixes of the longest.
@@ -141,8 +141,8 @@ extern "C" fn readerr(cq: *mut FidCq, out: *mut CqErrEntry, _flags: u64) -> isiz
         let queue = state.cq(object.index());
         let failure = queue.pop_failure().ok_or(Errno::AGAIN)?;
         fill(out, &failure);
-        if object.domain().knows_error_data() {
-            lend_text(out, queue.keep_text(failure.text));
+        if object.domain().has_error_data() {
+            set_error_text(out, queue.store_text(failure.text));
         }
         Ok(1)
     })
@@ -165,10 +165,10 @@ fn fill(out: &mut CqErrEntry, failure: &Failure) {
 ///
 /// The text is never copied to `err_data`: some programs pass structures that they have not
 /// cleared. A program with its own buffer gets the text from `fi_cq_strerror`.
-fn lend_text(out: &mut CqErrEntry, kept: &str) {
+fn set_error_text(out: &mut CqErrEntry, text: &str) {
     if out.err_data_size == 0 {
-        out.err_data = kept.as_ptr().cast_mut().cast();
-        out.err_data_size = kept.len();
+        out.err_data = text.as_ptr().cast_mut().cast();
+        out.err_data_size = text.len();
     } else {
         out.err_data_size = 0;
     }

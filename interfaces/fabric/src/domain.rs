@@ -7,16 +7,16 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, status};
 use crate::object::{Object, fid};
 use crate::state::Domain;
+use crate::unsupported;
 use crate::{av, cntr, cq, ep, mr};
 
 static FID_OPS: Ops = Ops {
     close,
     bind,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static DOMAIN_OPS: OpsDomain = OpsDomain {
@@ -24,11 +24,11 @@ static DOMAIN_OPS: OpsDomain = OpsDomain {
     av_open: av::open,
     cq_open: cq::open,
     endpoint: ep::open,
-    scalable_ep: absent::scalable_ep,
+    scalable_ep: unsupported::scalable_ep,
     cntr_open: cntr::open,
-    poll_open: absent::poll_open,
-    stx_ctx: absent::stx_ctx,
-    srx_ctx: absent::srx_ctx,
+    poll_open: unsupported::poll_open,
+    stx_ctx: unsupported::stx_ctx,
+    srx_ctx: unsupported::srx_ctx,
     query_atomic: ep::query_atomic,
 };
 
@@ -53,7 +53,7 @@ pub(crate) extern "C" fn open(
             mr: &raw const mr::OPS,
         };
         // SAFETY: `out` is the application's storage for the domain.
-        unsafe { Object::give(out, head, &domain, 0) };
+        unsafe { Object::store(out, head, &domain, 0) };
         Ok(())
     })
 }

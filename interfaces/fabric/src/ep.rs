@@ -22,11 +22,11 @@ use std::ptr::null;
 use portolan::{Endpoint, EndpointConfig};
 
 use crate::abi::*;
-use crate::absent;
 use crate::eq;
 use crate::errno::{Errno, done, status};
 use crate::object::{Object, class, domain_of, fid};
 use crate::state::{Ep, State};
+use crate::unsupported;
 
 pub(crate) use atomic::query as query_atomic;
 
@@ -34,7 +34,7 @@ static FID_OPS: Ops = Ops {
     close,
     bind,
     control,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 pub(crate) extern "C" fn open(
@@ -55,7 +55,7 @@ pub(crate) extern "C" fn open(
         let mut config = EndpointConfig::default();
         config.progress_thread = domain.has_own_progress();
         let engine = Endpoint::open(&config).map_err(|error| {
-            eprintln!("portolan: no endpoint for libfabric: {error}");
+            eprintln!("portolan: cannot open an endpoint for libfabric: {error}");
             Errno(libc::ENODEV)
         })?;
         // SAFETY: the parts of `info` are null or valid.
@@ -76,7 +76,7 @@ pub(crate) extern "C" fn open(
             collective: null(),
         };
         // SAFETY: `out` is the application's storage for the endpoint.
-        unsafe { Object::give(out, head, domain, index) };
+        unsafe { Object::store(out, head, domain, index) };
         Ok(())
     })
 }

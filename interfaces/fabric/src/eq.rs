@@ -11,16 +11,16 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::abi::*;
-use crate::absent;
 use crate::cm::{Event, Events, Manager};
 use crate::errno::{Errno, size, status};
-use crate::nap::{Deadline, Nap};
+use crate::idle::{Deadline, IdleAction};
 use crate::object::fid;
+use crate::unsupported;
 
 static FID_OPS: Ops = Ops {
     close,
     control,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static EQ_OPS: OpsEq = OpsEq {
@@ -131,7 +131,7 @@ extern "C" fn sread(
                 Ok(_) if deadline.is_over() => return Err(Errno::AGAIN),
                 Ok(fd) => fd,
             };
-            Nap::Sleep(fd).take(deadline);
+            IdleAction::Sleep(fd).take(deadline);
         }
     })
 }
@@ -168,7 +168,7 @@ unsafe fn hand_out(
     if !leave && let Some(Event::Request { info, offered, .. }) = events.pop() {
         // The program owns them from now on.
         info.into_raw();
-        offered.give();
+        offered.release();
     }
     Ok(copied.cast_signed())
 }
@@ -221,7 +221,7 @@ extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize
             if flags & LEAVE == 0 {
                 events.pop();
             }
-            lend(out, events.keep(data));
+            set_error_data(out, events.store_data(data));
             Ok(size_of::<EqErrEntry>().cast_signed())
         })?
     })
@@ -229,15 +229,15 @@ extern "C" fn readerr(eq: *mut FidEq, out: *mut EqErrEntry, flags: u64) -> isize
 
 /// Copies the data to the application's buffer. Without one, returns a pointer that is valid until
 /// the next failure is read.
-fn lend(out: &mut EqErrEntry, kept: &[u8]) {
+fn set_error_data(out: &mut EqErrEntry, stored: &[u8]) {
     if out.err_data_size == 0 || out.err_data.is_null() {
-        out.err_data = kept.as_ptr().cast_mut().cast();
-        out.err_data_size = kept.len();
+        out.err_data = stored.as_ptr().cast_mut().cast();
+        out.err_data_size = stored.len();
         return;
     }
-    let count = kept.len().min(out.err_data_size);
+    let count = stored.len().min(out.err_data_size);
     // SAFETY: the application's buffer has as many bytes as it states.
-    unsafe { copy_nonoverlapping(kept.as_ptr(), out.err_data.cast(), count) };
+    unsafe { copy_nonoverlapping(stored.as_ptr(), out.err_data.cast(), count) };
     out.err_data_size = count;
 }
 

@@ -112,7 +112,7 @@ mod tests {
 
     // P4.15
     #[test]
-    fn full_memory_is_told_as_such() {
+    fn full_unexpected_memory_is_nomem() {
         let error = RawError::UnexpectedMemoryFull {
             held_len: 2_000_000,
             limit: 1_048_576,

@@ -6,17 +6,17 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::*;
-use crate::absent;
 use crate::cq;
 use crate::domain;
 use crate::eq;
 use crate::errno::{Errno, status};
 use crate::object::{class, fid};
 use crate::pep;
+use crate::unsupported;
 
 static FID_OPS: Ops = Ops {
     close,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static FABRIC_OPS: OpsFabric = OpsFabric {
@@ -24,7 +24,7 @@ static FABRIC_OPS: OpsFabric = OpsFabric {
     domain: domain::open,
     passive_ep: pep::open,
     eq_open: eq::open,
-    wait_open: absent::wait_open,
+    wait_open: unsupported::wait_open,
     trywait,
 };
 

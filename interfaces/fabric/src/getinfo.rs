@@ -12,9 +12,9 @@ use std::slice;
 use std::sync::Once;
 
 use crate::abi::*;
-use crate::answer::{Answer, FABRIC_NAME, NAME, OwnedInfo};
 use crate::errno::{Errno, status};
-use crate::offer::{self, Asked, Kind, Offer};
+use crate::offer::{self, Hints, Kind, Offer};
+use crate::provider_info::{FABRIC_NAME, NAME, OwnedInfo, ProviderInfo};
 use crate::sockaddr::{self, CAddr, Lookup};
 use portolan::EndpointAddress;
 use portolan::settings::{self, Setting};
@@ -31,17 +31,17 @@ pub(crate) extern "C" fn getinfo(
         // SAFETY: libfabric passes hints and C strings that are valid or null, and storage for the
         // result.
         unsafe {
-            if !is_asked_for(hints) {
+            if !is_requested(hints) {
                 return Err(Errno::NODATA);
             }
-            let question = Question {
+            let query = Query {
                 api,
                 node: text(node),
                 service: text(service),
                 flags,
                 hints: hints.as_ref(),
             };
-            *out = question.answers()?.into_raw();
+            *out = query.infos()?.into_raw();
         }
         Ok(())
     })
@@ -57,7 +57,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
 }
 
 /// Arguments of `fi_getinfo`. The hints and their parts are valid for its lifetime.
-struct Question<'a> {
+struct Query<'a> {
     api: u32,
     node: Option<&'a CStr>,
     service: Option<&'a CStr>,
@@ -65,17 +65,17 @@ struct Question<'a> {
     hints: Option<&'a Info>,
 }
 
-impl Question<'_> {
+impl Query<'_> {
     /// Returns a list of all kinds of endpoint that satisfy the hints.
     ///
     /// # Safety
     /// The parts of the hints are null or valid.
-    unsafe fn answers(&self) -> Result<OwnedInfo, Errno> {
+    unsafe fn infos(&self) -> Result<OwnedInfo, Errno> {
         let mut first: Option<OwnedInfo> = None;
         let mut refusal = Errno::NODATA;
         for kind in Kind::ALL {
             // SAFETY: guaranteed by the caller.
-            match (unsafe { self.answer(kind) }, &mut first) {
+            match (unsafe { self.info(kind) }, &mut first) {
                 (Ok(info), Some(first)) => first.append(info),
                 (Ok(info), None) => first = Some(info),
                 (Err(error), _) => refusal = error,
@@ -87,36 +87,36 @@ impl Question<'_> {
     /// Returns the information for one kind of endpoint.
     ///
     /// # Safety
-    /// As for [`Question::answers`].
-    unsafe fn answer(&self, kind: Kind) -> Result<OwnedInfo, Errno> {
+    /// As for [`Query::infos`].
+    unsafe fn info(&self, kind: Kind) -> Result<OwnedInfo, Errno> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let offer = self.offer(kind)?;
-            let mut answer = match kind {
+            let mut info = match kind {
                 Kind::Unconnected => {
                     self.check_node()?;
-                    Answer::new(offer, self.api, offer::ADDR_FORMAT)
+                    ProviderInfo::new(offer, self.api, offer::ADDR_FORMAT)
                 }
-                Kind::Connected => self.answer_connected(offer)?,
+                Kind::Connected => self.connected_info(offer)?,
             };
             if let Some(hints) = self.hints {
                 let (src, dest) = (hints.src_addr, hints.dest_addr);
                 let of = |addr, len| passed(kind, addr, len);
                 let (src, dest) = (of(src, hints.src_addrlen), of(dest, hints.dest_addrlen));
-                answer = answer.or_source(src).or_destination(dest);
-                answer = answer.with_handle(hints.handle);
+                info = info.or_source(src).or_destination(dest);
+                info = info.with_handle(hints.handle);
             }
             if kind == Kind::Connected {
-                answer = answer.or_any_source();
+                info = info.or_any_source();
             }
-            answer.build()
+            info.build()
         }
     }
 
     /// Returns the offer for one kind of endpoint.
     ///
     /// # Safety
-    /// As for [`Question::answers`].
+    /// As for [`Query::infos`].
     unsafe fn offer(&self, kind: Kind) -> Result<Offer, Errno> {
         // libfabric's utility providers use connections of a base provider. They are not offered on
         // this provider, which has all the features that they add.
@@ -127,8 +127,8 @@ impl Question<'_> {
             return Ok(offer::everything(kind));
         };
         // SAFETY: guaranteed by the caller; each part is null or valid.
-        let asked = unsafe {
-            Asked {
+        let hints = unsafe {
+            Hints {
                 api: self.api,
                 info,
                 tx: info.tx_attr.as_ref(),
@@ -138,8 +138,8 @@ impl Question<'_> {
             }
         };
         // SAFETY: as above.
-        unsafe { check_names(&asked)? };
-        offer::matching(kind, &asked).map_err(|mismatch| refused(mismatch.0))
+        unsafe { check_names(&hints)? };
+        offer::matching(kind, &hints).map_err(|mismatch| refused(mismatch.0))
     }
 
     /// Checks that the host exists. Peer addresses cannot be derived from a host name, but many
@@ -151,28 +151,28 @@ impl Question<'_> {
         else {
             return Ok(());
         };
-        let is_known = node
+        let exists = node
             .to_str()
             .is_ok_and(|name| (name, 0).to_socket_addrs().is_ok());
-        match is_known {
+        match exists {
             true => Ok(()),
-            false => Err(refused("a peer on a host that nobody knows")),
+            false => Err(refused("a peer on a host that cannot be resolved")),
         }
     }
 
-    /// Returns an answer whose source (for a listener) or destination is resolved from node and
+    /// Returns information whose source (for a listener) or destination is resolved from node and
     /// service.
-    fn answer_connected(&self, offer: Offer) -> Result<Answer, Errno> {
-        let asked = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
-        let wants_place = self.node.is_some() || self.service.is_some();
-        if !wants_place || self.flags & PROV_ATTR_ONLY != 0 {
-            return Ok(Answer::new(offer, self.api, format_of(asked, None)));
+    fn connected_info(&self, offer: Offer) -> Result<ProviderInfo, Errno> {
+        let format = self.hints.map_or(FORMAT_UNSPEC, |hints| hints.addr_format);
+        let has_address = self.node.is_some() || self.service.is_some();
+        if !has_address || self.flags & PROV_ATTR_ONLY != 0 {
+            return Ok(ProviderInfo::new(offer, self.api, format_of(format, None)));
         }
         let is_source = self.flags & SOURCE != 0;
         let lookup = Lookup {
             node: self.node,
             service: self.service,
-            family: match asked {
+            family: match format {
                 SOCKADDR_IN => libc::AF_INET,
                 SOCKADDR_IN6 => libc::AF_INET6,
                 _ => 0,
@@ -181,23 +181,23 @@ impl Question<'_> {
             numeric: self.flags & NUMERICHOST != 0,
         };
         let Some(found) = lookup.first() else {
-            return Err(refused("a host or a service that nobody knows"));
+            return Err(refused("a host or a service that cannot be resolved"));
         };
-        let answer = Answer::new(offer, self.api, format_of(asked, Some(&found)));
+        let info = ProviderInfo::new(offer, self.api, format_of(format, Some(&found)));
         let found = Some(bytes(&found));
         Ok(match is_source {
-            true => answer.or_source(found),
-            false => answer.or_destination(found),
+            true => info.or_source(found),
+            false => info.or_destination(found),
         })
     }
 }
 
 /// Returns the requested address format, or the format of the address found if none was requested.
-fn format_of(asked: u32, found: Option<&SocketAddr>) -> u32 {
-    match (asked, found) {
+fn format_of(format: u32, found: Option<&SocketAddr>) -> u32 {
+    match (format, found) {
         (FORMAT_UNSPEC, Some(SocketAddr::V6(_))) => SOCKADDR_IN6,
         (FORMAT_UNSPEC, _) => SOCKADDR_IN,
-        (asked, _) => asked,
+        (format, _) => format,
     }
 }
 
@@ -205,7 +205,7 @@ fn format_of(asked: u32, found: Option<&SocketAddr>) -> u32 {
 ///
 /// # Safety
 /// `hints` is null or valid.
-unsafe fn is_asked_for(hints: *const Info) -> bool {
+unsafe fn is_requested(hints: *const Info) -> bool {
     // SAFETY: guaranteed by the caller; names are C strings or null.
     let by_hints = unsafe {
         hints
@@ -230,9 +230,9 @@ unsafe fn is_our_name(name: *const c_char) -> bool {
 /// Returns true if a switch in the environment is on. An invalid value counts as off and is
 /// reported once, because libfabric calls `fi_getinfo` many times.
 fn is_on(switch: &Setting) -> bool {
-    static TOLD: Once = Once::new();
+    static REPORTED: Once = Once::new();
     switch.is_on().unwrap_or_else(|error| {
-        TOLD.call_once(|| eprintln!("portolan: {error}"));
+        REPORTED.call_once(|| eprintln!("portolan: {error}"));
         false
     })
 }
@@ -250,7 +250,7 @@ fn selected(list: &str) -> bool {
 /// Prints the unsupported request if `PORTOLAN_VERBOSE` is set, and returns the error.
 fn refused(what: &str) -> Errno {
     if is_on(&settings::VERBOSE) {
-        eprintln!("portolan: not offered to libfabric: the program asks for {what}");
+        eprintln!("portolan: not offered to libfabric: the program requests {what}");
     }
     Errno::NODATA
 }
@@ -259,13 +259,13 @@ fn refused(what: &str) -> Errno {
 ///
 /// # Safety
 /// Names in the hints are C strings or null.
-unsafe fn check_names(asked: &Asked<'_>) -> Result<(), Errno> {
+unsafe fn check_names(hints: &Hints<'_>) -> Result<(), Errno> {
     // SAFETY: guaranteed by the caller.
     let fits =
         |name: *const c_char| name.is_null() || unsafe { CStr::from_ptr(name) } == FABRIC_NAME;
     // SAFETY: a part of the hints.
-    let fabric = unsafe { asked.info.fabric_attr.as_ref() };
-    let named = asked.domain.is_none_or(|domain| fits(domain.name))
+    let fabric = unsafe { hints.info.fabric_attr.as_ref() };
+    let named = hints.domain.is_none_or(|domain| fits(domain.name))
         && fabric.is_none_or(|fabric| fits(fabric.name));
     if named { Ok(()) } else { Err(Errno::NODATA) }
 }
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_list_that_names_the_provider_asks_for_it() {
+    fn only_a_list_that_names_the_provider_selects_it() {
         assert!(selected("portolan"));
         assert!(selected("tcp,portolan"));
         assert!(!selected(""));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     /// Calls `fi_getinfo` for a program that names the provider and a host.
-    fn ask(node: &CStr, flags: u64) -> c_int {
+    fn query(node: &CStr, flags: u64) -> c_int {
         // SAFETY: the hints live through the call, and their other fields are null. The result is
         // stored in `out`; it is small, so the test does not free it.
         unsafe {
@@ -328,11 +328,11 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_nobody_knows_has_no_peer() {
+    fn unresolvable_host_is_refused() {
         // Not a valid host name, so no name server is queried.
         let nowhere = c"no host";
-        assert_eq!(ask(nowhere, 0), -libc::ENODATA);
-        assert_eq!(ask(nowhere, SOURCE), 0, "this host is no peer");
-        assert_eq!(ask(c"127.0.0.1", 0), 0);
+        assert_eq!(query(nowhere, 0), -libc::ENODATA);
+        assert_eq!(query(nowhere, SOURCE), 0, "a source is not resolved");
+        assert_eq!(query(c"127.0.0.1", 0), 0);
     }
 }

@@ -18,8 +18,6 @@
 #![warn(missing_docs)]
 
 mod abi;
-mod absent;
-mod answer;
 mod av;
 mod cm;
 mod cntr;
@@ -30,16 +28,18 @@ mod eq;
 mod errno;
 mod fabric;
 mod getinfo;
+mod idle;
 mod mr;
-mod nap;
 mod object;
 mod offer;
 mod pep;
 mod provider;
+mod provider_info;
 mod sockaddr;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unsupported;
 mod wake;
 
 pub use provider::fi_prov_ini;

@@ -10,10 +10,10 @@ use libc::iovec;
 use portolan::{RawAccess, RawPiece};
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, status};
 use crate::object::{Object, domain_of, fid};
 use crate::state::{Domain, Mr, State};
+use crate::unsupported;
 
 pub(crate) static OPS: OpsMr = OpsMr {
     size: size_of::<OpsMr>(),
@@ -26,7 +26,7 @@ static FID_OPS: Ops = Ops {
     close,
     bind,
     control,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 extern "C" fn reg(
@@ -112,7 +112,7 @@ fn register(domain: *mut Fid, attr: &MrAttr, out: *mut *mut FidMr) -> c_int {
             key,
         };
         // SAFETY: `out` is the application's storage for the region.
-        unsafe { Object::give(out, head, domain, index) };
+        unsafe { Object::store(out, head, domain, index) };
         Ok(())
     })
 }

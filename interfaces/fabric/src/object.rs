@@ -30,7 +30,7 @@ impl<F> Object<F> {
     ///
     /// # Safety
     /// `out` may be written, and `F` begins with a [`Fid`].
-    pub(crate) unsafe fn give(out: *mut *mut F, head: F, domain: &Arc<Domain>, index: usize) {
+    pub(crate) unsafe fn store(out: *mut *mut F, head: F, domain: &Arc<Domain>, index: usize) {
         let object = Box::new(Object {
             head,
             domain: Arc::clone(domain),
@@ -43,7 +43,7 @@ impl<F> Object<F> {
     /// Returns the object behind a pointer.
     ///
     /// # Safety
-    /// `fid` was stored by [`Object::give`] with the same `F` and is not closed.
+    /// `fid` was stored by [`Object::store`] with the same `F` and is not closed.
     #[inline]
     pub(crate) unsafe fn of<'a, P>(fid: *mut P) -> &'a Object<F> {
         // SAFETY: the head is the first field of the object, by `repr(C)`.

@@ -107,7 +107,7 @@ impl Kind {
 }
 
 /// An application's request. Missing parts are `None`.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Hints<'a> {
     pub(crate) api: u32,
     pub(crate) info: &'a Info,
     pub(crate) tx: Option<&'a TxAttr>,
@@ -150,15 +150,15 @@ pub(crate) fn everything(kind: Kind) -> Offer {
 ///
 /// # Errors
 /// The first attribute that cannot be satisfied.
-pub(crate) fn matching(kind: Kind, asked: &Asked<'_>) -> Result<Offer, Mismatch> {
+pub(crate) fn matching(kind: Kind, hints: &Hints<'_>) -> Result<Offer, Mismatch> {
     let mut offer = everything(kind);
-    fit_info(&mut offer, kind, asked.info)?;
-    asked.ep.map_or(Ok(()), |ep| fit_ep(&mut offer, ep))?;
-    asked.tx.map_or(Ok(()), |tx| fit_tx(&mut offer, tx))?;
-    asked.rx.map_or(Ok(()), |rx| fit_rx(&mut offer, rx))?;
-    asked
+    fit_info(&mut offer, kind, hints.info)?;
+    hints.ep.map_or(Ok(()), |ep| fit_ep(&mut offer, ep))?;
+    hints.tx.map_or(Ok(()), |tx| fit_tx(&mut offer, tx))?;
+    hints.rx.map_or(Ok(()), |rx| fit_rx(&mut offer, rx))?;
+    hints
         .domain
-        .map_or(Ok(()), |domain| fit_domain(&mut offer, domain, asked.api))?;
+        .map_or(Ok(()), |domain| fit_domain(&mut offer, domain, hints.api))?;
     Ok(offer)
 }
 
@@ -167,7 +167,7 @@ fn fit_info(offer: &mut Offer, kind: Kind, info: &Info) -> Verdict {
     need(kind.takes_format(info.addr_format), "an address format")?;
     need(
         kind == Kind::Connected || info.handle.is_null(),
-        "an endpoint without connections made from a connection request",
+        "a connectionless endpoint from a connection request",
     )?;
     if info.caps != 0 {
         offer.caps = with_implied(info.caps);
@@ -190,130 +190,130 @@ fn with_implied(caps: u64) -> u64 {
     all
 }
 
-fn fit_ep(offer: &mut Offer, asked: &EpAttr) -> Verdict {
+fn fit_ep(offer: &mut Offer, hints: &EpAttr) -> Verdict {
     need(
-        asked.ep_type == EP_UNSPEC || asked.ep_type == offer.ep.ep_type,
+        hints.ep_type == EP_UNSPEC || hints.ep_type == offer.ep.ep_type,
         "an endpoint type other than FI_EP_RDM and FI_EP_MSG",
     )?;
-    need(matches!(asked.protocol, 0 | PROTOCOL), "another protocol")?;
-    need(asked.max_msg_size <= MESSAGE_LEN_MAX, "longer messages")?;
+    need(matches!(hints.protocol, 0 | PROTOCOL), "another protocol")?;
+    need(hints.max_msg_size <= MESSAGE_LEN_MAX, "longer messages")?;
     need(
-        asked.tx_ctx_cnt <= 1 && asked.rx_ctx_cnt <= 1,
+        hints.tx_ctx_cnt <= 1 && hints.rx_ctx_cnt <= 1,
         "several or shared contexts",
     )?;
-    need(asked.auth_key_size == 0, "an authorization key")?;
+    need(hints.auth_key_size == 0, "an authorization key")?;
     need(
-        asked.max_order_raw_size <= offer.ep.max_order_raw_size,
+        hints.max_order_raw_size <= offer.ep.max_order_raw_size,
         "order of longer messages",
     )?;
     need(
-        asked.max_order_war_size <= offer.ep.max_order_war_size,
+        hints.max_order_war_size <= offer.ep.max_order_war_size,
         "order of longer messages",
     )?;
     need(
-        asked.max_order_waw_size <= offer.ep.max_order_waw_size,
+        hints.max_order_waw_size <= offer.ep.max_order_waw_size,
         "order of longer messages",
     )
 }
 
-fn fit_tx(offer: &mut Offer, asked: &TxAttr) -> Verdict {
-    within(asked.caps, CAPS, "a capability to send")?;
-    within(asked.op_flags, TX_FLAGS, "a default flag of sends")?;
-    within(asked.msg_order, ORDER, "an order of sends")?;
-    need(asked.comp_order == 0, "ordered completions of sends")?;
+fn fit_tx(offer: &mut Offer, hints: &TxAttr) -> Verdict {
+    within(hints.caps, CAPS, "a capability to send")?;
+    within(hints.op_flags, TX_FLAGS, "a default flag of sends")?;
+    within(hints.msg_order, ORDER, "an order of sends")?;
+    need(hints.comp_order == 0, "ordered completions of sends")?;
     need(
-        asked.inject_size <= INJECT_LEN_MAX,
+        hints.inject_size <= INJECT_LEN_MAX,
         "injecting longer messages",
     )?;
-    need(asked.size <= QUEUE_LEN, "more sends under way")?;
-    need(asked.iov_limit <= PIECES_MAX, "more pieces of a message")?;
-    need(asked.rma_iov_limit <= 1, "several remote pieces")?;
-    if asked.caps != 0 {
-        offer.tx.caps = asked.caps & TX_CAPS;
+    need(hints.size <= QUEUE_LEN, "more sends in flight")?;
+    need(hints.iov_limit <= PIECES_MAX, "more pieces of a message")?;
+    need(hints.rma_iov_limit <= 1, "several remote pieces")?;
+    if hints.caps != 0 {
+        offer.tx.caps = hints.caps & TX_CAPS;
     }
-    offer.tx.op_flags = asked.op_flags;
+    offer.tx.op_flags = hints.op_flags;
     Ok(())
 }
 
-fn fit_rx(offer: &mut Offer, asked: &RxAttr) -> Verdict {
-    within(asked.caps, CAPS, "a capability to receive")?;
-    within(asked.op_flags, RX_FLAGS, "a default flag of receives")?;
-    within(asked.msg_order, ORDER, "an order of receives")?;
-    need(asked.comp_order == 0, "ordered completions of receives")?;
-    need(asked.size <= QUEUE_LEN, "more receives posted")?;
-    need(asked.iov_limit <= PIECES_MAX, "more pieces of a buffer")?;
-    if asked.caps != 0 {
-        offer.rx.caps = asked.caps & RX_CAPS;
+fn fit_rx(offer: &mut Offer, hints: &RxAttr) -> Verdict {
+    within(hints.caps, CAPS, "a capability to receive")?;
+    within(hints.op_flags, RX_FLAGS, "a default flag of receives")?;
+    within(hints.msg_order, ORDER, "an order of receives")?;
+    need(hints.comp_order == 0, "ordered completions of receives")?;
+    need(hints.size <= QUEUE_LEN, "more receives posted")?;
+    need(hints.iov_limit <= PIECES_MAX, "more pieces of a buffer")?;
+    if hints.caps != 0 {
+        offer.rx.caps = hints.caps & RX_CAPS;
     }
-    offer.rx.op_flags = asked.op_flags;
+    offer.rx.op_flags = hints.op_flags;
     Ok(())
 }
 
-fn fit_domain(offer: &mut Offer, asked: &DomainAttr, api: u32) -> Verdict {
+fn fit_domain(offer: &mut Offer, hints: &DomainAttr, api: u32) -> Verdict {
     let own = &mut offer.domain.head;
     need(
         matches!(
-            asked.data_progress,
+            hints.data_progress,
             PROGRESS_UNSPEC | PROGRESS_AUTO | PROGRESS_MANUAL | PROGRESS_CONTROL_UNIFIED
         ),
         "another kind of progress",
     )?;
-    if asked.data_progress == PROGRESS_AUTO {
+    if hints.data_progress == PROGRESS_AUTO {
         own.data_progress = PROGRESS_AUTO;
     }
-    need(asked.mr_key_size <= own.mr_key_size, "longer memory keys")?;
+    need(hints.mr_key_size <= own.mr_key_size, "longer memory keys")?;
     need(
-        asked.cq_data_size <= own.cq_data_size,
+        hints.cq_data_size <= own.cq_data_size,
         "more immediate data",
     )?;
     need(
-        asked.cq_cnt <= OBJECTS_MAX && asked.ep_cnt <= OBJECTS_MAX,
+        hints.cq_cnt <= OBJECTS_MAX && hints.ep_cnt <= OBJECTS_MAX,
         "more objects",
     )?;
-    need(asked.cntr_cnt <= OBJECTS_MAX, "more counters")?;
-    need(asked.tx_ctx_cnt <= own.tx_ctx_cnt, "more contexts")?;
-    need(asked.rx_ctx_cnt <= own.rx_ctx_cnt, "more contexts")?;
+    need(hints.cntr_cnt <= OBJECTS_MAX, "more counters")?;
+    need(hints.tx_ctx_cnt <= own.tx_ctx_cnt, "more contexts")?;
+    need(hints.rx_ctx_cnt <= own.rx_ctx_cnt, "more contexts")?;
     need(
-        asked.max_ep_tx_ctx <= 1 && asked.max_ep_rx_ctx <= 1,
+        hints.max_ep_tx_ctx <= 1 && hints.max_ep_rx_ctx <= 1,
         "several contexts per endpoint",
     )?;
     need(
-        asked.max_ep_stx_ctx == 0 && asked.max_ep_srx_ctx == 0,
+        hints.max_ep_stx_ctx == 0 && hints.max_ep_srx_ctx == 0,
         "shared contexts",
     )?;
-    need(asked.mr_iov_limit <= 1, "regions of several pieces")?;
-    need(asked.auth_key_size == 0, "an authorization key")?;
-    within(asked.caps, DOMAIN_CAPS, "a capability of the domain")?;
-    if asked.threading != THREAD_UNSPEC {
+    need(hints.mr_iov_limit <= 1, "regions of several pieces")?;
+    need(hints.auth_key_size == 0, "an authorization key")?;
+    within(hints.caps, DOMAIN_CAPS, "a capability of the domain")?;
+    if hints.threading != THREAD_UNSPEC {
         // All levels are supported. Those below `FI_THREAD_SAFE` restrict the application more, and
         // require less of the provider.
-        own.threading = asked.threading;
+        own.threading = hints.threading;
     }
-    if asked.av_type != AV_UNSPEC {
-        own.av_type = asked.av_type;
+    if hints.av_type != AV_UNSPEC {
+        own.av_type = hints.av_type;
     }
     // Control calls complete immediately in either mode.
-    if matches!(asked.control_progress, PROGRESS_AUTO | PROGRESS_MANUAL) {
-        own.control_progress = asked.control_progress;
+    if matches!(hints.control_progress, PROGRESS_AUTO | PROGRESS_MANUAL) {
+        own.control_progress = hints.control_progress;
     }
-    own.mr_mode = mr_mode(asked.mr_mode, api)?;
+    own.mr_mode = mr_mode(hints.mr_mode, api)?;
     Ok(())
 }
 
 /// Selects the registration mode that both the provider and the application support.
-fn mr_mode(asked: c_int, api: u32) -> Result<c_int, Mismatch> {
+fn mr_mode(hints: c_int, api: u32) -> Result<c_int, Mismatch> {
     if api < MR_BITS_SINCE {
-        return match asked {
+        return match hints {
             0 | MR_BASIC => Ok(MR_BASIC),
             MR_SCALABLE => Ok(MR_SCALABLE),
             _ => Err(Mismatch(
-                "a way of registering memory that libfabric had not then",
+                "a memory registration mode that its libfabric version does not have",
             )),
         };
     }
-    match asked & (MR_BASIC | MR_SCALABLE) {
-        0 => Ok(asked & MR_MODERN),
-        MR_SCALABLE if asked == MR_SCALABLE => Ok(MR_SCALABLE),
+    match hints & (MR_BASIC | MR_SCALABLE) {
+        0 => Ok(hints & MR_MODERN),
+        MR_SCALABLE if hints == MR_SCALABLE => Ok(MR_SCALABLE),
         _ => Ok(MR_BASIC),
     }
 }
@@ -326,8 +326,8 @@ fn need(condition: bool, what: &'static str) -> Verdict {
     }
 }
 
-fn within(asked: u64, offered: u64, what: &'static str) -> Verdict {
-    need(asked & !offered == 0, what)
+fn within(hints: u64, offered: u64, what: &'static str) -> Verdict {
+    need(hints & !offered == 0, what)
 }
 
 fn tx() -> TxAttr {
@@ -441,8 +441,8 @@ mod tests {
         }
     }
 
-    fn asked(info: &Info) -> Asked<'_> {
-        Asked {
+    fn hints(info: &Info) -> Hints<'_> {
+        Hints {
             api: version(1, 17),
             info,
             tx: None,
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_open_mpi_asks_for_is_offered() {
+    fn hints_of_open_mpi_are_satisfied() {
         let info = info(MSG | TAGGED | LOCAL_COMM | REMOTE_COMM | DIRECTED_RECV);
         let domain = DomainAttr {
             threading: THREAD_DOMAIN,
@@ -461,29 +461,29 @@ mod tests {
             cq_data_size: 4,
             ..everything(RDM).domain.head
         };
-        let asked = Asked {
+        let hints = Hints {
             domain: Some(&domain),
-            ..asked(&info)
+            ..hints(&info)
         };
-        let offer = matching(RDM, &asked).unwrap();
+        let offer = matching(RDM, &hints).unwrap();
         assert_eq!(offer.caps, info.caps | SEND | RECV);
         assert_eq!(offer.domain.head.threading, THREAD_DOMAIN);
         assert_eq!(offer.tx.caps, MSG | TAGGED | SEND);
     }
 
     #[test]
-    fn all_that_is_offered_may_be_asked_for() {
+    fn everything_offered_may_be_requested() {
         for kind in Kind::ALL {
             let all = everything(kind);
             let info = info(all.caps);
-            let asked = Asked {
+            let hints = Hints {
                 tx: Some(&all.tx),
                 rx: Some(&all.rx),
                 ep: Some(&all.ep),
                 domain: Some(&all.domain.head),
-                ..asked(&info)
+                ..hints(&info)
             };
-            assert_eq!(matching(kind, &asked).unwrap().caps, all.caps);
+            assert_eq!(matching(kind, &hints).unwrap().caps, all.caps);
         }
     }
 
@@ -495,47 +495,47 @@ mod tests {
         };
         for format in [FORMAT_UNSPEC, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6] {
             let info = with(format, MSG | RMA);
-            let offer = matching(Kind::Connected, &asked(&info)).unwrap();
+            let offer = matching(Kind::Connected, &hints(&info)).unwrap();
             assert_eq!((offer.ep.ep_type, offer.caps & MANY_PEERS), (EP_MSG, 0));
         }
         for info in [with(ADDR_FORMAT, MSG), with(SOCKADDR, MSG | SOURCE)] {
-            assert!(matching(Kind::Connected, &asked(&info)).is_err());
+            assert!(matching(Kind::Connected, &hints(&info)).is_err());
         }
-        assert!(matching(RDM, &asked(&with(SOCKADDR_IN, MSG))).is_err());
+        assert!(matching(RDM, &hints(&with(SOCKADDR_IN, MSG))).is_err());
     }
 
     #[test]
-    fn each_kind_is_offered_by_its_name_and_datagrams_are_not() {
+    fn offer_matches_endpoint_type() {
         const DGRAM: c_int = 2;
-        let answer = |kind: Kind, ep_type| {
+        let offered = |kind: Kind, ep_type| {
             let ep = EpAttr {
                 ep_type,
                 ..everything(kind).ep
             };
             let info = info(MSG);
-            let asked = Asked {
+            let hints = Hints {
                 ep: Some(&ep),
-                ..asked(&info)
+                ..hints(&info)
             };
-            matching(kind, &asked).map(|offer| offer.ep.ep_type)
+            matching(kind, &hints).map(|offer| offer.ep.ep_type)
         };
         for kind in Kind::ALL {
-            assert_eq!(answer(kind, EP_UNSPEC), Ok(kind.ep_type()));
-            assert_eq!(answer(kind, kind.ep_type()), Ok(kind.ep_type()));
-            assert!(answer(kind, DGRAM).unwrap_err().0.contains("FI_EP_MSG"));
+            assert_eq!(offered(kind, EP_UNSPEC), Ok(kind.ep_type()));
+            assert_eq!(offered(kind, kind.ep_type()), Ok(kind.ep_type()));
+            assert!(offered(kind, DGRAM).unwrap_err().0.contains("FI_EP_MSG"));
         }
-        assert!(answer(RDM, EP_MSG).is_err());
-        assert!(answer(Kind::Connected, EP_RDM).is_err());
+        assert!(offered(RDM, EP_MSG).is_err());
+        assert!(offered(Kind::Connected, EP_RDM).is_err());
     }
 
     #[test]
-    fn an_unknown_capability_is_refused() {
+    fn unknown_capability_is_refused() {
         const COLLECTIVE: u64 = 1 << 6;
-        assert!(matching(RDM, &asked(&info(MSG | COLLECTIVE))).is_err());
+        assert!(matching(RDM, &hints(&info(MSG | COLLECTIVE))).is_err());
     }
 
     #[test]
-    fn memory_is_registered_as_the_application_can() {
+    fn registration_mode_matches_hints() {
         let modern = version(1, 9);
         assert_eq!(mr_mode(0, modern), Ok(0));
         assert_eq!(mr_mode(MR_PROV_KEY | 1 << 9, modern), Ok(MR_PROV_KEY));

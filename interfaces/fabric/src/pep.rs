@@ -12,19 +12,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::abi::*;
-use crate::absent;
-use crate::answer::Answer;
 use crate::cm::{self, Fidptr, Listening, Manager, Request, socket};
 use crate::eq;
 use crate::errno::{Errno, status};
 use crate::object::{class, fid};
+use crate::provider_info::ProviderInfo;
 use crate::sockaddr::{self, CAddr};
+use crate::unsupported;
 
 static FID_OPS: Ops = Ops {
     close,
     bind,
     control,
-    ..absent::OPS
+    ..unsupported::OPS
 };
 
 static OPS: OpsEp = OpsEp {
@@ -32,23 +32,23 @@ static OPS: OpsEp = OpsEp {
     cancel,
     getopt,
     setopt,
-    tx_ctx: absent::tx_ctx,
-    rx_ctx: absent::rx_ctx,
-    rx_size_left: absent::size_left,
-    tx_size_left: absent::size_left,
+    tx_ctx: unsupported::tx_ctx,
+    rx_ctx: unsupported::rx_ctx,
+    rx_size_left: unsupported::size_left,
+    tx_size_left: unsupported::size_left,
 };
 
 static CM_OPS: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
     setname,
     getname,
-    getpeer: absent::getpeer,
-    connect: absent::connect,
+    getpeer: unsupported::getpeer,
+    connect: unsupported::connect,
     listen,
-    accept: absent::accept,
+    accept: unsupported::accept,
     reject,
-    shutdown: absent::shutdown,
-    join: absent::join,
+    shutdown: unsupported::shutdown,
+    join: unsupported::join,
 };
 
 /// Default length of the system's queue of connections that the program has not accepted.
@@ -62,7 +62,7 @@ struct Pep {
 
 struct State {
     /// Information reported with each request, without the addresses.
-    template: Answer,
+    template: ProviderInfo,
     manager: Option<Arc<Manager>>,
     backlog: c_int,
     /// A bound socket, until an endpoint listens at it or connects from it.
@@ -94,7 +94,7 @@ pub(crate) extern "C" fn open(
             (
                 info.ep_attr.as_ref(),
                 sockaddr::read(info.src_addr, info.src_addrlen),
-                Answer::again(info, api),
+                ProviderInfo::from_info(info, api),
             )
         };
         if ep.is_some_and(|ep| ep.ep_type != EP_MSG) {

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use crate::abi::{self, Provider};
-use crate::{answer, fabric, getinfo};
+use crate::{fabric, getinfo, provider_info};
 
 /// Version of the provider, in libfabric's format.
 const VERSION: u32 = abi::version(0, 1);
@@ -39,7 +39,7 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
             // MPICH requests the version of the library it runs with.
             fi_version: running_version(),
             context: [null_mut(); 4],
-            name: answer::NAME.as_ptr(),
+            name: provider_info::NAME.as_ptr(),
             getinfo: getinfo::getinfo,
             fabric: fabric::open,
             cleanup,

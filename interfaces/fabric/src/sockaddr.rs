@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_the_same_in_c() {
+    fn address_round_trips_through_c() {
         for text in ["127.0.0.1:4711", "[fe80::1%3]:80", "[::1]:1"] {
             let addr: SocketAddr = text.parse().unwrap();
             assert_eq!(again(addr, usize::MAX), Some(addr));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn other_families_and_nothing_are_no_addresses() {
+    fn unknown_family_and_empty_address_are_refused() {
         let unix = [1u8, 0, b'/', b'x', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: the length of the array, or a null pointer.
         unsafe {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_hosts_are_looked_up() {
+    fn ports_and_hosts_are_resolved() {
         let lookup = Lookup {
             node: Some(c"127.0.0.1"),
             service: Some(c"4711"),

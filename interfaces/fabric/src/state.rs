@@ -14,8 +14,8 @@ mod peers;
 mod queue;
 mod reader;
 mod routes;
-mod sleep;
 mod submit;
+mod wait;
 
 use portolan::EndpointAddress;
 use slab::Slab;
@@ -212,12 +212,12 @@ fn users(eps: &mut Slab<Ep>, av: usize) -> impl Iterator<Item = &mut Ep> {
 impl State {
     /// Runs one turn of an endpoint. Its completions are put into its queues.
     pub(crate) fn progress(&mut self, ep: usize) {
-        self.turn(ep, &mut None);
+        self.poll_ep(ep, &mut None);
     }
 
     /// Runs one turn of each endpoint of a queue, unless the queue has entries.
     pub(crate) fn progress_cq(&mut self, cq: usize) {
-        if !self.cqs[cq].has_news() {
+        if !self.cqs[cq].is_readable() {
             self.progress_all(|state| state.cqs[cq].eps());
         }
     }
@@ -238,7 +238,7 @@ impl State {
     /// Runs one turn of an endpoint. Completions are passed to `reader` or put into queues. Returns
     /// true if this process is a forked child, in which endpoints make no progress.
     #[inline(always)]
-    fn turn(&mut self, ep: usize, reader: &mut Option<&mut Reader>) -> bool {
+    fn poll_ep(&mut self, ep: usize, reader: &mut Option<&mut Reader>) -> bool {
         let State {
             eps, cqs, cntrs, ..
         } = self;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The descriptor on which an application sleeps until its queue has news.
+//! The descriptor on which an application sleeps until its queue has entries.
 //!
 //! It is readable when an endpoint of the queue has work, or when another thread has added an entry
 //! since the last [`Wake::arm`].
@@ -24,8 +24,8 @@ const ANY: u64 = 0;
 pub(crate) struct Wake {
     owner: Owner,
     set: Epoll,
-    bell: File,
-    /// Set if a reader is about to sleep, so the next entry must ring.
+    event: File,
+    /// Set if a reader is about to sleep, so the next entry must notify.
     armed: bool,
 }
 
@@ -37,13 +37,13 @@ impl Wake {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just opened, and owned by no other value.
-        let bell = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+        let event = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let set = Epoll::new()?;
-        set.add(&bell, ANY)?;
+        set.add(&event, ANY)?;
         Ok(Wake {
             owner: Owner::this_process(),
             set,
-            bell,
+            event,
             armed: false,
         })
     }
@@ -61,33 +61,33 @@ impl Wake {
         }
     }
 
-    /// Clears earlier rings and makes the next entry ring.
+    /// Clears earlier notifications and makes the next entry notify.
     pub(crate) fn arm(&mut self) {
         if self.owner.is_another() {
             return;
         }
         let mut count = [0; 8];
         // Usually there is nothing to read.
-        let _ = self.bell.read(&mut count);
+        let _ = self.event.read(&mut count);
         self.armed = true;
     }
 
     #[inline]
-    pub(crate) fn ring(&mut self) {
+    pub(crate) fn notify(&mut self) {
         if self.armed {
-            self.ring_now();
+            self.notify_now();
         }
     }
 
     /// Wakes all sleepers.
     #[cold]
-    pub(crate) fn ring_now(&mut self) {
+    pub(crate) fn notify_now(&mut self) {
         self.armed = false;
         if self.owner.is_another() {
             return;
         }
         // Fails only if the counter is full, and then the descriptor is readable.
-        let _ = self.bell.write(&1u64.to_ne_bytes());
+        let _ = self.event.write(&1u64.to_ne_bytes());
     }
 
     pub(crate) fn fd(&self) -> RawFd {

@@ -62,7 +62,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn libfabric_offers_the_provider_to_who_names_it_and_to_nobody_else() {
+fn libfabric_lists_the_provider_by_name_only() {
     if !is_installed("fi_info") {
         return;
     }
@@ -70,11 +70,15 @@ fn libfabric_offers_the_provider_to_who_names_it_and_to_nobody_else() {
     let named = command("fi_info", dir.path(), &["-p", "portolan"])
         .output()
         .unwrap();
-    let said = text(&named);
-    assert!(named.status.success(), "{said}");
-    assert_eq!(said.matches("provider: portolan\n").count(), 2, "{said}");
-    let kinds = ["FI_EP_RDM", "FI_EP_MSG"].map(|kind| said.find(kind));
-    assert!(kinds.is_sorted() && kinds[0].is_some(), "{said}");
+    let output = text(&named);
+    assert!(named.status.success(), "{output}");
+    assert_eq!(
+        output.matches("provider: portolan\n").count(),
+        2,
+        "{output}"
+    );
+    let kinds = ["FI_EP_RDM", "FI_EP_MSG"].map(|kind| output.find(kind));
+    assert!(kinds.is_sorted() && kinds[0].is_some(), "{output}");
     let chosen = command("fi_info", dir.path(), &[])
         .env("FI_PROVIDER", "portolan")
         .output()
@@ -89,7 +93,7 @@ fn libfabric_offers_the_provider_to_who_names_it_and_to_nobody_else() {
 }
 
 #[test]
-fn pingpong_of_libfabric_runs_on_one_host_and_finds_its_data_intact() {
+fn libfabric_pingpong_data_is_intact() {
     if !is_installed("fi_pingpong") {
         return;
     }

@@ -63,7 +63,7 @@ mod tests {
     use std::ptr;
 
     #[test]
-    fn no_bytes_need_no_address() {
+    fn empty_slice_may_have_null_address() {
         // SAFETY: there are no bytes.
         let none = unsafe { (bytes(ptr::null(), 0), bytes_mut(ptr::null_mut(), 0)) };
         assert_eq!(
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_slices_are_refused() {
         let mut own = [1_u8, 2];
         // SAFETY: refused before any access, or valid.
         unsafe {

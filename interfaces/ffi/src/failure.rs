@@ -73,12 +73,12 @@ impl<C: Codes> Failure<C> {
 
     #[cold]
     fn of_panic(panic: &(dyn Any + Send)) -> Self {
-        let said = panic
+        let message = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no reason given");
-        Failure::new(C::INTERNAL, format!("bug in {}: {said}", C::LIBRARY))
+        Failure::new(C::INTERNAL, format!("bug in {}: {message}", C::LIBRARY))
     }
 }
 
@@ -149,34 +149,34 @@ mod tests {
         }
     }
 
-    fn said() -> String {
+    fn last_text() -> String {
         // SAFETY: belongs to this thread, on which no failure occurs meanwhile.
         let text = unsafe { CStr::from_ptr(last_error()) };
         text.to_str().unwrap().to_owned()
     }
 
     #[test]
-    fn a_body_returns_its_number() {
+    fn guard_returns_the_result_of_its_body() {
         assert_eq!(guard::<Own>(|| Ok(3)), 3);
-        assert_eq!(said(), "");
+        assert_eq!(last_text(), "");
     }
 
     #[test]
-    fn a_failure_leaves_a_number_and_a_sentence() {
+    fn failure_returns_code_and_stores_text() {
         assert_eq!(guard::<Own>(|| Err(Failure::null("buf"))), -5);
-        assert_eq!(said(), "buf is null");
+        assert_eq!(last_text(), "buf is null");
         assert_eq!(guard::<Own>(|| Err(Error::Forked.into())), -15);
-        assert!(said().contains("forked"), "{}", said());
+        assert!(last_text().contains("forked"), "{}", last_text());
         let with_zero = || Err(Failure::new(-1, "a\0b"));
         assert_eq!(guard::<Own>(with_zero), -1);
-        assert_eq!(said(), "ab");
+        assert_eq!(last_text(), "ab");
     }
 
     #[test]
-    fn a_panic_is_a_bug_of_the_library() {
+    fn panic_is_reported_as_bug() {
         assert_eq!(guard::<Own>(|| panic!("{} of {}", 1, 2)), -14);
-        assert_eq!(said(), "bug in libown: 1 of 2");
+        assert_eq!(last_text(), "bug in libown: 1 of 2");
         assert_eq!(guard::<Own>(|| panic!("plain")), -14);
-        assert_eq!(said(), "bug in libown: plain");
+        assert_eq!(last_text(), "bug in libown: plain");
     }
 }

@@ -16,16 +16,16 @@
     reason = "calls of the system's library, and memory that C programs name by address"
 )]
 
+mod arm;
 mod bytes;
 mod failure;
 mod guarded;
 mod lock;
-mod nap;
 mod process;
 
+pub use arm::arm;
 pub use bytes::{Unusable, bytes, bytes_mut};
 pub use failure::{Codes, Failure, fenced, guard, last_error};
 pub use guarded::{Guard, Guarded};
 pub use lock::{Held, Locked};
-pub use nap::arm;
 pub use process::{leave, this_thread, watch_forks};

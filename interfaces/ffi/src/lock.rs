@@ -49,9 +49,9 @@ impl<T> Locked<T> {
     }
 
     /// Like [`Locked::take`], but returns `None` if other threads hold the value for longer than
-    /// `patience`.
-    pub fn take_within(&'static self, patience: Duration) -> Option<Held<T>> {
-        let guard = self.lock.take_within(patience)?;
+    /// `timeout`.
+    pub fn take_within(&'static self, timeout: Duration) -> Option<Held<T>> {
+        let guard = self.lock.take_within(timeout)?;
         Some(Held {
             value: &self.value,
             _guard: guard,
@@ -104,8 +104,8 @@ struct Lock {
     owner: AtomicUsize,
     /// Set while that thread is inside without the mutex.
     is_inside: AtomicBool,
-    /// Set after another thread has come.
-    is_wanted: AtomicBool,
+    /// Set after a second thread has requested the lock.
+    is_contended: AtomicBool,
     /// Set once all threads take the mutex. Written with the mutex held.
     is_revoked: AtomicBool,
     mutex: RawMutex,
@@ -137,7 +137,7 @@ impl Lock {
         Lock {
             owner: AtomicUsize::new(0),
             is_inside: AtomicBool::new(false),
-            is_wanted: AtomicBool::new(false),
+            is_contended: AtomicBool::new(false),
             is_revoked: AtomicBool::new(false),
             mutex: RawMutex::INIT,
         }
@@ -161,7 +161,7 @@ impl Lock {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
-    fn is_nobodys(&self) -> bool {
+    fn has_no_owner(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == 0
     }
 
@@ -182,16 +182,16 @@ impl Lock {
     }
 
     /// Takes the lock without the mutex, for the owner, which is not inside. Returns `None` after
-    /// another thread has come.
+    /// another thread has requested the lock.
     #[inline]
     fn take_own(&'static self) -> Option<Guard> {
-        if self.is_wanted.load(Ordering::Relaxed) {
+        if self.is_contended.load(Ordering::Relaxed) {
             return None;
         }
         self.is_inside.store(true, Ordering::Relaxed);
         // The processor may still load before it stores; `revoke` enforces the order.
         compiler_fence(Ordering::SeqCst);
-        if self.is_wanted.load(Ordering::Relaxed) {
+        if self.is_contended.load(Ordering::Relaxed) {
             self.is_inside.store(false, Ordering::Release);
             return None;
         }
@@ -207,13 +207,13 @@ impl Lock {
 
     #[cold]
     fn take_now_from_others(&'static self) -> Option<Guard> {
-        match self.is_nobodys() {
+        match self.has_no_owner() {
             true => self.take(),
             false => self.take_within(Duration::ZERO),
         }
     }
 
-    fn take_within(&'static self, patience: Duration) -> Option<Guard> {
+    fn take_within(&'static self, timeout: Duration) -> Option<Guard> {
         if self.is_own() {
             if self.is_inside.load(Ordering::Relaxed) {
                 return None;
@@ -222,8 +222,8 @@ impl Lock {
                 return Some(guard);
             }
         }
-        let end = Instant::now().checked_add(patience);
-        if !self.mutex.try_lock_for(patience) {
+        let end = Instant::now().checked_add(timeout);
+        if !self.mutex.try_lock_for(timeout) {
             return None;
         }
         if self.revoke(end) {
@@ -239,7 +239,7 @@ impl Lock {
     #[cold]
     fn take_mutex(&self) -> bool {
         self.mutex.lock();
-        let is_first = self.is_nobodys();
+        let is_first = self.has_no_owner();
         if is_first && register() {
             self.owner.store(this_thread(), Ordering::Relaxed);
             // SAFETY: locked above.
@@ -261,10 +261,10 @@ impl Lock {
         if self.is_shared() {
             return true;
         }
-        self.is_wanted.store(true, Ordering::SeqCst);
+        self.is_contended.store(true, Ordering::SeqCst);
         fence_all();
         // From here on the owner has either announced that it is inside, or will see that the lock
-        // is wanted.
+        // is contended.
         // SYNC: ffi-inside.
         while self.is_inside.load(Ordering::Acquire) && !self.is_own() {
             if end.is_some_and(|end| Instant::now() >= end) {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_does_not_wait_for_who_came_later() {
+    fn owner_does_not_wait_after_contention() {
         let lock = new_lock();
         drop(lock.take_now().unwrap());
         let barrier = std::sync::Barrier::new(2);
@@ -337,7 +337,7 @@ mod tests {
 
     /// No count of several threads is lost from the moment that the second starts.
     #[test]
-    fn threads_that_come_later_lose_nothing() {
+    fn later_threads_lose_no_update() {
         let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));
         count(lock, &shared, 1000);
         assert!(!lock.is_shared());
@@ -360,7 +360,7 @@ mod tests {
 
     /// `take_now` refuses at once, and the first thread stays without the mutex while it is alone.
     #[test]
-    fn who_will_not_wait_has_it_when_nobody_else_does() {
+    fn take_now_succeeds_when_the_lock_is_free() {
         static VALUE: Locked<u32> = Locked::new(0);
         let mut held = VALUE.take_now().unwrap();
         *held += 1;
@@ -369,7 +369,7 @@ mod tests {
         std::thread::scope(|scope| {
             let is_refused = scope.spawn(|| VALUE.take_now().is_none());
             assert!(is_refused.join().unwrap());
-            // The lock is wanted by now, while this thread is inside.
+            // The lock is contended by now, while this thread is inside.
             assert!(VALUE.take_now().is_none());
             drop(held);
             let other = scope.spawn(|| VALUE.take_now().map(|mut held| *held += 1));
@@ -381,12 +381,12 @@ mod tests {
 
     /// Like the end of a process during a call that does not return.
     #[test]
-    fn who_has_no_more_patience_does_not_get_it_and_all_others_do() {
+    fn take_within_times_out_without_effect_on_others() {
         let (lock, shared) = (new_lock(), Shared(UnsafeCell::new(0)));
         let guard = lock.take().unwrap();
         std::thread::scope(|scope| {
-            let patience = Duration::from_millis(1);
-            let ending = scope.spawn(move || lock.take_within(patience).is_none());
+            let timeout = Duration::from_millis(1);
+            let ending = scope.spawn(move || lock.take_within(timeout).is_none());
             assert!(ending.join().unwrap());
         });
         assert!(!lock.is_shared());

@@ -27,8 +27,8 @@ pub fn watch_forks(disown: extern "C" fn()) {
     if error != 0 {
         let error = std::io::Error::from_raw_os_error(error);
         eprintln!(
-            "portolan: children that this program forks will not be told to leave its job alone, so none \
-             of them may call the library: {error}"
+            "portolan: cannot install the fork handler: {error}; forked children must not call the \
+             library"
         );
     }
 }

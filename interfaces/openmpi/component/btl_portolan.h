@@ -80,7 +80,7 @@ extern portolan_module_t portolan_module;
 extern mca_btl_base_component_3_0_0_t mca_btl_portolan_component;
 
 /* module.c */
-void portolan_report_lost(portolan_module_t *module, struct mca_btl_base_endpoint_t *endpoint, const char *why);
+void portolan_report_failed_peer(portolan_module_t *module, struct mca_btl_base_endpoint_t *endpoint, const char *why);
 
 /* send.c */
 mca_btl_base_descriptor_t *portolan_alloc(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint,

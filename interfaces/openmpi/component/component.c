@@ -64,7 +64,7 @@ static int register_parameters(void)
 }
 
 /* Returns true if the job names this component among its BTLs. */
-static bool is_asked_for(void)
+static bool is_requested(void)
 {
     const char **names = NULL;
     int index = mca_base_var_find("opal", "btl", NULL, NULL);
@@ -93,7 +93,7 @@ static void on_done(void *user, const portolan_btl_done_t *done)
     endpoint = PORTOLAN_BTL_SENT == done->kind ? ((portolan_fragment_t *) ended)->endpoint
                                                : ((portolan_remote_t *) ended)->endpoint;
     if (OPAL_UNLIKELY(PORTOLAN_BTL_GONE == done->status)) {
-        portolan_report_lost(module, endpoint, done->why);
+        portolan_report_failed_peer(module, endpoint, done->why);
     }
     if (PORTOLAN_BTL_SENT == done->kind) {
         portolan_on_sent(ended, status);
@@ -144,7 +144,7 @@ static mca_btl_base_module_t **init(int *count, bool progress_threads, bool mpi_
 {
     (void) progress_threads;
     *count = 0;
-    if (!is_asked_for() || OPAL_SUCCESS != make_lists(&portolan_module)) {
+    if (!is_requested() || OPAL_SUCCESS != make_lists(&portolan_module)) {
         return NULL;
     }
     portolan_btl_hooks_t hooks = {
@@ -154,7 +154,7 @@ static mca_btl_base_module_t **init(int *count, bool progress_threads, bool mpi_
     };
     portolan_module.endpoint = portolan_btl_open(&hooks, mpi_threads);
     if (NULL == portolan_module.endpoint) {
-        BTL_ERROR(("Portolan cannot be used: %s", portolan_btl_error()));
+        BTL_ERROR(("cannot open the Portolan endpoint: %s", portolan_btl_error()));
         return NULL;
     }
     mca_btl_base_module_t **modules = malloc(sizeof(*modules));

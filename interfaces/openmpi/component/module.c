@@ -7,7 +7,7 @@
 #include "opal/mca/pmix/pmix.h"
 
 /* Makes a process a peer. Returns NULL if it does not use this component. */
-static struct mca_btl_base_endpoint_t *meet(portolan_module_t *module, opal_proc_t *proc)
+static struct mca_btl_base_endpoint_t *make_peer(portolan_module_t *module, opal_proc_t *proc)
 {
     void *address = NULL;
     size_t len = 0;
@@ -39,7 +39,7 @@ static int add_procs(mca_btl_base_module_t *btl, size_t count, opal_proc_t **pro
                      struct mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable)
 {
     for (size_t at = 0; at < count; ++at) {
-        endpoints[at] = meet((portolan_module_t *) btl, procs[at]);
+        endpoints[at] = make_peer((portolan_module_t *) btl, procs[at]);
         if (NULL != endpoints[at]) {
             opal_bitmap_set_bit(reachable, (int) at);
         }
@@ -64,7 +64,7 @@ static int del_procs(mca_btl_base_module_t *btl, size_t count, opal_proc_t **pro
     return OPAL_SUCCESS;
 }
 
-void portolan_report_lost(portolan_module_t *module, struct mca_btl_base_endpoint_t *endpoint, const char *why)
+void portolan_report_failed_peer(portolan_module_t *module, struct mca_btl_base_endpoint_t *endpoint, const char *why)
 {
     if (module->has_failed || NULL == endpoint->proc) {
         return;
@@ -74,7 +74,7 @@ void portolan_report_lost(portolan_module_t *module, struct mca_btl_base_endpoin
     if (NULL != module->on_error) {
         /* pml ob1 uses the text as a format, so it is a constant. */
         module->on_error(&module->super, MCA_BTL_ERROR_FLAGS_FATAL, endpoint->proc,
-                         "btl/portolan has lost a peer");
+                         "a peer of btl/portolan has failed");
     }
 }
 

@@ -49,10 +49,10 @@ static portolan_remote_t *begin(portolan_module_t *module, struct mca_btl_base_e
 }
 
 /* Frees the operation if it could not start; returns the result for Open MPI. */
-static int began(portolan_module_t *module, portolan_remote_t *remote, int status)
+static int finish_begin(portolan_module_t *module, portolan_remote_t *remote, int status)
 {
     if (OPAL_UNLIKELY(PORTOLAN_BTL_GONE == status)) {
-        portolan_report_lost(module, remote->endpoint, portolan_btl_error());
+        portolan_report_failed_peer(module, remote->endpoint, portolan_btl_error());
     }
     if (OPAL_UNLIKELY(status < 0)) {
         opal_free_list_return(&module->remotes, &remote->super);
@@ -99,7 +99,7 @@ int portolan_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *end
         .key = remote_handle->key,
         .context = (uint64_t) (uintptr_t) op,
     };
-    return began(module, op, portolan_btl_put(module->endpoint, &transfer));
+    return finish_begin(module, op, portolan_btl_put(module->endpoint, &transfer));
 }
 
 int portolan_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, void *local,
@@ -129,7 +129,7 @@ int portolan_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *end
         .key = remote_handle->key,
         .context = (uint64_t) (uintptr_t) op,
     };
-    return began(module, op, portolan_btl_get(module->endpoint, &transfer));
+    return finish_begin(module, op, portolan_btl_get(module->endpoint, &transfer));
 }
 
 /* Translates an atomic operation. Returns false if Portolan does not have it. */
@@ -192,7 +192,7 @@ static int begin_atomic(portolan_module_t *module, portolan_remote_t *op,
     op->handle = local_handle;
     atomic->peer = op->endpoint->peer;
     atomic->context = (uint64_t) (uintptr_t) op;
-    return began(module, op, portolan_btl_atomic(module->endpoint, atomic));
+    return finish_begin(module, op, portolan_btl_atomic(module->endpoint, atomic));
 }
 
 int portolan_atomic_op(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint64_t remote,

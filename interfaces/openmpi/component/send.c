@@ -99,7 +99,7 @@ int portolan_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *en
         return OPAL_SUCCESS;
     }
     if (OPAL_UNLIKELY(PORTOLAN_BTL_GONE == status)) {
-        portolan_report_lost(module, endpoint, portolan_btl_error());
+        portolan_report_failed_peer(module, endpoint, portolan_btl_error());
     }
     return portolan_result(status);
 }
@@ -158,7 +158,7 @@ void portolan_on_message(void *user, uint8_t tag, const void *bytes, size_t len)
 
     /* The table has no entry 255, and a peer of another version may use a tag that is not registered here. */
     if (OPAL_UNLIKELY(tag >= MCA_BTL_TAG_MAX || NULL == trigger->cbfunc)) {
-        BTL_ERROR(("a message of %zu bytes with the unknown tag %u is dropped", len, tag));
+        BTL_ERROR(("dropped a message of %zu bytes with the unknown tag %u", len, tag));
         return;
     }
     trigger->cbfunc(&module->super, tag, &descriptor, trigger->cbdata);

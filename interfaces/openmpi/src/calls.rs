@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "called from C, with memory of the component")]
 
-use crate::channel::{Channel, status_of_gone};
+use crate::channel::{Channel, status_of_peer_failure};
 use crate::types::*;
 use portolan::{
     AtomicOp, Cookie, Datatype, EndpointAddress, Error, PeerIndex, RawAtomic, RawPiece, RawRemote,
@@ -311,7 +311,7 @@ fn code_of(error: &SubmitError) -> c_int {
     match error {
         SubmitError::Again => PORTOLAN_BTL_AGAIN,
         SubmitError::PeerGone(cause) => {
-            Failure::<Btl>::new(status_of_gone(*cause), error.to_string()).record()
+            Failure::<Btl>::new(status_of_peer_failure(*cause), error.to_string()).record()
         }
         other => Failure::<Btl>::new(PORTOLAN_BTL_FAILED, other.to_string()).record(),
     }

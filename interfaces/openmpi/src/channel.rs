@@ -38,13 +38,13 @@ struct Shared(UnsafeCell<Mailbox>);
 unsafe impl Sync for Shared {}
 
 // SAFETY: `endpoint` and `arriving` are reached with the lock held, `leaving` with `is_polled` set; `hooks` is
-// never written, and its pointer is handed back only.
+// never written, and its pointer is only returned.
 unsafe impl Sync for Channel {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Channel {}
 
 impl Channel {
-    /// Opens an endpoint; `is_shared` if several threads will call at once.
+    /// Opens an endpoint. `is_shared` is set if several threads call concurrently.
     pub(crate) fn open(hooks: portolan_btl_hooks_t, is_shared: bool) -> Result<Channel, Error> {
         let mut endpoint = Endpoint::open(&EndpointConfig::default())?;
         let arriving = Arc::new(Shared(UnsafeCell::default()));
@@ -52,7 +52,7 @@ impl Channel {
         endpoint.on_active(move |message| {
             // SAFETY: the hook runs within calls of the endpoint, all of which are made with the lock held; no other
             // reference lives during such a call.
-            unsafe { &mut *filled.mailbox() }.take_in(message);
+            unsafe { &mut *filled.mailbox() }.push_message(message);
         })?;
         Ok(Channel {
             endpoint: Guarded::new(endpoint, is_shared),
@@ -63,13 +63,13 @@ impl Channel {
         })
     }
 
-    /// The endpoint, for this thread.
+    /// Locks the endpoint for this thread.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, Endpoint> {
         self.endpoint.lock()
     }
 
-    /// Opens memory to peers; returns its key.
+    /// Registers memory for access by peers. Returns its key.
     pub(crate) fn register(&self, memory: RawPiece) -> Result<u64, Error> {
         let access = RawAccess {
             read: true,
@@ -79,11 +79,11 @@ impl Channel {
             // Random, so that a peer cannot guess the key of another registration.
             let key = rand::random();
             // SAFETY: the component keeps the memory until it deregisters it.
-            let made = unsafe {
+            let result = unsafe {
                 self.lock()
                     .register(memory, access, key, memory.ptr.addr() as u64)
             };
-            match made {
+            match result {
                 Ok(()) => return Ok(key),
                 Err(Error::KeyInUse { .. }) => {}
                 Err(error) => return Err(error),
@@ -99,22 +99,22 @@ impl Channel {
         if self.is_polled.load(Ordering::Relaxed) || self.is_polled.swap(true, Ordering::Acquire) {
             return 0;
         }
-        let count = match self.take_in() {
-            true => self.hand_out(),
+        let count = match self.fill() {
+            true => self.deliver(),
             false => 0,
         };
         self.is_polled.store(false, Ordering::Release);
         count
     }
 
-    /// Runs a turn; returns true if there is anything to hand out.
+    /// Runs a turn. Returns true if there is anything to deliver.
     #[inline]
-    fn take_in(&self) -> bool {
+    fn fill(&self) -> bool {
         let mut endpoint = self.lock();
         // No reference to the mailbox exists while the endpoint polls: its hook makes one.
         endpoint.poll(&mut |done| {
             // SAFETY: the lock is held, and the hook is not running.
-            unsafe { &mut *self.arriving.mailbox() }.note_done(done);
+            unsafe { &mut *self.arriving.mailbox() }.push_completion(done);
         });
         // SAFETY: the lock is held, and the endpoint is not polling.
         let arriving = unsafe { &mut *self.arriving.mailbox() };
@@ -126,11 +126,11 @@ impl Channel {
         true
     }
 
-    fn hand_out(&self) -> usize {
+    fn deliver(&self) -> usize {
         let hooks = &self.hooks;
         // SAFETY: this thread has set `is_polled`.
         let leaving = unsafe { &mut *self.leaving.get() };
-        leaving.empty(
+        leaving.drain(
             |tag, bytes| {
                 if let Some(on_message) = hooks.on_message {
                     // SAFETY: the component passed this function and its first argument.
@@ -143,7 +143,7 @@ impl Channel {
 
     fn report(&self, done: &RawCompletion) {
         let why = done.error.as_ref().map(sentence);
-        let told = portolan_btl_done_t {
+        let completion = portolan_btl_done_t {
             context: done.cookie.context,
             kind: match done.kind {
                 RawKind::Send => PORTOLAN_BTL_SENT,
@@ -159,7 +159,7 @@ impl Channel {
             .filter(|_| done.cookie != Cookie::default())
         {
             // SAFETY: the component passed this function and its first argument.
-            unsafe { on_done(self.hooks.user, &raw const told) };
+            unsafe { on_done(self.hooks.user, &raw const completion) };
         }
     }
 }
@@ -172,13 +172,13 @@ impl Shared {
 
 fn status_of(error: &RawError) -> i32 {
     match error {
-        RawError::PeerGone(cause) => status_of_gone(*cause),
+        RawError::PeerGone(cause) => status_of_peer_failure(*cause),
         _ => PORTOLAN_BTL_FAILED,
     }
 }
 
-/// Status of an operation that lost its peer.
-pub(crate) fn status_of_gone(cause: Cause) -> i32 {
+/// Returns the status of an operation whose peer has failed.
+pub(crate) fn status_of_peer_failure(cause: Cause) -> i32 {
     match cause {
         // The peer has finalized and does not wait for the operation: the job need not be aborted.
         Cause::Closed => PORTOLAN_BTL_FAILED,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages and completions of one turn of the endpoint, until the component's hooks receive them.
 //!
-//! The messages lie in one buffer, which is reused: after the first turns nothing is allocated.
+//! The messages lie in one buffer, which is reused, so the steady state does not allocate.
 
 use portolan::{ActiveMessage, RawCompletion};
 
@@ -28,9 +28,9 @@ struct Place {
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
-    /// Keeps a copy of `message`.
+    /// Stores a copy of `message`.
     #[inline]
-    pub(crate) fn take_in(&mut self, message: ActiveMessage<'_>) {
+    pub(crate) fn push_message(&mut self, message: ActiveMessage<'_>) {
         let off = self.bytes.len().next_multiple_of(ALIGN);
         self.bytes.resize(off, 0);
         self.bytes.extend_from_slice(message.bytes);
@@ -41,9 +41,9 @@ impl Mailbox {
         });
     }
 
-    /// Keeps a completion.
+    /// Stores a completion.
     #[inline]
-    pub(crate) fn note_done(&mut self, done: RawCompletion) {
+    pub(crate) fn push_completion(&mut self, done: RawCompletion) {
         self.done.push(done);
     }
 
@@ -53,8 +53,8 @@ impl Mailbox {
         self.messages.is_empty() && self.done.is_empty()
     }
 
-    /// Calls the hooks with everything; returns the count.
-    pub(crate) fn empty(
+    /// Calls the hooks with all messages and completions. Returns their count.
+    pub(crate) fn drain(
         &mut self,
         mut on_message: impl FnMut(u8, &[u8]),
         mut on_done: impl FnMut(&RawCompletion),

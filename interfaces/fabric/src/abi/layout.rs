@@ -174,7 +174,7 @@ fn complaints(text: &str) -> String {
 }
 
 #[test]
-fn layouts_and_numbers_are_those_of_the_installed_headers() {
+fn layouts_and_numbers_match_installed_headers() {
     if !std::path::Path::new("/usr/include/rdma/fabric.h").exists() {
         println!("SKIPPED: libfabric's headers are not installed (Debian: libfabric-dev)");
         return;

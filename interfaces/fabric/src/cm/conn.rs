@@ -19,11 +19,11 @@ pub(crate) enum Stage {
     #[default]
     Idle,
     /// A request was sent and is not answered yet.
-    Asking,
+    Requesting,
     /// Both sides have agreed.
     Connected,
     /// The connection has ended, or was never established.
-    Over,
+    Closed,
 }
 
 /// A connection.
@@ -43,9 +43,9 @@ impl Conn {
         // SYNC: conn-stage. Makes all writes before the stage was set visible.
         match self.stage.load(Ordering::Acquire) {
             0 => Stage::Idle,
-            1 => Stage::Asking,
+            1 => Stage::Requesting,
             2 => Stage::Connected,
-            _ => Stage::Over,
+            _ => Stage::Closed,
         }
     }
 
@@ -56,7 +56,7 @@ impl Conn {
         if stage >= Stage::Connected
             && let Some(wake) = &mut *self.wake.lock()
         {
-            wake.ring_now();
+            wake.notify_now();
         }
     }
 
@@ -76,7 +76,7 @@ impl Conn {
         }
         let fd = wake.fd();
         *self.wake.lock() = Some(wake);
-        self.calm(seen);
+        self.clear_wake(seen);
         Ok(fd)
     }
 
@@ -86,11 +86,11 @@ impl Conn {
     }
 
     /// Clears the wake-up for stages up to `seen`. A later stage still wakes the sleeper.
-    pub(crate) fn calm(&self, seen: Stage) {
+    pub(crate) fn clear_wake(&self, seen: Stage) {
         if let Some(wake) = &mut *self.wake.lock() {
             wake.arm();
-            if self.stage() > seen.max(Stage::Asking) {
-                wake.ring_now();
+            if self.stage() > seen.max(Stage::Requesting) {
+                wake.notify_now();
             }
         }
     }
@@ -146,11 +146,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_is_over_stays_so() {
+    fn closed_connection_stays_closed() {
         let conn = Conn::default();
-        for stage in [Stage::Asking, Stage::Over, Stage::Connected] {
+        for stage in [Stage::Requesting, Stage::Closed, Stage::Connected] {
             conn.advance(stage);
         }
-        assert_eq!(conn.stage(), Stage::Over);
+        assert_eq!(conn.stage(), Stage::Closed);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reasons for and counts of callers that were dropped without an answer.
+//! Reasons for and counts of callers that were dropped without a reply.
 
 use std::net::SocketAddr;
 
@@ -9,11 +9,11 @@ pub(crate) enum DropReason {
     /// It sent nothing for too long.
     Silent,
     /// Too many silent callers were connected, and it was the oldest.
-    Crowded,
+    TooMany,
     /// Its bytes were not a request, or it disconnected before it sent a complete one.
     NoRequest,
     /// Its listener was closed.
-    Unheard,
+    ListenerClosed,
     /// A system call failed.
     System,
 }
@@ -25,7 +25,7 @@ const REASON_COUNT: usize = DropReason::System as usize + 1;
 pub(super) struct Drops([u64; REASON_COUNT]);
 
 impl Drops {
-    /// Counts a drop. Only counts that are powers of two are logged, so that strangers cannot fill
+    /// Counts a drop. Only counts that are powers of two are logged, so that callers cannot fill
     /// a log.
     pub(super) fn count(&mut self, reason: DropReason, who: Option<SocketAddr>) {
         let count = &mut self.0[reason as usize];
@@ -33,15 +33,15 @@ impl Drops {
         if !count.is_power_of_two() {
             return;
         }
-        let who = who.map_or_else(|| "somebody who has gone".to_owned(), |who| who.to_string());
+        let who = who.map_or_else(|| "a disconnected caller".to_owned(), |who| who.to_string());
         let why = match reason {
-            DropReason::Silent => "it did not ask for a connection in time",
-            DropReason::Crowded => "too many others have connected and ask for nothing",
-            DropReason::NoRequest => "what it said is no request for a connection",
-            DropReason::Unheard => "the passive endpoint was closed",
-            DropReason::System => "there is no memory, or no descriptor, for it",
+            DropReason::Silent => "it did not send a request in time",
+            DropReason::TooMany => "too many callers without a request are connected",
+            DropReason::NoRequest => "its data is not a connection request",
+            DropReason::ListenerClosed => "the passive endpoint was closed",
+            DropReason::System => "memory or descriptors are exhausted",
         };
-        log::warn!("hung up on {who} without an answer: {why} ({count} so far)");
+        log::warn!("dropped the connection from {who} without a reply: {why} ({count} so far)");
     }
 
     #[cfg(test)]

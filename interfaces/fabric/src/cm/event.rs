@@ -8,8 +8,8 @@ use std::os::fd::RawFd;
 
 use super::request::Offered;
 use crate::abi::Fid;
-use crate::answer::OwnedInfo;
 use crate::errno::Errno;
+use crate::provider_info::OwnedInfo;
 use crate::wake::Wake;
 
 /// Maximum number of queued events. Further connection requests wait in the system's backlog.
@@ -118,7 +118,7 @@ impl Events {
 
     pub(crate) fn push(&mut self, event: Event) {
         self.queue.push_back(event);
-        self.wake.ring_now();
+        self.wake.notify_now();
     }
 
     /// Returns the oldest event.
@@ -128,23 +128,23 @@ impl Events {
 
     pub(crate) fn pop(&mut self) -> Option<Event> {
         let event = self.queue.pop_front();
-        self.calm();
+        self.clear_wake();
         event
     }
 
     /// Drops all events of an object that is closed.
     pub(super) fn purge(&mut self, object: Fidptr) {
         self.queue.retain(|event| !event.is_of(object));
-        self.calm();
+        self.clear_wake();
     }
 
     /// Stores data of a failure. The pointer to it stays valid until the next failure is read.
-    pub(crate) fn keep(&mut self, data: Box<[u8]>) -> &[u8] {
+    pub(crate) fn store_data(&mut self, data: Box<[u8]>) -> &[u8] {
         self.last_data = data;
         &self.last_data
     }
 
-    fn calm(&mut self) {
+    fn clear_wake(&mut self) {
         if self.queue.is_empty() {
             self.wake.arm();
         }

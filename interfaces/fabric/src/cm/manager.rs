@@ -17,16 +17,16 @@ use portolan_wire::ConnectionWord;
 use slab::Slab;
 
 use self::callers::{Caller, Listener};
+use super::channel::{Channel, Frame, Received};
 use super::conn::{Conn, Stage};
 use super::drops::Drops;
 use super::event::{Event, Events, Fidptr};
+use super::permits::Alarm;
 use super::request::Request;
-use super::seats::Alarm;
 use super::socket;
-use super::talk::{Heard, Said, Talk};
 use crate::abi::{CONNECTED, SHUTDOWN};
-use crate::answer::Answer;
 use crate::errno::Errno;
+use crate::provider_info::ProviderInfo;
 
 /// Key of the alarm in the epoll set; no slot has it.
 const ALARM: u64 = u64::MAX;
@@ -46,7 +46,7 @@ struct Inner {
     net: Epoll,
     /// Slots of silent callers, oldest first. Some may have sent something since.
     silent: VecDeque<usize>,
-    /// Listeners that are not watched until the alarm rings or a resource is released.
+    /// Listeners that are not watched until the alarm fires or a resource is released.
     parked: Vec<usize>,
     alarm: Arc<Alarm>,
     drops: Drops,
@@ -57,12 +57,12 @@ struct Inner {
 enum Slot {
     Listener(Box<Listener>),
     Silent(Caller),
-    Line(Line),
+    Connection(Connection),
 }
 
 /// A connection of a local endpoint.
-struct Line {
-    talk: Talk,
+struct Connection {
+    channel: Channel,
     party: Party,
     phase: Phase,
 }
@@ -70,15 +70,15 @@ struct Line {
 /// Next step of a connection.
 enum Phase {
     /// The system is connecting; then this request is sent.
-    Connecting(Ask),
-    /// The request was sent; the peer's answer is pending.
-    Asked,
+    Connecting(OwnRequest),
+    /// The request was sent; the reply of the peer is pending.
+    Requested,
     /// The connection is established.
     Connected,
 }
 
 /// Contents of a connection request.
-struct Ask {
+struct OwnRequest {
     own: EndpointAddress,
     data: Box<[u8]>,
 }
@@ -95,7 +95,7 @@ impl AsFd for Slot {
         match self {
             Slot::Listener(listener) => listener.as_fd(),
             Slot::Silent(caller) => caller.as_fd(),
-            Slot::Line(line) => line.talk.as_fd(),
+            Slot::Connection(connection) => connection.channel.as_fd(),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Manager {
         bound: OwnedFd,
         backlog: i32,
         fid: Fidptr,
-        template: Answer,
+        template: ProviderInfo,
     ) -> Result<Listening, (OwnedFd, Errno)> {
         let mut inner = match self.lock() {
             Ok(inner) => inner,
@@ -212,19 +212,19 @@ impl Manager {
             inner.net.remove(&socket);
             return Err((socket, error.into()));
         }
-        let talk = Talk::new(TcpStream::from(socket));
-        conn.set_local(talk.local());
+        let channel = Channel::new(TcpStream::from(socket));
+        conn.set_local(channel.local());
         conn.set_remote(Some(*to));
-        conn.advance(Stage::Asking);
-        let line = Line {
-            talk,
+        conn.advance(Stage::Requesting);
+        let connection = Connection {
+            channel,
             party: party(conn, fid),
-            phase: Phase::Connecting(Ask {
+            phase: Phase::Connecting(OwnRequest {
                 own,
                 data: data.into(),
             }),
         };
-        inner.put(at, Slot::Line(line));
+        inner.put(at, Slot::Connection(connection));
         Ok(at)
     }
 
@@ -240,17 +240,17 @@ impl Manager {
         data: &[u8],
     ) -> Result<usize, Errno> {
         let mut inner = self.lock()?;
-        let (talk, peer) = request.accept(own, data)?;
-        conn.watch(&talk)?;
-        let at = inner.add(Slot::Line(Line {
-            talk,
+        let (channel, peer) = request.accept(own, data)?;
+        conn.watch(&channel)?;
+        let at = inner.add(Slot::Connection(Connection {
+            channel,
             party: party(conn, fid),
             phase: Phase::Connected,
         }))?;
         conn.connect(peer);
-        inner.tell(CONNECTED, fid, Box::default());
+        inner.push_event(CONNECTED, fid, Box::default());
         // The peer may already have disconnected, or have sent more after its request.
-        inner.serve_line(at);
+        inner.serve_connection(at);
         Ok(at)
     }
 
@@ -259,7 +259,7 @@ impl Manager {
     ///
     /// # Errors
     /// No descriptor is available; `OPBADSTATE` in a forked child.
-    pub(crate) fn wake_of(
+    pub(crate) fn open_wake(
         &self,
         conn: &Arc<Conn>,
         at: Option<usize>,
@@ -267,7 +267,9 @@ impl Manager {
     ) -> Result<RawFd, Errno> {
         let inner = self.lock()?;
         let socket = match at.and_then(|at| inner.slots.get(at)) {
-            Some(slot @ Slot::Line(line)) if Arc::ptr_eq(&line.party.conn, conn) => {
+            Some(slot @ Slot::Connection(connection))
+                if Arc::ptr_eq(&connection.party.conn, conn) =>
+            {
                 Some(slot.as_fd())
             }
             _ => None,
@@ -321,7 +323,7 @@ fn is_of(slot: &Slot, object: Fidptr) -> bool {
     match slot {
         Slot::Listener(listener) => listener.is_of(object),
         Slot::Silent(_) => false,
-        Slot::Line(line) => line.party.fid == object,
+        Slot::Connection(connection) => connection.party.fid == object,
     }
 }
 
@@ -332,12 +334,12 @@ impl Inner {
         Ok(at)
     }
 
-    /// Watches the socket that is put into a slot next, also for writability if `room` is set.
+    /// Watches the socket that is put into a slot next, also for writability if `wants_writable` is set.
     /// Returns the index of that slot.
-    fn watch(&self, socket: impl AsFd, room: bool) -> io::Result<usize> {
+    fn watch(&self, socket: impl AsFd, wants_writable: bool) -> io::Result<usize> {
         let at = self.slots.vacant_key();
         self.net.add(&socket, at as u64)?;
-        if room && let Err(error) = self.net.watch_room(&socket, at as u64, true) {
+        if wants_writable && let Err(error) = self.net.watch_room(&socket, at as u64, true) {
             self.net.remove(&socket);
             return Err(error);
         }
@@ -353,8 +355,8 @@ impl Inner {
     fn remove(&mut self, at: usize) -> Option<Slot> {
         let slot = self.slots.try_remove(at)?;
         self.net.remove(&slot);
-        if let Slot::Line(line) = &slot {
-            line.party.conn.forget(&line.talk);
+        if let Slot::Connection(connection) = &slot {
+            connection.party.conn.forget(&connection.channel);
         }
         self.parked.retain(|&other| other != at);
         // A descriptor is free now.
@@ -362,14 +364,14 @@ impl Inner {
         Some(slot)
     }
 
-    fn tell(&mut self, event: u32, fid: Fidptr, data: Box<[u8]>) {
+    fn push_event(&mut self, event: u32, fid: Fidptr, data: Box<[u8]>) {
         self.events.push(Event::Connection { event, fid, data });
     }
 
     fn progress(&mut self) {
         let mut ready = Vec::new();
         if let Err(error) = self.net.look(&mut ready) {
-            log::warn!("looking at connections: {error}");
+            log::warn!("cannot poll the connection sockets: {error}");
         }
         for ready in ready {
             match usize::try_from(ready.token) {
@@ -386,90 +388,91 @@ impl Inner {
     fn serve(&mut self, at: usize) {
         match self.slots.get(at) {
             Some(Slot::Listener(_)) => self.take_callers(at),
-            Some(Slot::Silent(_)) => self.hear_silent(at),
-            Some(Slot::Line(_)) => self.serve_line(at),
+            Some(Slot::Silent(_)) => self.read_caller(at),
+            Some(Slot::Connection(_)) => self.serve_connection(at),
             None => {}
         }
     }
 
-    fn serve_line(&mut self, at: usize) {
-        let Some(Slot::Line(line)) = self.slots.get_mut(at) else {
+    fn serve_connection(&mut self, at: usize) {
+        let Some(Slot::Connection(connection)) = self.slots.get_mut(at) else {
             return;
         };
-        match &line.phase {
-            Phase::Connecting(_) => self.ask(at),
-            Phase::Asked => match line.talk.hear() {
-                Heard::Nothing => {}
-                Heard::Said(said) => self.on_answer(at, said),
-                Heard::End(Some(error)) => self.fail(at, error.into(), Box::default()),
-                Heard::End(None) => self.fail(at, Errno(libc::ECONNRESET), Box::default()),
+        match &connection.phase {
+            Phase::Connecting(_) => self.send_request(at),
+            Phase::Requested => match connection.channel.receive() {
+                Received::Nothing => {}
+                Received::Frame(frame) => self.on_reply(at, frame),
+                Received::End(Some(error)) => self.fail(at, error.into(), Box::default()),
+                Received::End(None) => self.fail(at, Errno(libc::ECONNRESET), Box::default()),
             },
             // Any data in this state violates the protocol and ends the connection, as a disconnect
             // does. `P16.2`
-            Phase::Connected if line.talk.is_silent() => {}
+            Phase::Connected if connection.channel.is_idle() => {}
             Phase::Connected => self.end(at),
         }
     }
 
     /// Sends the request once the TCP connection is established.
-    fn ask(&mut self, at: usize) {
-        let Some(Slot::Line(line)) = self.slots.get_mut(at) else {
+    fn send_request(&mut self, at: usize) {
+        let Some(Slot::Connection(connection)) = self.slots.get_mut(at) else {
             return;
         };
-        let Phase::Connecting(Ask { own, data }) = &line.phase else {
+        let Phase::Connecting(OwnRequest { own, data }) = &connection.phase else {
             return;
         };
-        let asked = match line.talk.is_connected() {
+        let sent = match connection.channel.is_connected() {
             Ok(false) => return,
-            Ok(true) => line
-                .talk
-                .say(ConnectionWord::Request, *own.as_bytes(), data),
+            Ok(true) => connection
+                .channel
+                .send(ConnectionWord::Request, *own.as_bytes(), data),
             Err(error) => Err(error),
         };
-        line.phase = Phase::Asked;
-        line.party.conn.set_local(line.talk.local());
+        connection.phase = Phase::Requested;
+        connection.party.conn.set_local(connection.channel.local());
         let watched = |()| self.net.watch_room(&self.slots[at], at as u64, false);
-        if let Err(error) = asked.and_then(watched) {
+        if let Err(error) = sent.and_then(watched) {
             self.fail(at, error.into(), Box::default());
         }
     }
 
-    fn on_answer(&mut self, at: usize, said: Said) {
-        let peer = match said.word {
-            ConnectionWord::Reject => return self.fail(at, Errno::CONNREFUSED, said.data),
-            ConnectionWord::Accept => EndpointAddress::from_bytes(&said.endpoint_id).ok(),
+    fn on_reply(&mut self, at: usize, frame: Frame) {
+        let peer = match frame.word {
+            ConnectionWord::Reject => return self.fail(at, Errno::CONNREFUSED, frame.data),
+            ConnectionWord::Accept => EndpointAddress::from_bytes(&frame.endpoint_id).ok(),
             ConnectionWord::Request => None,
         };
-        let (Some(peer), Some(Slot::Line(line))) = (peer, self.slots.get_mut(at)) else {
+        let (Some(peer), Some(Slot::Connection(connection))) = (peer, self.slots.get_mut(at))
+        else {
             return self.fail(at, Errno(libc::EPROTO), Box::default());
         };
-        line.phase = Phase::Connected;
-        line.party.conn.connect(peer);
-        let fid = line.party.fid;
-        self.tell(CONNECTED, fid, said.data);
+        connection.phase = Phase::Connected;
+        connection.party.conn.connect(peer);
+        let fid = connection.party.fid;
+        self.push_event(CONNECTED, fid, frame.data);
         // The peer may already have disconnected.
-        self.serve_line(at);
+        self.serve_connection(at);
     }
 
     /// Reports that a connection could not be established.
     fn fail(&mut self, at: usize, errno: Errno, data: Box<[u8]>) {
-        if let Some(fid) = self.part(at) {
+        if let Some(fid) = self.close(at) {
             self.events.push(Event::Failed { fid, errno, data });
         }
     }
 
     /// Reports that a connection has ended.
     fn end(&mut self, at: usize) {
-        if let Some(fid) = self.part(at) {
-            self.tell(SHUTDOWN, fid, Box::default());
+        if let Some(fid) = self.close(at) {
+            self.push_event(SHUTDOWN, fid, Box::default());
         }
     }
 
-    fn part(&mut self, at: usize) -> Option<Fidptr> {
-        let Some(Slot::Line(line)) = self.remove(at) else {
+    fn close(&mut self, at: usize) -> Option<Fidptr> {
+        let Some(Slot::Connection(connection)) = self.remove(at) else {
             return None;
         };
-        line.party.conn.advance(Stage::Over);
-        Some(line.party.fid)
+        connection.party.conn.advance(Stage::Closed);
+        Some(connection.party.fid)
     }
 }

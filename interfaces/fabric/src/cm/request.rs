@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connection requests, from the event that reports one to the program's answer.
+//! Connection requests, from the event that reports one to the reply of the program.
 
 #![allow(
     unsafe_code,
@@ -16,37 +16,40 @@ use portolan::EndpointAddress;
 use portolan_sys::fork::Owner;
 use portolan_wire::{ConnectionWord, ENDPOINT_ID_LEN};
 
-use super::seats::Seat;
-use super::talk::Talk;
+use super::channel::Channel;
+use super::permits::Permit;
 use crate::abi::{CLASS_CONNREQ, Fid, Ops};
-use crate::absent;
 use crate::errno::Errno;
+use crate::unsupported;
 
 /// A connection request. It is rejected if it is dropped without an answer.
 pub(crate) struct Request {
     /// `None` once the request is answered.
-    talk: Option<Talk>,
+    channel: Option<Channel>,
     peer: EndpointAddress,
     /// The process that may answer. A forked child may not.
     owner: Owner,
     /// The request's place among the unanswered ones.
-    _seat: Seat,
+    _permit: Permit,
 }
 
 impl Request {
-    pub(super) fn new(talk: Talk, peer: EndpointAddress, seat: Seat) -> Request {
+    pub(super) fn new(channel: Channel, peer: EndpointAddress, permit: Permit) -> Request {
         Request {
-            talk: Some(talk),
+            channel: Some(channel),
             peer,
             owner: Owner::this_process(),
-            _seat: seat,
+            _permit: permit,
         }
     }
 
     /// Returns the local address and the requester's address.
     pub(crate) fn ends(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let talk = self.talk.as_ref();
-        (talk.and_then(Talk::local), talk.and_then(Talk::remote))
+        let channel = self.channel.as_ref();
+        (
+            channel.and_then(Channel::local),
+            channel.and_then(Channel::remote),
+        )
     }
 
     /// Rejects the request, with data for the other program.
@@ -57,16 +60,16 @@ impl Request {
         if self.owner.is_another() {
             return Err(Errno::OPBADSTATE);
         }
-        self.answer_no(data);
+        self.send_reject(data);
         Ok(())
     }
 
-    fn answer_no(&mut self, data: &[u8]) {
+    fn send_reject(&mut self, data: &[u8]) {
         if !self.owner.is_another()
-            && let Some(mut talk) = self.talk.take()
+            && let Some(mut channel) = self.channel.take()
         {
             // A requester that has disconnected gets no answer.
-            let _ = talk.say(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
+            let _ = channel.send(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
         }
     }
 
@@ -79,23 +82,23 @@ impl Request {
         mut self,
         own: &EndpointAddress,
         data: &[u8],
-    ) -> Result<(Talk, EndpointAddress), Errno> {
+    ) -> Result<(Channel, EndpointAddress), Errno> {
         let aborted = Errno(libc::ECONNABORTED);
-        let mut talk = self.talk.take().ok_or(aborted)?;
-        let said = talk.say(ConnectionWord::Accept, *own.as_bytes(), data);
-        said.map_err(|_| aborted)?;
-        Ok((talk, self.peer))
+        let mut channel = self.channel.take().ok_or(aborted)?;
+        let sent = channel.send(ConnectionWord::Accept, *own.as_bytes(), data);
+        sent.map_err(|_| aborted)?;
+        Ok((channel, self.peer))
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.answer_no(&[]);
+        self.send_reject(&[]);
     }
 }
 
 /// Operations of a handle. Other calls take a handle as an argument; it has none of its own.
-static OPS: Ops = absent::OPS;
+static OPS: Ops = unsupported::OPS;
 
 /// A request as the program refers to it, with the head of a libfabric object, which programs may
 /// read.
@@ -139,7 +142,7 @@ impl Offered {
     }
 
     /// Leaves the request to the program.
-    pub(crate) fn give(self) {
+    pub(crate) fn release(self) {
         std::mem::forget(self);
     }
 }

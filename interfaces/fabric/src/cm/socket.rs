@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_without_a_port_gets_one_of_the_range_alone() {
+    fn unbound_socket_gets_its_own_port_of_the_range() {
         let anywhere = (Ipv4Addr::LOCALHOST, 0).into();
         // Below Linux's ephemeral ports. Other processes of this host may use some of them.
         let ports: PortRange = "28140-28179".parse().unwrap();

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::abi::{Fid, FidCq};
 use crate::errno::{Errno, size, status};
-use crate::nap::Deadline;
+use crate::idle::Deadline;
 use crate::object::Object;
 use crate::state::Arrays;
 
@@ -34,7 +34,7 @@ pub(super) extern "C" fn sreadfrom(
         let into = Arrays::new(buf, count, sources);
         let deadline = Deadline::after(timeout);
         loop {
-            let nap = {
+            let action = {
                 let mut state = object.lock();
                 state.progress_cq(object.index());
                 let queue = state.cq(object.index());
@@ -44,9 +44,9 @@ pub(super) extern "C" fn sreadfrom(
                     // SAFETY: arrays of the application, of `count` entries.
                     return unsafe { state.read(object.index(), &into) };
                 }
-                state.nap_of_cq(object.index())?
+                state.idle_action_of_cq(object.index())?
             };
-            nap.take(deadline);
+            action.take(deadline);
         }
     })
 }

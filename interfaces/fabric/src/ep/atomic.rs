@@ -140,11 +140,11 @@ impl Call {
     fn as_op(&self, ep: &Ep, form: Form) -> Op {
         let direction = if form == Form::Plain { WRITE } else { READ };
         let flags = ATOMIC | direction;
-        let told = |by| ep.tx().op(self.context, flags, by);
+        let op = |by| ep.tx().op(self.context, flags, by);
         match self.report {
-            Report::Usual => told(ep.tx().default_flags()),
-            Report::By(by) => told(by),
-            Report::Never => Op::untold(flags),
+            Report::Usual => op(ep.tx().default_flags()),
+            Report::By(by) => op(by),
+            Report::Never => Op::unreported(flags),
         }
     }
 }

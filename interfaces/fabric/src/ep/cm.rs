@@ -4,22 +4,22 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::*;
-use crate::absent;
 use crate::av::hand_out;
 use crate::errno::status;
 use crate::object::Object;
+use crate::unsupported;
 
 pub(super) static OPS: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
-    setname: absent::setname,
+    setname: unsupported::setname,
     getname,
-    getpeer: absent::getpeer,
-    connect: absent::connect,
-    listen: absent::listen,
-    accept: absent::accept,
-    reject: absent::reject,
-    shutdown: absent::shutdown,
-    join: absent::join,
+    getpeer: unsupported::getpeer,
+    connect: unsupported::connect,
+    listen: unsupported::listen,
+    accept: unsupported::accept,
+    reject: unsupported::reject,
+    shutdown: unsupported::shutdown,
+    join: unsupported::join,
 };
 
 extern "C" fn getname(ep: *mut Fid, out: *mut c_void, len: *mut usize) -> c_int {

@@ -5,13 +5,13 @@ use std::ffi::{c_int, c_void};
 use std::time::Instant;
 
 use crate::abi::*;
-use crate::absent;
 use crate::cm::{Fidptr, Request, Stage};
 use crate::errno::{Errno, status};
 use crate::object::Object;
 use crate::pep;
 use crate::sockaddr;
 use crate::state::{Ep, LINGER, Link};
+use crate::unsupported;
 
 pub(super) static OPS: OpsCm = OpsCm {
     size: size_of::<OpsCm>(),
@@ -19,11 +19,11 @@ pub(super) static OPS: OpsCm = OpsCm {
     getname,
     getpeer,
     connect,
-    listen: absent::listen,
+    listen: unsupported::listen,
     accept,
-    reject: absent::reject,
+    reject: unsupported::reject,
     shutdown,
-    join: absent::join,
+    join: unsupported::join,
 };
 
 /// Returns the connection state of a new connected endpoint, or `None` for a connectionless one.
@@ -96,8 +96,8 @@ extern "C" fn getpeer(ep: *mut FidEp, out: *mut c_void, len: *mut usize) -> c_in
         let remote = with(ep.cast(), |ep| {
             let link = ep.link()?;
             match link.stage() {
-                Stage::Idle | Stage::Asking => Err(Errno::NOTCONN),
-                Stage::Connected | Stage::Over => link.remote().ok_or(Errno::NOTCONN),
+                Stage::Idle | Stage::Requesting => Err(Errno::NOTCONN),
+                Stage::Connected | Stage::Closed => link.remote().ok_or(Errno::NOTCONN),
             }
         })?;
         pep::hand_out(Some(&remote), out, len)
@@ -145,8 +145,8 @@ extern "C" fn shutdown(ep: *mut FidEp, _flags: u64) -> c_int {
             state.progress(object.index());
             let ep = state.ep(object.index());
             match ep.link()?.stage() {
-                Stage::Idle | Stage::Asking => return Err(Errno::NOTCONN),
-                Stage::Over => return Ok(()),
+                Stage::Idle | Stage::Requesting => return Err(Errno::NOTCONN),
+                Stage::Closed => return Ok(()),
                 Stage::Connected => {}
             }
             if ep.is_settled() || Instant::now() >= end {

@@ -164,7 +164,7 @@ impl Incoming {
 
     /// Returns true if the call has one of these flags.
     #[inline]
-    pub(super) fn asks_for(&self, flags: u64) -> bool {
+    pub(super) fn has_flag(&self, flags: u64) -> bool {
         self.flags & flags != 0
     }
 
@@ -225,14 +225,14 @@ unsafe fn recv(
     what: &Incoming,
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
-    if what.asks_for(PEEK | CLAIM) {
+    if what.has_flag(PEEK | CLAIM) {
         // SAFETY: guaranteed by the caller.
         return unsafe { peek::recv(state, at, what, pieces) };
     }
     let ep = state.ep(at);
     let spec = what.spec(ep)?;
     let op = what.op(ep);
-    if what.asks_for(MULTI_RECV) {
+    if what.has_flag(MULTI_RECV) {
         let &[buffer] = pieces else {
             return Err(Errno::INVAL);
         };

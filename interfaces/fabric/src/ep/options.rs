@@ -4,21 +4,21 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::*;
-use crate::absent;
 use crate::errno::{Errno, done, status};
 use crate::object::Object;
 use crate::pep;
 use crate::state::Ep;
+use crate::unsupported;
 
 pub(super) static OPS: OpsEp = OpsEp {
     size: size_of::<OpsEp>(),
     cancel,
     getopt,
     setopt,
-    tx_ctx: absent::tx_ctx,
-    rx_ctx: absent::rx_ctx,
-    rx_size_left: absent::size_left,
-    tx_size_left: absent::size_left,
+    tx_ctx: unsupported::tx_ctx,
+    rx_ctx: unsupported::rx_ctx,
+    rx_size_left: unsupported::size_left,
+    tx_size_left: unsupported::size_left,
 };
 
 /// Cancels a posted receive. It completes as cancelled, or as received if a message matched first.

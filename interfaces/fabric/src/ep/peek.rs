@@ -20,16 +20,16 @@ pub(super) unsafe fn recv(
     what: &Incoming,
     pieces: &[RawPiece],
 ) -> Result<(), Errno> {
-    if !what.asks_for(PEEK) {
+    if !what.has_flag(PEEK) {
         // SAFETY: guaranteed by the caller.
         return unsafe { recv_claimed(state, at, what, pieces) };
     }
     let spec = what.spec(state.ep(at))?;
-    let mut found = look(state.ep(at), what, &spec)?;
+    let mut found = peek(state.ep(at), what, &spec)?;
     if found.is_none() {
         // The message may have arrived since the last turn of the endpoint.
         state.progress(at);
-        found = look(state.ep(at), what, &spec)?;
+        found = peek(state.ep(at), what, &spec)?;
     }
     // The result is a completion, whether or not a message was found.
     let op = what.op(state.ep(at));
@@ -43,10 +43,10 @@ pub(super) unsafe fn recv(
     Ok(())
 }
 
-fn look(ep: &mut Ep, what: &Incoming, spec: &RawRecv) -> Result<Option<RawEnvelope>, Errno> {
-    if what.asks_for(DISCARD) {
+fn peek(ep: &mut Ep, what: &Incoming, spec: &RawRecv) -> Result<Option<RawEnvelope>, Errno> {
+    if what.has_flag(DISCARD) {
         ep.discard(spec)
-    } else if what.asks_for(CLAIM) {
+    } else if what.has_flag(CLAIM) {
         ep.claim(spec, what.name())
     } else {
         ep.peek(spec)
@@ -65,7 +65,7 @@ unsafe fn recv_claimed(
 ) -> Result<(), Errno> {
     let ep = state.ep(at);
     let op = what.op(ep);
-    if what.asks_for(DISCARD) {
+    if what.has_flag(DISCARD) {
         let envelope = ep.discard_claimed(what.name())?;
         state.found(at, &op, &envelope, 0);
         return Ok(());

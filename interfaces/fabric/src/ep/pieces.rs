@@ -30,7 +30,7 @@ impl Pieces {
     /// # Safety
     /// `iov` has `count` entries.
     unsafe fn of_iov(iov: *const iovec, count: usize) -> Result<Pieces, Errno> {
-        let mut all = Pieces::room_for(count)?;
+        let mut all = Pieces::with_count(count)?;
         for at in 0..count {
             // SAFETY: `at` is below the caller's count.
             let entry = unsafe { *iov.add(at) };
@@ -54,7 +54,7 @@ impl Pieces {
         count: usize,
         element_len: usize,
     ) -> Result<Pieces, Errno> {
-        let mut all = Pieces::room_for(count)?;
+        let mut all = Pieces::with_count(count)?;
         for at in 0..count {
             // SAFETY: `at` is below the caller's count.
             let entry = unsafe { *ioc.add(at) };
@@ -67,7 +67,7 @@ impl Pieces {
         Ok(all)
     }
 
-    fn room_for(count: usize) -> Result<Pieces, Errno> {
+    fn with_count(count: usize) -> Result<Pieces, Errno> {
         if count > PIECES_MAX {
             return Err(Errno::INVAL);
         }

@@ -247,6 +247,6 @@ unsafe fn inject_put(ep: *mut FidEp, memory: One, what: &Access) -> isize {
     with(ep, |state, at| {
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { memory.bytes() }.to_vec();
-        put_copy(state.ep(at), what, Op::untold(RMA | WRITE), bytes)
+        put_copy(state.ep(at), what, Op::unreported(RMA | WRITE), bytes)
     })
 }

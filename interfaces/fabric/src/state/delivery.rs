@@ -94,7 +94,10 @@ impl<'a> Delivery<'a> {
     pub(super) fn not_found(&mut self, op: &Op, why: Option<RawError>) {
         let (errno, text) = match why {
             Some(error) => (errno::of_completion(&error), error.to_string()),
-            None => (Errno(libc::ENOMSG), "no such message has come".to_owned()),
+            None => (
+                Errno(libc::ENOMSG),
+                "no matching message has arrived".to_owned(),
+            ),
         };
         if let Some(queue) = self.queue_of(op) {
             queue.fail(Failure {
@@ -129,7 +132,7 @@ impl<'a> Delivery<'a> {
             return;
         };
         match &mut self.reader {
-            Some(reader) if reader.reads(cq) && reader.has_room() && !queue.has_news() => {
+            Some(reader) if reader.reads(cq) && reader.has_space() && !queue.is_readable() => {
                 reader.put(entry);
             }
             _ => queue.push(*entry),

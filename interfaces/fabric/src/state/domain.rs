@@ -54,7 +54,7 @@ impl Domain {
         self.data_progress == PROGRESS_AUTO
     }
 
-    pub(crate) fn knows_error_data(&self) -> bool {
+    pub(crate) fn has_error_data(&self) -> bool {
         self.api >= ERROR_DATA_SINCE
     }
 }

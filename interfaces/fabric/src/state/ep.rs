@@ -20,7 +20,7 @@ use super::queue::WaitFds;
 use super::routes::Routes;
 use crate::abi::{ADDR_UNSPEC, RECV, SELECTIVE_COMPLETION, SEND};
 use crate::errno::Errno;
-use crate::nap::Nap;
+use crate::idle::IdleAction;
 
 /// Default minimum free space in a multi-receive buffer. Most programs' control messages are
 /// shorter.
@@ -146,7 +146,7 @@ impl Ep {
     /// Adds an address with its index in the vector.
     pub(super) fn insert(&mut self, at: usize, address: &EndpointAddress) -> Result<(), Errno> {
         let peer = self.engine.insert(address).map_err(|_| Errno::NOMEM)?;
-        self.peers.learn(at, peer, address);
+        self.peers.insert(at, peer, address);
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Ep {
     }
 
     /// Returns the index of a peer in the address vector.
-    pub(super) fn place_of(&self, peer: PeerIndex) -> u64 {
+    pub(super) fn index_of(&self, peer: PeerIndex) -> u64 {
         self.peers.source(Some(peer))
     }
 
@@ -197,7 +197,7 @@ impl Ep {
         mut deliver: impl FnMut(&Routes, &Peers, &RawCompletion),
     ) -> bool {
         if self.link.is_some() {
-            self.follow();
+            self.handle_link();
         }
         let Ep {
             engine,
@@ -208,7 +208,7 @@ impl Ep {
         engine.poll(&mut |completion| {
             deliver(routes, peers, &completion);
             if let Some(error) = &completion.error {
-                peers.announce_loss(completion.peer, error);
+                peers.report_failure(completion.peer, error);
             }
         });
         engine.is_forked()
@@ -224,18 +224,18 @@ impl Ep {
     }
 
     /// Returns the action after a turn without progress. An endpoint that may sleep is armed.
-    pub(super) fn nap(&mut self) -> Nap {
+    pub(super) fn idle_action(&mut self) -> IdleAction {
         match self.engine.idle() {
-            Idle::Spin => Nap::Again,
-            Idle::Yield => Nap::Yield,
-            Idle::Sleep if self.arm() => Nap::Sleep(self.wait_fd()),
-            Idle::Sleep => Nap::Again,
+            Idle::Spin => IdleAction::Again,
+            Idle::Yield => IdleAction::Yield,
+            Idle::Sleep if self.arm() => IdleAction::Sleep(self.wait_fd()),
+            Idle::Sleep => IdleAction::Again,
         }
     }
 
     /// Prepares for a sleep on the descriptor. Returns true if no work is pending.
     pub(super) fn arm(&mut self) -> bool {
-        !self.has_link_news() && self.engine.arm()
+        !self.has_link_change() && self.engine.arm()
     }
 
     /// Returns the descriptors that a queue's reader sleeps on.

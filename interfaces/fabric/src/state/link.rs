@@ -13,7 +13,7 @@ use crate::errno::Errno;
 
 /// Turns between polls of the connection's socket by a polling endpoint, because a poll is a system
 /// call.
-const LOOK_TURNS: u32 = 256;
+const TURNS_PER_POLL: u32 = 256;
 
 /// Time in which sent data may still arrive when a connection ends. `P16.3`
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
@@ -21,9 +21,9 @@ pub(crate) const LINGER: Duration = Duration::from_secs(1);
 /// Time in which data that a peer sent before it disconnected is accepted, unless the session ends
 /// first. Over a network, all such data has been acknowledged. Over shared memory, it is in the
 /// rings and is found when the peer's rings are mapped.
-const LAST_LOOK: Duration = Duration::from_millis(100);
-/// Minimum number of turns in addition to [`LAST_LOOK`], in case this process was not scheduled.
-const LAST_TURNS: u32 = 1000;
+const DRAIN_TIME: Duration = Duration::from_millis(100);
+/// Minimum number of turns in addition to [`DRAIN_TIME`], in case this process was not scheduled.
+const DRAIN_TURNS_MIN: u32 = 1000;
 
 /// Connection of an endpoint; see the module documentation.
 #[derive(Default)]
@@ -136,9 +136,9 @@ impl Link {
         match self.conn.stage() {
             _ if self.request.is_some() => Err(Errno::OPBADSTATE),
             Stage::Idle => Ok(()),
-            Stage::Asking => Err(Errno(libc::EALREADY)),
+            Stage::Requesting => Err(Errno(libc::EALREADY)),
             Stage::Connected => Err(Errno(libc::EISCONN)),
-            Stage::Over => Err(Errno::OPBADSTATE),
+            Stage::Closed => Err(Errno::OPBADSTATE),
         }
     }
 
@@ -187,24 +187,24 @@ impl Link {
         }
         let socket = self.socket.map(|(at, _)| at);
         match &self.manager {
-            Some(manager) => manager.wake_of(&self.conn, socket, self.seen),
+            Some(manager) => manager.open_wake(&self.conn, socket, self.seen),
             None => Ok(self.conn.open_wake(self.seen, None)?),
         }
     }
 
     /// Polls the socket, and returns the stage if it has changed since the last turn handled it.
-    pub(super) fn look(&mut self) -> Option<Stage> {
+    pub(super) fn poll_stage(&mut self) -> Option<Stage> {
         if let Some(manager) = &self.manager {
             manager.progress();
         }
         self.change()
     }
 
-    /// Returns the stage if it has changed, but polls the socket only once in [`LOOK_TURNS`] turns.
-    pub(super) fn look_sometimes(&mut self) -> Option<Stage> {
+    /// Returns the stage if it has changed, but polls the socket only once in [`TURNS_PER_POLL`] turns.
+    pub(super) fn poll_stage_sometimes(&mut self) -> Option<Stage> {
         self.turns = self.turns.wrapping_add(1);
-        match self.turns % LOOK_TURNS {
-            0 => self.look(),
+        match self.turns % TURNS_PER_POLL {
+            0 => self.poll_stage(),
             _ => self.change(),
         }
     }
@@ -213,24 +213,24 @@ impl Link {
     /// sleep.
     fn change(&self) -> Option<Stage> {
         let stage = self.conn.stage();
-        let is_news = stage != self.seen && matches!(stage, Stage::Connected | Stage::Over);
-        is_news.then_some(stage)
+        let has_changed = stage != self.seen && matches!(stage, Stage::Connected | Stage::Closed);
+        has_changed.then_some(stage)
     }
 
     /// Returns true if the session was ended after the connection.
-    pub(super) fn has_parted(&self) -> bool {
-        self.seen == Stage::Over
+    pub(super) fn has_ended_session(&self) -> bool {
+        self.seen == Stage::Closed
     }
 
     /// Registers the peer with the engine, if the connection is established. Returns the peer with
     /// its address the first time.
-    pub(super) fn meet(
+    pub(super) fn add_peer(
         &mut self,
         engine: &mut Endpoint,
     ) -> Result<Option<(PeerIndex, EndpointAddress)>, Errno> {
         if self.conn.stage() == Stage::Connected && self.seen != Stage::Connected {
             self.seen = Stage::Connected;
-            self.conn.calm(self.seen);
+            self.conn.clear_wake(self.seen);
         }
         let (None, Some(address)) = (self.peer, self.conn.peer()) else {
             return Ok(None);
@@ -251,7 +251,7 @@ impl Link {
         let end = Instant::now() + LINGER;
         // Poll the connection first: it shows that a peer was killed long before the session times
         // out.
-        self.look();
+        self.poll_stage();
         while !self.is_settled(engine) {
             if Instant::now() >= end {
                 return false;
@@ -259,26 +259,26 @@ impl Link {
             if engine.poll(&mut |_| {}) == 0 {
                 std::thread::yield_now();
             }
-            self.look_sometimes();
+            self.poll_stage_sometimes();
         }
         true
     }
 
     /// Counts a turn after the connection has ended. Returns true if all data that the peer sent
     /// before has arrived.
-    pub(super) fn has_all(&mut self, engine: &Endpoint) -> bool {
+    pub(super) fn has_drained(&mut self, engine: &Endpoint) -> bool {
         let Some(peer) = self.peer else {
             return true;
         };
         let (since, turns) = self.end.get_or_insert_with(|| (Instant::now(), 0));
         *turns += 1;
-        engine.is_gone(peer) || *turns > LAST_TURNS && since.elapsed() > LAST_LOOK
+        engine.is_gone(peer) || *turns > DRAIN_TURNS_MIN && since.elapsed() > DRAIN_TIME
     }
 
     /// Ends the session, and cancels all pending operations.
-    pub(super) fn part(&mut self, engine: &mut Endpoint) {
-        self.seen = Stage::Over;
-        self.conn.calm(self.seen);
+    pub(super) fn end_session(&mut self, engine: &mut Endpoint) {
+        self.seen = Stage::Closed;
+        self.conn.clear_wake(self.seen);
         if let Some(peer) = self.peer {
             engine.sever(peer);
         }
@@ -316,15 +316,15 @@ mod tests {
         let len = answer.emit(&mut bytes);
         stream.write_all(&bytes[..len]).unwrap();
         let begun = Instant::now();
-        while link.look() != Some(Stage::Connected) {
+        while link.poll_stage() != Some(Stage::Connected) {
             assert!(begun.elapsed() < PATIENCE, "no answer");
         }
-        link.meet(engine).unwrap();
+        link.add_peer(engine).unwrap();
         stream
     }
 
     #[test]
-    fn nothing_is_waited_for_once_the_peer_has_hung_up() {
+    fn linger_ends_when_the_peer_disconnects() {
         // Too long to be copied before a receive is posted.
         let mut data = vec![7; 1 << 20];
         let open = || Endpoint::open(&EndpointConfig::default()).unwrap();
@@ -365,15 +365,15 @@ mod tests {
         assert!(!is_readable(fd, 0), "the connection was seen");
         drop(stream);
         assert!(is_readable(fd, patience_ms), "nobody else has looked");
-        while link.look() != Some(Stage::Over) {}
+        while link.poll_stage() != Some(Stage::Closed) {}
         assert!(is_readable(fd, 0), "another may have looked");
-        link.part(&mut engine);
+        link.end_session(&mut engine);
         assert!(!is_readable(fd, 0), "all was followed");
         link.close();
     }
 
     #[test]
-    fn a_sleeper_wakes_for_the_socket_and_for_the_end_until_that_is_followed() {
+    fn sleeper_wakes_until_disconnect_is_handled() {
         wakes(false);
         wakes(true);
     }

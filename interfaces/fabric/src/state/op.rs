@@ -85,7 +85,7 @@ impl From<Op> for Cookie {
 impl Op {
     /// Creates an operation without a context, for which neither success nor failure is reported.
     #[inline]
-    pub(crate) fn untold(flags: u64) -> Op {
+    pub(crate) fn unreported(flags: u64) -> Op {
         Op {
             context: 0,
             flags,

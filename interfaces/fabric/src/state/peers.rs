@@ -10,13 +10,13 @@ use crate::errno::{self, Errno};
 #[derive(Default)]
 pub(super) struct Peers {
     /// Peers by their index in the address vector.
-    by_place: Vec<Option<PeerIndex>>,
+    by_index: Vec<Option<PeerIndex>>,
     /// Indices in the address vector, by peer.
     sources: Vec<u64>,
     /// Addresses of the peers, for error messages.
     owners: Vec<Option<EndpointAddress>>,
     /// Failed peers that the user was notified of.
-    lost: Vec<PeerIndex>,
+    failed: Vec<PeerIndex>,
     /// Set if the one peer is that of a connection.
     is_connected: bool,
 }
@@ -26,7 +26,7 @@ impl Peers {
     #[inline]
     pub(super) fn find(&self, addr: u64) -> Result<PeerIndex, Errno> {
         let at = usize::try_from(addr).unwrap_or(usize::MAX);
-        self.by_place.get(at).copied().flatten().ok_or(Errno::INVAL)
+        self.by_index.get(at).copied().flatten().ok_or(Errno::INVAL)
     }
 
     /// Returns the index of a peer in the vector.
@@ -37,11 +37,11 @@ impl Peers {
     }
 
     /// Adds a peer at its index in the vector.
-    pub(super) fn learn(&mut self, at: usize, peer: PeerIndex, address: &EndpointAddress) {
-        if self.by_place.len() <= at {
-            self.by_place.resize(at + 1, None);
+    pub(super) fn insert(&mut self, at: usize, peer: PeerIndex, address: &EndpointAddress) {
+        if self.by_index.len() <= at {
+            self.by_index.resize(at + 1, None);
         }
-        self.by_place[at] = Some(peer);
+        self.by_index[at] = Some(peer);
         let index = peer.0 as usize;
         if self.sources.len() <= index {
             self.sources.resize(index + 1, ADDR_NOTAVAIL);
@@ -55,7 +55,7 @@ impl Peers {
     }
 
     /// Adds the one peer of a connected endpoint, which has no index.
-    pub(super) fn learn_only(&mut self, peer: PeerIndex, address: &EndpointAddress) {
+    pub(super) fn set_only(&mut self, peer: PeerIndex, address: &EndpointAddress) {
         let index = peer.0 as usize;
         self.owners.resize(index + 1, None);
         self.owners[index] = Some(*address);
@@ -63,8 +63,8 @@ impl Peers {
     }
 
     /// Returns true if a peer has failed and the user was notified.
-    pub(super) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+    pub(super) fn has_failed_peer(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Returns the number that a completion with this error carries.
@@ -78,8 +78,8 @@ impl Peers {
 
     /// Removes an address. Returns the peer if this was its last index.
     pub(super) fn forget(&mut self, at: usize) -> Option<PeerIndex> {
-        let peer = self.by_place.get_mut(at).and_then(Option::take)?;
-        let other = self.by_place.iter().position(|&other| other == Some(peer));
+        let peer = self.by_index.get_mut(at).and_then(Option::take)?;
+        let other = self.by_index.iter().position(|&other| other == Some(peer));
         if let Some(source) = self.sources.get_mut(peer.0 as usize) {
             *source = other.map_or(ADDR_NOTAVAIL, |at| at as u64);
         }
@@ -104,21 +104,21 @@ impl Peers {
         );
         match self.source(Some(peer)) {
             ADDR_NOTAVAIL => owner,
-            place => format!("{owner} (peer {place} of the address vector)"),
+            index => format!("{owner} (peer {index} of the address vector)"),
         }
     }
 
     /// Prints one message for each failed peer. Some programs exit at the first failure without
     /// naming the peer.
     #[cold]
-    pub(super) fn announce_loss(&mut self, peer: Option<PeerIndex>, error: &RawError) {
+    pub(super) fn report_failure(&mut self, peer: Option<PeerIndex>, error: &RawError) {
         if !matches!(error, RawError::PeerGone(cause) if *cause != Cause::Closed) {
             return;
         }
-        let Some(gone) = peer.filter(|peer| !self.lost.contains(peer)) else {
+        let Some(failed) = peer.filter(|peer| !self.failed.contains(peer)) else {
             return;
         };
-        self.lost.push(gone);
+        self.failed.push(failed);
         // One call writes one line, because other processes write to the same terminal.
         let line = format!("portolan: {}\n", self.sentence(peer, error));
         let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());

@@ -84,7 +84,7 @@ impl Queue {
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push_back(entry);
         if let Some(wake) = &mut self.wake {
-            wake.ring();
+            wake.notify();
         }
     }
 
@@ -92,7 +92,7 @@ impl Queue {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failures.push_back(failure);
         if let Some(wake) = &mut self.wake {
-            wake.ring();
+            wake.notify();
         }
     }
 
@@ -117,13 +117,13 @@ impl Queue {
 
     /// Returns true if entries or failures can be read.
     #[inline]
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         !self.entries.is_empty() || self.has_failed()
     }
 
     /// Stores the text of the most recently read failure. The pointer to it stays valid until the
     /// next failure is read.
-    pub(crate) fn keep_text(&mut self, text: String) -> &str {
+    pub(crate) fn store_text(&mut self, text: String) -> &str {
         self.last_text = text;
         &self.last_text
     }
@@ -214,22 +214,22 @@ mod tests {
     use crate::tests::harness::is_readable;
 
     #[test]
-    fn a_sleeper_wakes_for_engines_and_connections_until_they_are_closed() {
-        let mut bells: Vec<Wake> = (0..4).map(|_| Wake::new().unwrap()).collect();
-        let fds = [[0, 1], [2, 3]].map(|of| of.map(|at: usize| Some(bells[at].fd())));
+    fn sleeper_wakes_for_attached_endpoints_only() {
+        let mut events: Vec<Wake> = (0..4).map(|_| Wake::new().unwrap()).collect();
+        let fds = [[0, 1], [2, 3]].map(|of| of.map(|at: usize| Some(events[at].fd())));
         let mut queue = Queue::new(8, false, 0);
         // Attach one endpoint before the descriptor is created, and one after.
         queue.attach(0, || Ok(fds[0])).unwrap();
         let fd = queue.wake(|ep| Ok(fds[ep])).unwrap().fd();
         queue.attach(1, || Ok(fds[1])).unwrap();
-        for bell in &mut bells {
+        for event in &mut events {
             assert!(!is_readable(fd, 0));
-            bell.ring_now();
+            event.notify_now();
             assert!(is_readable(fd, 0));
-            bell.arm();
+            event.arm();
         }
         (0..2).for_each(|ep| queue.detach(ep, || Ok(fds[ep])));
-        bells.iter_mut().for_each(Wake::ring_now);
+        events.iter_mut().for_each(Wake::notify_now);
         assert!(!is_readable(fd, 0));
     }
 }

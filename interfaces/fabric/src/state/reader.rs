@@ -35,7 +35,7 @@ impl Arrays {
     /// longest format.
     #[inline]
     unsafe fn write(&self, at: usize, entry: &Entry, len: usize) {
-        let whole = CqTaggedEntry {
+        let entry_out = CqTaggedEntry {
             op_context: entry.context as *mut c_void,
             flags: entry.flags,
             len: entry.len,
@@ -46,7 +46,7 @@ impl Arrays {
         // SAFETY: guaranteed by the caller; both sides are plain bytes.
         unsafe {
             let target = self.buf.cast::<u8>().add(at * len);
-            std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), target, len);
+            std::ptr::copy_nonoverlapping((&raw const entry_out).cast::<u8>(), target, len);
             if !self.sources.is_null() {
                 self.sources.add(at).write(entry.source);
             }
@@ -84,14 +84,14 @@ impl Reader {
     }
 
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.taken < self.into.count
     }
 
     /// Writes an entry. The caller has checked that there is room.
     #[inline]
     pub(super) fn put(&mut self, entry: &Entry) {
-        debug_assert!(self.has_room());
+        debug_assert!(self.has_space());
         // SAFETY: the caller of `new` guarantees room for the count, and `taken` is below it.
         unsafe { self.into.write(self.taken, entry, self.entry_len) };
         self.taken += 1;
@@ -126,7 +126,7 @@ impl State {
         let is_forked = self.progress_read(cq, &mut reader);
         match reader.taken {
             0 if is_forked => Err(Errno(EOPBADSTATE)),
-            0 if !self.cqs[cq].has_news() => Err(Errno::AGAIN),
+            0 if !self.cqs[cq].is_readable() => Err(Errno::AGAIN),
             // SAFETY: as above.
             0 => unsafe { self.read(cq, into) },
             taken => Ok(taken.cast_signed()),
@@ -146,7 +146,7 @@ impl State {
         if queue.has_failed() {
             return Err(Errno::AVAIL);
         }
-        if !queue.has_news() {
+        if !queue.is_readable() {
             let is_forked = |ep: &usize| eps.get(*ep).is_some_and(|ep| ep.is_forked());
             return Err(match queue.eps().iter().any(is_forked) {
                 true => Errno(EOPBADSTATE),
@@ -155,7 +155,7 @@ impl State {
         }
         // SAFETY: guaranteed by the caller.
         let mut reader = unsafe { Reader::new(cq, queue.entry_len(), into) };
-        while reader.has_room()
+        while reader.has_space()
             && let Some(entry) = queue.pop()
         {
             reader.put(&entry);
@@ -169,7 +169,7 @@ impl State {
     fn progress_read(&mut self, cq: usize, reader: &mut Reader) -> bool {
         let (mut next, mut is_forked) = (0, false);
         while let Some(&ep) = self.cqs[cq].eps().get(next) {
-            is_forked |= self.turn(ep, &mut Some(&mut *reader));
+            is_forked |= self.poll_ep(ep, &mut Some(&mut *reader));
             next += 1;
         }
         is_forked

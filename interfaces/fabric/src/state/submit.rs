@@ -72,7 +72,7 @@ impl State {
             len,
             data: envelope.imm.unwrap_or(0),
             tag: envelope.tag,
-            source: self.eps[at].place_of(envelope.source),
+            source: self.eps[at].index_of(envelope.source),
             ..op.entry()
         };
         self.delivery(at).found(op, entry);

@@ -57,7 +57,7 @@ fn fetch(a: &Party, b: &Party, addr: u64, key: u64, op: c_int, operand: u64) -> 
 }
 
 #[test]
-fn numbers_are_changed_and_returned() {
+fn atomics_change_and_return_numbers() {
     let (a, b) = Party::pair(Plan::default());
     let mut numbers = [10u64, 20];
     let addr = numbers.as_ptr() as u64;
@@ -88,7 +88,7 @@ fn numbers_are_changed_and_returned() {
 }
 
 #[test]
-fn number_is_swapped_only_if_the_comparison_holds() {
+fn compare_and_swap_requires_equality() {
     let (a, b) = Party::pair(Plan::default());
     let mut numbers = [10u64];
     let addr = numbers.as_ptr() as u64;
@@ -117,7 +117,7 @@ fn number_is_swapped_only_if_the_comparison_holds() {
 }
 
 #[test]
-fn injected_operation_is_done_and_not_reported() {
+fn injected_operation_completes_unreported() {
     let (a, b) = Party::pair(Plan::default());
     let mut numbers = [1.5f64.to_bits()];
     let addr = numbers.as_ptr() as u64;
@@ -147,29 +147,30 @@ fn injected_operation_is_done_and_not_reported() {
 }
 
 #[test]
-fn what_cannot_be_done_to_a_number_is_told_when_asked() {
+fn unsupported_atomics_are_reported_by_query() {
     let a = Party::open(Plan::default());
-    let ask = |form: extern "C" fn(*mut FidEp, c_int, c_int, *mut usize) -> c_int, datatype, op| {
-        let mut count = 0usize;
-        (form(a.ep, datatype, op, &raw mut count), count)
-    };
-    assert_eq!(ask(atomic(&a).writevalid, UINT64, SUM), (0, 256));
+    let query =
+        |form: extern "C" fn(*mut FidEp, c_int, c_int, *mut usize) -> c_int, datatype, op| {
+            let mut count = 0usize;
+            (form(a.ep, datatype, op, &raw mut count), count)
+        };
+    assert_eq!(query(atomic(&a).writevalid, UINT64, SUM), (0, 256));
     assert_eq!(
-        ask(atomic(&a).writevalid, DOUBLE, BXOR).0,
+        query(atomic(&a).writevalid, DOUBLE, BXOR).0,
         -libc::EOPNOTSUPP
     );
     assert_eq!(
-        ask(atomic(&a).writevalid, LONG_DOUBLE, SUM).0,
+        query(atomic(&a).writevalid, LONG_DOUBLE, SUM).0,
         -libc::EOPNOTSUPP
     );
     assert_eq!(
-        ask(atomic(&a).writevalid, UINT64, ATOMIC_READ).0,
+        query(atomic(&a).writevalid, UINT64, ATOMIC_READ).0,
         -libc::EOPNOTSUPP
     );
-    assert_eq!(ask(atomic(&a).readwritevalid, UINT64, ATOMIC_READ).0, 0);
-    assert_eq!(ask(atomic(&a).compwritevalid, UINT64, CSWAP).0, 0);
+    assert_eq!(query(atomic(&a).readwritevalid, UINT64, ATOMIC_READ).0, 0);
+    assert_eq!(query(atomic(&a).compwritevalid, UINT64, CSWAP).0, 0);
     assert_eq!(
-        ask(atomic(&a).compwritevalid, UINT64, SUM).0,
+        query(atomic(&a).compwritevalid, UINT64, SUM).0,
         -libc::EOPNOTSUPP
     );
 }

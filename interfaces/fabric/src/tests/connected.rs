@@ -2,13 +2,13 @@
 //! Connected endpoints: connecting, messages, disconnects and hostile peers.
 
 mod addresses;
-mod crowds;
+mod backlog;
+mod connecting;
 mod ending;
 mod forking;
 mod harness;
 mod hostile;
 mod information;
-mod meeting;
+mod messages;
 mod misuse;
 mod sleeping;
-mod talking;

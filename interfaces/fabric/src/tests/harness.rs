@@ -76,7 +76,7 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
     // SAFETY: the hints live through the call, and `out` is on the stack.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
-        fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
+        fabric.prov_name = crate::provider_info::NAME.as_ptr().cast_mut();
         let mut hints: Info = std::mem::zeroed();
         hints.fabric_attr = &raw mut fabric;
         change(&mut hints);

@@ -12,7 +12,7 @@ use crate::abi::*;
 const TAG: u64 = 0xfeed_0000_0000_0001;
 
 #[test]
-fn message_that_came_before_its_receive_is_kept() {
+fn unexpected_message_is_received() {
     let (a, b) = Party::pair(Plan::default());
     a.retry(|| (a.tagged().inject)(a.ep, b"early".as_ptr().cast(), 5, 0, TAG));
     for _ in 0..1000 {
@@ -26,7 +26,7 @@ fn message_that_came_before_its_receive_is_kept() {
 }
 
 #[test]
-fn long_message_is_gathered_and_arrives_whole() {
+fn long_gathered_message_arrives_intact() {
     let (a, b) = Party::pair(Plan::default());
     let data: Vec<u8> = (0..1_000_003u32)
         .map(|i| i.to_le_bytes()[0] ^ 0x5a)
@@ -46,7 +46,7 @@ fn long_message_is_gathered_and_arrives_whole() {
 }
 
 #[test]
-fn message_that_does_not_fit_is_an_error_of_its_receive_alone() {
+fn truncation_fails_only_its_receive() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0xa5; 4];
     b.trecv(&mut buf[..3], 0, TAG, 0, 6);
@@ -68,7 +68,7 @@ fn message_that_does_not_fit_is_an_error_of_its_receive_alone() {
 }
 
 #[test]
-fn cancelled_receive_completes_as_such_and_takes_no_message() {
+fn cancelled_receive_completes_without_message() {
     let (a, b) = Party::pair(Plan::default());
     let (mut first, mut second) = ([0; 4], [0; 4]);
     b.trecv(&mut first, 0, TAG, 0, 6);
@@ -87,7 +87,7 @@ fn cancelled_receive_completes_as_such_and_takes_no_message() {
 }
 
 #[test]
-fn buffer_for_many_messages_is_handed_back_when_it_is_full() {
+fn full_multi_receive_buffer_is_released() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0xa5u8; 20];
     let iov = libc::iovec {
@@ -135,7 +135,7 @@ fn buffer_for_many_messages_is_handed_back_when_it_is_full() {
 }
 
 #[test]
-fn message_from_a_stranger_has_no_source_until_it_is_inserted() {
+fn message_from_uninserted_peer_has_no_source() {
     let (a, b) = (Party::open(Plan::default()), Party::open(Plan::default()));
     assert_eq!(a.insert(&b.name()), 0);
     let mut buf = [0; 4];
@@ -163,14 +163,14 @@ fn endpoint_sends_to_itself() {
 }
 
 #[test]
-fn sending_to_nobody_is_refused() {
+fn send_to_unknown_peer_is_refused() {
     let a = Party::open(Plan::default());
     let code = (a.tagged().send)(a.ep, b"?".as_ptr().cast(), 1, null_mut(), 3, 0, null_mut());
     assert_eq!(code, -(libc::EINVAL as isize));
 }
 
 #[test]
-fn tagged_message_arrives_with_its_word_and_its_source() {
+fn tagged_message_arrives_with_data_and_source() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0xa5; 16];
     b.trecv(&mut buf, ADDR_UNSPEC, TAG, 0, 7);
@@ -191,7 +191,7 @@ fn tagged_message_arrives_with_its_word_and_its_source() {
 }
 
 #[test]
-fn receives_match_by_tag_and_mask_in_the_order_of_posting() {
+fn receives_match_by_tag_and_mask_in_posting_order() {
     let (a, b) = Party::pair(Plan::default());
     let (mut exact, mut masked) = ([0; 8], [0; 8]);
     b.trecv(&mut masked, ADDR_UNSPEC, 0x100, 0xff, 1);
@@ -205,7 +205,7 @@ fn receives_match_by_tag_and_mask_in_the_order_of_posting() {
 }
 
 #[test]
-fn tagged_and_plain_messages_are_matched_apart() {
+fn tagged_and_plain_messages_match_separately() {
     let (a, b) = Party::pair(Plan::default());
     let (mut plain, mut tagged) = ([0; 8], [0; 8]);
     b.retry(|| {
@@ -253,7 +253,7 @@ fn with_flags(of: &Party, buf: &mut [u8], tag: u64, context: usize, flags: u64) 
 }
 
 /// Peeks until a message is found. Returns the completion of the peek.
-fn look(of: &Party, other: &Party, tag: u64, flags: u64) -> super::harness::Done {
+fn peek(of: &Party, other: &Party, tag: u64, flags: u64) -> super::harness::Done {
     let begun = std::time::Instant::now();
     loop {
         with_flags(of, &mut [], tag, 5, PEEK | flags);
@@ -267,12 +267,12 @@ fn look(of: &Party, other: &Party, tag: u64, flags: u64) -> super::harness::Done
 }
 
 #[test]
-fn look_tells_of_a_message_and_leaves_it() {
+fn peek_reports_a_message_and_keeps_it() {
     let (a, b) = Party::pair(Plan::default());
     with_flags(&b, &mut [], TAG, 5, PEEK);
     assert_eq!(b.wait_any(&a).unwrap_err().err, libc::ENOMSG);
-    a.tsend(b"look", TAG, 0);
-    let seen = look(&b, &a, TAG, 0);
+    a.tsend(b"peek", TAG, 0);
+    let seen = peek(&b, &a, TAG, 0);
     assert_eq!(
         (seen.context, seen.len, seen.tag, seen.source),
         (5, 4, TAG, 0)
@@ -280,14 +280,14 @@ fn look_tells_of_a_message_and_leaves_it() {
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 6);
     assert_eq!(b.wait(&a).context, 6);
-    assert_eq!(&buf, b"look");
+    assert_eq!(&buf, b"peek");
 }
 
 #[test]
-fn claimed_message_goes_to_nobody_else() {
+fn claimed_message_matches_no_other_receive() {
     let (a, b) = Party::pair(Plan::default());
     a.tsend(b"mine", TAG, 0);
-    assert_eq!(look(&b, &a, TAG, CLAIM).len, 4);
+    assert_eq!(peek(&b, &a, TAG, CLAIM).len, 4);
     let (mut other, mut own) = ([0; 4], [0; 4]);
     b.trecv(&mut other, 0, TAG, 0, 6);
     with_flags(&b, &mut own, TAG, 5, CLAIM);
@@ -298,10 +298,10 @@ fn claimed_message_goes_to_nobody_else() {
 }
 
 #[test]
-fn discarded_message_is_gone() {
+fn discarded_message_is_not_received() {
     let (a, b) = Party::pair(Plan::default());
     a.tsend(b"gone", TAG, 0);
-    assert_eq!(look(&b, &a, TAG, DISCARD).len, 4);
+    assert_eq!(peek(&b, &a, TAG, DISCARD).len, 4);
     a.tsend(b"late", TAG, 0);
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 6);
@@ -310,11 +310,11 @@ fn discarded_message_is_gone() {
 }
 
 #[test]
-fn discarding_a_claimed_message_tells_which_it_was() {
+fn discard_of_claimed_message_reports_it() {
     let (a, b) = Party::pair(Plan::default());
     let buf = b"gone".as_ptr().cast();
     a.retry(|| (a.tagged().senddata)(a.ep, buf, 4, null_mut(), 9, 0, TAG, null_mut()));
-    assert_eq!(look(&b, &a, TAG, CLAIM).tag, TAG);
+    assert_eq!(peek(&b, &a, TAG, CLAIM).tag, TAG);
     with_flags(&b, &mut [], TAG, 5, CLAIM | DISCARD);
     let gone = b.wait(&a);
     assert_eq!(

@@ -13,7 +13,7 @@ use crate::abi::*;
 const TAG: u64 = 42;
 
 #[test]
-fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
+fn selective_binding_reports_requested_completions_only() {
     let (a, b) = Party::pair(Plan {
         binding: SELECTIVE_COMPLETION,
         ..Plan::default()
@@ -49,7 +49,7 @@ fn only_what_asks_for_it_is_reported_on_a_selective_binding() {
 }
 
 #[test]
-fn shorter_formats_are_read_with_their_own_stride() {
+fn shorter_formats_use_their_own_stride() {
     let (a, b) = Party::pair(Plan {
         format: CQ_FORMAT_CONTEXT,
         ..Plan::default()
@@ -100,7 +100,7 @@ fn read_contexts<const N: usize>(of: &Party) -> Result<Vec<usize>, isize> {
 }
 
 #[test]
-fn what_an_array_has_no_room_for_is_read_next_and_in_order() {
+fn excess_entries_are_read_next_in_order() {
     let (a, b) = acquainted();
     let mut bufs = [[0; 1]; 4];
     for (at, buf) in bufs.iter_mut().enumerate() {
@@ -117,11 +117,11 @@ fn what_an_array_has_no_room_for_is_read_next_and_in_order() {
 }
 
 #[test]
-fn an_entry_that_waited_is_read_before_one_that_comes_with_the_read() {
+fn older_entry_is_read_first() {
     let (a, b) = acquainted();
     let mut word = [0; 8];
     a.trecv(&mut word, 0, TAG, 0, 3);
-    b.tsend(b"answer", TAG, 4);
+    b.tsend(b"result", TAG, 4);
     b.wait(&a);
     // The call itself adds its entry.
     a.tsend(b"question", TAG, 5);
@@ -134,10 +134,10 @@ fn an_entry_that_waited_is_read_before_one_that_comes_with_the_read() {
 }
 
 #[test]
-fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
+fn reading_one_entry_at_a_time_still_receives() {
     let (a, b) = acquainted();
-    let mut answer = [0; 1];
-    a.trecv(&mut answer, 0, TAG, 0, 3);
+    let mut result = [0; 1];
+    a.trecv(&mut result, 0, TAG, 0, 3);
     b.tsend(b"x", TAG, 4);
     b.wait(&b);
     let mut sent = 0;
@@ -150,11 +150,11 @@ fn who_reads_one_entry_after_each_send_hears_of_others_meanwhile() {
         }
         assert!(sent < 100, "the endpoint does not work");
     }
-    assert_eq!(answer, *b"x");
+    assert_eq!(result, *b"x");
 }
 
 #[test]
-fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
+fn error_text_is_not_copied_to_uncleared_structure() {
     let (a, b) = Party::pair(Plan::default());
     let peek = MsgTagged {
         iov: null(),
@@ -190,11 +190,11 @@ fn a_structure_that_was_not_cleared_is_no_place_for_the_text_of_a_failure() {
             text.len(),
         );
     }
-    assert!(text.starts_with(b"no such message has come\0"));
+    assert!(text.starts_with(b"no matching message has arrived\0"));
 }
 
 #[test]
-fn nothing_is_inserted_from_nowhere() {
+fn null_address_is_not_inserted() {
     let party = Party::open(Plan::default());
     // SAFETY: an open vector; the address is null.
     let code =
@@ -229,7 +229,7 @@ fn sread(of: &Party, timeout_ms: c_int) -> (isize, usize) {
 const PATIENCE_MS: c_int = 60_000;
 
 #[test]
-fn waiting_read_ends_by_its_timeout_and_by_a_message() {
+fn waiting_read_ends_on_timeout_or_message() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 9);
@@ -254,7 +254,7 @@ fn signal_ends_a_waiting_read() {
 }
 
 #[test]
-fn descriptor_is_readable_when_a_message_has_come() {
+fn descriptor_is_readable_when_a_message_arrives() {
     let (a, b) = Party::pair(Plan::default());
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 9);
@@ -293,7 +293,7 @@ fn descriptor_is_readable_when_a_message_has_come() {
 }
 
 #[test]
-fn waiting_for_a_counter_ends_by_its_timeout_and_by_its_value() {
+fn counter_wait_ends_on_timeout_or_value() {
     let (a, b) = Party::pair(Plan::default());
     let wait = |value, timeout| {
         // SAFETY: an open counter.
@@ -306,7 +306,7 @@ fn waiting_for_a_counter_ends_by_its_timeout_and_by_its_value() {
 }
 
 #[test]
-fn what_is_in_use_cannot_be_closed() {
+fn object_in_use_cannot_be_closed() {
     let a = Party::open(Plan {
         threading: THREAD_DOMAIN,
         ..Plan::default()
@@ -321,7 +321,7 @@ fn what_is_in_use_cannot_be_closed() {
 }
 
 #[test]
-fn place_in_the_address_vector_is_free_after_removal() {
+fn removed_address_vector_index_is_reused() {
     let (a, b) = Party::pair(Plan::default());
     let third = Party::open(Plan::default());
     assert_eq!(a.insert(&third.name()), 1);
@@ -345,7 +345,7 @@ fn place_in_the_address_vector_is_free_after_removal() {
 }
 
 #[test]
-fn nobody_is_offered_what_was_not_asked_for_by_name() {
+fn provider_is_offered_by_name_only() {
     if std::env::var_os("FI_PROVIDER").is_some() || std::env::var_os("PORTOLAN_FABRIC").is_some() {
         println!("SKIPPED: the environment asks for a provider");
         return;

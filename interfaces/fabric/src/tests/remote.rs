@@ -57,7 +57,7 @@ fn read(of: &Party, into: &mut [u8], addr: u64, key: u64, context: usize) {
 }
 
 #[test]
-fn bytes_are_written_and_read_where_they_were_meant_to_be() {
+fn rma_accesses_the_addressed_bytes() {
     let (a, b) = Party::pair(Plan::default());
     for len in [1usize, 5000, 700_001] {
         let mut memory = vec![0xa5; len + 2];
@@ -78,7 +78,7 @@ fn bytes_are_written_and_read_where_they_were_meant_to_be() {
 }
 
 #[test]
-fn access_without_a_right_fails_with_its_cause() {
+fn access_without_permission_fails_with_cause() {
     let (a, b) = Party::pair(Plan::default());
     let mut memory = [0xa5; 64];
     let at = memory.as_ptr() as u64;
@@ -102,7 +102,7 @@ fn access_without_a_right_fails_with_its_cause() {
 }
 
 #[test]
-fn injected_write_is_counted_when_it_is_done_and_not_reported() {
+fn injected_write_is_counted_but_not_reported() {
     let (a, b) = Party::pair(Plan::default());
     let mut memory = [0xa5u8; 4];
     let at = memory.as_ptr() as u64;
@@ -123,7 +123,7 @@ fn injected_write_is_counted_when_it_is_done_and_not_reported() {
 }
 
 #[test]
-fn word_with_a_write_is_told_at_the_target() {
+fn write_with_data_is_reported_at_the_target() {
     let (a, b) = Party::pair(Plan::default());
     let mut memory = [0xa5u8; 4];
     let at = memory.as_ptr() as u64;
@@ -143,16 +143,16 @@ fn word_with_a_write_is_told_at_the_target() {
             null_mut(),
         )
     });
-    let told = b.wait(&a);
-    assert_eq!((told.context, told.data, told.source), (0, 77, 0));
-    assert_eq!(told.flags, RMA | REMOTE_WRITE | REMOTE_CQ_DATA);
+    let entry = b.wait(&a);
+    assert_eq!((entry.context, entry.data, entry.source), (0, 77, 0));
+    assert_eq!(entry.flags, RMA | REMOTE_WRITE | REMOTE_CQ_DATA);
     a.wait(&b);
     drop(region);
     assert_eq!(&memory, b"data");
 }
 
 #[test]
-fn region_is_open_at_endpoints_that_come_after_it() {
+fn region_is_registered_with_later_endpoints() {
     let (a, mut b) = Party::pair(Plan::default());
     let mut memory = [0xa5u8; 4];
     let at = memory.as_ptr() as u64;

@@ -14,13 +14,13 @@ use portolan::EndpointAddress;
 use portolan_wire::ConnectionWord;
 
 use super::{Inner, Slot};
-use crate::answer::Answer;
+use crate::cm::channel::{Channel, Received};
 use crate::cm::drops::DropReason;
 use crate::cm::event::{Event, Fidptr};
+use crate::cm::permits::{Alarm, Permit, Permits};
 use crate::cm::request::{Offered, Request};
-use crate::cm::seats::{Alarm, Seat, Seats};
 use crate::cm::socket;
-use crate::cm::talk::{Heard, Talk};
+use crate::provider_info::ProviderInfo;
 
 /// Time in which a caller must send its request: many times the transmission time. `P16.2`
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -40,19 +40,19 @@ pub(super) struct Listener {
     socket: TcpListener,
     fid: Fidptr,
     /// Information reported with each request, without the addresses.
-    template: Answer,
-    seats: Seats,
+    template: ProviderInfo,
+    permits: Permits,
     /// Set if the last `accept` failed for lack of resources.
     short: bool,
 }
 
 /// A caller that has connected and has not sent a complete request.
 pub(super) struct Caller {
-    talk: Talk,
+    channel: Channel,
     /// Slot of the listener that accepted it.
     listener: usize,
     until: Instant,
-    seat: Seat,
+    permit: Permit,
 }
 
 impl Listener {
@@ -60,7 +60,7 @@ impl Listener {
         bound: OwnedFd,
         backlog: i32,
         fid: Fidptr,
-        template: Answer,
+        template: ProviderInfo,
         alarm: &Arc<Alarm>,
     ) -> Listener {
         let backlog = usize::try_from(backlog).unwrap_or(0);
@@ -68,7 +68,7 @@ impl Listener {
             socket: TcpListener::from(bound),
             fid,
             template,
-            seats: Seats::new(backlog.max(UNANSWERED_MAX), alarm),
+            permits: Permits::new(backlog.max(UNANSWERED_MAX), alarm),
             short: false,
         }
     }
@@ -78,13 +78,13 @@ impl Listener {
     }
 
     /// Logs the reason of an `accept` failure once, until an `accept` succeeds.
-    fn note_shortage(&mut self, error: &io::Error) {
+    fn log_shortage(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.short, true) {
             let at = self.socket.local_addr().map(|at| at.to_string());
             let at = at.unwrap_or_else(|_| "a passive endpoint".to_owned());
             log::warn!(
-                "who connects to {at} waits: accept: {error}; a process may have more descriptors \
-                 after `ulimit -n`"
+                "cannot accept connections at {at}: {error}; raise the descriptor limit, \
+                 `ulimit -n`"
             );
         }
     }
@@ -98,7 +98,7 @@ impl AsFd for Listener {
 
 impl AsFd for Caller {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.talk.as_fd()
+        self.channel.as_fd()
     }
 }
 
@@ -108,17 +108,17 @@ impl Inner {
             let Some(Slot::Listener(listener)) = self.slots.get_mut(at) else {
                 return;
             };
-            if self.events.is_full() || listener.seats.are_taken() {
+            if self.events.is_full() || listener.permits.are_exhausted() {
                 return self.park(at);
             }
             match socket::accept(&listener.socket) {
                 Ok((stream, who)) => {
                     listener.short = false;
                     let caller = Caller {
-                        talk: Talk::new(stream),
+                        channel: Channel::new(stream),
                         listener: at,
                         until: Instant::now() + SILENCE_MAX,
-                        seat: listener.seats.take(),
+                        permit: listener.permits.take(),
                     };
                     self.admit(caller, who);
                 }
@@ -127,8 +127,8 @@ impl Inner {
                     // The caller has disconnected.
                     ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
                     _ => {
-                        listener.note_shortage(&error);
-                        self.alarm.ring_after(RETRY_AFTER);
+                        listener.log_shortage(&error);
+                        self.alarm.fire_after(RETRY_AFTER);
                         return self.park(at);
                     }
                 },
@@ -137,12 +137,12 @@ impl Inner {
     }
 
     fn admit(&mut self, caller: Caller, who: SocketAddr) {
-        let ready = caller.talk.prepare();
+        let ready = caller.channel.prepare();
         match ready.and_then(|()| self.add(Slot::Silent(caller))) {
             Ok(at) => {
                 self.silent.push_back(at);
                 // Most callers have sent their request by now.
-                self.hear_silent(at);
+                self.read_caller(at);
             }
             Err(_) => self.drops.count(DropReason::System, Some(who)),
         }
@@ -163,7 +163,7 @@ impl Inner {
                 && self.net.add(slot, at as u64).is_err()
             {
                 self.parked.push(at);
-                self.alarm.ring_after(RETRY_AFTER);
+                self.alarm.fire_after(RETRY_AFTER);
             }
         }
     }
@@ -177,7 +177,7 @@ impl Inner {
             .collect();
         self.silent.retain(|at| !callers.contains(at));
         for at in callers {
-            self.drop_caller(at, DropReason::Unheard);
+            self.drop_caller(at, DropReason::ListenerClosed);
         }
     }
 
@@ -185,7 +185,7 @@ impl Inner {
     pub(super) fn drop_silent(&mut self) {
         while let Some(&at) = self.silent.front() {
             let reason = match self.slots.get(at) {
-                Some(Slot::Silent(_)) if self.silent.len() > SILENT_MAX => DropReason::Crowded,
+                Some(Slot::Silent(_)) if self.silent.len() > SILENT_MAX => DropReason::TooMany,
                 Some(Slot::Silent(caller)) if caller.until <= Instant::now() => DropReason::Silent,
                 Some(Slot::Silent(_)) => return,
                 _ => {
@@ -200,16 +200,16 @@ impl Inner {
 
     fn drop_caller(&mut self, at: usize, reason: DropReason) {
         if let Some(Slot::Silent(caller)) = self.remove(at) {
-            self.drops.count(reason, caller.talk.remote());
+            self.drops.count(reason, caller.channel.remote());
         }
     }
 
-    pub(super) fn hear_silent(&mut self, at: usize) {
+    pub(super) fn read_caller(&mut self, at: usize) {
         let Some(Slot::Silent(caller)) = self.slots.get_mut(at) else {
             return;
         };
-        let heard = caller.talk.hear();
-        if matches!(heard, Heard::Nothing) {
+        let received = caller.channel.receive();
+        if matches!(received, Received::Nothing) {
             return;
         }
         self.silent.retain(|&other| other != at);
@@ -219,9 +219,9 @@ impl Inner {
         let Some(Slot::Listener(listener)) = self.slots.get(caller.listener) else {
             return;
         };
-        let who = caller.talk.remote();
+        let who = caller.channel.remote();
         // Invalid requests are not answered.
-        match request_event(caller, heard, listener) {
+        match request_event(caller, received, listener) {
             Some(event) => self.events.push(event),
             None => self.drops.count(DropReason::NoRequest, who),
         }
@@ -229,20 +229,22 @@ impl Inner {
 }
 
 /// Returns the event for a caller's request, or `None` if its bytes are not a request.
-fn request_event(caller: Caller, heard: Heard, listener: &Listener) -> Option<Event> {
-    let Heard::Said(said) = heard else {
+fn request_event(caller: Caller, received: Received, listener: &Listener) -> Option<Event> {
+    let Received::Frame(frame) = received else {
         return None;
     };
-    if said.word != ConnectionWord::Request {
+    if frame.word != ConnectionWord::Request {
         return None;
     }
-    let peer = EndpointAddress::from_bytes(&said.endpoint_id).ok()?;
-    let Caller { talk, seat, .. } = caller;
-    let (local, remote) = (talk.local()?, talk.remote()?);
-    let offered = Offered::new(Request::new(talk, peer, seat));
+    let peer = EndpointAddress::from_bytes(&frame.endpoint_id).ok()?;
+    let Caller {
+        channel, permit, ..
+    } = caller;
+    let (local, remote) = (channel.local()?, channel.remote()?);
+    let offered = Offered::new(Request::new(channel, peer, permit));
     let template = listener.template.of_request(&local, &remote);
     let info = template.with_handle(offered.ptr()).build().ok()?;
-    let (fid, data) = (listener.fid, said.data);
+    let (fid, data) = (listener.fid, frame.data);
     Some(Event::Request {
         fid,
         info,

@@ -44,16 +44,16 @@ impl Ep {
         };
         match link.peer() {
             Some(peer) => Ok(peer),
-            None if link.stage() == Stage::Connected => self.meet(),
+            None if link.stage() == Stage::Connected => self.add_peer(),
             None => Err(Errno::NOTCONN),
         }
     }
 
     #[cold]
-    fn meet(&mut self) -> Result<PeerIndex, Errno> {
+    fn add_peer(&mut self) -> Result<PeerIndex, Errno> {
         let link = self.link.as_mut().ok_or(Errno::NOTCONN)?;
-        if let Some((peer, address)) = link.meet(&mut self.engine)? {
-            self.peers.learn_only(peer, &address);
+        if let Some((peer, address)) = link.add_peer(&mut self.engine)? {
+            self.peers.set_only(peer, &address);
         }
         link.peer().ok_or(Errno::NOTCONN)
     }
@@ -61,31 +61,31 @@ impl Ep {
     /// Handles changes of the connection's state.
     #[cold]
     #[inline(never)]
-    pub(super) fn follow(&mut self) {
+    pub(super) fn handle_link(&mut self) {
         let Some(link) = &mut self.link else { return };
-        if self.peers.has_lost() {
+        if self.peers.has_failed_peer() {
             link.hang_up();
         }
-        match link.look_sometimes() {
+        match link.poll_stage_sometimes() {
             // On failure the next operation returns the error.
-            Some(Stage::Connected) => drop(self.meet()),
-            Some(Stage::Over) => self.part(),
+            Some(Stage::Connected) => drop(self.add_peer()),
+            Some(Stage::Closed) => self.end_session(),
             // New receives match messages that have arrived; all others are cancelled.
-            None if link.has_parted() => self.engine.cancel_all(),
+            None if link.has_ended_session() => self.engine.cancel_all(),
             _ => {}
         }
     }
 
     /// Handles a closed connection: ends the session once all data sent before the close has
     /// arrived.
-    fn part(&mut self) {
+    fn end_session(&mut self) {
         let Some(link) = &mut self.link else { return };
         // The connection may have been established and closed between two polls.
-        if let Ok(Some((peer, address))) = link.meet(&mut self.engine) {
-            self.peers.learn_only(peer, &address);
+        if let Ok(Some((peer, address))) = link.add_peer(&mut self.engine) {
+            self.peers.set_only(peer, &address);
         }
-        if link.has_all(&self.engine) {
-            link.part(&mut self.engine);
+        if link.has_drained(&self.engine) {
+            link.end_session(&mut self.engine);
         }
     }
 
@@ -96,9 +96,9 @@ impl Ep {
     }
 
     /// Returns true if the connection's state has changed and the next turn would handle it.
-    pub(super) fn has_link_news(&mut self) -> bool {
+    pub(super) fn has_link_change(&mut self) -> bool {
         let link = self.link.as_mut();
-        link.is_some_and(|link| link.look().is_some())
+        link.is_some_and(|link| link.poll_stage().is_some())
     }
 }
 
@@ -109,10 +109,10 @@ impl Drop for Ep {
             && !self.engine.is_forked()
         {
             if !link.linger(&mut self.engine) {
-                log::info!("a connected endpoint is closed before all that was sent has arrived");
+                log::info!("a connected endpoint was closed before all sent data had arrived");
             }
             link.close();
-            link.part(&mut self.engine);
+            link.end_session(&mut self.engine);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::ptr::null;
 
-use super::harness::{Server, Side, ask, name_of};
+use super::harness::{Server, Side, name_of, query};
 use crate::abi::*;
 use crate::sockaddr::{self, CAddr};
 
@@ -28,7 +28,7 @@ fn name_server(server: &Server, addr: SocketAddr) -> c_int {
 }
 
 #[test]
-fn an_endpoint_connects_from_its_address_after_a_connect_that_failed() {
+fn endpoint_keeps_address_after_failed_connect() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(name_client(&client, "127.0.0.1:0".parse().unwrap()), 0);
@@ -46,7 +46,7 @@ fn an_endpoint_connects_from_its_address_after_a_connect_that_failed() {
 }
 
 #[test]
-fn a_passive_endpoint_listens_at_its_address_after_a_listen_that_failed() {
+fn passive_endpoint_keeps_address_after_failed_listen() {
     let (first, second) = (Server::bound(), Server::bound());
     let at = first.addr();
     // Two endpoints may have the same address, but only one of them may listen.
@@ -59,7 +59,7 @@ fn a_passive_endpoint_listens_at_its_address_after_a_listen_that_failed() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_leaves_the_one_there_is() {
+fn failed_bind_keeps_previous_address() {
     let (taken, server) = (Server::listening(), Server::bound());
     let at = server.addr();
     assert_eq!(name_server(&server, taken.addr()), -libc::EADDRINUSE);
@@ -73,14 +73,14 @@ fn an_address_that_cannot_be_had_leaves_the_one_there_is() {
 }
 
 #[test]
-fn a_passive_endpoint_that_gave_its_address_away_does_not_listen_at_another() {
+fn passive_endpoint_without_its_socket_does_not_listen() {
     let (server, source) = (Server::listening(), Server::bound());
     let from = source.addr();
     // SAFETY: an open passive endpoint.
     let handle = unsafe { &raw mut (*source.pep).fid };
     let port = Some(server.addr().port());
-    let info = ask(port, 0, |hints| hints.handle = handle).unwrap();
-    let client = Side::open(&source.desk, info);
+    let info = query(port, 0, |hints| hints.handle = handle).unwrap();
+    let client = Side::open(&source.events, info);
     assert_eq!((source.listen(), source.addr()), (-EOPBADSTATE, from));
     drop(client);
 }

@@ -5,22 +5,22 @@ use super::harness::{AGAIN, NOT_CONNECTED, Server, Side};
 use crate::abi::*;
 
 /// Reads the shutdown event, and checks that no other event follows.
-fn hears_the_end(side: &Side) {
-    let got = side.desk.wait(|| side.work()).unwrap();
+fn assert_shutdown(side: &Side) {
+    let got = side.events.wait(|| side.work()).unwrap();
     assert_eq!((got.event, got.fid), (SHUTDOWN, side.fid()));
-    assert_eq!(side.desk.read(0, 0).unwrap_err(), AGAIN);
+    assert_eq!(side.events.read(0, 0).unwrap_err(), AGAIN);
 }
 
 #[test]
-fn both_hear_of_a_shutdown_and_what_waits_ends() {
+fn shutdown_is_reported_to_both_and_ends_operations() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let (mut ours, mut theirs) = ([0], [0]);
     assert_eq!(client.recv(&mut ours, 1), 0);
     assert_eq!(accepted.recv(&mut theirs, 2), 0);
     assert_eq!(client.shutdown(), 0);
-    hears_the_end(&client);
-    hears_the_end(&accepted);
+    assert_shutdown(&client);
+    assert_shutdown(&accepted);
     for (side, other, context) in [(&client, &accepted, 1), (&accepted, &client, 2)] {
         let failure = side.wait(other).unwrap_err();
         assert_eq!(failure.err, libc::ECANCELED);
@@ -30,11 +30,11 @@ fn both_hear_of_a_shutdown_and_what_waits_ends() {
         assert_eq!(side.wait(other).unwrap_err().err, libc::ECANCELED);
         assert_eq!(side.shutdown(), 0, "it was connected");
     }
-    assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
+    assert_eq!(client.events.read(0, 0).unwrap_err(), AGAIN);
 }
 
 #[test]
-fn what_was_sent_before_the_end_arrives() {
+fn data_sent_before_shutdown_arrives() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let mut got = [[0; 4]; 3];
@@ -43,7 +43,7 @@ fn what_was_sent_before_the_end_arrives() {
     assert_eq!(client.send(b"last", 9), 0);
     assert_eq!(client.send(b"word", 9), 0);
     drop(client);
-    hears_the_end(&accepted);
+    assert_shutdown(&accepted);
     assert_eq!(accepted.wait(&accepted).ok(), Some(0));
     assert_eq!(accepted.wait(&accepted).ok(), Some(1));
     assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
@@ -51,7 +51,7 @@ fn what_was_sent_before_the_end_arrives() {
 }
 
 #[test]
-fn what_has_come_is_there_for_receives_that_are_posted_after_the_end() {
+fn receive_posted_after_shutdown_gets_arrived_data() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let words = [*b"one ", *b"two ", *b"last"];
@@ -59,7 +59,7 @@ fn what_has_come_is_there_for_receives_that_are_posted_after_the_end() {
         .iter()
         .for_each(|word| assert_eq!(client.send(word, 9), 0));
     drop(client);
-    hears_the_end(&accepted);
+    assert_shutdown(&accepted);
     // The session has ended as well, so a receive fails.
     let mut got = [0; 4];
     for (at, word) in words.iter().enumerate() {
@@ -73,18 +73,18 @@ fn what_has_come_is_there_for_receives_that_are_posted_after_the_end() {
 }
 
 #[test]
-fn a_program_that_reads_no_events_hears_of_the_end_by_its_operations() {
+fn operations_report_disconnect_without_events() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let mut got = [0];
     assert_eq!(accepted.recv(&mut got, 1), 0);
     drop(client);
     assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
-    hears_the_end(&accepted);
+    assert_shutdown(&accepted);
 }
 
 #[test]
-fn a_send_that_nobody_received_fails_when_the_peer_is_gone() {
+fn unreceived_send_fails_when_the_peer_disconnects() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     // Too long to be copied before a receive is posted.
@@ -100,18 +100,18 @@ fn a_send_that_nobody_received_fails_when_the_peer_is_gone() {
         (failure.op_context as usize, failure.err),
         (1, libc::ENOTCONN)
     );
-    hears_the_end(&client);
+    assert_shutdown(&client);
 }
 
 #[test]
-fn nobody_is_told_of_an_endpoint_that_is_closed() {
+fn closed_endpoint_has_no_events() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     drop(client);
     let begun = std::time::Instant::now();
-    while server.desk.read(0, PEEK).is_err() {
+    while server.events.read(0, PEEK).is_err() {
         assert!(begun.elapsed() < crate::tests::harness::PATIENCE);
     }
     drop(accepted);
-    assert_eq!(server.desk.read(0, 0).unwrap_err(), AGAIN);
+    assert_eq!(server.events.read(0, 0).unwrap_err(), AGAIN);
 }

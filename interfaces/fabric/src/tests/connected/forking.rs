@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::harness::{AGAIN, Got, Server, Side, is_alone, wait_fd};
+use super::harness::{AGAIN, Got, Server, Side, runs_in_own_process, wait_fd};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, is_readable};
 
@@ -27,7 +27,7 @@ fn in_a_child(work: impl FnOnce()) {
 }
 
 /// Creates two requesters: the request of one was read, that of the other is in the queue.
-fn askers(server: &Server) -> (Side, Got, Side) {
+fn requesting_clients(server: &Server) -> (Side, Got, Side) {
     let (read, unread) = (Side::client(server), Side::client(server));
     assert_eq!(read.connect(b"read"), 0);
     let request = server.request(|| read.work());
@@ -36,25 +36,27 @@ fn askers(server: &Server) -> (Side, Got, Side) {
         (&b"read"[..], 0)
     );
     let begun = std::time::Instant::now();
-    while server.desk.read(0, PEEK).is_err() {
-        unread.desk.read(0, 0).unwrap_err();
+    while server.events.read(0, PEEK).is_err() {
+        unread.events.read(0, 0).unwrap_err();
         assert!(begun.elapsed() < PATIENCE);
     }
     (read, request, unread)
 }
 
 #[test]
-fn what_a_forked_child_closes_works_on_in_its_parent() {
-    if !is_alone("tests::connected::forking::what_a_forked_child_closes_works_on_in_its_parent") {
+fn close_in_forked_child_does_not_affect_parent() {
+    if !runs_in_own_process(
+        "tests::connected::forking::close_in_forked_child_does_not_affect_parent",
+    ) {
         return;
     }
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let fd = wait_fd(accepted.queue());
-    let (read, request, unread) = askers(&server);
+    let (read, request, unread) = requesting_clients(&server);
     in_a_child(|| {
         let refused = -(EOPBADSTATE as isize);
-        assert_eq!(server.desk.read(0, 0).unwrap_err(), refused);
+        assert_eq!(server.events.read(0, 0).unwrap_err(), refused);
         // SAFETY: information that was passed to the program.
         let handle = unsafe { (*request.info).handle };
         assert_eq!(server.reject(handle, b""), -EOPBADSTATE);
@@ -62,17 +64,17 @@ fn what_a_forked_child_closes_works_on_in_its_parent() {
         drop(unsafe { (ptr::read(&raw const accepted), ptr::read(&raw const server)) });
     });
     // No end of the connection and no rejection is reported.
-    assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
+    assert_eq!(client.events.read(0, 0).unwrap_err(), AGAIN);
     let next = server.request(|| ());
     drop(server.accept(next, b""));
     drop(server.accept(request, b""));
     for asker in [&read, &unread] {
-        assert_eq!(asker.desk.wait(|| ()).unwrap().event, CONNECTED);
+        assert_eq!(asker.events.wait(|| ()).unwrap().event, CONNECTED);
     }
     // The queue wakes for messages, and the manager for disconnects and new callers.
     let mut byte = [0];
     assert_eq!(accepted.recv(&mut byte, 1), 0);
-    while accepted.desk.trywait(accepted.queue()) != 0 {
+    while accepted.events.trywait(accepted.queue()) != 0 {
         client.work();
     }
     assert_eq!(client.send(b"x", 2), 0);
@@ -80,7 +82,7 @@ fn what_a_forked_child_closes_works_on_in_its_parent() {
     assert!(is_readable(fd, patience_ms));
     assert_eq!(accepted.wait(&client).ok(), Some(1));
     drop(client);
-    let end = server.desk.wait(|| ()).unwrap();
+    let end = server.events.wait(|| ()).unwrap();
     assert_eq!((end.event, end.fid), (SHUTDOWN, accepted.fid()));
     drop(Side::pair(&server));
 }

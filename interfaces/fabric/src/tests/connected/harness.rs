@@ -28,7 +28,7 @@ const ALONE: &str = "PORTOLAN_TEST_ALONE";
 
 /// Runs this test in a process of its own, because it changes the whole process. Returns true in
 /// that process.
-pub(super) fn is_alone(test: &str) -> bool {
+pub(super) fn runs_in_own_process(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
@@ -45,7 +45,7 @@ pub(super) fn is_alone(test: &str) -> bool {
 }
 
 /// Requests connected endpoints, to listen if the flags contain `SOURCE`, or else to connect.
-pub(super) fn ask(
+pub(super) fn query(
     service: Option<u16>,
     flags: u64,
     change: impl FnOnce(&mut Info),
@@ -57,7 +57,7 @@ pub(super) fn ask(
     // SAFETY: the hints live through the call, and `out` is on the stack.
     unsafe {
         let mut fabric: FabricAttr = std::mem::zeroed();
-        fabric.prov_name = crate::answer::NAME.as_ptr().cast_mut();
+        fabric.prov_name = crate::provider_info::NAME.as_ptr().cast_mut();
         let mut ep: EpAttr = std::mem::zeroed();
         ep.ep_type = EP_MSG;
         let mut hints: Info = std::mem::zeroed();
@@ -82,13 +82,13 @@ pub(super) struct Got {
 }
 
 /// A fabric and its event queue.
-pub(super) struct Desk {
+pub(super) struct EventQueue {
     pub(super) fabric: *mut FidFabric,
     pub(super) eq: *mut FidEq,
 }
 
-impl Desk {
-    pub(super) fn open(info: *mut Info) -> Rc<Desk> {
+impl EventQueue {
+    pub(super) fn open(info: *mut Info) -> Rc<EventQueue> {
         let provider = fi_prov_ini().cast::<Provider>();
         let (mut fabric, mut eq) = (null_mut(), null_mut());
         // SAFETY: complete attributes, and storage for the objects.
@@ -99,7 +99,7 @@ impl Desk {
             let open = (*(*fabric).ops).eq_open;
             ok(open(fabric, null_mut(), &raw mut eq, null_mut()));
         }
-        Rc::new(Desk { fabric, eq })
+        Rc::new(EventQueue { fabric, eq })
     }
 
     /// Reads an event with room for `room` bytes of data.
@@ -167,7 +167,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for EventQueue {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // SAFETY: open until now.
@@ -181,7 +181,7 @@ impl Drop for Desk {
 
 /// A program that listens at a loopback port.
 pub(super) struct Server {
-    pub(super) desk: Rc<Desk>,
+    pub(super) events: Rc<EventQueue>,
     pub(super) pep: *mut FidPep,
     info: *mut Info,
 }
@@ -189,17 +189,17 @@ pub(super) struct Server {
 impl Server {
     /// Creates a server whose passive endpoint does not listen yet.
     pub(super) fn bound() -> Server {
-        let info = ask(Some(0), SOURCE, |_| ()).unwrap();
-        let desk = Desk::open(info);
+        let info = query(Some(0), SOURCE, |_| ()).unwrap();
+        let events = EventQueue::open(info);
         let mut pep = null_mut();
         // SAFETY: open objects, and storage for another.
         unsafe {
-            let open = (*(*desk.fabric).ops).passive_ep;
-            ok(open(desk.fabric, info, &raw mut pep, null_mut()));
+            let open = (*(*events.fabric).ops).passive_ep;
+            ok(open(events.fabric, info, &raw mut pep, null_mut()));
             let fid = &raw mut (*pep).fid;
-            ok(((*(*fid).ops).bind)(fid, &raw mut (*desk.eq).fid, 0));
+            ok(((*(*fid).ops).bind)(fid, &raw mut (*events.eq).fid, 0));
         }
-        Server { desk, pep, info }
+        Server { events, pep, info }
     }
 
     pub(super) fn listening() -> Server {
@@ -220,7 +220,7 @@ impl Server {
 
     /// Returns the next request.
     pub(super) fn request(&self, others: impl FnMut()) -> Got {
-        let got = self.desk.wait(others).unwrap();
+        let got = self.events.wait(others).unwrap();
         // SAFETY: an open passive endpoint.
         let fid = unsafe { &raw mut (*self.pep).fid };
         assert_eq!((got.event, got.fid), (CONNREQ, fid));
@@ -237,9 +237,9 @@ impl Server {
 
     /// Opens an endpoint for a request and accepts it.
     pub(super) fn accept(&self, request: Got, data: &[u8]) -> Side {
-        let side = Side::open(&self.desk, request.info);
+        let side = Side::open(&self.events, request.info);
         assert_eq!(side.accept(data), 0);
-        let got = self.desk.wait(|| ()).unwrap();
+        let got = self.events.wait(|| ()).unwrap();
         assert_eq!((got.event, got.fid), (CONNECTED, side.fid()));
         assert_eq!(got.data, b"");
         side
@@ -280,7 +280,7 @@ pub(super) fn name_of(
 
 /// One end of a connection, in a domain of its own.
 pub(super) struct Side {
-    pub(super) desk: Rc<Desk>,
+    pub(super) events: Rc<EventQueue>,
     pub(super) domain: *mut FidDomain,
     pub(super) cq: *mut FidCq,
     pub(super) ep: *mut FidEp,
@@ -288,17 +288,17 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Opens an endpoint for `info`, which is freed with it. Its events go to `desk`.
-    pub(super) fn open(desk: &Rc<Desk>, info: *mut Info) -> Side {
-        let side = Side::unbound(desk, info);
+    /// Opens an endpoint for `info`, which is freed with it. Its events go to `events`.
+    pub(super) fn open(events: &Rc<EventQueue>, info: *mut Info) -> Side {
+        let side = Side::unbound(events, info);
         assert_eq!(side.bind_eq(), 0);
         side
     }
 
     /// Opens an endpoint that is not bound to an event queue.
-    pub(super) fn unbound(desk: &Rc<Desk>, info: *mut Info) -> Side {
+    pub(super) fn unbound(events: &Rc<EventQueue>, info: *mut Info) -> Side {
         let (mut domain, mut cq, mut ep) = (null_mut(), null_mut(), null_mut());
-        let fabric = desk.fabric;
+        let fabric = events.fabric;
         // SAFETY: open objects, complete attributes, and storage for new objects.
         unsafe {
             let open = (*(*fabric).ops).domain;
@@ -316,9 +316,9 @@ impl Side {
             let fid = &raw mut (*ep).fid;
             ok(((*(*fid).ops).bind)(fid, &raw mut (*cq).fid, SEND | RECV));
         }
-        let desk = Rc::clone(desk);
+        let events = Rc::clone(events);
         Side {
-            desk,
+            events,
             domain,
             cq,
             ep,
@@ -328,8 +328,8 @@ impl Side {
 
     /// Opens an endpoint that is to connect to the server.
     pub(super) fn client(of: &Server) -> Side {
-        let info = ask(Some(of.addr().port()), 0, |_| ()).unwrap();
-        Side::open(&Desk::open(info), info)
+        let info = query(Some(of.addr().port()), 0, |_| ()).unwrap();
+        Side::open(&EventQueue::open(info), info)
     }
 
     /// Opens two connected endpoints.
@@ -338,7 +338,7 @@ impl Side {
         assert_eq!(client.connect(b""), 0);
         let request = server.request(|| client.work());
         let accepted = server.accept(request, b"");
-        let got = client.desk.wait(|| ()).unwrap();
+        let got = client.events.wait(|| ()).unwrap();
         assert_eq!((got.event, got.fid), (CONNECTED, client.fid()));
         (client, accepted)
     }
@@ -361,7 +361,7 @@ impl Side {
 
     pub(super) fn bind_eq(&self) -> c_int {
         // SAFETY: open objects.
-        unsafe { ((*(*self.fid()).ops).bind)(self.fid(), &raw mut (*self.desk.eq).fid, 0) }
+        unsafe { ((*(*self.fid()).ops).bind)(self.fid(), &raw mut (*self.events.eq).fid, 0) }
     }
 
     pub(super) fn enable(&self) -> c_int {
@@ -422,7 +422,7 @@ impl Side {
             if let Some(done) = self.poll() {
                 return done;
             }
-            if self.desk.trywait(self.queue()) == 0 {
+            if self.events.trywait(self.queue()) == 0 {
                 assert!(
                     is_readable(wait_fd(self.queue()), patience_ms),
                     "it sleeps for ever"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Strangers that connect, and servers that violate the protocol.
+//! Callers that do not follow the protocol, and servers that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use portolan::{Endpoint, EndpointConfig};
 use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, ENDPOINT_ID_LEN};
 
-use super::harness::{AGAIN, Desk, Server, Side, ask};
+use super::harness::{AGAIN, EventQueue, Server, Side, query};
 use crate::abi::*;
 use crate::cm::DropReason;
 use crate::tests::harness::PATIENCE;
@@ -35,7 +35,7 @@ pub(super) fn some_address() -> (Endpoint, [u8; ENDPOINT_ID_LEN]) {
     (endpoint, bytes)
 }
 
-pub(super) fn stranger(server: &Server) -> TcpStream {
+pub(super) fn caller(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.addr()).unwrap();
     stream
         .set_read_timeout(Some(std::time::Duration::from_millis(1)))
@@ -43,24 +43,24 @@ pub(super) fn stranger(server: &Server) -> TcpStream {
     stream
 }
 
-/// Waits until the server has closed a stranger's connection without an answer.
-fn is_shown_the_door(stranger: &mut TcpStream, server: &Server) {
+/// Waits until the server has closed a caller's connection without a reply.
+fn assert_dropped(caller: &mut TcpStream, server: &Server) {
     let begun = std::time::Instant::now();
     let mut byte = [0];
     loop {
-        assert_eq!(server.desk.read(0, 0).unwrap_err(), AGAIN, "an event");
-        match stranger.read(&mut byte) {
+        assert_eq!(server.events.read(0, 0).unwrap_err(), AGAIN, "an event");
+        match caller.read(&mut byte) {
             Ok(0) => return,
-            Ok(_) => panic!("an answer"),
+            Ok(_) => panic!("a reply"),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
-            Err(_) => assert!(begun.elapsed() < PATIENCE, "it may stay"),
+            Err(_) => assert!(begun.elapsed() < PATIENCE, "the connection stays open"),
         }
     }
 }
 
 // P16.2
 #[test]
-fn who_does_not_ask_for_a_connection_is_shown_the_door_and_costs_others_nothing() {
+fn invalid_requests_are_dropped() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
     let request = frame(ConnectionWord::Request, id, b"x");
@@ -76,114 +76,118 @@ fn who_does_not_ask_for_a_connection_is_shown_the_door_and_costs_others_nothing(
         &request[..40],
     ];
     for word in words {
-        let mut stranger = stranger(&server);
-        stranger.write_all(word).unwrap();
-        is_shown_the_door(&mut stranger, &server);
+        let mut caller = caller(&server);
+        caller.write_all(word).unwrap();
+        assert_dropped(&mut caller, &server);
     }
-    let dropped = |reason| server.desk.dropped(reason);
+    let dropped = |reason| server.events.dropped(reason);
     let counts = [DropReason::NoRequest, DropReason::Silent].map(dropped);
     assert_eq!(counts, [5, 1]);
-    let mut gone = stranger(&server);
-    gone.write_all(&request[..40]).unwrap();
-    drop(gone);
+    let mut disconnected = caller(&server);
+    disconnected.write_all(&request[..40]).unwrap();
+    drop(disconnected);
     let (client, accepted) = Side::pair(&server);
     assert_eq!(client.send(b"x", 1), 0);
     assert_eq!(client.wait(&accepted).ok(), Some(1));
 }
 
 #[test]
-fn of_many_who_say_nothing_the_oldest_goes() {
+fn oldest_of_too_many_silent_callers_is_dropped() {
     let server = Server::listening();
-    let mut first = stranger(&server);
-    server.desk.read(0, 0).unwrap_err();
-    let _others: Vec<TcpStream> = (0..64).map(|_| stranger(&server)).collect();
-    is_shown_the_door(&mut first, &server);
-    let desk = Rc::clone(&server.desk);
+    let mut first = caller(&server);
+    server.events.read(0, 0).unwrap_err();
+    let _others: Vec<TcpStream> = (0..64).map(|_| caller(&server)).collect();
+    assert_dropped(&mut first, &server);
+    let events = Rc::clone(&server.events);
     drop(server);
-    let reasons = [DropReason::Crowded, DropReason::Silent, DropReason::Unheard];
-    let counts = reasons.map(|reason| desk.dropped(reason));
+    let reasons = [
+        DropReason::TooMany,
+        DropReason::Silent,
+        DropReason::ListenerClosed,
+    ];
+    let counts = reasons.map(|reason| events.dropped(reason));
     // On a machine that stalled for seconds, some of them timed out.
     assert!(counts == [1, 0, 64] || counts[1] > 0, "{counts:?}");
 }
 
 /// Connects, sends these bytes, which begin with a request, and is accepted.
-pub(super) fn asker_with(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
-    let mut stranger = stranger(server);
-    stranger.write_all(bytes).unwrap();
+pub(super) fn accepted_caller(server: &Server, bytes: &[u8]) -> (TcpStream, Side) {
+    let mut caller = caller(server);
+    caller.write_all(bytes).unwrap();
     let request = server.request(|| ());
-    (stranger, server.accept(request, b""))
+    (caller, server.accept(request, b""))
 }
 
-pub(super) fn hears_the_end(server: &Server, accepted: &Side) {
-    let got = server.desk.wait(|| ()).unwrap();
+pub(super) fn assert_shutdown(server: &Server, accepted: &Side) {
+    let got = server.events.wait(|| ()).unwrap();
     assert_eq!((got.event, got.fid), (SHUTDOWN, accepted.fid()));
 }
 
 // P16.2
 #[test]
-fn who_says_more_than_its_turn_is_hung_up_on() {
+fn excess_data_ends_the_connection() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
     let request = frame(ConnectionWord::Request, id, b"");
     for more in [&b"and now?"[..], b"P"] {
-        let (mut stranger, accepted) = asker_with(&server, &request);
-        stranger.write_all(more).unwrap();
-        hears_the_end(&server, &accepted);
+        let (mut caller, accepted) = accepted_caller(&server, &request);
+        caller.write_all(more).unwrap();
+        assert_shutdown(&server, &accepted);
         // The extra bytes may also arrive with the request.
-        let (_stranger, accepted) = asker_with(&server, &[&request, more].concat());
-        hears_the_end(&server, &accepted);
+        let (_stranger, accepted) = accepted_caller(&server, &[&request, more].concat());
+        assert_shutdown(&server, &accepted);
     }
 }
 
 #[test]
-fn a_peer_whose_process_is_gone_has_hung_up() {
+fn peer_process_exit_is_a_shutdown() {
     let server = Server::listening();
     let (endpoint, id) = some_address();
-    let (stranger, accepted) = asker_with(&server, &frame(ConnectionWord::Request, id, b""));
+    let (caller, accepted) = accepted_caller(&server, &frame(ConnectionWord::Request, id, b""));
     let mut got = [0];
     assert_eq!(accepted.recv(&mut got, 1), 0);
-    drop((endpoint, stranger));
+    drop((endpoint, caller));
     assert_eq!(accepted.wait(&accepted).unwrap_err().err, libc::ECANCELED);
-    hears_the_end(&server, &accepted);
+    assert_shutdown(&server, &accepted);
 }
 
 /// Returns a client's error after a server has answered with these bytes and closed.
-fn answered_by(bytes: &[u8]) -> i32 {
+fn connect_error_for_reply(bytes: &[u8]) -> i32 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let info = ask(Some(port), 0, |_| ()).unwrap();
-    let client = Side::open(&Desk::open(info), info);
+    let info = query(Some(port), 0, |_| ()).unwrap();
+    let client = Side::open(&EventQueue::open(info), info);
     assert_eq!(client.connect(b"hello"), 0);
     let (mut server, _) = listener.accept().unwrap();
     server.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert_eq!(client.desk.read(0, 0).unwrap_err(), AGAIN);
+    assert_eq!(client.events.read(0, 0).unwrap_err(), AGAIN);
     let mut request = [0; CONNECTION_LEN_MAX];
     let len = server.read(&mut request).unwrap();
-    let (asked, _) = ConnectionFrame::parse(&request[..len]).unwrap().unwrap();
+    let (request, _) = ConnectionFrame::parse(&request[..len]).unwrap().unwrap();
     assert_eq!(
-        (asked.word, asked.data),
+        (request.word, request.data),
         (ConnectionWord::Request, &b"hello"[..])
     );
     server.write_all(bytes).unwrap();
     drop(server);
-    let (failure, data) = client.desk.failure(|| ());
+    let (failure, data) = client.events.failure(|| ());
     assert_eq!((failure.fid, data.len()), (client.fid(), 0));
     failure.err
 }
 
 #[test]
-fn a_server_that_does_not_keep_to_the_protocol_is_a_failure() {
+fn invalid_reply_fails_the_connect() {
     let (_endpoint, id) = some_address();
     let no_address = frame(ConnectionWord::Accept, [0xa5; ENDPOINT_ID_LEN], b"");
-    assert_eq!(answered_by(b""), libc::ECONNRESET);
+    assert_eq!(connect_error_for_reply(b""), libc::ECONNRESET);
     assert_eq!(
-        answered_by(b"HTTP/1.0 400 Bad Request\r\n"),
+        connect_error_for_reply(b"HTTP/1.0 400 Bad Request\r\n"),
         libc::ECONNRESET
     );
-    assert_eq!(answered_by(&no_address), libc::EPROTO);
-    assert_eq!(answered_by(&no_address[..30]), libc::ECONNRESET);
+    assert_eq!(connect_error_for_reply(&no_address), libc::EPROTO);
+    assert_eq!(connect_error_for_reply(&no_address[..30]), libc::ECONNRESET);
     assert_eq!(
-        answered_by(&frame(ConnectionWord::Request, id, b"")),
+        connect_error_for_reply(&frame(ConnectionWord::Request, id, b"")),
         libc::EPROTO
     );
 }

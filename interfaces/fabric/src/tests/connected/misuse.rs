@@ -6,13 +6,13 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use super::harness::{Desk, NOT_CONNECTED, Server, Side, ask};
+use super::harness::{EventQueue, NOT_CONNECTED, Server, Side, query};
 use crate::abi::*;
 use crate::cm::DATA_LEN_MAX;
 use crate::tests::harness::{Party, Plan, close, free, ok};
 
 #[test]
-fn nothing_is_sent_before_there_is_a_connection() {
+fn send_before_connection_is_refused() {
     let server = Server::listening();
     let client = Side::client(&server);
     let bytes = *b"early";
@@ -38,17 +38,17 @@ fn nothing_is_sent_before_there_is_a_connection() {
 }
 
 #[test]
-fn an_endpoint_without_an_event_queue_cannot_be_connected() {
+fn endpoint_without_event_queue_cannot_connect() {
     let server = Server::listening();
-    let info = ask(Some(server.addr().port()), 0, |_| ()).unwrap();
-    let client = Side::unbound(&Desk::open(info), info);
+    let info = query(Some(server.addr().port()), 0, |_| ()).unwrap();
+    let client = Side::unbound(&EventQueue::open(info), info);
     assert_eq!((client.enable(), client.connect(b"")), (-ENOEQ, -ENOEQ));
     assert_eq!((client.bind_eq(), client.enable()), (0, 0));
     assert_eq!(client.bind_eq(), -EOPBADSTATE, "it has one");
 }
 
 #[test]
-fn an_endpoint_is_connected_once() {
+fn endpoint_connects_once() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.accept(b""), -EOPBADSTATE, "nobody has asked");
@@ -57,7 +57,7 @@ fn an_endpoint_is_connected_once() {
     let request = server.request(|| client.work());
     // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
-    let accepted = Side::open(&server.desk, request.info);
+    let accepted = Side::open(&server.events, request.info);
     assert_eq!(accepted.connect(b""), -EOPBADSTATE, "it was asked");
     assert_eq!(
         server.reject(handle, b""),
@@ -68,7 +68,7 @@ fn an_endpoint_is_connected_once() {
         (accepted.accept(b""), accepted.accept(b"")),
         (0, -EOPBADSTATE)
     );
-    assert_eq!(client.desk.wait(|| ()).unwrap().event, CONNECTED);
+    assert_eq!(client.events.wait(|| ()).unwrap().event, CONNECTED);
     assert_eq!(client.connect(b""), -libc::EISCONN);
     let addr = [0u8; 16];
     let setname = |addr: *const u8| (client.cm().setname)(client.fid(), addr.cast_mut().cast(), 16);
@@ -76,7 +76,7 @@ fn an_endpoint_is_connected_once() {
 }
 
 #[test]
-fn data_and_addresses_are_what_they_must_be() {
+fn invalid_data_and_addresses_are_refused() {
     let server = Server::listening();
     let client = Side::client(&server);
     let long = [0; DATA_LEN_MAX + 1];
@@ -94,7 +94,7 @@ fn data_and_addresses_are_what_they_must_be() {
 }
 
 #[test]
-fn a_passive_endpoint_listens_once_where_it_is_bound() {
+fn passive_endpoint_listens_once() {
     let server = Server::bound();
     // SAFETY: an open passive endpoint, whose tables are static.
     let (fid, cm, ops) = unsafe {
@@ -117,25 +117,25 @@ fn a_passive_endpoint_listens_once_where_it_is_bound() {
     let code = unsafe { ((*(*other.pep).cm).setname)(&raw mut (*other.pep).fid, addr, len) };
     assert_eq!(code, -libc::EADDRINUSE);
     // SAFETY: an open queue.
-    let eq = unsafe { &raw mut (*server.desk.eq).fid };
+    let eq = unsafe { &raw mut (*server.events.eq).fid };
     assert_eq!((ops.bind)(fid, eq, 0), -EOPBADSTATE, "it has one");
     assert_eq!((ops.bind)(fid, fid, 0), -libc::EINVAL, "no event queue");
 }
 
 #[test]
-fn a_passive_endpoint_without_an_event_queue_does_not_listen() {
-    let info = ask(None, 0, |_| ()).unwrap();
-    let desk = Desk::open(info);
+fn passive_endpoint_without_event_queue_does_not_listen() {
+    let info = query(None, 0, |_| ()).unwrap();
+    let events = EventQueue::open(info);
     let mut pep = null_mut();
     // SAFETY: open objects, and storage for another.
     unsafe {
-        let open = (*(*desk.fabric).ops).passive_ep;
-        ok(open(desk.fabric, info, &raw mut pep, null_mut()));
+        let open = (*(*events.fabric).ops).passive_ep;
+        ok(open(events.fabric, info, &raw mut pep, null_mut()));
         assert_eq!(((*(*pep).cm).listen)(pep), -ENOEQ);
         ok(close(&raw mut (*pep).fid));
         (*(*info).ep_attr).ep_type = EP_RDM;
         assert_eq!(
-            open(desk.fabric, info, &raw mut pep, null_mut()),
+            open(events.fabric, info, &raw mut pep, null_mut()),
             -libc::ENOSYS
         );
     }
@@ -143,12 +143,12 @@ fn a_passive_endpoint_without_an_event_queue_does_not_listen() {
 }
 
 #[test]
-fn options_are_those_of_connected_endpoints() {
+fn connected_endpoint_options_are_supported() {
     let server = Server::listening();
     let client = Side::client(&server);
     let rdm = Party::open(Plan::default());
     let (mut value, mut len) = (0usize, size_of::<usize>());
-    let mut ask = |ops: *const OpsEp, fid: *mut Fid, name| {
+    let mut option = |ops: *const OpsEp, fid: *mut Fid, name| {
         let out = (&raw mut value).cast();
         // SAFETY: an open object, and storage for the value.
         let code = unsafe { ((*ops).getopt)(fid, OPT_ENDPOINT, name, out, &raw mut len) };
@@ -164,11 +164,14 @@ fn options_are_those_of_connected_endpoints() {
             ((*rdm.ep).ops, &raw mut (*rdm.ep).fid),
         )
     };
-    assert_eq!(ask(pep.0, pep.1, OPT_CM_DATA_SIZE), (0, DATA_LEN_MAX));
-    assert_eq!(ask(ep.0, ep.1, OPT_CM_DATA_SIZE), (0, DATA_LEN_MAX));
-    assert_eq!(ask(pep.0, pep.1, OPT_MIN_MULTI_RECV).0, -libc::ENOPROTOOPT);
+    assert_eq!(option(pep.0, pep.1, OPT_CM_DATA_SIZE), (0, DATA_LEN_MAX));
+    assert_eq!(option(ep.0, ep.1, OPT_CM_DATA_SIZE), (0, DATA_LEN_MAX));
     assert_eq!(
-        ask(other.0, other.1, OPT_CM_DATA_SIZE).0,
+        option(pep.0, pep.1, OPT_MIN_MULTI_RECV).0,
+        -libc::ENOPROTOOPT
+    );
+    assert_eq!(
+        option(other.0, other.1, OPT_CM_DATA_SIZE).0,
         -libc::ENOPROTOOPT
     );
     // SAFETY: open objects of two kinds.

@@ -10,7 +10,7 @@ use portolan_wire::{CONNECTION_LEN_MAX, ConnectionFrame, ConnectionWord, Endpoin
 
 /// A message of the connection protocol.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct Frame {
     pub(super) word: ConnectionWord,
     pub(super) endpoint_id: EndpointId,
     pub(super) data: Box<[u8]>,
@@ -18,9 +18,9 @@ pub(super) struct Said {
 
 /// Result of reading from a connection.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Received {
     Nothing,
-    Said(Said),
+    Frame(Frame),
     /// The connection was closed, or its data is invalid. Holds the system's error, if there is
     /// one.
     End(Option<io::Error>),
@@ -28,17 +28,17 @@ pub(super) enum Heard {
 
 /// A connection of the protocol; see the module documentation.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(super) struct Channel {
     stream: TcpStream,
-    heard: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-impl Talk {
-    /// Wraps `stream`, which is non-blocking, or made so by [`Talk::prepare`] before use.
-    pub(super) fn new(stream: TcpStream) -> Talk {
-        Talk {
+impl Channel {
+    /// Wraps `stream`, which is non-blocking, or made so by [`Channel::prepare`] before use.
+    pub(super) fn new(stream: TcpStream) -> Channel {
+        Channel {
             stream,
-            heard: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
@@ -48,7 +48,7 @@ impl Talk {
     }
 
     /// Sends a message. It fits any socket's send buffer, which holds nothing else.
-    pub(super) fn say(
+    pub(super) fn send(
         &mut self,
         word: ConnectionWord,
         endpoint_id: EndpointId,
@@ -65,37 +65,37 @@ impl Talk {
     }
 
     /// Reads a message, if it is complete.
-    pub(super) fn hear(&mut self) -> Heard {
+    pub(super) fn receive(&mut self) -> Received {
         loop {
-            match ConnectionFrame::parse(&self.heard) {
-                Err(_) => return Heard::End(None),
+            match ConnectionFrame::parse(&self.buffer) {
+                Err(_) => return Received::End(None),
                 Ok(Some((frame, len))) => {
-                    let said = Said {
+                    let frame_read = Frame {
                         word: frame.word,
                         endpoint_id: frame.endpoint_id,
                         data: frame.data.into(),
                     };
-                    self.heard.drain(..len);
-                    return Heard::Said(said);
+                    self.buffer.drain(..len);
+                    return Received::Frame(frame_read);
                 }
                 Ok(None) => {}
             }
             let mut bytes = [0; CONNECTION_LEN_MAX];
             // The bytes read so far are an incomplete frame, so there is room for more.
-            let room = CONNECTION_LEN_MAX - self.heard.len();
-            match self.stream.read(&mut bytes[..room]) {
-                Ok(0) => return Heard::End(None),
-                Ok(len) => self.heard.extend_from_slice(&bytes[..len]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Heard::Nothing,
+            let free = CONNECTION_LEN_MAX - self.buffer.len();
+            match self.stream.read(&mut bytes[..free]) {
+                Ok(0) => return Received::End(None),
+                Ok(len) => self.buffer.extend_from_slice(&bytes[..len]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Received::Nothing,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Heard::End(Some(error)),
+                Err(error) => return Received::End(Some(error)),
             }
         }
     }
 
     /// Returns true if the peer is connected and all its data has been read.
-    pub(super) fn is_silent(&mut self) -> bool {
-        matches!(self.hear(), Heard::Nothing) && self.heard.is_empty()
+    pub(super) fn is_idle(&mut self) -> bool {
+        matches!(self.receive(), Received::Nothing) && self.buffer.is_empty()
     }
 
     /// Returns true if a started connection is established.
@@ -122,7 +122,7 @@ impl Talk {
     }
 }
 
-impl AsFd for Talk {
+impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -33,20 +33,20 @@ impl Deadline {
 
 /// Action after a turn without progress. The smallest of several values wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Nap {
+pub(crate) enum IdleAction {
     Again,
     Yield,
     /// Sleep on this descriptor.
     Sleep(RawFd),
 }
 
-impl Nap {
+impl IdleAction {
     /// Performs the action, at most until the deadline. The lock is not held.
     pub(crate) fn take(self, deadline: Deadline) {
         match self {
-            Nap::Again => std::hint::spin_loop(),
-            Nap::Yield => std::thread::yield_now(),
-            Nap::Sleep(fd) => poll(fd, deadline.next_sleep()),
+            IdleAction::Again => std::hint::spin_loop(),
+            IdleAction::Yield => std::thread::yield_now(),
+            IdleAction::Sleep(fd) => poll(fd, deadline.next_sleep()),
         }
     }
 }

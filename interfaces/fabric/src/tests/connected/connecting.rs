@@ -7,14 +7,14 @@ use std::ffi::c_int;
 use std::net::TcpListener;
 use std::ptr::null_mut;
 
-use super::harness::{CONTEXT, Desk, Server, Side, ask, name_of, wait_fd};
+use super::harness::{CONTEXT, EventQueue, Server, Side, name_of, query, wait_fd};
 use crate::abi::*;
 use crate::cm::DATA_LEN_MAX;
 use crate::sockaddr;
 use crate::tests::harness::{PATIENCE, close, free, is_readable};
 
 #[test]
-fn both_hear_of_it_with_what_the_other_program_says() {
+fn connection_is_reported_to_both_with_data() {
     let server = Server::listening();
     let client = Side::client(&server);
     let question: Vec<u8> = (0..DATA_LEN_MAX).map(|i| i.to_le_bytes()[0]).collect();
@@ -22,7 +22,7 @@ fn both_hear_of_it_with_what_the_other_program_says() {
     let request = server.request(|| client.work());
     assert_eq!(request.data, question);
     let accepted = server.accept(request, b"welcome");
-    let got = client.desk.wait(|| ()).unwrap();
+    let got = client.events.wait(|| ()).unwrap();
     assert_eq!((got.event, got.fid), (CONNECTED, client.fid()));
     assert_eq!(got.data, b"welcome");
     // Each endpoint's own address is the peer address of the other.
@@ -42,20 +42,20 @@ fn both_hear_of_it_with_what_the_other_program_says() {
 }
 
 #[test]
-fn a_request_says_who_asks_and_data_are_cut_to_the_room_there_is() {
+fn request_names_sender_and_truncates_data() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b"longer than there is room"), 0);
     // The event stays in the queue and is read again.
     let begun = std::time::Instant::now();
     let peeked = loop {
-        client.desk.read(0, 0).unwrap_err();
-        if let Ok(got) = server.desk.read(6, PEEK) {
+        client.events.read(0, 0).unwrap_err();
+        if let Ok(got) = server.events.read(6, PEEK) {
             break got;
         }
         assert!(begun.elapsed() < PATIENCE);
     };
-    let got = server.desk.read(6, 0).unwrap();
+    let got = server.events.read(6, 0).unwrap();
     assert_eq!(
         (got.info, got.data.as_slice()),
         (peeked.info, &b"longer"[..])
@@ -70,11 +70,11 @@ fn a_request_says_who_asks_and_data_are_cut_to_the_room_there_is() {
         assert_eq!(server.reject(info.handle, b""), 0);
     }
     free(got.info);
-    assert_eq!(client.desk.failure(|| ()).0.err, libc::ECONNREFUSED);
+    assert_eq!(client.events.failure(|| ()).0.err, libc::ECONNREFUSED);
 }
 
 #[test]
-fn a_rejection_arrives_as_a_failure_with_its_data() {
+fn rejection_is_a_failure_with_data() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b""), 0);
@@ -82,7 +82,7 @@ fn a_rejection_arrives_as_a_failure_with_its_data() {
     // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     assert_eq!(server.reject(handle, b"no thanks"), 0);
-    let (failure, data) = client.desk.failure(|| ());
+    let (failure, data) = client.events.failure(|| ());
     assert_eq!(
         (failure.fid, failure.context, failure.err),
         (client.fid(), CONTEXT, libc::ECONNREFUSED)
@@ -96,7 +96,7 @@ fn a_rejection_arrives_as_a_failure_with_its_data() {
 }
 
 #[test]
-fn who_brings_memory_for_the_data_of_a_failure_gets_them_there() {
+fn failure_data_is_copied_to_caller_memory() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b""), 0);
@@ -104,23 +104,23 @@ fn who_brings_memory_for_the_data_of_a_failure_gets_them_there() {
     // SAFETY: as above.
     server.reject(unsafe { (*request.info).handle }, b"no thanks");
     free(request.info);
-    assert_eq!(client.desk.wait(|| ()).unwrap_err(), -(EAVAIL as isize));
+    assert_eq!(client.events.wait(|| ()).unwrap_err(), -(EAVAIL as isize));
     let mut data = [0xa5u8; 4];
     // SAFETY: an open queue, and storage for the entry and its data.
     unsafe {
         let mut entry: EqErrEntry = std::mem::zeroed();
         (entry.err_data, entry.err_data_size) = (data.as_mut_ptr().cast(), 3);
-        let ops = &*(*client.desk.eq).ops;
-        assert!((ops.readerr)(client.desk.eq, &raw mut entry, 0) > 0);
+        let ops = &*(*client.events.eq).ops;
+        assert!((ops.readerr)(client.events.eq, &raw mut entry, 0) > 0);
         assert_eq!((entry.err_data_size, &data), (3, b"no \xa5"));
         assert_eq!(
-            (ops.readerr)(client.desk.eq, &raw mut entry, 0),
+            (ops.readerr)(client.events.eq, &raw mut entry, 0),
             -(libc::EAGAIN as isize)
         );
         let mut words = [0u8; 100];
         let buf = words.as_mut_ptr().cast();
         (ops.strerror)(
-            client.desk.eq,
+            client.events.eq,
             entry.prov_errno,
             null_mut(),
             buf,
@@ -131,40 +131,40 @@ fn who_brings_memory_for_the_data_of_a_failure_gets_them_there() {
 }
 
 #[test]
-fn an_endpoint_that_is_closed_before_it_accepts_rejects() {
+fn closing_unaccepted_endpoint_rejects_request() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b""), 0);
     let request = server.request(|| client.work());
-    drop(Side::open(&server.desk, request.info));
-    let (failure, data) = client.desk.failure(|| ());
+    drop(Side::open(&server.events, request.info));
+    let (failure, data) = client.events.failure(|| ());
     assert_eq!((failure.err, data.len()), (libc::ECONNREFUSED, 0));
 }
 
 #[test]
-fn a_queue_with_a_request_that_nobody_read_is_closed_and_rejects_it() {
+fn closing_event_queue_rejects_unread_request() {
     let server = Server::listening();
     let client = Side::client(&server);
     assert_eq!(client.connect(b""), 0);
     let begun = std::time::Instant::now();
-    while server.desk.read(0, PEEK).is_err() {
-        client.desk.read(0, 0).unwrap_err();
+    while server.events.read(0, PEEK).is_err() {
+        client.events.read(0, 0).unwrap_err();
         assert!(begun.elapsed() < PATIENCE);
     }
     drop(server);
-    assert_eq!(client.desk.failure(|| ()).0.err, libc::ECONNREFUSED);
+    assert_eq!(client.events.failure(|| ()).0.err, libc::ECONNREFUSED);
 }
 
 #[test]
-fn where_nobody_listens_a_connection_is_refused() {
+fn connect_without_listener_is_refused() {
     let nobody = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let info = ask(Some(nobody.port()), 0, |_| ()).unwrap();
-    let client = Side::open(&Desk::open(info), info);
+    let info = query(Some(nobody.port()), 0, |_| ()).unwrap();
+    let client = Side::open(&EventQueue::open(info), info);
     assert_eq!(client.connect(b""), 0);
-    let (failure, _) = client.desk.failure(|| ());
+    let (failure, _) = client.events.failure(|| ());
     assert_eq!(
         (failure.fid, failure.err),
         (client.fid(), libc::ECONNREFUSED)
@@ -172,7 +172,7 @@ fn where_nobody_listens_a_connection_is_refused() {
 }
 
 #[test]
-fn many_ask_one_server_and_each_gets_its_own_endpoint() {
+fn each_of_many_clients_gets_its_own_endpoint() {
     let server = Server::listening();
     let clients: Vec<Side> = (0..8).map(|_| Side::client(&server)).collect();
     for (at, client) in clients.iter().enumerate() {
@@ -183,7 +183,7 @@ fn many_ask_one_server_and_each_gets_its_own_endpoint() {
     for request in requests {
         let at = usize::from(request.data[0]);
         let accepted = server.accept(request, &[]);
-        assert_eq!(clients[at].desk.wait(|| ()).unwrap().event, CONNECTED);
+        assert_eq!(clients[at].events.wait(|| ()).unwrap().event, CONNECTED);
         assert_eq!(accepted.send(&[7], 1), 0);
         let mut got = [0];
         assert_eq!(clients[at].recv(&mut got, 2), 0);
@@ -193,16 +193,16 @@ fn many_ask_one_server_and_each_gets_its_own_endpoint() {
 }
 
 #[test]
-fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
+fn endpoint_uses_address_of_passive_endpoint() {
     let server = Server::listening();
     let source = Server::bound();
     let from = source.addr();
     // SAFETY: an open passive endpoint.
     let handle = unsafe { &raw mut (*source.pep).fid };
-    let info = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
+    let info = query(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
     // SAFETY: information that was passed to the program.
     assert_eq!(unsafe { (*info).handle }, handle);
-    let client = Side::open(&source.desk, info);
+    let client = Side::open(&source.events, info);
     assert_eq!(name_of(client.fid(), client.cm().getname), Ok(from));
     assert_eq!(client.connect(b""), 0);
     let request = server.request(|| client.work());
@@ -211,7 +211,7 @@ fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
     assert_eq!(asker, Some(from));
     drop(server.accept(request, b""));
     // The socket was taken and cannot be used again.
-    let again = ask(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
+    let again = query(Some(server.addr().port()), 0, |hints| hints.handle = handle).unwrap();
     // SAFETY: open objects, and storage for the endpoint, which is not created.
     unsafe {
         let (open, mut ep) = ((*(*client.domain).ops).endpoint, null_mut());
@@ -222,20 +222,20 @@ fn an_endpoint_connects_from_the_address_of_a_passive_one_it_was_made_from() {
 }
 
 #[test]
-fn the_descriptor_of_a_queue_is_readable_when_somebody_asks_and_calm_again() {
+fn event_queue_descriptor_is_readable_until_read() {
     let server = Server::listening();
     let client = Side::client(&server);
     // SAFETY: an open queue.
-    let fid = unsafe { &raw mut (*server.desk.eq).fid };
+    let fid = unsafe { &raw mut (*server.events.eq).fid };
     let fd = wait_fd(fid);
-    let trywait = || server.desk.trywait(fid);
+    let trywait = || server.events.trywait(fid);
     let readable = |timeout_ms| c_int::from(is_readable(fd, timeout_ms));
     assert_eq!((trywait(), readable(0)), (0, 0));
     assert_eq!(client.connect(b""), 0);
     let begun = std::time::Instant::now();
     while readable(1) == 0 {
         client.work();
-        client.desk.read(0, 0).unwrap_err();
+        client.events.read(0, 0).unwrap_err();
         assert!(begun.elapsed() < PATIENCE);
     }
     let request = server.request(|| client.work());

@@ -22,7 +22,7 @@ const SLACK: usize = 128;
 
 /// Provider information in Rust form, before it is converted to C structures.
 #[derive(Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ProviderInfo {
     offer: Offer,
     api: u32,
     addr_format: u32,
@@ -35,13 +35,13 @@ pub(crate) struct Answer {
 }
 
 // SAFETY: all pointers in the structures are null. `everything` and `matching` set none, and
-// `again` clears those that an application may have set.
-unsafe impl Send for Answer {}
+// `from_info` clears those that an application may have set.
+unsafe impl Send for ProviderInfo {}
 
-impl Answer {
-    /// Creates an answer for a program that was built for the libfabric version `api`.
-    pub(crate) fn new(offer: Offer, api: u32, addr_format: u32) -> Answer {
-        Answer {
+impl ProviderInfo {
+    /// Creates the information for a program that was built for the libfabric version `api`.
+    pub(crate) fn new(offer: Offer, api: u32, addr_format: u32) -> ProviderInfo {
+        ProviderInfo {
             offer,
             api,
             addr_format,
@@ -56,7 +56,7 @@ impl Answer {
     ///
     /// # Safety
     /// The parts of `info` are null or valid.
-    pub(crate) unsafe fn again(info: &Info, api: u32) -> Answer {
+    pub(crate) unsafe fn from_info(info: &Info, api: u32) -> ProviderInfo {
         let mut offer = offer::everything(Kind::Connected);
         offer.caps = info.caps;
         // SAFETY: guaranteed by the caller.
@@ -70,11 +70,11 @@ impl Answer {
         // Names and keys of the application's objects are useless to other processes.
         (offer.domain.head.domain, offer.domain.head.name) = (null_mut(), null_mut());
         (offer.domain.head.auth_key, offer.ep.auth_key) = (null_mut(), null_mut());
-        Answer::new(offer, api, info.addr_format)
+        ProviderInfo::new(offer, api, info.addr_format)
     }
 
     /// Sets the source address, unless there is one.
-    pub(crate) fn or_source(mut self, src: Option<Box<[u8]>>) -> Answer {
+    pub(crate) fn or_source(mut self, src: Option<Box<[u8]>>) -> ProviderInfo {
         self.src = self.src.or(src);
         self
     }
@@ -82,7 +82,7 @@ impl Answer {
     /// Sets the wildcard address of this host as the source, unless there is one.
     ///
     /// MPICH prints the source of every result without a null check.
-    pub(crate) fn or_any_source(self) -> Answer {
+    pub(crate) fn or_any_source(self) -> ProviderInfo {
         let dest_len = self.dest.as_ref().map_or(0, |dest| dest.len());
         let is_v6 = self.addr_format == SOCKADDR_IN6 || dest_len == size_of::<libc::sockaddr_in6>();
         let any = match is_v6 {
@@ -93,20 +93,20 @@ impl Answer {
     }
 
     /// Sets the destination address, unless there is one.
-    pub(crate) fn or_destination(mut self, dest: Option<Box<[u8]>>) -> Answer {
+    pub(crate) fn or_destination(mut self, dest: Option<Box<[u8]>>) -> ProviderInfo {
         self.dest = self.dest.or(dest);
         self
     }
 
     /// Sets the handle from which an endpoint is created.
-    pub(crate) fn with_handle(self, handle: *mut Fid) -> Answer {
+    pub(crate) fn with_handle(self, handle: *mut Fid) -> ProviderInfo {
         let handle = handle as usize;
-        Answer { handle, ..self }
+        ProviderInfo { handle, ..self }
     }
 
     /// Returns the information for a request of `remote` for a connection with `local`.
-    pub(crate) fn of_request(&self, local: &SocketAddr, remote: &SocketAddr) -> Answer {
-        Answer {
+    pub(crate) fn of_request(&self, local: &SocketAddr, remote: &SocketAddr) -> ProviderInfo {
+        ProviderInfo {
             src: Some(CAddr::of(local).bytes().into()),
             dest: Some(CAddr::of(remote).bytes().into()),
             is_named: true,
@@ -114,7 +114,7 @@ impl Answer {
         }
     }
 
-    /// Converts the answer to C structures.
+    /// Converts the information to C structures.
     ///
     /// # Errors
     /// `NOMEM`.

@@ -13,17 +13,17 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// Shortest delay of a timer, for an immediate ring.
+/// Shortest delay of a timer, to fire at once.
 const AT_ONCE: Duration = Duration::from_nanos(1);
 
-/// A descriptor that becomes readable after a ring, immediate or delayed.
+/// A descriptor that becomes readable after it fires, immediately or delayed.
 pub(super) struct Alarm {
     timer: OwnedFd,
     owner: Owner,
 }
 
 impl Alarm {
-    /// Creates a silent alarm.
+    /// Creates an alarm that is not set.
     ///
     /// # Errors
     /// No descriptor is available.
@@ -34,12 +34,12 @@ impl Alarm {
         Ok(Alarm { timer, owner })
     }
 
-    pub(super) fn ring(&self) {
-        self.ring_after(AT_ONCE);
+    pub(super) fn fire(&self) {
+        self.fire_after(AT_ONCE);
     }
 
-    /// Rings after a delay below one second. An earlier ring that was not read is delayed, too.
-    pub(super) fn ring_after(&self, wait: Duration) {
+    /// Fires after a delay below one second. An earlier firing that was not read is delayed, too.
+    pub(super) fn fire_after(&self, wait: Duration) {
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -58,7 +58,7 @@ impl Alarm {
         }
     }
 
-    /// Clears the alarm until the next ring.
+    /// Clears the alarm until it fires again.
     pub(super) fn clear(&self) {
         // An empty read is harmless.
         let _ = rustix::io::read(&self.timer, &mut [0; 8]);
@@ -71,55 +71,55 @@ impl AsFd for Alarm {
     }
 }
 
-/// Seats of a listener's callers.
-pub(super) struct Seats {
-    taken: Arc<Taken>,
+/// Permits of a listener's callers.
+pub(super) struct Permits {
+    count: Arc<Count>,
     count_max: usize,
 }
 
-struct Taken {
-    count: AtomicUsize,
+struct Count {
+    taken: AtomicUsize,
     alarm: Arc<Alarm>,
 }
 
-impl Seats {
-    /// Creates `count_max` seats. `alarm` rings when one of a full set is released.
-    pub(super) fn new(count_max: usize, alarm: &Arc<Alarm>) -> Seats {
-        let taken = Arc::new(Taken {
-            count: AtomicUsize::new(0),
+impl Permits {
+    /// Creates `count_max` permits. `alarm` fires when one of a full set is released.
+    pub(super) fn new(count_max: usize, alarm: &Arc<Alarm>) -> Permits {
+        let count = Arc::new(Count {
+            taken: AtomicUsize::new(0),
             alarm: Arc::clone(alarm),
         });
-        Seats { taken, count_max }
+        Permits { count, count_max }
     }
 
-    pub(super) fn are_taken(&self) -> bool {
-        // SYNC: caller-seats. A thread that sees the ring of a released seat also sees the lower
+    pub(super) fn are_exhausted(&self) -> bool {
+        // SYNC: caller-permits. A thread that sees the alarm of a released permit also sees the lower
         // count.
-        self.taken.count.load(Ordering::Acquire) >= self.count_max
+        self.count.taken.load(Ordering::Acquire) >= self.count_max
     }
 
-    /// Takes a seat. The caller has checked that one is free.
-    pub(super) fn take(&self) -> Seat {
-        self.taken.count.fetch_add(1, Ordering::Relaxed);
-        Seat {
-            taken: Arc::clone(&self.taken),
+    /// Takes a permit. The caller has checked that one is free.
+    pub(super) fn take(&self) -> Permit {
+        self.count.taken.fetch_add(1, Ordering::Relaxed);
+        Permit {
+            count: Arc::clone(&self.count),
             count_max: self.count_max,
         }
     }
 }
 
-/// A seat that a caller holds until it is answered or dropped.
-pub(super) struct Seat {
-    taken: Arc<Taken>,
+/// A permit that a caller holds until it is answered or dropped.
+pub(super) struct Permit {
+    count: Arc<Count>,
     count_max: usize,
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
-        // SYNC: caller-seats.
-        let before = self.taken.count.fetch_sub(1, Ordering::Release);
+        // SYNC: caller-permits.
+        let before = self.count.taken.fetch_sub(1, Ordering::Release);
         if before >= self.count_max {
-            self.taken.alarm.ring();
+            self.count.alarm.fire();
         }
     }
 }
@@ -131,28 +131,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_a_seat_is_woken_when_one_is_given_back() {
+    fn released_permit_of_full_set_fires_alarm() {
         let alarm = Arc::new(Alarm::new().unwrap());
         let set = Epoll::new().unwrap();
         set.add(&*alarm, 0).unwrap();
-        let rings = || {
+        let fired = || {
             let mut ready = Vec::new();
             set.look(&mut ready).unwrap();
             ready.len()
         };
-        let seats = Seats::new(2, &alarm);
-        drop(seats.take());
-        assert_eq!((seats.are_taken(), rings()), (false, 0), "nobody waits");
-        let first = seats.take();
-        let second = seats.take();
-        assert!(seats.are_taken());
+        let permits = Permits::new(2, &alarm);
+        drop(permits.take());
+        assert_eq!(
+            (permits.are_exhausted(), fired()),
+            (false, 0),
+            "no alarm is needed"
+        );
+        let first = permits.take();
+        let second = permits.take();
+        assert!(permits.are_exhausted());
         drop(first);
-        while rings() == 0 {
+        while fired() == 0 {
             std::thread::yield_now();
         }
-        assert!(!seats.are_taken());
+        assert!(!permits.are_exhausted());
         alarm.clear();
         drop(second);
-        assert_eq!(rings(), 0);
+        assert_eq!(fired(), 0);
     }
 }

@@ -11,22 +11,22 @@ use crate::abi::*;
 use crate::tests::harness::close;
 
 #[test]
-fn receives_may_be_posted_before_there_is_a_connection() {
+fn receives_may_be_posted_before_connection() {
     let server = Server::listening();
     let client = Side::client(&server);
     let (mut early, mut late) = ([0; 5], [0; 5]);
     assert_eq!(client.recv(&mut early, 1), 0);
     assert_eq!(client.connect(b""), 0);
     let request = server.request(|| client.work());
-    let accepted = Side::open(&server.desk, request.info);
+    let accepted = Side::open(&server.events, request.info);
     assert_eq!(accepted.recv(&mut late, 2), 0);
     assert_eq!(accepted.accept(b""), 0);
-    assert_eq!(server.desk.wait(|| ()).unwrap().event, CONNECTED);
+    assert_eq!(server.events.wait(|| ()).unwrap().event, CONNECTED);
     // The accepting side may send first, before the peer has read its event.
     assert_eq!(accepted.send(b"hello", 3), 0);
     assert_eq!(accepted.wait(&client).ok(), Some(3));
     assert_eq!(client.wait(&accepted).ok(), Some(1));
-    assert_eq!(client.desk.wait(|| ()).unwrap().event, CONNECTED);
+    assert_eq!(client.events.wait(|| ()).unwrap().event, CONNECTED);
     assert_eq!(client.send(b"there", 4), 0);
     assert_eq!(client.wait(&accepted).ok(), Some(4));
     assert_eq!(accepted.wait(&client).ok(), Some(2));
@@ -34,7 +34,7 @@ fn receives_may_be_posted_before_there_is_a_connection() {
 }
 
 #[test]
-fn long_messages_arrive_whole() {
+fn long_messages_arrive_intact() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let data: Vec<u8> = (0..1_000_003u32).map(|i| i.to_le_bytes()[0]).collect();
@@ -47,7 +47,7 @@ fn long_messages_arrive_whole() {
 }
 
 #[test]
-fn tags_remote_memory_and_atomics_work_by_a_connection() {
+fn tags_rma_and_atomics_work_over_a_connection() {
     let server = Server::listening();
     let (client, accepted) = Side::pair(&server);
     let mut number = [5u64, 0];

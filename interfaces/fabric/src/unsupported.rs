@@ -18,7 +18,7 @@ pub(crate) const OPS: Ops = Ops {
 };
 
 /// Defines functions that take the given argument types and return `ENOSYS`.
-macro_rules! absent {
+macro_rules! unsupported {
     ($($name:ident($($arg:ty),+);)+) => {$(
         pub(crate) extern "C" fn $name($(_: $arg),+) -> c_int {
             NOSYS
@@ -28,7 +28,7 @@ macro_rules! absent {
 
 type Addr = *const c_void;
 
-absent! {
+unsupported! {
     close(*mut Fid);
     bind(*mut Fid, *mut Fid, u64);
     control(*mut Fid, c_int, *mut c_void);

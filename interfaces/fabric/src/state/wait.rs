@@ -6,30 +6,30 @@ use std::os::fd::RawFd;
 
 use super::State;
 use crate::errno::Errno;
-use crate::nap::Nap;
+use crate::idle::IdleAction;
 use crate::wake::Wake;
 
 impl State {
     /// Returns the way to wait for a counter. Several endpoints have no common descriptor, so there
     /// is no sleep.
-    pub(crate) fn nap_of_cntr(&mut self, cntr: usize) -> Nap {
+    pub(crate) fn idle_action_of_cntr(&mut self, cntr: usize) -> IdleAction {
         let State { cntrs, eps, .. } = self;
         match cntrs[cntr].eps() {
-            [ep] => eps[*ep].nap(),
+            [ep] => eps[*ep].idle_action(),
             several => {
-                let naps = several.iter().map(|&ep| eps[ep].nap());
-                naps.fold(Nap::Yield, Nap::min)
+                let actions = several.iter().map(|&ep| eps[ep].idle_action());
+                actions.fold(IdleAction::Yield, IdleAction::min)
             }
         }
     }
 
     /// Returns the way to wait for a queue, which is armed if the caller is to sleep.
-    pub(crate) fn nap_of_cq(&mut self, cq: usize) -> Result<Nap, Errno> {
+    pub(crate) fn idle_action_of_cq(&mut self, cq: usize) -> Result<IdleAction, Errno> {
         let State { cqs, eps, .. } = self;
-        let naps = cqs[cq].eps().iter().map(|&ep| eps[ep].nap());
-        match naps.min() {
-            Some(Nap::Sleep(_)) | None => self.arm_cq(cq).map(Nap::Sleep),
-            Some(nap) => Ok(nap),
+        let actions = cqs[cq].eps().iter().map(|&ep| eps[ep].idle_action());
+        match actions.min() {
+            Some(IdleAction::Sleep(_)) | None => self.arm_cq(cq).map(IdleAction::Sleep),
+            Some(action) => Ok(action),
         }
     }
 
@@ -39,7 +39,7 @@ impl State {
     /// `AGAIN` if entries can be read or progress can be made now.
     pub(crate) fn try_wait(&mut self, cq: usize) -> Result<(), Errno> {
         self.progress_cq(cq);
-        if self.cqs[cq].has_news() {
+        if self.cqs[cq].is_readable() {
             return Err(Errno::AGAIN);
         }
         let State { cqs, eps, .. } = self;
@@ -51,7 +51,7 @@ impl State {
 
     /// Ends a blocking read.
     pub(crate) fn signal(&mut self, cq: usize) -> Result<(), Errno> {
-        self.wake(cq)?.ring_now();
+        self.wake(cq)?.notify_now();
         self.cqs[cq].signal();
         Ok(())
     }

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use portolan_wire::{ConnectionWord, EndpointId as Id};
 
-use super::harness::{AGAIN, Got, Server, is_alone, wait_fd};
-use super::hostile::{frame, some_address, stranger};
+use super::harness::{AGAIN, Got, Server, runs_in_own_process, wait_fd};
+use super::hostile::{caller, frame, some_address};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, free, is_readable};
 
@@ -24,15 +24,15 @@ const UNANSWERED_MAX: u8 = 128;
 
 fn event_fd(server: &Server) -> c_int {
     // SAFETY: an open queue.
-    wait_fd(unsafe { &raw mut (*server.desk.eq).fid })
+    wait_fd(unsafe { &raw mut (*server.events.eq).fid })
 }
 
 /// Reads an empty queue until its descriptor is not readable any more.
-fn calms_down(server: &Server) {
+fn wait_until_idle(server: &Server) {
     let fd = event_fd(server);
     let begun = Instant::now();
     loop {
-        assert_eq!(server.desk.read(0, 0).unwrap_err(), AGAIN, "an event");
+        assert_eq!(server.events.read(0, 0).unwrap_err(), AGAIN, "an event");
         if !is_readable(fd, 0) {
             return;
         }
@@ -41,10 +41,10 @@ fn calms_down(server: &Server) {
 }
 
 /// Returns the next event of a program that sleeps on the descriptor.
-fn sleeps_until_asked(server: &Server) -> Got {
+fn wait_for_request(server: &Server) -> Got {
     let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
     loop {
-        match server.desk.read(1024, 0) {
+        match server.events.read(1024, 0) {
             Ok(got) => return got,
             Err(code) => assert_eq!(code, AGAIN),
         }
@@ -56,11 +56,11 @@ fn sleeps_until_asked(server: &Server) -> Got {
 }
 
 /// Connects as the endpoint `id` and sends a request that contains a number.
-fn asks(server: &Server, id: Id, number: u8) -> TcpStream {
-    let mut stranger = stranger(server);
+fn send_request(server: &Server, id: Id, number: u8) -> TcpStream {
+    let mut caller = caller(server);
     let request = frame(ConnectionWord::Request, id, &[number]);
-    stranger.write_all(&request).unwrap();
-    stranger
+    caller.write_all(&request).unwrap();
+    caller
 }
 
 fn rejects(server: &Server, request: &Got) {
@@ -87,19 +87,19 @@ fn limit_descriptors(count: libc::rlim_t) -> libc::rlim_t {
 }
 
 #[test]
-fn without_descriptors_callers_wait_and_so_does_the_program() {
-    if !is_alone(
-        "tests::connected::crowds::without_descriptors_callers_wait_and_so_does_the_program",
+fn callers_wait_while_descriptors_are_exhausted() {
+    if !runs_in_own_process(
+        "tests::connected::backlog::callers_wait_while_descriptors_are_exhausted",
     ) {
         return;
     }
     let server = Server::listening();
     let (_endpoint, id) = some_address();
-    let _caller = asks(&server, id, 7);
+    let _caller = send_request(&server, id, 7);
     let before = limit_descriptors(3);
-    calms_down(&server);
+    wait_until_idle(&server);
     limit_descriptors(before);
-    let request = sleeps_until_asked(&server);
+    let request = wait_for_request(&server);
     assert_eq!(
         (request.event, request.data.as_slice()),
         (CONNREQ, &[7][..])
@@ -108,19 +108,19 @@ fn without_descriptors_callers_wait_and_so_does_the_program() {
 }
 
 #[test]
-fn the_oldest_requests_are_kept_and_others_come_as_they_are_answered() {
+fn excess_requests_wait_until_earlier_ones_are_answered() {
     let server = Server::listening();
     let (_endpoint, id) = some_address();
-    let ask = |number| (asks(&server, id, number), sleeps_until_asked(&server));
-    let (_callers, requests): (Vec<_>, Vec<_>) = (0..UNANSWERED_MAX).map(ask).unzip();
+    let query = |number| (send_request(&server, id, number), wait_for_request(&server));
+    let (_callers, requests): (Vec<_>, Vec<_>) = (0..UNANSWERED_MAX).map(query).unzip();
     for (request, number) in requests.iter().zip(0..) {
         assert_eq!((request.event, request.data[0]), (CONNREQ, number));
     }
-    let more = [200, 201].map(|number| asks(&server, id, number));
-    calms_down(&server);
+    let more = [200, 201].map(|number| send_request(&server, id, number));
+    wait_until_idle(&server);
     for (request, number) in requests.iter().zip([200, 201]) {
         rejects(&server, request);
-        let next = sleeps_until_asked(&server);
+        let next = wait_for_request(&server);
         assert_eq!((next.event, next.data[0]), (CONNREQ, number));
         rejects(&server, &next);
     }
@@ -131,7 +131,7 @@ fn the_oldest_requests_are_kept_and_others_come_as_they_are_answered() {
 }
 
 #[test]
-fn a_program_that_gathers_more_requests_says_so_by_its_backlog() {
+fn longer_backlog_raises_the_request_limit() {
     let server = Server::bound();
     let mut backlog = c_int::from(UNANSWERED_MAX) + 1;
     // SAFETY: an open passive endpoint; the backlog is an `int`.
@@ -141,17 +141,17 @@ fn a_program_that_gathers_more_requests_says_so_by_its_backlog() {
     };
     assert_eq!((code, server.listen()), (0, 0));
     let (_endpoint, id) = some_address();
-    let ask = |number| (asks(&server, id, number), sleeps_until_asked(&server));
-    let (_callers, requests): (Vec<_>, Vec<_>) = (0..=UNANSWERED_MAX).map(ask).unzip();
+    let query = |number| (send_request(&server, id, number), wait_for_request(&server));
+    let (_callers, requests): (Vec<_>, Vec<_>) = (0..=UNANSWERED_MAX).map(query).unzip();
     requests
         .iter()
         .for_each(|request| rejects(&server, request));
 }
 
 #[test]
-fn who_asks_while_the_queue_is_full_waits_until_it_is_read() {
+fn request_waits_while_the_event_queue_is_full() {
     let server = Server::listening();
-    let eq = server.desk.eq;
+    let eq = server.events.eq;
     let entry = EqCmEntry {
         fid: null_mut(),
         info: null_mut(),
@@ -164,12 +164,12 @@ fn who_asks_while_the_queue_is_full_waits_until_it_is_read() {
         .inspect(|&code| assert_eq!(code, len.cast_signed()))
         .count();
     let (_endpoint, id) = some_address();
-    let _caller = asks(&server, id, 7);
+    let _caller = send_request(&server, id, 7);
     for _ in 0..count {
-        assert_eq!(server.desk.read(0, PEEK).unwrap().event, 1000);
-        assert_eq!(server.desk.read(0, 0).unwrap().event, 1000);
+        assert_eq!(server.events.read(0, PEEK).unwrap().event, 1000);
+        assert_eq!(server.events.read(0, 0).unwrap().event, 1000);
     }
-    let request = sleeps_until_asked(&server);
+    let request = wait_for_request(&server);
     assert_eq!(
         (request.event, request.data.as_slice()),
         (CONNREQ, &[7][..])
