@@ -203,7 +203,7 @@ const NAMES: &[(c_int, &CStr)] = &[
     ),
     (
         GM_SEND_DROPPED,
-        c"GM_SEND_DROPPED: the send was dropped, as the program has asked",
+        c"GM_SEND_DROPPED: the send was dropped, as the program requested",
     ),
     (
         GM_SEND_PORT_CLOSED,

@@ -56,12 +56,12 @@ mod tests {
             unread: 2,
             limit: 2,
         };
-        let nobody = Error::NoPath {
+        let no_path = Error::NoPath {
             rank: 1,
             host: "host".to_owned(),
             why: "no link leads there".to_owned(),
         };
-        assert!(is_about_peer(&nobody) && !is_about_peer(&full));
+        assert!(is_about_peer(&no_path) && !is_about_peer(&full));
         assert!(!is_about_peer(&Error::Cancelled));
         assert_eq!(Gm::of(&full), GM_FAILURE);
     }

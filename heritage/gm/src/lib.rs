@@ -4,7 +4,7 @@
 //! Ports of processes exchange messages that match buffers by size class and priority. Tokens limit
 //! the operations in flight. Received messages, ended sends and due alarms are events of a port.
 //! Here each process of the job is a node with eight ports. Messages are sent as messages of a
-//! [`portolan::Node`], with a header of GM (`wire.rs`). `docs/reference/heritage.md` lists the known facts of
+//! [`portolan::Node`], with a header of GM (`wire.rs`). `docs/reference/heritage.md` lists the known facts about
 //! the original, and the choices where it is unknown.
 //!
 //! The one invariant: messages of one connection (port, port, priority) end in order, at the

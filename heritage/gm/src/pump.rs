@@ -242,7 +242,7 @@ impl Machine {
     }
 
     /// Sends like [`Machine::send_control`], in a lane that may differ from the connection's. A delayed
-    /// acknowledgement is older than the known state, and ignored.
+    /// acknowledgement is older than the current state, and is ignored.
     fn send_control_in(
         &mut self,
         high: bool,

@@ -623,7 +623,7 @@ typedef void (*VIP_ERROR_HANDLER)(void *context, VIP_ERROR_DESCRIPTOR *error);
 #define VIP_INVALID_STATE 12
 
 /**
- * The name service is not initialized, or does not know the name.
+ * The name service is not initialized, or has no such name.
  */
 #define VIP_ERROR_NAMESERVICE 13
 

@@ -33,7 +33,7 @@ pub const VIP_INVALID_RDMAREAD: VIP_RETURN = 10;
 pub const VIP_DESCRIPTOR_ERROR: VIP_RETURN = 11;
 /// The VI is in the wrong state.
 pub const VIP_INVALID_STATE: VIP_RETURN = 12;
-/// The name service is not initialized, or does not know the name.
+/// The name service is not initialized, or has no such name.
 pub const VIP_ERROR_NAMESERVICE: VIP_RETURN = 13;
 /// No process waits for the connection.
 pub const VIP_NO_MATCH: VIP_RETURN = 14;

@@ -39,7 +39,7 @@ impl Level {
     }
 }
 
-/// An RDMA read of the other side that is being answered.
+/// An RDMA read of the other side that is in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadReply {
     pub(crate) id: u32,

@@ -126,8 +126,8 @@ extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     })
 }
 
-fn allow(flags: u64, known: u64, otherwise: Errno) -> Result<(), Errno> {
-    if flags & !known == 0 {
+fn allow(flags: u64, allowed: u64, otherwise: Errno) -> Result<(), Errno> {
+    if flags & !allowed == 0 {
         Ok(())
     } else {
         Err(otherwise)

@@ -3,7 +3,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "an exported symbol, and a look-up among the loaded libraries"
+    reason = "an exported symbol, and a lookup among the loaded libraries"
 )]
 
 use std::ffi::c_void;
@@ -50,7 +50,7 @@ pub extern "C" fn fi_prov_ini() -> *mut c_void {
 
 /// Returns the version of the loaded libfabric.
 fn running_version() -> u32 {
-    // SAFETY: the name is a C string; the look-up has no other precondition.
+    // SAFETY: the name is a C string; the lookup has no other precondition.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"fi_version".as_ptr()) };
     if found.is_null() {
         return FALLBACK;

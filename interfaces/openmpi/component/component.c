@@ -36,7 +36,7 @@ static int register_parameters(void)
     btl->btl_eager_limit = PORTOLAN_FRAGMENT_LEN_MAX;
     btl->btl_rndv_eager_limit = PORTOLAN_FRAGMENT_LEN_MAX;
     btl->btl_max_send_size = PORTOLAN_FRAGMENT_LEN_MAX;
-    /* The receiver gets a message as a whole, so a contiguous buffer needs no pipeline. */
+    /* The receiver gets a message in one piece, so a contiguous buffer needs no pipeline. */
     btl->btl_rdma_pipeline_send_length = PORTOLAN_FRAGMENT_LEN_MAX;
     btl->btl_rdma_pipeline_frag_size = INT_MAX;
     btl->btl_min_rdma_pipeline_size = PORTOLAN_FRAGMENT_LEN_MAX;

@@ -54,8 +54,8 @@ mca_btl_base_descriptor_t *portolan_prepare_src(mca_btl_base_module_t *btl,
                                                 opal_convertor_t *convertor, uint8_t order, size_t reserve,
                                                 size_t *size, uint32_t flags)
 {
-    size_t room = btl->btl_max_send_size - reserve;
-    size_t len = *size < room ? *size : room;
+    size_t space = btl->btl_max_send_size - reserve;
+    size_t len = *size < space ? *size : space;
     mca_btl_base_descriptor_t *descriptor = portolan_alloc(btl, endpoint, order, reserve + len, flags);
 
     if (OPAL_UNLIKELY(NULL == descriptor)) {

@@ -3,7 +3,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "lends memory of the component to the endpoint, and calls its hooks"
+    reason = "passes memory of the component to the endpoint, and calls its hooks"
 )]
 
 use crate::mailbox::Mailbox;

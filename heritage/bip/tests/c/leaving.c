@@ -11,7 +11,7 @@ enum { LEN = 100, TAG = 3 };
 static int words[2][LEN];
 
 /* Registered before the library's own exit handler, so it runs after that. */
-static void look(void) {
+static void check_memory(void) {
     if (bip_mynode != 1) return;
     for (int i = 0; i < LEN; i++)
         if (words[0][i] || words[1][i]) {
@@ -22,7 +22,7 @@ static void look(void) {
 }
 
 int main(void) {
-    CHECK(atexit(look) == 0);
+    CHECK(atexit(check_memory) == 0);
     bip_init();
     if (bip_mynode == 1) {
         bip_tirecv(TAG, words[0], LEN);

@@ -106,7 +106,7 @@ static void semaphores(void) {
     FAILS(GAMMA_ERR_NULL, "section", gamma_atomic(NULL));
 }
 
-static void together(void) {
+static void collectives(void) {
     FAILS(GAMMA_ERR_NODE, "member 1", gamma_broadcast(1, buffer, 1));
     FAILS(GAMMA_ERR_NULL, "buffer", gamma_broadcast(0, NULL, 1));
     FAILS(GAMMA_ERR_ARGUMENT, "memory", gamma_broadcast(0, buffer, (unsigned long)-1));
@@ -117,10 +117,10 @@ static void together(void) {
 static void memory(void) {
 #ifndef __SANITIZE_ADDRESS__ /* the address sanitizer disables locking */
     /* Pages that are not mapped. */
-    void *gone = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(gone != MAP_FAILED && munmap(gone, 4096) == 0);
-    FAILS(GAMMA_ERR_SYSTEM, "memory", gamma_mlock(gone, 4096));
-    FAILS(GAMMA_ERR_SYSTEM, "memory", gamma_munlock(gone, 4096));
+    void *unmapped = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(unmapped != MAP_FAILED && munmap(unmapped, 4096) == 0);
+    FAILS(GAMMA_ERR_SYSTEM, "memory", gamma_mlock(unmapped, 4096));
+    FAILS(GAMMA_ERR_SYSTEM, "memory", gamma_munlock(unmapped, 4096));
 #endif
     FAILS(GAMMA_ERR_NULL, "buffer", gamma_mlock(NULL, 1));
     FAILS(GAMMA_ERR_NULL, "buffer", gamma_munlock(NULL, 1));
@@ -153,7 +153,7 @@ int main(void) {
     ports();
     sends();
     semaphores();
-    together();
+    collectives();
     memory();
     in_a_child();
     OK(gamma_exit());

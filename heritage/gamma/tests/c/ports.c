@@ -122,7 +122,7 @@ static void go_forth(void) {
     OK(gamma_sync());
 }
 
-/* A handler that swaps buffers, and sends an answer. */
+/* A handler that swaps buffers, and sends a reply. */
 
 static long swap_buffers[4];
 static long swap_sum;

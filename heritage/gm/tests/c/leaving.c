@@ -11,7 +11,7 @@ enum { PORT = 2, LEN = 1000, SIZE = 10 };
 static char *shared, *provided;
 
 /* Registered before the library's own function, so it runs after that. */
-static void look(void) {
+static void check_memory(void) {
     if (me != 2) return;
     for (int i = 0; i < LEN; i++)
         if (shared[i] != 0x5a || provided[i] != 0x5a) {
@@ -23,7 +23,7 @@ static void look(void) {
 
 int main(void) {
     struct gm_port *port;
-    CHECK(atexit(look) == 0);
+    CHECK(atexit(check_memory) == 0);
     shared = malloc(1 << SIZE), provided = malloc(1 << SIZE);
     CHECK(shared && provided);
     memset(shared, 0x5a, 1 << SIZE);

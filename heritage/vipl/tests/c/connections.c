@@ -6,7 +6,7 @@
 static address here(const char *name) { return address_of(me, name); }
 static address there(const char *name) { return address_of(other, name); }
 
-/* No server waits; no server answers; the server rejects; the VIs differ. */
+/* No server waits; no server replies; the server rejects; the VIs differ. */
 static void refused(void) {
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     VIP_VI_ATTRIBUTES attributes;
@@ -21,7 +21,7 @@ static void refused(void) {
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_REJECT && state_of(vi) == VIP_STATE_IDLE);
         barrier();
-        /* The request reaches a server that does not answer in time. */
+        /* The request reaches a server that does not reply in time. */
         do result = VipConnectRequest(vi, &local.net, &remote.net, 50, NULL);
         while (result == VIP_NO_MATCH);
         CHECK(result == VIP_TIMEOUT && state_of(vi) == VIP_STATE_IDLE);
@@ -75,7 +75,7 @@ static VIP_RETURN peer_done(VIP_VI_HANDLE vi, VIP_VI_ATTRIBUTES *attributes) {
     return result;
 }
 
-static void ask(VIP_VI_HANDLE vi, const char *from, const char *to, VIP_ULONG timeout) {
+static void request_peer(VIP_VI_HANDLE vi, const char *from, const char *to, VIP_ULONG timeout) {
     address local = here(from), remote = there(to);
     OK(VipConnectPeerRequest(vi, &local.net, &remote.net, timeout));
 }
@@ -88,12 +88,12 @@ static void peers(void) {
     /* One peer requests later than the other, in turns. */
     for (unsigned turn = 0; turn < 4; turn++) {
         if (turn % 2 == me) {
-            ask(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
+            request_peer(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
             CHECK(VipConnectPeerDone(vi, &attributes) != VIP_TIMEOUT);
             barrier();
         } else {
             barrier();
-            ask(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
+            request_peer(vi, me ? "b" : "a", me ? "a" : "b", VIP_INFINITE);
         }
         if (turn < 2)
             OK(VipConnectPeerWait(vi, &attributes));
@@ -111,22 +111,22 @@ static void peers(void) {
         CHECK(state_of(vi) == VIP_STATE_IDLE);
     }
     /* The requests never match. */
-    ask(vi, "c", "d", 20);
+    request_peer(vi, "c", "d", 20);
     CHECK(state_of(vi) == VIP_STATE_CONNECT_PENDING);
     FAILS(VIP_TIMEOUT, "before the timeout", peer_done(vi, NULL));
-    ask(vi, "c", "d", 20);
+    request_peer(vi, "c", "d", 20);
     FAILS(VIP_TIMEOUT, "before the timeout", VipConnectPeerWait(vi, NULL));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
     barrier();
     /* A disconnect withdraws a request. */
-    ask(vi, "c", "d", VIP_INFINITE);
+    request_peer(vi, "c", "d", VIP_INFINITE);
     OK(VipDisconnect(vi));
     CHECK(state_of(vi) == VIP_STATE_IDLE);
     barrier();
     /* Peers whose VIs differ both get the error, each with the attributes of the other. */
     VIP_VI_ATTRIBUTES mine = attributes_of(me ? VIP_SERVICE_RELIABLE_DELIVERY : VIP_SERVICE_RELIABLE_RECEPTION);
     OK(VipSetViAttributes(vi, &mine));
-    ask(vi, "e", "e", VIP_INFINITE);
+    request_peer(vi, "e", "e", VIP_INFINITE);
     CHECK(peer_done(vi, &attributes) == VIP_INVALID_RELIABILITY_LEVEL);
     CHECK(attributes.ReliabilityLevel != mine.ReliabilityLevel && state_of(vi) == VIP_STATE_IDLE);
     barrier();

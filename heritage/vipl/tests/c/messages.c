@@ -71,12 +71,12 @@ static void gather_and_scatter(VIP_VI_HANDLE vi, memory *descriptors, memory *ou
     barrier();
     OK(VipPostSend(vi, send, descriptors->handle));
     CHECK(received(vi) == recv && recv->CS.Length == 7008);
-    static unsigned char whole[7008], right[7008];
-    memcpy(whole, in->bytes, 4000);
-    memcpy(whole + 4000, in->bytes + 4010, 1);
-    memcpy(whole + 4001, in->bytes + 4021, 3007);
+    static unsigned char received_bytes[7008], right[7008];
+    memcpy(received_bytes, in->bytes, 4000);
+    memcpy(received_bytes + 4000, in->bytes + 4010, 1);
+    memcpy(received_bytes + 4001, in->bytes + 4021, 3007);
     fill(right, sizeof right, other, 77);
-    CHECK(memcmp(whole, right, sizeof right) == 0);
+    CHECK(memcmp(received_bytes, right, sizeof right) == 0);
     sent(vi);
     barrier();
 }

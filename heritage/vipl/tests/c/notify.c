@@ -84,7 +84,7 @@ static void entries(void) {
     OK(VipDestroyCQ(cq));
 }
 
-static void *answer(void *context) {
+static void *reply(void *context) {
     VIP_VI_HANDLE own = both[*(unsigned *)context];
     unsigned base = 4 * *(unsigned *)context;
     for (unsigned i = 0; i < COUNT; i++) {
@@ -97,7 +97,7 @@ static void *answer(void *context) {
     return NULL;
 }
 
-static void *ask(void *context) {
+static void *request(void *context) {
     VIP_VI_HANDLE own = both[*(unsigned *)context];
     unsigned base = 4 * *(unsigned *)context;
     for (unsigned i = 0; i < COUNT; i++) {
@@ -109,7 +109,7 @@ static void *ask(void *context) {
     return NULL;
 }
 
-/* Process 0 answers, and posts its receives before. */
+/* Process 0 replies, and posts its receives first. */
 static void threads(void) {
     static unsigned numbers[2] = {0, 1};
     pthread_t made[2];
@@ -119,7 +119,7 @@ static void threads(void) {
         connect_vi(both[i], i ? "second" : "first");
     }
     barrier();
-    for (unsigned i = 0; i < 2; i++) CHECK(pthread_create(&made[i], NULL, me ? ask : answer, &numbers[i]) == 0);
+    for (unsigned i = 0; i < 2; i++) CHECK(pthread_create(&made[i], NULL, me ? request : reply, &numbers[i]) == 0);
     for (unsigned i = 0; i < 2; i++) CHECK(pthread_join(made[i], NULL) == 0);
     barrier();
     for (unsigned i = 0; i < 2; i++) destroy(both[i]);

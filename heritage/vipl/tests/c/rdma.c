@@ -39,9 +39,9 @@ static void write_it(uint64_t where, VIP_MEM_HANDLE handle) {
             OK(VipPostRecv(vi, describe(&descriptors, 0, &local, 0, 0), descriptors.handle));
             barrier();
             /* A write with immediate data consumes a receive, whose memory is not changed. */
-            VIP_DESCRIPTOR *told = received(vi);
-            CHECK(told->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE));
-            CHECK(told->CS.ImmediateData == 4711 + i && told->CS.Length == len);
+            VIP_DESCRIPTOR *done = received(vi);
+            CHECK(done->CS.Status == (VIP_STATUS_DONE | VIP_STATUS_OP_REMOTE_RDMA_WRITE | VIP_STATUS_IMMEDIATE));
+            CHECK(done->CS.ImmediateData == 4711 + i && done->CS.Length == len);
             CHECK(is_filled(shared.bytes + 8, len, 1, i + 50));
         } else {
             barrier();

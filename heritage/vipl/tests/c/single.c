@@ -151,29 +151,29 @@ static void queues(void) {
     OK(VipPostSend(vi, describe(&descriptors, 2, &descriptors, 128, 8), descriptors.handle));
     FAILS(VIP_ERROR_RESOURCE, "holds 2 entries", VipResizeCQ(cq, 1));
     for (unsigned i = 0; i < 3; i++) CHECK(failed_send(vi) == VIP_STATUS_DESC_FLUSHED_ERROR);
-    VIP_VI_HANDLE told = NULL;
-    OK(VipCQDone(cq, &told, &is_recv));
-    CHECK(told == vi && !is_recv);
+    VIP_VI_HANDLE completed = NULL;
+    OK(VipCQDone(cq, &completed, &is_recv));
+    CHECK(completed == vi && !is_recv);
     destroy(vi);
     /* Entries of a destroyed VI are removed. */
-    CHECK(VipCQDone(cq, &told, &is_recv) == VIP_NOT_DONE);
+    CHECK(VipCQDone(cq, &completed, &is_recv) == VIP_NOT_DONE);
     OK(VipDestroyCQ(cq));
     free_memory(&descriptors);
 }
 
 static void connections(void) {
     VIP_VI_HANDLE vi = vi_with(VIP_SERVICE_UNRELIABLE, NULL, NULL);
-    address own = address_of(0, "x"), nobody = address_of(77, "x"), odd = own;
+    address own = address_of(0, "x"), missing = address_of(77, "x"), odd = own;
     VIP_CONN_HANDLE conn;
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectWait(nic, NULL, 0, NULL, NULL, &conn));
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectWait(nic, &own.net, 0, NULL, NULL, NULL));
-    FAILS(VIP_INVALID_PARAMETER, "not that of this NIC", VipConnectWait(nic, &nobody.net, 0, NULL, NULL, &conn));
+    FAILS(VIP_INVALID_PARAMETER, "not that of this NIC", VipConnectWait(nic, &missing.net, 0, NULL, NULL, &conn));
     CHECK(VipConnectWait(nic, &own.net, 0, NULL, NULL, &conn) == VIP_TIMEOUT);
     CHECK(VipConnectWait(nic, &own.net, 1, NULL, NULL, &conn) == VIP_TIMEOUT);
     FAILS(VIP_INVALID_PARAMETER, "does not exist", VipConnectAccept(vi, vi));
     FAILS(VIP_INVALID_PARAMETER, "does not exist", VipConnectReject(NULL));
     FAILS(VIP_INVALID_PARAMETER, "timeout is 0", VipConnectRequest(vi, &own.net, &own.net, 0, NULL));
-    FAILS(VIP_NOT_REACHABLE, "no process", VipConnectRequest(vi, &own.net, &nobody.net, 1, NULL));
+    FAILS(VIP_NOT_REACHABLE, "no process", VipConnectRequest(vi, &own.net, &missing.net, 1, NULL));
     FAILS(VIP_NO_MATCH, "no process waits", VipConnectRequest(vi, &own.net, &own.net, PATIENCE, NULL));
     FAILS(VIP_INVALID_PARAMETER, "null", VipConnectRequest(vi, &own.net, NULL, 1, NULL));
     odd.net.HostAddressLen = 4;

@@ -18,7 +18,7 @@ pub(crate) enum Stage {
     /// No request was sent.
     #[default]
     Idle,
-    /// A request was sent and is not answered yet.
+    /// A request was sent; the reply is pending.
     Requesting,
     /// Both sides have agreed.
     Connected,
@@ -122,12 +122,12 @@ impl Conn {
         self.advance(Stage::Connected);
     }
 
-    /// Returns the local address, if known.
+    /// Returns the local address, if it is set.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.ends.lock().0
     }
 
-    /// Returns the remote address, if known.
+    /// Returns the remote address, if it is set.
     pub(crate) fn remote(&self) -> Option<SocketAddr> {
         self.ends.lock().1
     }

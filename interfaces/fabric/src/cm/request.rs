@@ -22,12 +22,12 @@ use crate::abi::{CLASS_CONNREQ, Fid, Ops};
 use crate::errno::Errno;
 use crate::unsupported;
 
-/// A connection request. It is rejected if it is dropped without an answer.
+/// A connection request. It is rejected if it is dropped without a reply.
 pub(crate) struct Request {
     /// `None` once the request is answered.
     channel: Option<Channel>,
     peer: EndpointAddress,
-    /// The process that may answer. A forked child may not.
+    /// The process that may reply. A forked child may not.
     owner: Owner,
     /// The request's place among the unanswered ones.
     _permit: Permit,
@@ -68,7 +68,7 @@ impl Request {
         if !self.owner.is_another()
             && let Some(mut channel) = self.channel.take()
         {
-            // A requester that has disconnected gets no answer.
+            // A requester that has disconnected gets no reply.
             let _ = channel.send(ConnectionWord::Reject, [0; ENDPOINT_ID_LEN], data);
         }
     }

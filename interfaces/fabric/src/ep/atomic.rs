@@ -94,8 +94,12 @@ impl What {
             // libfabric's order of the data types up to 64 bits, without complex numbers.
             datatype: *Datatype::ALL.get(at(datatype)).ok_or(unsupported)?,
         };
-        let known = form.takes(op) && what.op.supports(what.datatype);
-        if known { Ok(what) } else { Err(unsupported) }
+        let is_supported = form.takes(op) && what.op.supports(what.datatype);
+        if is_supported {
+            Ok(what)
+        } else {
+            Err(unsupported)
+        }
     }
 
     fn count_max(self) -> usize {

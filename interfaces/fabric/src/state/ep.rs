@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An endpoint: the engine, its peers, and the destination of its completions.
 
-#![allow(unsafe_code, reason = "lends memory of the application to the engine")]
+#![allow(unsafe_code, reason = "passes memory of the application to the engine")]
 
 mod claims;
 mod connection;

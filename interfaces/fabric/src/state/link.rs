@@ -30,7 +30,7 @@ const DRAIN_TURNS_MIN: u32 = 1000;
 pub(crate) struct Link {
     conn: Arc<Conn>,
     manager: Option<Arc<Manager>>,
-    /// The request it was created from, until the request is answered.
+    /// The request it was created from, until the reply was sent.
     request: Option<Request>,
     /// A bound socket to connect from, if the application named an address.
     bound: Option<OwnedFd>,
@@ -287,7 +287,7 @@ impl Link {
 }
 
 #[cfg(test)]
-#[allow(unsafe_code, reason = "lends memory of the test to the engine")]
+#[allow(unsafe_code, reason = "passes memory of the test to the engine")]
 mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
@@ -308,16 +308,16 @@ mod tests {
         link.connect(fid, engine.address(), &to, b"").unwrap();
         let (mut stream, _) = server.accept().unwrap();
         let mut bytes = [0; CONNECTION_LEN_MAX];
-        let answer = ConnectionFrame {
+        let reply = ConnectionFrame {
             word: ConnectionWord::Accept,
             endpoint_id: *address.as_bytes(),
             data: b"",
         };
-        let len = answer.emit(&mut bytes);
+        let len = reply.emit(&mut bytes);
         stream.write_all(&bytes[..len]).unwrap();
         let begun = Instant::now();
         while link.poll_stage() != Some(Stage::Connected) {
-            assert!(begun.elapsed() < PATIENCE, "no answer");
+            assert!(begun.elapsed() < PATIENCE, "no reply");
         }
         link.add_peer(engine).unwrap();
         stream
@@ -345,9 +345,9 @@ mod tests {
         // SAFETY: the data outlives the engine.
         let sent = unsafe { engine.send(peer, &send, &[piece], Cookie::new(1)) };
         assert!(matches!(sent, Ok(Sent::Pending)));
-        assert!(!link.is_settled(&engine), "nobody has taken it");
+        assert!(!link.is_settled(&engine), "not received yet");
         drop(stream);
-        assert!(link.linger(&mut engine), "it waited all the while");
+        assert!(link.linger(&mut engine), "linger did not end early");
         link.close();
     }
 
@@ -362,13 +362,16 @@ mod tests {
         let stream = connected(&mut link, &mut engine, other.address());
         let fd = link.wake_fd().unwrap();
         assert_eq!(early.unwrap_or(fd), fd);
-        assert!(!is_readable(fd, 0), "the connection was seen");
+        assert!(!is_readable(fd, 0), "the connection was handled");
         drop(stream);
-        assert!(is_readable(fd, patience_ms), "nobody else has looked");
+        assert!(
+            is_readable(fd, patience_ms),
+            "the disconnect was not polled yet"
+        );
         while link.poll_stage() != Some(Stage::Closed) {}
-        assert!(is_readable(fd, 0), "another may have looked");
+        assert!(is_readable(fd, 0), "the disconnect was not handled yet");
         link.end_session(&mut engine);
-        assert!(!is_readable(fd, 0), "all was followed");
+        assert!(!is_readable(fd, 0), "the disconnect was handled");
         link.close();
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Operations that may complete within their call, and are then reported immediately.
 
-#![allow(unsafe_code, reason = "lends memory of the application to the engine")]
+#![allow(unsafe_code, reason = "passes memory of the application to the engine")]
 
 use portolan::{RawEnvelope, RawPiece, RawSend, Sent};
 

@@ -89,20 +89,20 @@ pub(super) fn getinfo(change: impl FnOnce(&mut Info)) -> Result<*mut Info, c_int
 pub(super) fn free(info: *mut Info) {
     // SAFETY: freed the way libfabric does; each part is on the C heap.
     unsafe {
-        let whole = &*info;
-        if !whole.next.is_null() {
-            free(whole.next);
+        let head = &*info;
+        if !head.next.is_null() {
+            free(head.next);
         }
-        libc::free((*whole.domain_attr).name.cast());
-        libc::free((*whole.fabric_attr).name.cast());
+        libc::free((*head.domain_attr).name.cast());
+        libc::free((*head.fabric_attr).name.cast());
         for part in [
-            whole.tx_attr.cast::<c_void>(),
-            whole.rx_attr.cast(),
-            whole.ep_attr.cast(),
-            whole.domain_attr.cast(),
-            whole.fabric_attr.cast(),
-            whole.src_addr,
-            whole.dest_addr,
+            head.tx_attr.cast::<c_void>(),
+            head.rx_attr.cast(),
+            head.ep_attr.cast(),
+            head.domain_attr.cast(),
+            head.fabric_attr.cast(),
+            head.src_addr,
+            head.dest_addr,
             info.cast(),
         ] {
             libc::free(part);
@@ -257,7 +257,7 @@ impl Party {
         });
     }
 
-    /// Repeats a call until the endpoint has room.
+    /// Repeats a call until the endpoint accepts it.
     pub(super) fn retry(&self, mut call: impl FnMut() -> isize) {
         let begun = Instant::now();
         loop {
@@ -266,7 +266,7 @@ impl Party {
                 again if again == -(libc::EAGAIN as isize) => self.work(),
                 other => panic!("the call failed: {other}"),
             }
-            assert!(begun.elapsed() < PATIENCE, "no room");
+            assert!(begun.elapsed() < PATIENCE, "the endpoint stays full");
         }
     }
 

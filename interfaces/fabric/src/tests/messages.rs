@@ -316,12 +316,18 @@ fn discard_of_claimed_message_reports_it() {
     a.retry(|| (a.tagged().senddata)(a.ep, buf, 4, null_mut(), 9, 0, TAG, null_mut()));
     assert_eq!(peek(&b, &a, TAG, CLAIM).tag, TAG);
     with_flags(&b, &mut [], TAG, 5, CLAIM | DISCARD);
-    let gone = b.wait(&a);
+    let discarded = b.wait(&a);
     assert_eq!(
-        (gone.context, gone.tag, gone.data, gone.source, gone.len),
+        (
+            discarded.context,
+            discarded.tag,
+            discarded.data,
+            discarded.source,
+            discarded.len
+        ),
         (5, TAG, 9, 0, 0)
     );
-    assert_eq!(gone.flags, RECV | TAGGED | REMOTE_CQ_DATA);
+    assert_eq!(discarded.flags, RECV | TAGGED | REMOTE_CQ_DATA);
     a.tsend(b"late", TAG, 0);
     let mut late = [0; 4];
     b.trecv(&mut late, 0, TAG, 0, 6);

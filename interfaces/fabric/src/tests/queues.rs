@@ -347,7 +347,7 @@ fn removed_address_vector_index_is_reused() {
 #[test]
 fn provider_is_offered_by_name_only() {
     if std::env::var_os("FI_PROVIDER").is_some() || std::env::var_os("PORTOLAN_FABRIC").is_some() {
-        println!("SKIPPED: the environment asks for a provider");
+        println!("SKIPPED: the environment selects a provider");
         return;
     }
     assert_eq!(

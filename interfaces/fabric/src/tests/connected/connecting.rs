@@ -45,7 +45,7 @@ fn connection_is_reported_to_both_with_data() {
 fn request_names_sender_and_truncates_data() {
     let server = Server::listening();
     let client = Side::client(&server);
-    assert_eq!(client.connect(b"longer than there is room"), 0);
+    assert_eq!(client.connect(b"longer than the buffer"), 0);
     // The event stays in the queue and is read again.
     let begun = std::time::Instant::now();
     let peeked = loop {
@@ -157,11 +157,11 @@ fn closing_event_queue_rejects_unread_request() {
 
 #[test]
 fn connect_without_listener_is_refused() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
+    let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let info = query(Some(nobody.port()), 0, |_| ()).unwrap();
+    let info = query(Some(unused.port()), 0, |_| ()).unwrap();
     let client = Side::open(&EventQueue::open(info), info);
     assert_eq!(client.connect(b""), 0);
     let (failure, _) = client.events.failure(|| ());

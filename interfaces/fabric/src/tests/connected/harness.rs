@@ -26,7 +26,7 @@ pub(super) const NOT_CONNECTED: isize = -(libc::ENOTCONN as isize);
 /// Environment variable that is set in a process that runs one test only.
 const ALONE: &str = "PORTOLAN_TEST_ALONE";
 
-/// Runs this test in a process of its own, because it changes the whole process. Returns true in
+/// Runs this test in its own process, because it changes process-wide state. Returns true in
 /// that process.
 pub(super) fn runs_in_own_process(test: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
@@ -102,15 +102,15 @@ impl EventQueue {
         Rc::new(EventQueue { fabric, eq })
     }
 
-    /// Reads an event with room for `room` bytes of data.
-    pub(super) fn read(&self, room: usize, flags: u64) -> Result<Got, isize> {
+    /// Reads an event with up to `data_len` bytes of data.
+    pub(super) fn read(&self, data_len: usize, flags: u64) -> Result<Got, isize> {
         const HEAD: usize = size_of::<EqCmEntry>();
-        let mut words = vec![0u64; (HEAD + room).div_ceil(8)];
+        let mut words = vec![0u64; (HEAD + data_len).div_ceil(8)];
         let mut event = 0xa5;
         // SAFETY: an open queue, and storage for the event.
         let code = unsafe {
             let buf = words.as_mut_ptr().cast();
-            ((*(*self.eq).ops).sread)(self.eq, &raw mut event, buf, HEAD + room, 0, flags)
+            ((*(*self.eq).ops).sread)(self.eq, &raw mut event, buf, HEAD + data_len, 0, flags)
         };
         let len = usize::try_from(code).map_err(|_| code)?;
         // SAFETY: an entry was written to the beginning, followed by its data.

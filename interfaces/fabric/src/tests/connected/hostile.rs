@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Callers that do not follow the protocol, and servers that violate the protocol.
+//! Callers and servers that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -151,7 +151,7 @@ fn peer_process_exit_is_a_shutdown() {
     assert_shutdown(&server, &accepted);
 }
 
-/// Returns a client's error after a server has answered with these bytes and closed.
+/// Returns a client's error after a server has replied with these bytes and closed.
 fn connect_error_for_reply(bytes: &[u8]) -> i32 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -41,11 +41,11 @@ fn node_and_service_set_source_or_destination() {
 #[test]
 fn every_result_has_a_source_of_its_format() {
     for format in [FORMAT_UNSPEC, SOCKADDR, SOCKADDR_IN, SOCKADDR_IN6] {
-        let (source, dest, answered) =
+        let (source, dest, result_format) =
             addresses(query(None, 0, |hints| hints.addr_format = format).unwrap());
         let source = source.unwrap();
         assert!(sockaddr::is_any(&source) && dest.is_none(), "{format}");
-        assert_eq!(source.is_ipv6(), answered == SOCKADDR_IN6, "{format}");
+        assert_eq!(source.is_ipv6(), result_format == SOCKADDR_IN6, "{format}");
     }
 }
 

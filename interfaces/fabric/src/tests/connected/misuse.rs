@@ -51,14 +51,14 @@ fn endpoint_without_event_queue_cannot_connect() {
 fn endpoint_connects_once() {
     let server = Server::listening();
     let client = Side::client(&server);
-    assert_eq!(client.accept(b""), -EOPBADSTATE, "nobody has asked");
+    assert_eq!(client.accept(b""), -EOPBADSTATE, "there is no request");
     assert_eq!(client.connect(b""), 0);
     assert_eq!(client.connect(b""), -libc::EALREADY);
     let request = server.request(|| client.work());
     // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     let accepted = Side::open(&server.events, request.info);
-    assert_eq!(accepted.connect(b""), -EOPBADSTATE, "it was asked");
+    assert_eq!(accepted.connect(b""), -EOPBADSTATE, "it has a request");
     assert_eq!(
         server.reject(handle, b""),
         -libc::EINVAL,
