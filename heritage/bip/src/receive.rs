@@ -53,17 +53,17 @@ impl State {
     /// `wait` is not set.
     fn end(&mut self, id: c_int, wait: bool) -> Result<Option<Received>, Failure> {
         let tag = self.tags.of(id)?;
-        if let Use::Receiving(request) = self.tags.place(tag).what {
+        if let Use::Receiving(request) = self.tags.entry(tag).state {
             let done = match wait {
                 true => Some(self.node.wait(request)?),
                 false => self.node.test(request)?,
             };
             let Some(done) = done else { return Ok(None) };
-            let place = self.tags.place(tag);
-            place.what = Use::Free;
-            place.ended = Some(message::received(done.len, done.source));
+            let entry = self.tags.entry(tag);
+            entry.state = Use::Free;
+            entry.ended = Some(message::received(done.len, done.source));
         }
-        Ok(self.tags.place(tag).ended)
+        Ok(self.tags.entry(tag).ended)
     }
 
     /// Returns true if a message has arrived and the first one is short.
@@ -96,8 +96,8 @@ impl State {
     /// Receives a short message into the tag's own memory, where the program reads it.
     fn read(&mut self, tag: Tag) -> Result<(*mut c_int, Received), Failure> {
         self.tags.check_free(tag)?;
-        let place = self.tags.place(tag);
-        let words = place
+        let entry = self.tags.entry(tag);
+        let words = entry
             .message
             .get_or_insert_with(|| vec![0; BIPSMALLSIZE as usize].into());
         // SAFETY: the bytes of the words. All byte values are valid.
@@ -113,9 +113,9 @@ impl State {
             }
             envelope => envelope?,
         };
-        let place = self.tags.place(tag);
-        place.what = Use::Reading;
-        let at = place
+        let entry = self.tags.entry(tag);
+        entry.state = Use::Reading;
+        let at = entry
             .message
             .as_mut()
             .map_or(ptr::null_mut(), |words| words.as_mut_ptr());
@@ -316,10 +316,10 @@ pub unsafe extern "C" fn bip_tngetmsg(tag: c_int, len: *mut c_int, node: *mut c_
 pub extern "C" fn bip_tfreemsg(tag: c_int) {
     run("bip_tfreemsg", |bip| {
         let tag = tag::checked(tag)?;
-        let place = bip.tags.place(tag);
-        match place.what {
+        let entry = bip.tags.entry(tag);
+        match entry.state {
             Use::Reading => {
-                place.what = Use::Free;
+                entry.state = Use::Free;
                 Ok(())
             }
             _ => Err(failure(format!(

@@ -85,8 +85,8 @@ pub(crate) enum Use {
 
 /// A tag's entry in the table; see the module documentation.
 #[derive(Default)]
-pub(crate) struct Place {
-    pub(crate) what: Use,
+pub(crate) struct Entry {
+    pub(crate) state: Use,
     /// Number of receives started so far.
     count: u32,
     /// Result of the last receive.
@@ -97,11 +97,11 @@ pub(crate) struct Place {
 
 /// Entries by index, up to the highest tag used.
 #[derive(Default)]
-pub(crate) struct Tags(Vec<Place>);
+pub(crate) struct Tags(Vec<Entry>);
 
 impl Tags {
     #[inline]
-    pub(crate) fn place(&mut self, tag: Tag) -> &mut Place {
+    pub(crate) fn entry(&mut self, tag: Tag) -> &mut Entry {
         let index = tag.index();
         if index >= self.0.len() {
             self.grow(index);
@@ -111,13 +111,13 @@ impl Tags {
 
     #[cold]
     fn grow(&mut self, index: usize) {
-        self.0.resize_with(index + 1, Place::default);
+        self.0.resize_with(index + 1, Entry::default);
     }
 
     /// Checks that no receive of the tag is in progress.
     #[inline]
     pub(crate) fn check_free(&mut self, tag: Tag) -> Result<(), Failure> {
-        match self.place(tag).what {
+        match self.entry(tag).state {
             Use::Free => Ok(()),
             Use::Receiving(_) => Err(in_progress(tag)),
             Use::Reading => Err(not_released(tag)),
@@ -126,7 +126,7 @@ impl Tags {
 
     /// Returns all receives in progress.
     pub(crate) fn receiving(&self) -> impl Iterator<Item = Request> {
-        self.0.iter().filter_map(|place| match place.what {
+        self.0.iter().filter_map(|entry| match entry.state {
             Use::Receiving(request) => Some(request),
             _ => None,
         })
@@ -134,11 +134,11 @@ impl Tags {
 
     /// Records a receive that was started. Returns its number.
     pub(crate) fn begin(&mut self, tag: Tag, request: Request) -> c_int {
-        let place = self.place(tag);
-        place.what = Use::Receiving(request);
-        place.ended = None;
-        place.count = place.count % COUNT_MAX + 1;
-        let number = place.count << INDEX_BITS | tag.0;
+        let entry = self.entry(tag);
+        entry.state = Use::Receiving(request);
+        entry.ended = None;
+        entry.count = entry.count % COUNT_MAX + 1;
+        let number = entry.count << INDEX_BITS | tag.0;
         c_int::try_from(number).unwrap_or(c_int::MAX)
     }
 
@@ -147,7 +147,7 @@ impl Tags {
         let number = u32::try_from(id).unwrap_or(0);
         let tag = Tag(number & ((1 << INDEX_BITS) - 1));
         let count = number >> INDEX_BITS;
-        let is_current = count > 0 && tag.0 <= Tag::NONE.0 && self.place(tag).count == count;
+        let is_current = count > 0 && tag.0 <= Tag::NONE.0 && self.entry(tag).count == count;
         match is_current {
             true => Ok(tag),
             false => Err(failure(format!(
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn entries_are_separate_and_untagged_is_first() {
         let mut tags = Tags::default();
-        tags.place(Tag::NONE).count = 7;
+        tags.entry(Tag::NONE).count = 7;
         assert_eq!(tags.0.len(), 1, "a program without tags needs one entry");
         for number in [0, 1, BIPMAXTAG] {
             let Ok(tag) = checked(number) else {
                 panic!("{number} is a tag");
             };
-            assert_eq!(tags.place(tag).count, 0, "{number}");
-            tags.place(tag).count = 1;
+            assert_eq!(tags.entry(tag).count, 0, "{number}");
+            tags.entry(tag).count = 1;
         }
-        assert_eq!(tags.place(Tag::NONE).count, 7);
+        assert_eq!(tags.entry(Tag::NONE).count, 7);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::code::*;
 use crate::machine::{self, BARRIER, BROADCAST, Held, running};
-use crate::port::Place;
+use crate::port::UserBuffer;
 use portolan::{Error, Group, Node};
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn gamma_broadcast(root: u16, buf: *mut c_void, len: c_ulo
         let _serialized = BROADCAST.lock();
         let mut machine = running()?;
         // The program guarantees that the broadcast owns the memory until this function returns.
-        let buffer = Place::new(buf, len)?.buffer();
+        let buffer = UserBuffer::new(buf, len)?.buffer();
         let root = u32::from(root);
         let mut broadcast = machine
             .with_node(|node| Ok(node.begin_broadcast(&broadcast_group(node)?, root, buffer)?))?;

@@ -39,13 +39,13 @@ pub type gamma_handler_t = Option<unsafe extern "C" fn()>;
 
 /// A buffer of the program.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct UserBuffer {
     at: *mut u8,
     len: usize,
 }
 
-impl Place {
-    pub(crate) fn new(at: *mut c_void, len: c_ulong) -> Result<Place, Failure> {
+impl UserBuffer {
+    pub(crate) fn new(at: *mut c_void, len: c_ulong) -> Result<UserBuffer, Failure> {
         let too_long = || {
             Failure::new(
                 GAMMA_ERR_ARGUMENT,
@@ -61,15 +61,15 @@ impl Place {
             (true, 0) => NonNull::dangling().as_ptr(),
             (true, _) => return Err(Failure::new(GAMMA_ERR_NULL, "the buffer is null")),
         };
-        Ok(Place { at, len })
+        Ok(UserBuffer { at, len })
     }
 
     /// Returns the buffer without its first `used` bytes.
-    fn rest(self, used: usize) -> Place {
+    fn rest(self, used: usize) -> UserBuffer {
         let used = used.min(self.len);
         // SAFETY: not beyond the end of the program's buffer.
         let at = unsafe { self.at.add(used) };
-        Place {
+        UserBuffer {
             at,
             len: self.len - used,
         }
@@ -90,10 +90,10 @@ pub(crate) struct Port {
     semaphore: Cell<u16>,
     kind: Cell<c_uchar>,
     /// Armed buffers, in order.
-    armed: RefCell<VecDeque<Place>>,
+    armed: RefCell<VecDeque<UserBuffer>>,
     /// The last filled buffer, if it waits to be armed again, with the semaphore and the number of
     /// the signal that must be collected first.
-    filled: Cell<Option<Place>>,
+    filled: Cell<Option<UserBuffer>>,
     rearm_signal: Cell<(u16, u64)>,
     /// Length of the last message in bytes.
     last_len: Cell<u64>,
@@ -114,38 +114,42 @@ unsafe impl Send for Incoming {}
 
 impl Port {
     /// Arms a buffer of the program.
-    fn arm(&self, caller: Caller<'_>, place: Place) -> Result<(), Failure> {
+    fn arm(&self, caller: Caller<'_>, user_buffer: UserBuffer) -> Result<(), Failure> {
         match caller {
             Caller::Program(mut node) => match node.as_mut() {
                 // The requests are not awaited: the handler receives their buffers.
                 Some(node) => {
                     self.filled.set(None);
-                    self.armed.borrow_mut().push_back(place);
-                    let _ = node.post_recv(self.number, place.buffer())?;
+                    self.armed.borrow_mut().push_back(user_buffer);
+                    let _ = node.post_recv(self.number, user_buffer.buffer())?;
                 }
                 None => return Err(crate::machine::in_handler()),
             },
             Caller::Handler(context) => {
                 self.filled.set(None);
-                self.arm_in_handler(context, place)?;
+                self.arm_in_handler(context, user_buffer)?;
             }
         }
         Ok(())
     }
 
-    fn arm_in_handler(&self, context: &mut Context<'_>, place: Place) -> Result<(), Failure> {
-        self.armed.borrow_mut().push_back(place);
-        let _ = context.post_recv(self.number, place.buffer())?;
+    fn arm_in_handler(
+        &self,
+        context: &mut Context<'_>,
+        user_buffer: UserBuffer,
+    ) -> Result<(), Failure> {
+        self.armed.borrow_mut().push_back(user_buffer);
+        let _ = context.post_recv(self.number, user_buffer.buffer())?;
         Ok(())
     }
 
     /// Arms the last filled buffer, if it still waits for that.
     pub(crate) fn rearm(&self, node: &mut Node) -> Result<(), Failure> {
-        let Some(place) = self.filled.take() else {
+        let Some(user_buffer) = self.filled.take() else {
             return Ok(());
         };
-        self.armed.borrow_mut().push_back(place);
-        let _ = node.post_recv(self.number, place.buffer())?;
+        self.armed.borrow_mut().push_back(user_buffer);
+        let _ = node.post_recv(self.number, user_buffer.buffer())?;
         Ok(())
     }
 
@@ -159,7 +163,7 @@ impl Port {
         stop: impl Fn() -> bool,
     ) -> Result<(), Failure> {
         machine.with_node(|node| {
-            let Some(place) = self.filled.get() else {
+            let Some(user_buffer) = self.filled.get() else {
                 return Ok(());
             };
             // A sender of long messages is likely to send more, which are better received in place.
@@ -170,12 +174,12 @@ impl Port {
             }
             // SAFETY: the program guarantees that the port owns the buffer until a message has
             // filled it. The slice is not used after `Node::take`.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(place.at, place.len) };
+            let bytes = unsafe { std::slice::from_raw_parts_mut(user_buffer.at, user_buffer.len) };
             let Some(envelope) = node.take(self.number, bytes, stop) else {
                 return self.rearm(node);
             };
             let len = envelope.len as u64;
-            node.in_context(|context| self.received(machine, context, Some(place), len));
+            node.in_context(|context| self.received(machine, context, Some(user_buffer), len));
             Ok(())
         })
     }
@@ -192,21 +196,21 @@ impl Port {
         let len = message.message_len();
         // Return the memory to the program.
         drop(message.take_buffer());
-        let place = self.armed.borrow_mut().pop_front();
-        self.received(&machine, context, place, len);
+        let user_buffer = self.armed.borrow_mut().pop_front();
+        self.received(&machine, context, user_buffer, len);
     }
 
-    /// Handles a message of `len` bytes that is complete in `place`, as far as it fits.
+    /// Handles a message of `len` bytes that is complete in `user_buffer`, as far as it fits.
     #[inline]
     fn received(
         &'static self,
         machine: &Machine,
         context: &mut Context<'_>,
-        place: Option<Place>,
+        user_buffer: Option<UserBuffer>,
         len: u64,
     ) {
         let used = usize::try_from(len).unwrap_or(usize::MAX);
-        let truncated = place.is_some_and(|place| place.len < used);
+        let truncated = user_buffer.is_some_and(|user_buffer| user_buffer.len < used);
         self.last_len.set(len);
         self.filled.set(None);
         self.signalled.set(None);
@@ -219,11 +223,13 @@ impl Port {
                 self.signalled.set(Some(self.semaphore.get()));
             }
         }
-        let Some(place) = place else { return };
+        let Some(user_buffer) = user_buffer else {
+            return;
+        };
         if !self.armed.borrow().is_empty() {
             return;
         }
-        if let Err(failure) = self.after(machine, context, place, used) {
+        if let Err(failure) = self.after(machine, context, user_buffer, used) {
             // The port was open a moment ago. Only the end of the parallel section can close it.
             drop(failure);
         }
@@ -258,24 +264,24 @@ impl Port {
         &'static self,
         machine: &Machine,
         context: &mut Context<'_>,
-        place: Place,
+        user_buffer: UserBuffer,
         used: usize,
     ) -> Result<(), Failure> {
         if self.kind.get() == GO_FORTH {
-            let rest = place.rest(used);
+            let rest = user_buffer.rest(used);
             // An empty buffer accepts any number of empty messages.
-            if rest.len > 0 || place.len == 0 {
+            if rest.len > 0 || user_buffer.len == 0 {
                 self.arm_in_handler(context, rest)?;
             }
             return Ok(());
         }
         match self.signalled.get() {
             Some(semaphore) => {
-                self.filled.set(Some(place));
+                self.filled.set(Some(user_buffer));
                 let signal = machine.rearm_after(semaphore, self);
                 self.rearm_signal.set((semaphore, signal));
             }
-            None => self.arm_in_handler(context, place)?,
+            None => self.arm_in_handler(context, user_buffer)?,
         }
         Ok(())
     }
@@ -306,7 +312,7 @@ struct Setting {
     handler: gamma_handler_t,
     semaphore: u16,
     kind: c_uchar,
-    place: Place,
+    user_buffer: UserBuffer,
 }
 
 fn set(setting: &Setting) -> Result<c_int, Failure> {
@@ -343,7 +349,7 @@ fn set(setting: &Setting) -> Result<c_int, Failure> {
     port.handler.set(setting.handler);
     port.semaphore.set(setting.semaphore);
     port.kind.set(setting.kind);
-    port.arm(caller, setting.place)?;
+    port.arm(caller, setting.user_buffer)?;
     Ok(0)
 }
 
@@ -410,7 +416,7 @@ pub unsafe extern "C" fn gamma_set_active_port(
             handler,
             semaphore,
             kind: buffer_kind,
-            place: Place::new(buf, len)?,
+            user_buffer: UserBuffer::new(buf, len)?,
         })
     })
 }
@@ -440,7 +446,7 @@ pub unsafe extern "C" fn gamma_set_passive_port(
             handler: None,
             semaphore,
             kind: buffer_kind,
-            place: Place::new(buf, len)?,
+            user_buffer: UserBuffer::new(buf, len)?,
         })
     })
 }
@@ -454,8 +460,8 @@ pub unsafe extern "C" fn gamma_post_recv(port: u16, buf: *mut c_void, len: c_ulo
     guard(|| {
         let machine = running()?;
         let port = machine.port(port)?;
-        let place = Place::new(buf, len)?;
-        port.arm(machine.caller()?, place)?;
+        let user_buffer = UserBuffer::new(buf, len)?;
+        port.arm(machine.caller()?, user_buffer)?;
         Ok(0)
     })
 }

@@ -195,7 +195,7 @@ pub extern "C" fn gm_blocking_receive_no_spin(port: *mut gm_port) -> *mut gm_rec
 }
 
 /// Action of the library for an event.
-enum Act {
+enum Action {
     Nothing,
     Call(Completion, c_int),
     CallAlarm(crate::alarm::Due),
@@ -214,24 +214,24 @@ pub unsafe extern "C" fn gm_unknown(port: *mut gm_port, event: *mut gm_recv_even
         }
         // SAFETY: the program passes an event that gm_receive() has returned.
         let event = unsafe { *event };
-        let act = decide(&machine, own, event);
+        let action = decide(&machine, own, event);
         drop(machine);
-        match act {
-            Act::Nothing => {}
-            Act::Call(completion, status) => {
+        match action {
+            Action::Nothing => {}
+            Action::Call(completion, status) => {
                 if let Some(callback) = completion.callback {
                     // SAFETY: the program registered this function to be called with this context.
                     unsafe { callback(handle_of(own), completion.context, status) };
                 }
             }
-            Act::CallAlarm(due) => due.call(),
-            Act::Die(why) => die(why, 1),
+            Action::CallAlarm(due) => due.call(),
+            Action::Die(why) => die(why, 1),
         }
         Ok(())
     });
 }
 
-fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
+fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Action {
     let mut world = machine.world();
     let port = world.port(own);
     // SAFETY: every bit pattern is valid for these integers.
@@ -240,20 +240,20 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
         GM_SENT_EVENT => match port.ended.pop_front() {
             Some(ended) => {
                 port.send_tokens += 1;
-                Act::Call(ended.completion, ended.status)
+                Action::Call(ended.completion, ended.status)
             }
-            None => Act::Nothing,
+            None => Action::Nothing,
         },
         GM_ALARM_EVENT => match port.alarmed.pop_front() {
             Some(number) => port
                 .alarms
                 .take(number)
-                .map_or(Act::Nothing, Act::CallAlarm),
-            None => Act::Nothing,
+                .map_or(Action::Nothing, Action::CallAlarm),
+            None => Action::Nothing,
         },
-        GM_SEND_TOKEN_VIOLATION_EVENT => Act::Die("the program has sent without a send token"),
+        GM_SEND_TOKEN_VIOLATION_EVENT => Action::Die("the program has sent without a send token"),
         GM_RECV_TOKEN_VIOLATION_EVENT => {
-            Act::Die("the program has provided a buffer without a receive token")
+            Action::Die("the program has provided a buffer without a receive token")
         }
         _ => {
             if let Some(kind) = slow_kind(fields.r#type) {
@@ -270,7 +270,7 @@ fn decide(machine: &Held, own: u8, event: gm_recv_event) -> Act {
                 let again = Arrived::new(gm_recv_event { recv }, 0);
                 port.high.push_front(Item::Message(again));
             }
-            Act::Nothing
+            Action::Nothing
         }
     }
 }

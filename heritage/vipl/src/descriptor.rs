@@ -25,7 +25,7 @@ pub(crate) struct Descriptor(pub(crate) *mut VIP_DESCRIPTOR);
 
 /// The operation that a descriptor requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Parsed {
     pub(crate) control: u32,
     /// Bytes of the data segments.
     pub(crate) total: u32,
@@ -102,7 +102,7 @@ impl Descriptor {
 
     /// Returns the requested operation, or the error status of a malformed descriptor.
     #[inline]
-    pub(crate) fn parse(self) -> Result<Asked, u32> {
+    pub(crate) fn parse(self) -> Result<Parsed, u32> {
         let segment = self.control_segment();
         let control = u32::from(segment.Control);
         let is_rdma = match control & VIP_CONTROL_OP_MASK {
@@ -116,7 +116,7 @@ impl Descriptor {
         let lens = self.locals().map(|local| u64::from(local.Length));
         let total: u64 = lens.sum();
         match u32::try_from(total) {
-            Ok(total) => Ok(Asked { control, total }),
+            Ok(total) => Ok(Parsed { control, total }),
             Err(_) => Err(VIP_STATUS_LENGTH_ERROR),
         }
     }

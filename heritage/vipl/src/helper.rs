@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 const SLEEP_MAX_MS: c_int = 50;
 
 /// A pending call of a program's function.
-enum Due {
+enum PendingCall {
     Error(VIP_ERROR_HANDLER, *mut c_void, VIP_ERROR_DESCRIPTOR),
     Work(
         VIP_WORK_HANDLER,
@@ -37,22 +37,22 @@ enum Due {
     ),
 }
 
-impl Due {
+impl PendingCall {
     /// Calls the function.
     ///
     /// # Safety
     /// The program guarantees that its function may be called.
-    unsafe fn call(self) {
+    unsafe fn run(self) {
         match self {
-            Due::Error(Some(handler), context, mut error) => {
+            PendingCall::Error(Some(handler), context, mut error) => {
                 // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, &raw mut error) };
             }
-            Due::Work(Some(handler), context, nic, vi, descriptor) => {
+            PendingCall::Work(Some(handler), context, nic, vi, descriptor) => {
                 // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, nic, vi, descriptor) };
             }
-            Due::Entry(Some(handler), context, nic, vi, is_recv) => {
+            PendingCall::Entry(Some(handler), context, nic, vi, is_recv) => {
                 // SAFETY: guaranteed by the caller.
                 unsafe { handler(context, nic, vi, c_int::from(is_recv)) };
             }
@@ -63,19 +63,19 @@ impl Due {
 
 impl World {
     /// Returns the next call that reports an asynchronous error.
-    fn next_fault(&mut self) -> Option<Due> {
+    fn next_fault(&mut self) -> Option<PendingCall> {
         while let Some((nic, fault)) = self.faults.waiting.pop_front() {
             if let Some(nic) = self.nics.get(nic) {
-                return Some(Due::Error(nic.on_error.0, nic.on_error.1, fault));
+                return Some(PendingCall::Error(nic.on_error.0, nic.on_error.1, fault));
             }
         }
         None
     }
 
     /// Returns the next pending call.
-    fn next_due(&mut self) -> Option<Due> {
-        if let Some(due) = self.next_fault() {
-            return Some(due);
+    fn next_call(&mut self) -> Option<PendingCall> {
+        if let Some(call) = self.next_fault() {
+            return Some(call);
         }
         let handles = |world: &World, nic, vi| (world.nics.handle(nic), world.vis.handle(vi));
         let is_ready = |queue: &crate::queue::Queue| queue.is_ready() && !queue.handlers.is_empty();
@@ -93,7 +93,7 @@ impl World {
             let (handler, context) = queue.handlers.pop_front()?;
             let descriptor = queue.take()?;
             let (nic, vi) = handles(self, nic, index);
-            return Some(Due::Work(handler, context, nic, vi, descriptor.0));
+            return Some(PendingCall::Work(handler, context, nic, vi, descriptor.0));
         }
         let (_, cq) = {
             let mut cqs = self.cqs.iter_mut();
@@ -103,17 +103,17 @@ impl World {
         let nic = cq.nic;
         let (vi, is_recv) = cq.pop()?;
         let (nic, vi) = handles(self, nic, vi);
-        Some(Due::Entry(handler, context, nic, vi, is_recv))
+        Some(PendingCall::Entry(handler, context, nic, vi, is_recv))
     }
 
     /// Returns calls that report all pending errors, followed by VIP_ERROR_CATASTROPHIC, to all
     /// handlers. The error is also printed, because not every program has such a handler.
-    fn catastrophe(&mut self, why: &str) -> Vec<Due> {
+    fn catastrophe(&mut self, why: &str) -> Vec<PendingCall> {
         eprintln!("vipl: handlers are no longer called: {why}");
         let has_handler = |nic: &crate::nic::Nic| nic.on_error.0.is_some();
         let nics = self.nics.iter().filter(|(_, nic)| has_handler(nic));
         let nics: Vec<u32> = nics.map(|(index, _)| index).collect();
-        let mut calls: Vec<Due> = std::iter::from_fn(|| self.next_fault()).collect();
+        let mut calls: Vec<PendingCall> = std::iter::from_fn(|| self.next_fault()).collect();
         for nic in nics {
             self.fault(nic, VIP_RESOURCE_NIC, VIP_ERROR_CATASTROPHIC, |_, fault| {
                 fault
@@ -209,14 +209,14 @@ fn give_up(failure: &Failure) {
         let machine = lock()?;
         HAS_HELPER.store(false, Ordering::Relaxed);
         // No function is called while the process exits.
-        let dues = match machine.is_over {
+        let calls = match machine.is_over {
             true => Vec::new(),
             false => machine.world().catastrophe(failure.text()),
         };
         drop(machine);
-        for due in dues {
+        for call in calls {
             // SAFETY: the program has set the function for this purpose.
-            unsafe { due.call() };
+            unsafe { call.run() };
         }
         Ok::<_, Failure>(())
     });
@@ -232,16 +232,16 @@ fn run_once(wake_fd: RawFd) -> Result<(), Failure> {
     if has_waiting_handler {
         machine.progress()?;
     }
-    let mut due = machine.world().next_due();
-    if due.is_none() && has_waiting_handler {
+    let mut call = machine.world().next_call();
+    if call.is_none() && has_waiting_handler {
         machine.check_peers()?;
         machine.acknowledge()?;
-        due = machine.world().next_due();
+        call = machine.world().next_call();
     }
-    if let Some(due) = due {
+    if let Some(call) = call {
         release(machine);
         // SAFETY: the program has set the function for this purpose.
-        unsafe { due.call() };
+        unsafe { call.run() };
         return Ok(());
     }
     if has_waiting_handler {

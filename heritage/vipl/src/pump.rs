@@ -3,7 +3,7 @@
 
 use crate::error::{Failure, is_about_peer, is_temporary};
 use crate::machine::{CARRIER, Machine};
-use crate::unit::{How, PIECE_LEN};
+use crate::unit::{PIECE_LEN, SendMode};
 use crate::wire::{Header, Kind, LEN_MAX};
 use crate::world::World;
 use portolan::{TagMatch, Target};
@@ -168,10 +168,10 @@ impl Machine {
             let target = Target::new(unit.rank, CARRIER);
             let bytes = &scratch[..unit.len];
             let node = self.node()?;
-            let sent = match unit.how {
-                How::Alone => node.send(target, bytes),
-                How::Gathered => node.isend_copy(target, bytes),
-                How::Lossy => node.send(target.best_effort(), bytes),
+            let sent = match unit.mode {
+                SendMode::Immediate => node.send(target, bytes),
+                SendMode::Batched => node.isend_copy(target, bytes),
+                SendMode::BestEffort => node.send(target.best_effort(), bytes),
             };
             if sent.is_ok() {
                 let mut world = self.world();

@@ -16,14 +16,14 @@ pub(crate) const PTAG: u32 = 0;
 
 /// Descriptors, and the memory that they refer to.
 #[repr(C, align(64))]
-pub(crate) struct Own {
+pub(crate) struct UserMemory {
     pub(crate) descriptors: [VIP_DESCRIPTOR; 4],
     pub(crate) data: [u8; 64],
 }
 
 pub(crate) struct Bench {
     pub(crate) world: World,
-    pub(crate) own: Box<Own>,
+    pub(crate) own: Box<UserMemory>,
     pub(crate) handle: u32,
 }
 
@@ -42,10 +42,10 @@ impl Bench {
     /// Creates a VI that is connected to a VI of another process.
     pub(crate) fn new(level: u32) -> Bench {
         // SAFETY: integers only, for which all bit patterns are valid.
-        let own: Box<Own> = Box::new(unsafe { std::mem::zeroed() });
+        let own: Box<UserMemory> = Box::new(unsafe { std::mem::zeroed() });
         let mut world = World::new();
         let at = ptr::from_ref(&*own).expose_provenance();
-        let handle = world.regions.open(at, size_of::<Own>(), PTAG);
+        let handle = world.regions.open(at, size_of::<UserMemory>(), PTAG);
         let traits = (Level::of(u16::try_from(level).unwrap()).unwrap(), PTAG);
         let queues = (Queue::default(), Queue::default());
         let mut vi = Vi::new(0, attributes(level), traits, queues);

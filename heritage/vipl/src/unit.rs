@@ -18,22 +18,22 @@ pub(crate) const PIECE_LEN: usize = 4096;
 /// fits a frame of any path. Longer ones are retransmitted.
 const LOSSY_LEN_MAX: usize = 1024;
 
-/// Way in which a unit is sent.
+/// Send mode of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    /// Immediately.
-    Alone,
+pub(crate) enum SendMode {
+    /// At once.
+    Immediate,
     /// Together with other units of a burst.
-    Gathered,
+    Batched,
     /// Best effort, without retransmission.
-    Lossy,
+    BestEffort,
 }
 
 /// Origin of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Origin {
     /// Part of a descriptor. `begun` bytes were sent before it.
-    Of {
+    Descriptor {
         number: u64,
         begun: u32,
         is_last: bool,
@@ -46,11 +46,11 @@ pub(crate) enum Part {
 pub(crate) struct Unit {
     pub(crate) rank: u32,
     pub(crate) len: usize,
-    pub(crate) how: How,
+    pub(crate) mode: SendMode,
     /// Token of the VI when the unit was created. The VI may have another connection when the unit
     /// has left.
     token: u32,
-    part: Part,
+    origin: Origin,
 }
 
 impl World {
@@ -159,15 +159,15 @@ impl World {
             rank: vi.peer_rank,
             len: header_len + len,
             token: vi.token,
-            part: Part::Of {
+            origin: Origin::Descriptor {
                 number,
                 begun,
                 is_last,
             },
-            how: match (is_lossy, lossless) {
-                (true, _) => How::Lossy,
-                (false, true) => How::Alone,
-                (false, false) => How::Gathered,
+            mode: match (is_lossy, lossless) {
+                (true, _) => SendMode::BestEffort,
+                (false, true) => SendMode::Immediate,
+                (false, false) => SendMode::Batched,
             },
         })
     }
@@ -212,11 +212,11 @@ impl World {
     /// Records that a unit has left. An unreliable send completes with its last unit.
     #[inline]
     pub(crate) fn on_unit_sent(&mut self, index: u32, unit: &Unit) {
-        let Part::Of {
+        let Origin::Descriptor {
             number,
             is_last: true,
             ..
-        } = unit.part
+        } = unit.origin
         else {
             return;
         };
@@ -243,16 +243,16 @@ impl World {
         if !vi.is_connected() || vi.token != unit.token {
             return;
         }
-        if unit.how != How::Lossy {
+        if unit.mode != SendMode::BestEffort {
             vi.units_sent = vi.units_sent.wrapping_sub(1);
             let peer = self.peer(unit.rank);
             peer.in_flight = peer.in_flight.saturating_sub(1);
         }
-        match unit.part {
-            Part::ReadReply(id) => {
+        match unit.origin {
+            Origin::ReadReply(id) => {
                 self.fail_connection(index, VIP_STATUS_TRANSPORT_ERROR, Some(id))
             }
-            Part::Of {
+            Origin::Descriptor {
                 number,
                 begun,
                 is_last,
@@ -275,9 +275,9 @@ impl World {
     #[cold]
     fn reply_unit(&mut self, index: u32, out: &mut [u8]) -> Option<Unit> {
         let vi = self.vis.get_mut(index)?;
-        let how = match vi.is_lossless {
-            true => How::Alone,
-            false => How::Gathered,
+        let mode = match vi.is_lossless {
+            true => SendMode::Immediate,
+            false => SendMode::Batched,
         };
         let (rank, token, ack, ptag) =
             (vi.peer_rank, vi.peer_token, vi.mark_acknowledged(), vi.ptag);
@@ -311,9 +311,9 @@ impl World {
         Some(Unit {
             rank,
             len: header_len + len,
-            how,
+            mode,
             token: own,
-            part: Part::ReadReply(id),
+            origin: Origin::ReadReply(id),
         })
     }
 }

@@ -12,12 +12,12 @@ const ALIGN: usize = 16;
 #[derive(Default)]
 pub(crate) struct Mailbox {
     bytes: Vec<u8>,
-    messages: Vec<Place>,
+    messages: Vec<MessageRange>,
     done: Vec<RawCompletion>,
 }
 
 /// Position of a message in the buffer.
-struct Place {
+struct MessageRange {
     tag: u8,
     off: usize,
     len: usize,
@@ -34,7 +34,7 @@ impl Mailbox {
         let off = self.bytes.len().next_multiple_of(ALIGN);
         self.bytes.resize(off, 0);
         self.bytes.extend_from_slice(message.bytes);
-        self.messages.push(Place {
+        self.messages.push(MessageRange {
             tag: message.tag,
             off,
             len: message.bytes.len(),
@@ -60,8 +60,8 @@ impl Mailbox {
         mut on_done: impl FnMut(&RawCompletion),
     ) -> usize {
         let count = self.messages.len() + self.done.len();
-        for place in self.messages.drain(..) {
-            on_message(place.tag, &self.bytes[place.off..place.off + place.len]);
+        for range in self.messages.drain(..) {
+            on_message(range.tag, &self.bytes[range.off..range.off + range.len]);
         }
         self.bytes.clear();
         for done in self.done.drain(..) {

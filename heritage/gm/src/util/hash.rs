@@ -13,21 +13,21 @@ pub type gm_hash_compare_t =
 pub type gm_hash_function_t = Option<unsafe extern "C" fn(key: *mut c_void) -> c_ulong>;
 
 /// Copied bytes, or an address.
-enum Kept {
+enum StoredKey {
     Copy(Box<[u8]>),
     Address(*mut c_void),
 }
 
-impl Kept {
-    /// Copies `len` bytes at `at`; keeps the address if `len` is 0.
+impl StoredKey {
+    /// Copies `len` bytes at `at`, or stores the address if `len` is 0.
     ///
     /// # Safety
     /// `at` must have `len` bytes.
-    unsafe fn new(at: *mut c_void, len: usize) -> Kept {
+    unsafe fn new(at: *mut c_void, len: usize) -> StoredKey {
         match len {
-            0 => Kept::Address(at),
+            0 => StoredKey::Address(at),
             // SAFETY: guaranteed by the caller, see `# Safety`.
-            _ => Kept::Copy(
+            _ => StoredKey::Copy(
                 unsafe { portolan_ffi::bytes(at.cast(), len) }
                     .unwrap_or(&[])
                     .into(),
@@ -37,15 +37,15 @@ impl Kept {
 
     fn at(&self) -> *mut c_void {
         match self {
-            Kept::Copy(bytes) => bytes.as_ptr().cast_mut().cast(),
-            Kept::Address(at) => *at,
+            StoredKey::Copy(bytes) => bytes.as_ptr().cast_mut().cast(),
+            StoredKey::Address(at) => *at,
         }
     }
 }
 
 struct Entry {
-    key: Kept,
-    datum: Kept,
+    key: StoredKey,
+    datum: StoredKey,
 }
 
 /// A hash table.
@@ -56,7 +56,7 @@ pub struct gm_hash {
     data_len: usize,
     entries: HashMap<u64, Vec<Entry>>,
     /// Datum that was removed last, which the program may still read.
-    removed: Option<Kept>,
+    removed: Option<StoredKey>,
 }
 
 impl gm_hash {
@@ -78,14 +78,14 @@ impl gm_hash {
     ///
     /// # Safety
     /// As [`gm_hash::number`].
-    unsafe fn is_same(&self, kept: &Kept, key: *mut c_void) -> bool {
+    unsafe fn is_same(&self, stored: &StoredKey, key: *mut c_void) -> bool {
         if let Some(compare) = self.compare {
             // SAFETY: the program provided the function for such keys.
-            return unsafe { compare(kept.at(), key) } == 0;
+            return unsafe { compare(stored.at(), key) } == 0;
         }
-        match kept {
-            Kept::Address(at) => *at == key,
-            Kept::Copy(own) => {
+        match stored {
+            StoredKey::Address(at) => *at == key,
+            StoredKey::Copy(own) => {
                 // SAFETY: guaranteed by the caller, see `# Safety`.
                 let other = unsafe { portolan_ffi::bytes(key.cast(), self.key_len) };
                 other == Ok(own)
@@ -186,8 +186,8 @@ pub unsafe extern "C" fn gm_hash_insert(
             return GM_BUSY;
         }
         let entry = Entry {
-            key: Kept::new(key, hash.key_len),
-            datum: Kept::new(datum, hash.data_len),
+            key: StoredKey::new(key, hash.key_len),
+            datum: StoredKey::new(datum, hash.data_len),
         };
         let number = hash.number(key);
         hash.entries.entry(number).or_default().push(entry);
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn gm_hash_rekey(
             return;
         }
         if let Some(entry) = hash.take(old_key) {
-            let key = Kept::new(new_key, hash.key_len);
+            let key = StoredKey::new(new_key, hash.key_len);
             let number = hash.number(new_key);
             let entry = Entry { key, ..entry };
             hash.entries.entry(number).or_default().push(entry);

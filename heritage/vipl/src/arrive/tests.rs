@@ -2,7 +2,7 @@
 //! Incoming messages without a node. Some are messages that no correct peer would send.
 
 use super::*;
-use crate::testing::{Bench, Own, RANK, TOKEN};
+use crate::testing::{Bench, RANK, TOKEN, UserMemory};
 use crate::wire::{LEN_MAX, OF_READ};
 use std::ffi::c_int;
 
@@ -82,7 +82,10 @@ fn out_of_order_parts_are_ignored() {
 
 #[test]
 fn unregistered_memory_is_not_accessed() {
-    for (enabled, offset, len) in [(VIP_FALSE, 0, 8), (VIP_TRUE, size_of::<Own>() - 4, 8)] {
+    for (enabled, offset, len) in [
+        (VIP_FALSE, 0, 8),
+        (VIP_TRUE, size_of::<UserMemory>() - 4, 8),
+    ] {
         let mut bench = Bench::new(VIP_SERVICE_RELIABLE_RECEPTION);
         bench.vi().attributes.EnableRdmaWrite = c_int::from(enabled != 0);
         let at = ptr::from_ref(&*bench.own).addr() + offset;

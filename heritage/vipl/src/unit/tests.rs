@@ -14,14 +14,14 @@ impl Bench {
     }
 
     /// Creates the next unit, which is sent if `leaves` is set and otherwise fails.
-    fn unit(&mut self, leaves: bool) -> Option<Part> {
+    fn unit(&mut self, leaves: bool) -> Option<Origin> {
         let mut scratch = [0; LEN_MAX + PIECE_LEN];
         let unit = self.world.next_unit(0, &mut scratch)?;
         match leaves {
             true => self.world.on_unit_sent(0, &unit),
             false => self.world.undo_unit(0, &unit),
         }
-        Some(unit.part)
+        Some(unit.origin)
     }
 }
 
@@ -76,7 +76,7 @@ fn partly_sent_message_breaks_unreliable_connection() {
     (segment.Handle, segment.Length) = (handle, u32::try_from(len).unwrap());
     assert!(matches!(
         bench.unit(true),
-        Some(Part::Of { is_last: false, .. })
+        Some(Origin::Descriptor { is_last: false, .. })
     ));
     assert!(bench.unit(false).is_some());
     assert_eq!(bench.status(0), STUCK);

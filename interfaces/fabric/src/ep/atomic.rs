@@ -76,20 +76,20 @@ impl Form {
 
 /// Operation and data type of a call.
 #[derive(Clone, Copy)]
-struct What {
+struct AtomicKind {
     op: AtomicOp,
     datatype: Datatype,
 }
 
-impl What {
+impl AtomicKind {
     /// Looks up an operation.
     ///
     /// # Errors
     /// The form has no such operation, or not for this data type.
-    fn of(form: Form, datatype: c_int, op: c_int) -> Result<What, Errno> {
+    fn of(form: Form, datatype: c_int, op: c_int) -> Result<AtomicKind, Errno> {
         let unsupported = Errno(libc::EOPNOTSUPP);
         let at = |number: c_int| usize::try_from(number).unwrap_or(usize::MAX);
-        let what = What {
+        let what = AtomicKind {
             op: *OPERATIONS.get(at(op)).ok_or(unsupported)?,
             // libfabric's order of the data types up to 64 bits, without complex numbers.
             datatype: *Datatype::ALL.get(at(datatype)).ok_or(unsupported)?,
@@ -122,9 +122,9 @@ struct Call {
 #[derive(Clone, Copy)]
 enum Report {
     /// According to the endpoint's flags.
-    Usual,
+    Default,
     /// According to the flags of the call's structure.
-    By(u64),
+    Flags(u64),
     /// Nothing is reported, not even a failure.
     Never,
 }
@@ -137,7 +137,7 @@ impl Call {
             peer,
             remote,
             context,
-            report: Report::Usual,
+            report: Report::Default,
         }
     }
 
@@ -146,8 +146,8 @@ impl Call {
         let flags = ATOMIC | direction;
         let op = |by| ep.tx().op(self.context, flags, by);
         match self.report {
-            Report::Usual => op(ep.tx().default_flags()),
-            Report::By(by) => op(by),
+            Report::Default => op(ep.tx().default_flags()),
+            Report::Flags(by) => op(by),
             Report::Never => Op::unreported(flags),
         }
     }
@@ -157,7 +157,7 @@ impl Call {
 #[derive(Clone, Copy)]
 enum Array {
     None,
-    One(*const c_void, usize),
+    Buffer(*const c_void, usize),
     List(*const Ioc, usize),
 }
 
@@ -173,7 +173,7 @@ impl Array {
         let one;
         let (ioc, count) = match self {
             Array::None => (null(), 0),
-            Array::One(addr, count) => {
+            Array::Buffer(addr, count) => {
                 let addr = addr.cast_mut();
                 one = Ioc { addr, count };
                 (&raw const one, 1)
@@ -217,7 +217,7 @@ impl Numbers {
 /// untouched until the completion.
 unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isize {
     with(ep, |state, at| {
-        let what = What::of(form, call.datatype, call.op)?;
+        let what = AtomicKind::of(form, call.datatype, call.op)?;
         // SAFETY: guaranteed by the caller.
         unsafe { perform(state.ep(at), form, what, call, numbers) }
     })
@@ -230,7 +230,7 @@ unsafe fn run(ep: *mut FidEp, form: Form, call: &Call, numbers: &Numbers) -> isi
 unsafe fn perform(
     ep: &mut Ep,
     form: Form,
-    what: What,
+    what: AtomicKind,
     call: &Call,
     numbers: &Numbers,
 ) -> Result<(), Errno> {
@@ -289,7 +289,7 @@ unsafe fn run_msg(
             key: target.key,
         };
         let call = Call {
-            report: Report::By(flags),
+            report: Report::Flags(flags),
             ..Call::new(msg.datatype, msg.op, msg.addr, remote, msg.context)
         };
         let numbers = numbers(Array::List(msg.iov, msg.iov_count));
@@ -319,7 +319,7 @@ macro_rules! calls {
             context: *mut c_void,
         ) -> isize {
             let call = Call::new(datatype, op, peer, RawRemote { addr, key }, context);
-            let numbers = Numbers::of(Array::One(buf, count))$(.$as(Array::One($buf, count)))*;
+            let numbers = Numbers::of(Array::Buffer(buf, count))$(.$as(Array::Buffer($buf, count)))*;
             // SAFETY: arrays of the application.
             unsafe { run(ep, $form, &call, &numbers) }
         }
@@ -356,7 +356,7 @@ macro_rules! calls {
 
         extern "C" fn $valid(_: *mut FidEp, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
             status(|| {
-                let what = What::of($form, datatype, op)?;
+                let what = AtomicKind::of($form, datatype, op)?;
                 // SAFETY: `count` is null or points to the application's storage.
                 if let Some(count) = unsafe { count.as_mut() } {
                     *count = what.count_max();
@@ -392,7 +392,7 @@ extern "C" fn inject(
         report: Report::Never,
         ..Call::new(datatype, op, peer, RawRemote { addr, key }, null_mut())
     };
-    let numbers = Numbers::of(Array::One(buf, count));
+    let numbers = Numbers::of(Array::Buffer(buf, count));
     // SAFETY: arrays of the application.
     unsafe { run(ep, Form::Plain, &call, &numbers) }
 }
@@ -412,7 +412,7 @@ pub(crate) extern "C" fn query(
             COMPARE_ATOMIC => Form::Comparing,
             _ => return Err(Errno::INVAL),
         };
-        let what = What::of(form, datatype, op)?;
+        let what = AtomicKind::of(form, datatype, op)?;
         // SAFETY: `attr` is null or the application's storage.
         let attr = unsafe { attr.as_mut() }.ok_or(Errno::INVAL)?;
         attr.count = what.count_max();

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use portolan::{RawPiece, RawRecv, RawSend, RawSpace};
 
-use super::pieces::{Memory, One, gather, total_len};
+use super::pieces::{Buffer, Memory, gather, total_len};
 use super::{peek, with};
 use crate::abi::*;
 use crate::errno::Errno;
@@ -55,7 +55,7 @@ pub(super) unsafe fn submit(
 /// # Safety
 /// The memory is readable now.
 #[inline(always)]
-pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: One, what: &Outgoing) -> isize {
+pub(super) unsafe fn submit_copy(ep: *mut FidEp, memory: Buffer, what: &Outgoing) -> isize {
     // SAFETY: guaranteed by the caller.
     let bytes = unsafe { memory.bytes() };
     with(ep, |state, at| {

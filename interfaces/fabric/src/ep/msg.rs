@@ -9,7 +9,7 @@ use libc::iovec;
 
 use super::data_of;
 use super::message::{Incoming, Outgoing, post, submit, submit_copy};
-use super::pieces::{List, One};
+use super::pieces::{Buffer, List};
 use crate::abi::*;
 
 /// Defines the module `$name` with a table of type `$Ops`, whose calls by structure take a `$Msg`.
@@ -43,7 +43,7 @@ macro_rules! table {
             ) -> isize {
                 let what = |flags| Incoming::plain(from, context, flags)$(.tagged($tag, $ignore))?;
                 // SAFETY: the application does not access the buffer until the completion.
-                unsafe { post(ep, One(buf, len), what) }
+                unsafe { post(ep, Buffer(buf, len), what) }
             }
 
             extern "C" fn recvv(
@@ -83,7 +83,7 @@ macro_rules! table {
             ) -> isize {
                 let what = |flags| Outgoing::plain(to, None, context, flags)$(.tagged($tag))?;
                 // SAFETY: the application does not change the message until the completion.
-                unsafe { submit(ep, One(buf, len), what) }
+                unsafe { submit(ep, Buffer(buf, len), what) }
             }
 
             extern "C" fn sendv(
@@ -125,7 +125,7 @@ macro_rules! table {
             ) -> isize {
                 let what = |flags| Outgoing::plain(to, Some(data), context, flags)$(.tagged($tag))?;
                 // SAFETY: as in `send`.
-                unsafe { submit(ep, One(buf, len), what) }
+                unsafe { submit(ep, Buffer(buf, len), what) }
             }
 
             extern "C" fn inject(
@@ -137,7 +137,7 @@ macro_rules! table {
             ) -> isize {
                 let what = Outgoing::plain(to, None, null_mut(), 0)$(.tagged($tag))?;
                 // SAFETY: the application's message is readable during this call.
-                unsafe { submit_copy(ep, One(buf, len), &what) }
+                unsafe { submit_copy(ep, Buffer(buf, len), &what) }
             }
 
             extern "C" fn injectdata(
@@ -150,7 +150,7 @@ macro_rules! table {
             ) -> isize {
                 let what = Outgoing::plain(to, Some(data), null_mut(), 0)$(.tagged($tag))?;
                 // SAFETY: as in `inject`.
-                unsafe { submit_copy(ep, One(buf, len), &what) }
+                unsafe { submit_copy(ep, Buffer(buf, len), &what) }
             }
         }
     };

@@ -100,16 +100,16 @@ pub(super) trait Memory {
 
 /// A buffer and its length.
 #[derive(Clone, Copy)]
-pub(super) struct One(pub(super) *const c_void, pub(super) usize);
+pub(super) struct Buffer(pub(super) *const c_void, pub(super) usize);
 
-impl One {
+impl Buffer {
     /// Returns the bytes, which a call may read until it returns.
     ///
     /// # Safety
     /// The buffer is readable and has the length it states.
     #[inline]
     pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
-        let One(buf, len) = self;
+        let Buffer(buf, len) = self;
         if len == 0 {
             return &[];
         }
@@ -118,12 +118,12 @@ impl One {
     }
 }
 
-impl Memory for One {
+impl Memory for Buffer {
     type Pieces = [RawPiece; 1];
 
     #[inline]
     unsafe fn pieces(self) -> Result<[RawPiece; 1], Errno> {
-        let One(buf, len) = self;
+        let Buffer(buf, len) = self;
         let ptr = buf.cast_mut().cast();
         Ok([RawPiece { ptr, len }])
     }

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use libc::iovec;
 use portolan::{RawPiece, RawRemote};
 
-use super::pieces::{List, Memory, One, Pieces, gather, total_len};
+use super::pieces::{Buffer, List, Memory, Pieces, gather, total_len};
 use super::{data_of, with};
 use crate::abi::*;
 use crate::errno::Errno;
@@ -168,7 +168,7 @@ macro_rules! calls {
             let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags);
             // SAFETY: until the completion, the application does not change the memory of a write,
             // and does not access the memory of a read.
-            unsafe { access($of, ep, One(buf, len), what) }
+            unsafe { access($of, ep, Buffer(buf, len), what) }
         }
 
         extern "C" fn $list(
@@ -209,7 +209,7 @@ extern "C" fn writedata(
 ) -> isize {
     let what = |flags| Access::new(peer, RawRemote { addr, key }, context, flags).with(data);
     // SAFETY: as in `write`.
-    unsafe { access(put, ep, One(buf, len), what) }
+    unsafe { access(put, ep, Buffer(buf, len), what) }
 }
 
 extern "C" fn inject(
@@ -222,7 +222,7 @@ extern "C" fn inject(
 ) -> isize {
     let what = Access::new(peer, RawRemote { addr, key }, null_mut(), 0);
     // SAFETY: the application's bytes are readable during this call.
-    unsafe { inject_put(ep, One(buf, len), &what) }
+    unsafe { inject_put(ep, Buffer(buf, len), &what) }
 }
 
 extern "C" fn injectdata(
@@ -236,14 +236,14 @@ extern "C" fn injectdata(
 ) -> isize {
     let what = Access::new(peer, RawRemote { addr, key }, null_mut(), 0).with(data);
     // SAFETY: as in `inject`.
-    unsafe { inject_put(ep, One(buf, len), &what) }
+    unsafe { inject_put(ep, Buffer(buf, len), &what) }
 }
 
 /// Writes a copy without a completion.
 ///
 /// # Safety
 /// The memory is readable now.
-unsafe fn inject_put(ep: *mut FidEp, memory: One, what: &Access) -> isize {
+unsafe fn inject_put(ep: *mut FidEp, memory: Buffer, what: &Access) -> isize {
     with(ep, |state, at| {
         // SAFETY: guaranteed by the caller.
         let bytes = unsafe { memory.bytes() }.to_vec();

@@ -203,12 +203,12 @@ fn null_address_is_not_inserted() {
 }
 
 /// A program that another thread uses while this one waits.
-struct Elsewhere(Party);
+struct SharedParty(Party);
 
 // SAFETY: only one thread at a time uses the objects.
-unsafe impl Send for Elsewhere {}
+unsafe impl Send for SharedParty {}
 
-impl Elsewhere {
+impl SharedParty {
     fn send(&self) {
         self.0.tsend(b"wake", TAG, 0);
         self.0.wait(&self.0);
@@ -234,7 +234,7 @@ fn waiting_read_ends_on_timeout_or_message() {
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 9);
     assert_eq!(sread(&b, 30).0, -(libc::EAGAIN as isize));
-    let a = Elsewhere(a);
+    let a = SharedParty(a);
     let sender = std::thread::spawn(move || {
         a.send();
         a
@@ -259,7 +259,7 @@ fn descriptor_is_readable_when_a_message_arrives() {
     let mut buf = [0; 4];
     b.trecv(&mut buf, 0, TAG, 0, 9);
     let mut fd: c_int = -1;
-    let a = Elsewhere(a);
+    let a = SharedParty(a);
     let sender = std::thread::spawn(move || {
         a.send();
         a

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use portolan_wire::{ConnectionWord, EndpointId as Id};
 
-use super::harness::{AGAIN, Got, Server, runs_in_own_process, wait_fd};
+use super::harness::{AGAIN, ReadEvent, Server, runs_in_own_process, wait_fd};
 use super::hostile::{caller, frame, some_address};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, free, is_readable};
@@ -41,7 +41,7 @@ fn wait_until_idle(server: &Server) {
 }
 
 /// Returns the next event of a program that sleeps on the descriptor.
-fn wait_for_request(server: &Server) -> Got {
+fn wait_for_request(server: &Server) -> ReadEvent {
     let patience_ms = c_int::try_from(PATIENCE.as_millis()).unwrap();
     loop {
         match server.events.read(1024, 0) {
@@ -63,7 +63,7 @@ fn send_request(server: &Server, id: Id, number: u8) -> TcpStream {
     caller
 }
 
-fn rejects(server: &Server, request: &Got) {
+fn rejects(server: &Server, request: &ReadEvent) {
     // SAFETY: information that was passed to the program.
     let handle = unsafe { (*request.info).handle };
     assert_eq!(server.reject(handle, b""), 0);

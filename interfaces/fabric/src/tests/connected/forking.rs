@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::harness::{AGAIN, Got, Server, Side, runs_in_own_process, wait_fd};
+use super::harness::{AGAIN, ReadEvent, Server, Side, runs_in_own_process, wait_fd};
 use crate::abi::*;
 use crate::tests::harness::{PATIENCE, is_readable};
 
@@ -27,7 +27,7 @@ fn in_a_child(work: impl FnOnce()) {
 }
 
 /// Creates two requesters: the request of one was read, that of the other is in the queue.
-fn requesting_clients(server: &Server) -> (Side, Got, Side) {
+fn requesting_clients(server: &Server) -> (Side, ReadEvent, Side) {
     let (read, unread) = (Side::client(server), Side::client(server));
     assert_eq!(read.connect(b"read"), 0);
     let request = server.request(|| read.work());

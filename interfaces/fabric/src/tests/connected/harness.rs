@@ -74,7 +74,7 @@ pub(super) fn query(
 
 /// An event that the test has read.
 #[derive(Debug)]
-pub(super) struct Got {
+pub(super) struct ReadEvent {
     pub(super) event: u32,
     pub(super) fid: *mut Fid,
     pub(super) info: *mut Info,
@@ -103,7 +103,7 @@ impl EventQueue {
     }
 
     /// Reads an event with up to `data_len` bytes of data.
-    pub(super) fn read(&self, data_len: usize, flags: u64) -> Result<Got, isize> {
+    pub(super) fn read(&self, data_len: usize, flags: u64) -> Result<ReadEvent, isize> {
         const HEAD: usize = size_of::<EqCmEntry>();
         let mut words = vec![0u64; (HEAD + data_len).div_ceil(8)];
         let mut event = 0xa5;
@@ -117,7 +117,7 @@ impl EventQueue {
         unsafe {
             let entry = *words.as_ptr().cast::<EqCmEntry>();
             let bytes = std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), len);
-            Ok(Got {
+            Ok(ReadEvent {
                 event,
                 fid: entry.fid,
                 info: entry.info,
@@ -140,7 +140,7 @@ impl EventQueue {
     }
 
     /// Returns the next event, or the number of a failure, while `others` makes progress.
-    pub(super) fn wait(&self, mut others: impl FnMut()) -> Result<Got, isize> {
+    pub(super) fn wait(&self, mut others: impl FnMut()) -> Result<ReadEvent, isize> {
         let begun = Instant::now();
         loop {
             match self.read(1024, 0) {
@@ -219,7 +219,7 @@ impl Server {
     }
 
     /// Returns the next request.
-    pub(super) fn request(&self, others: impl FnMut()) -> Got {
+    pub(super) fn request(&self, others: impl FnMut()) -> ReadEvent {
         let got = self.events.wait(others).unwrap();
         // SAFETY: an open passive endpoint.
         let fid = unsafe { &raw mut (*self.pep).fid };
@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// Opens an endpoint for a request and accepts it.
-    pub(super) fn accept(&self, request: Got, data: &[u8]) -> Side {
+    pub(super) fn accept(&self, request: ReadEvent, data: &[u8]) -> Side {
         let side = Side::open(&self.events, request.info);
         assert_eq!(side.accept(data), 0);
         let got = self.events.wait(|| ()).unwrap();
