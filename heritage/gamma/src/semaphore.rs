@@ -53,7 +53,7 @@ impl Semaphore {
 
     /// Returns the next port whose signal was collected.
     #[inline]
-    fn rearm_next(&self) -> Option<&'static Port> {
+    fn next_rearm(&self) -> Option<&'static Port> {
         while self.is_rearm_due() {
             let mut rearms = self.rearms.borrow_mut();
             let first = rearms.pop_front();
@@ -129,7 +129,7 @@ impl Machine {
         semaphore: &Semaphore,
         mut port: &'static Port,
     ) -> Result<&'static Port, Failure> {
-        while let Some(next) = semaphore.rearm_next() {
+        while let Some(next) = semaphore.next_rearm() {
             self.with_node(|node| port.rearm(node))?;
             port = next;
         }
@@ -140,7 +140,7 @@ impl Machine {
     /// requests more messages by waiting again.
     #[inline]
     fn rearm_due(&self, semaphore: &Semaphore) -> Result<Option<&'static Port>, Failure> {
-        match semaphore.rearm_next() {
+        match semaphore.next_rearm() {
             Some(port) if semaphore.is_rearm_due() => {
                 self.rearm_all_but_last(semaphore, port).map(Some)
             }
