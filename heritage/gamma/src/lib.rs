@@ -10,7 +10,7 @@
 //! only after the program has released its contents.
 #![allow(
     unsafe_code,
-    reason = "pointers of C programs are turned into references state, and nowhere else"
+    reason = "pointers of C programs are turned into references here, and nowhere else"
 )]
 #![allow(
     non_camel_case_types,
