@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The programming interface of BIP, the Basic Interface for Parallelism, on Portolan.
  *
- * Generated from heritage/bip by cbindgen: do not edit. docs/reference/heritage.md describes each function,
- * and names the choices that were made where the original is unknown. Lengths are in words of
+ * Generated from heritage/bip by cbindgen: do not edit. docs/reference/heritage.md names
+ * the choices that were made where the original is unknown. Lengths are in words of
  * four bytes. A mistake or a network error is printed on standard error and ends the job. */
 
 #ifndef BIP_H

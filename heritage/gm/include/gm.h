@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The programming interface of Myricom's GM on Portolan.
  *
- * Generated from heritage/gm by cbindgen: do not edit. docs/reference/heritage.md describes each function,
- * and names the choices that were made where the original is unknown. */
+ * Generated from heritage/gm by cbindgen: do not edit. docs/reference/heritage.md names
+ * the choices that were made where the original is unknown. */
 
 #ifndef GM_H
 #define GM_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* VIPL, the programming interface of the Virtual Interface Architecture, on Portolan.
  *
- * Generated from heritage/vipl by cbindgen: do not edit. docs/reference/heritage.md describes each function,
- * and names the choices that were made where the original is unknown. */
+ * Generated from heritage/vipl by cbindgen: do not edit. docs/reference/heritage.md names
+ * the choices that were made where the original is unknown. */
 
 #ifndef VIPL_H
 #define VIPL_H
