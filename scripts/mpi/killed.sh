@@ -13,7 +13,7 @@ gone_limit=20
 is_named() {
     local pid
     pid=$(sed -n 's/.*rank 1 is process //p' "$work_dir/log")
-    grep -qE "process rank 1 |PID $pid RUNNING AT|process $pid on .* is gone" "$work_dir/log"
+    grep -qE "process rank 1 |PID $pid RUNNING AT|process $pid on .* failed" "$work_dir/log"
 }
 
 # remains PROGRAM: prints the processes of a program, and the files in shared memory.

@@ -28,7 +28,7 @@ pub struct Address {
     /// Address for liveness probes.
     pub liveness: Option<SocketAddr>,
     /// Addresses of its host, the most likely to be reached first. Only one process of each host publishes
-    /// them, to keep the table of a large job short.
+    /// them, so that the table of a large job stays short.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub addresses: Box<[HostAddress]>,
     /// Reason why its host has no address, with the remedy.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_follow_from_the_two_addresses() {
+    fn links_follow_from_both_addresses() {
         let a = address(1, [10, 77, 0, 1], true);
         assert_eq!(
             a.common_links(&address(1, [10, 77, 0, 1], true)),

@@ -10,9 +10,9 @@ use portolan_proto::RemoteFault;
 /// Atomic operation, applied to each number at the target, *t*, and its operand, *o*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// *t* + *o*; whole numbers wrap around.
+    /// *t* + *o*; integers wrap around.
     Sum,
-    /// *t* × *o*; whole numbers wrap around.
+    /// *t* × *o*; integers wrap around.
     Product,
     /// Lesser of *t* and *o*.
     Min,
@@ -203,7 +203,7 @@ mod sealed {
         fn sum(self, other: Self) -> Self;
         fn product(self, other: Self) -> Self;
         fn truth(is_true: bool) -> Self;
-        /// Applies `f` to the bits of whole numbers; leaves floating-point numbers unchanged.
+        /// Applies `f` to the bits of integers; leaves floating-point numbers unchanged.
         fn on_bits(self, other: Self, f: &dyn Fn(u64, u64) -> u64) -> Self;
     }
 }

@@ -7,8 +7,8 @@
 )]
 
 use crate::error::Error;
+use crate::pool::PooledBuf;
 use crate::region::Region;
-use crate::spare::Kept;
 use portolan_sys::memory;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Buffer(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Owned(Kept),
+    Owned(PooledBuf),
     Region(Region),
     Shared(Arc<[u8]>),
     /// A received vector that is passed on without a copy.
@@ -194,8 +194,8 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
-impl From<Kept> for Buffer {
-    fn from(bytes: Kept) -> Self {
+impl From<PooledBuf> for Buffer {
+    fn from(bytes: PooledBuf) -> Self {
         Buffer(Kind::Owned(bytes))
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_comes_back_as_it_went() {
+    fn region_round_trips() {
         let mut region = Region::new(3 << 20).unwrap();
         region[7] = 7;
         let at = region.as_ptr();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_stays_what_it_is() {
+    fn other_buffers_are_unchanged() {
         let buffer = Buffer::from(vec![1, 2]).into_region().unwrap_err();
         assert_eq!(buffer.into_vec(), [1, 2]);
         let mut shared = Buffer::from(Arc::from([3_u8]));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_is_shared_and_is_never_written() {
+    fn shared_region_is_not_writable() {
         let mut region = Region::new(100).unwrap();
         region[99] = 7;
         let region = Arc::new(region);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vector_is_shared_and_comes_back_without_a_copy() {
+    fn shared_vector_is_returned_without_copy() {
         let bytes = Arc::new(vec![5_u8; 100]);
         let at = bytes.as_ptr();
         let mut buffer = Buffer::shared(Arc::clone(&bytes));

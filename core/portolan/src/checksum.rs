@@ -136,7 +136,7 @@ pub(crate) fn behind_sum(datagram: &[u8]) -> &[u8] {
 
 /// Flips a bit of `datagram` as a wire may. Without a checksum of its own, the wire's checksum
 /// would drop it. So it gets a wrong checksum, and the receiver drops and counts it. `P13.5`
-pub(crate) fn spoil(datagram: &mut [u8], bit: usize) {
+pub(crate) fn corrupt(datagram: &mut [u8], bit: usize) {
     let header = FrameHeader::parse_head(datagram, datagram.len());
     let is_handshake =
         header.is_ok_and(|header| matches!(header.kind, FrameKind::Hello | FrameKind::HelloAck));

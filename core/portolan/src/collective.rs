@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records that members of a group exchange about collective operations: heads before the data, and
-//! news of waits and failures (chapter P14 of docs/reference/protocol.md).
+//! notices ("news") of waits and failures (chapter P14 of docs/reference/protocol.md).
 //!
 //! This module has records and bookkeeping only; `node/collective.rs` sends and receives.
 //! Invariant: a group in which two members were in different operations is permanently broken at
@@ -8,7 +8,7 @@
 
 mod record;
 
-pub(crate) use record::{HEAD_LEN, Head, News};
+pub(crate) use record::{GroupNotice, HEAD_LEN, Head};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -106,10 +106,9 @@ impl fmt::Display for CollectiveMismatch {
         if !self.has_same_members {
             return write!(
                 f,
-                "group {} has other members, or the same in another order, for rank {one}, which \
-                 called {first}, than for rank {other}, which called {second}; give all members the \
-                 same list of ranks, and another group another number: this one cannot be used any \
-                 more",
+                "members of group {} have other members, or the same in another order: rank {one} called \
+                 {first}, rank {other} called {second}; pass the same list of ranks at all members, and \
+                 use a new group number: this group can no longer be used",
                 self.group
             );
         }
@@ -117,7 +116,7 @@ impl fmt::Display for CollectiveMismatch {
             f,
             "members of group {} called different collective operations: rank {one} {first} (its \
              call {}), rank {other} {second} (its call {}); all members must make the same calls in \
-             the same order, and this group cannot be used any more",
+             the same order, and this group can no longer be used",
             self.group, self.numbers.0, self.numbers.1
         )
     }
@@ -138,7 +137,7 @@ pub(crate) enum Fault {
 }
 
 /// Maximum number of pending operations of a group in a process. Each uses one of two ports.
-pub(crate) const AT_ONCE: usize = 2;
+pub(crate) const PENDING_OPS_MAX: usize = 2;
 
 /// Members of a group in their order, and the group's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +150,7 @@ pub(crate) struct Members {
 impl Members {
     /// Ports per group: one for each pending operation.
     #[allow(clippy::cast_possible_truncation, reason = "it is 2")]
-    pub(crate) const PORTS: u16 = AT_ONCE as u16;
+    pub(crate) const PORTS: u16 = PENDING_OPS_MAX as u16;
 
     pub(crate) fn new(id: u16, ranks: Arc<[u32]>) -> Members {
         let bytes = ranks.iter().flat_map(|rank| rank.to_le_bytes());
@@ -186,7 +185,7 @@ impl Members {
     }
 }
 
-/// Number of recent operations that are kept for comparison with those reported by other members. A
+/// Number of recent operations that are stored for comparison with those reported by other members. A
 /// difference to an older one is detected when its data arrives.
 const HISTORY_LEN: usize = 16;
 
@@ -196,7 +195,7 @@ pub(crate) struct State {
     /// Recent operations, newest last.
     history: VecDeque<Head>,
     /// Numbers of the pending operations, by their lowest bits.
-    under_way: [Option<u64>; AT_ONCE],
+    under_way: [Option<u64>; PENDING_OPS_MAX],
     /// Operations in which other members wait and that this process has not reached, by rank.
     waiting: BTreeMap<u32, Head>,
     broken: Option<Fault>,
@@ -212,7 +211,7 @@ impl State {
         self.broken.as_ref()
     }
 
-    /// Marks the group as broken, keeping the first reason. Returns `true` if this is the first.
+    /// Marks the group as broken. The first reason is retained. Returns `true` if this is the first.
     pub(crate) fn break_by(&mut self, fault: Fault) -> bool {
         let is_first = self.broken.is_none();
         self.broken.get_or_insert(fault);
@@ -324,9 +323,9 @@ impl Pair {
         })
     }
 
-    pub(crate) fn news(&self, group: u16) -> News {
+    pub(crate) fn notice(&self, group: u16) -> GroupNotice {
         let Pair(first, second) = *self;
-        News::Mismatch {
+        GroupNotice::Mismatch {
             group,
             first,
             second,

@@ -35,11 +35,11 @@ pub(crate) struct Directory {
     key: [u8; 32],
     /// Set when peers were added since [`Directory::take_fresh`].
     has_fresh: AtomicBool,
-    known: Mutex<Known>,
+    table: Mutex<PeerTable>,
 }
 
 #[derive(Default)]
-struct Known {
+struct PeerTable {
     /// Own address. Set once, when all links are open.
     own: Option<EndpointAddress>,
     by_address: HashMap<EndpointAddress, PeerId>,
@@ -77,12 +77,12 @@ impl Directory {
         Directory {
             key: endpoint_key(token),
             has_fresh: AtomicBool::new(false),
-            known: Mutex::default(),
+            table: Mutex::default(),
         }
     }
 
     pub(crate) fn set_own(&self, address: EndpointAddress) {
-        self.known().own = Some(address);
+        self.lock().own = Some(address);
         here().push(address);
     }
 
@@ -97,47 +97,47 @@ impl Directory {
     /// Returns the number of `address`, which the program inserts. Returns `None` if the table is
     /// full.
     pub(crate) fn insert(&self, address: &EndpointAddress) -> Option<PeerId> {
-        let mut known = self.known();
-        if let Some(&peer) = known.by_address.get(address) {
-            let state = &mut known.entries[peer.0 as usize].state;
+        let mut table = self.lock();
+        if let Some(&peer) = table.by_address.get(address) {
+            let state = &mut table.entries[peer.0 as usize].state;
             if std::mem::replace(state, State::Inserted) == State::Unsolicited {
-                known.unsolicited_count -= 1;
+                table.unsolicited_count -= 1;
             }
             return Some(peer);
         }
-        self.add(&mut known, *address, State::Inserted)
+        self.add(&mut table, *address, State::Inserted)
     }
 
     /// Returns the number of a process that has sent a hello with `address`.
-    pub(crate) fn meet(&self, address: &EndpointAddress) -> Option<PeerId> {
-        let mut known = self.known();
-        if let Some(&peer) = known.by_address.get(address) {
+    pub(crate) fn accept_hello(&self, address: &EndpointAddress) -> Option<PeerId> {
+        let mut table = self.lock();
+        if let Some(&peer) = table.by_address.get(address) {
             return Some(peer);
         }
-        if known.unsolicited_count >= UNSOLICITED_MAX {
+        if table.unsolicited_count >= UNSOLICITED_MAX {
             return None;
         }
-        known.unsolicited_count += 1;
-        self.add(&mut known, *address, State::Unsolicited)
+        table.unsolicited_count += 1;
+        self.add(&mut table, *address, State::Unsolicited)
     }
 
-    fn add(&self, known: &mut Known, address: EndpointAddress, state: State) -> Option<PeerId> {
-        let index = known.entries.len();
+    fn add(&self, table: &mut PeerTable, address: EndpointAddress, state: State) -> Option<PeerId> {
+        let index = table.entries.len();
         if index >= PEERS_MAX {
             return None;
         }
         let peer = PeerId(u32::try_from(index).ok()?);
-        known.entries.push(Entry { address, state });
-        known.by_address.insert(address, peer);
-        known.fresh.push(peer);
+        table.entries.push(Entry { address, state });
+        table.by_address.insert(address, peer);
+        table.fresh.push(peer);
         self.has_fresh.store(true, Ordering::Relaxed);
         Some(peer)
     }
 
     /// Records that the program has removed a peer. Returns `false` if there is no such peer.
     pub(crate) fn remove(&self, peer: PeerId) -> bool {
-        let mut known = self.known();
-        let Some(entry) = known.entries.get_mut(peer.0 as usize) else {
+        let mut table = self.lock();
+        let Some(entry) = table.entries.get_mut(peer.0 as usize) else {
             return false;
         };
         match entry.state {
@@ -145,7 +145,7 @@ impl Directory {
             State::Inserted => entry.state = State::Removed,
             State::Unsolicited => {
                 entry.state = State::Removed;
-                known.unsolicited_count -= 1;
+                table.unsolicited_count -= 1;
             }
         }
         true
@@ -153,26 +153,26 @@ impl Directory {
 
     /// Forgets a removed peer. Its address may be inserted again, with a new number.
     pub(crate) fn forget(&self, peer: PeerId) {
-        let mut known = self.known();
-        if let Some(entry) = known.entries.get_mut(peer.0 as usize)
+        let mut table = self.lock();
+        if let Some(entry) = table.entries.get_mut(peer.0 as usize)
             && entry.state == State::Removed
         {
             entry.state = State::Forgotten;
             let address = entry.address;
-            known.by_address.remove(&address);
+            table.by_address.remove(&address);
         }
     }
 
     /// Returns the peer's address; `None` for an unused number or a forgotten peer.
     pub(crate) fn address_of(&self, peer: PeerId) -> Option<EndpointAddress> {
-        let known = self.known();
-        let entry = known.entries.get(peer.0 as usize)?;
+        let table = self.lock();
+        let entry = table.entries.get(peer.0 as usize)?;
         (entry.state != State::Forgotten).then_some(entry.address)
     }
 
     pub(crate) fn is_inserted(&self, peer: PeerId) -> bool {
-        let known = self.known();
-        let entry = known.entries.get(peer.0 as usize);
+        let table = self.lock();
+        let entry = table.entries.get(peer.0 as usize);
         entry.is_some_and(|entry| entry.state == State::Inserted)
     }
 
@@ -183,11 +183,11 @@ impl Directory {
 
     /// Returns the peers that the engine has not registered yet.
     pub(crate) fn take_fresh(&self) -> Vec<Fresh> {
-        let mut known = self.known();
+        let mut table = self.lock();
         self.has_fresh.store(false, Ordering::Relaxed);
-        let fresh = std::mem::take(&mut known.fresh);
+        let fresh = std::mem::take(&mut table.fresh);
         let told = fresh.into_iter().map(|peer| {
-            let entry = known.entries[peer.0 as usize];
+            let entry = table.entries[peer.0 as usize];
             Fresh {
                 peer,
                 address: entry.address,
@@ -199,21 +199,21 @@ impl Directory {
 
     /// Locks the table. Every update is complete before the lock is released, so poisoning is
     /// ignored.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PeerTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let own = self.known().own;
+        let own = self.lock().own;
         here().retain(|address| Some(*address) != own);
     }
 }
 
 impl shm::Directory for Directory {
     fn own_endpoint_id(&self) -> [u8; ENDPOINT_ID_LEN] {
-        self.known()
+        self.lock()
             .own
             .map_or([0; ENDPOINT_ID_LEN], |own| *own.as_bytes())
     }
@@ -224,7 +224,7 @@ impl shm::Directory for Directory {
 
     fn number_of(&self, endpoint_id: &[u8; ENDPOINT_ID_LEN]) -> Option<u32> {
         let address = EndpointAddress::from_bytes(endpoint_id).ok()?;
-        self.meet(&address).map(|peer| peer.0)
+        self.accept_hello(&address).map(|peer| peer.0)
     }
 
     fn key_of(&self, peer: u32) -> Option<[u8; 32]> {
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unsolicited_peer_that_is_inserted_keeps_its_number() {
+    fn inserted_unsolicited_peer_retains_its_number() {
         let directory = Directory::new(&[1; 16]);
-        let unsolicited = directory.meet(&address(1)).unwrap();
+        let unsolicited = directory.accept_hello(&address(1)).unwrap();
         assert!(!directory.is_inserted(unsolicited));
         assert!(directory.has_fresh());
         assert!(directory.take_fresh()[0].is_unsolicited);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_not_given_twice() {
+    fn numbers_are_unique() {
         let directory = Directory::new(&[1; 16]);
         let first = directory.insert(&address(1)).unwrap();
         assert!(directory.remove(first));
@@ -271,11 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn unsolicited_peers_are_bounded_and_inserting_is_not() {
+    fn only_unsolicited_peers_are_limited() {
         let directory = Directory::new(&[1; 16]);
-        directory.known().unsolicited_count = UNSOLICITED_MAX;
-        assert_eq!(directory.meet(&address(1)), None);
+        directory.lock().unsolicited_count = UNSOLICITED_MAX;
+        assert_eq!(directory.accept_hello(&address(1)), None);
         let peer = directory.insert(&address(1)).unwrap();
-        assert_eq!(directory.meet(&address(1)), Some(peer));
+        assert_eq!(directory.accept_hello(&address(1)), Some(peer));
     }
 }

@@ -18,7 +18,7 @@ mod explain;
 mod gather;
 mod handler;
 mod help;
-mod hurry;
+mod latency;
 mod multicast;
 mod notices;
 mod pace;
@@ -26,13 +26,13 @@ mod peer;
 mod peer_events;
 mod pending;
 mod place;
+mod problems;
 mod remote;
 mod scout;
 mod send;
 mod stream;
 mod tagged;
 mod transmit;
-mod trouble;
 mod turn;
 mod wait;
 mod watch;
@@ -47,9 +47,9 @@ pub(crate) use multicast::multicast_id;
 pub(crate) use peer::PeerInfo;
 pub use peer_events::{PeerEvent, PeerEventKind};
 pub(crate) use place::Placement;
+pub(crate) use problems::Unopened;
 pub(crate) use remote::{Call, RemoteState, atomic_spec};
 pub(crate) use send::{BUFFERED_LEN_MAX, Submitted};
-pub(crate) use trouble::Unopened;
 #[cfg(test)]
 pub(crate) use turn::CLOCK_TURNS;
 pub(crate) use wait::{Descriptor, Waiter};
@@ -67,9 +67,9 @@ use crate::links::{Links, RawBy};
 use crate::liveness::{self, Liveness};
 use crate::multicast::Multicasts;
 use crate::ops::Ops;
+use crate::pool::Pool;
 use crate::seal::{Auth, Seals};
 use crate::settings;
-use crate::spare::Spare;
 use crate::table::Table;
 use portolan_proto::liveness::{Delays, Patience};
 use portolan_proto::{Cause, Core, Instant, PeerId};
@@ -127,7 +127,7 @@ pub(crate) struct Inner {
     /// Messages to pull from peers' memory once the link is no longer borrowed.
     pulls: Vec<events::Pull>,
     /// Long messages that peers on this host may pull.
-    lent: help::Lent,
+    exposed: help::Exposed,
     /// Stream operations to perform once the link is no longer borrowed.
     stream_calls: Vec<stream::StreamCall>,
     /// Peers to which a link must connect before their frames can leave.
@@ -137,7 +137,7 @@ pub(crate) struct Inner {
     /// Copies of messages for handlers, if the message is not contiguous.
     scratch: Vec<u8>,
     /// Pool for long messages to handlers and for copies that are sent.
-    spare: Spare,
+    pool: Pool,
     /// Frames that links dropped, by the links' names for the reasons.
     link_drops: BTreeMap<&'static str, u64>,
     /// State of remote memory outside the core. Boxed, because few programs use it.
@@ -164,7 +164,7 @@ pub(crate) struct Inner {
     /// Set only for waits of more than a few turns.
     awaited: Option<(Awaited, Instant)>,
     /// Set while a liveness probe is unanswered.
-    is_asking: bool,
+    is_probing: bool,
     /// Set while the helper runs the engine. No call waits for a peer meanwhile.
     is_away: bool,
     /// Messages that arrived meanwhile and whose handlers have not run yet.
@@ -237,12 +237,12 @@ impl Inner {
             short_turn: 0,
             flush_wanted: false,
             pulls: Vec::new(),
-            lent: help::Lent::default(),
+            exposed: help::Exposed::default(),
             stream_calls: Vec::new(),
             unreached: Vec::new(),
             scouts: Vec::new(),
             scratch: Vec::new(),
-            spare: Spare::default(),
+            pool: Pool::default(),
             link_drops: BTreeMap::new(),
             patience: Patience {
                 fixed: liveness::peer_timeout(&job)?,
@@ -254,7 +254,7 @@ impl Inner {
             self_unread: 0,
             is_idle: false,
             awaited: None,
-            is_asking: false,
+            is_probing: false,
             carried_turns: 0,
             is_away: false,
             deferred: VecDeque::new(),
@@ -275,12 +275,12 @@ impl Inner {
     pub(crate) fn join(&mut self, losses: Option<LossReporter>) {
         self.peers
             .resize_with(self.job.size as usize, PeerInfo::default);
-        self.open_news();
+        self.open_notice_ports();
         self.losses = losses;
     }
 
     /// Serves the peers of `directory`. Their sessions must open within `opening`.
-    pub(crate) fn stand_alone(&mut self, directory: &Arc<Directory>, opening: Duration) {
+    pub(crate) fn set_directory(&mut self, directory: &Arc<Directory>, opening: Duration) {
         self.directory = Some(Arc::clone(directory));
         self.patience.opening = opening;
     }
@@ -292,7 +292,7 @@ impl Inner {
 
     /// Returns the time of the last clock read.
     #[inline]
-    pub(crate) fn last_look(&self) -> Instant {
+    pub(crate) fn last_clock_read(&self) -> Instant {
         self.now
     }
 
@@ -332,7 +332,7 @@ impl Inner {
             cause,
             report: Some(report),
         };
-        self.tell_lost(rank, &reason);
+        self.report_lost(rank, &reason);
         Error::PeerGone {
             rank,
             host: self.host_of(PeerId(rank)),
@@ -341,11 +341,11 @@ impl Inner {
     }
 
     /// Reports a lost process to the launcher. A process never reports its own loss.
-    fn tell_lost(&self, rank: u32, reason: &Reason) {
+    fn report_lost(&self, rank: u32, reason: &Reason) {
         if let Some(losses) = &self.losses
             && rank != self.rank()
         {
-            losses.tell(rank, reason.to_string());
+            losses.report(rank, reason.to_string());
         }
     }
 
@@ -353,7 +353,7 @@ impl Inner {
     pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
         let report = self.peers[peer.0 as usize].report_text();
         let reason = Reason { cause, report };
-        self.tell_lost(peer.0, &reason);
+        self.report_lost(peer.0, &reason);
         let host = self.host_of(peer);
         if cause == Cause::NoPath {
             return Error::NoAnswer {
@@ -363,7 +363,7 @@ impl Inner {
             };
         }
         if let Cause::Lacking(_) = cause {
-            return Error::Lacking {
+            return Error::OutOfResource {
                 rank: peer.0,
                 host,
                 what: reason.report.unwrap_or_else(|| cause.to_string()),
@@ -437,7 +437,7 @@ impl Engine {
     }
 
     /// Notifies the launcher that this process leaves the job in order.
-    pub(crate) fn say_bye(&mut self) {
+    pub(crate) fn send_bye(&mut self) {
         if let Some(launch) = &mut self.launch {
             launch.bye();
         }

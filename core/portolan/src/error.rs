@@ -19,14 +19,14 @@ use thiserror::Error;
 pub struct Reason {
     /// Cause that this process detected.
     pub cause: Cause,
-    /// Evidence for the loss, such as "its host's agent says: killed by signal 9 (SIGKILL)".
+    /// Evidence for the loss, such as "its host's agent reports: killed by signal 9 (SIGKILL)".
     pub report: Option<String>,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.report, self.cause) {
-            (Some(report), Cause::Starved(_)) => write!(f, "its process says: {report}"),
+            (Some(report), Cause::Starved(_)) => write!(f, "its process reports: {report}"),
             (
                 Some(report),
                 Cause::ProcessGone | Cause::Silent(_) | Cause::Closed | Cause::Reported,
@@ -72,7 +72,7 @@ pub enum Error {
         size: u32,
     },
     /// The peer has failed, and so do its operations.
-    #[error("rank {rank} on {host} is gone: {reason}")]
+    #[error("rank {rank} on {host} failed: {reason}")]
     PeerGone {
         /// Rank of the peer.
         rank: u32,
@@ -84,7 +84,7 @@ pub enum Error {
     /// The peer may be alive, and may have missed messages that were sent before this process
     /// closed.
     #[error(
-        "not all that was sent to rank {rank} on {host}{} has arrived: {reason}",
+        "rank {rank} on {host}{} may not have received all messages: {reason}",
         and_others(*.others)
     )]
     Undelivered {
@@ -98,15 +98,15 @@ pub enum Error {
         others: usize,
     },
     /// Wait for a message from any source in a job whose other processes have all ended.
-    #[error("no matching message is left, and none can arrive: {}", all_ended(*.others))]
+    #[error("no matching message is pending and none can arrive: {}", all_ended(*.others))]
     NobodyLeft {
         /// Number of the other processes.
         others: u32,
     },
     /// A message to this process itself does not fit beside its unread messages to itself.
     #[error(
-        "a message of {len} bytes to this process itself does not fit: {unread} bytes of such \
-         messages are unread, and the limit is {limit}; receive some of them first"
+        "a message of {len} bytes to this process itself exceeds the limit: {unread} of {limit} bytes \
+         hold unread messages to itself; receive some of them first"
     )]
     SelfFull {
         /// Length of the message, in bytes.
@@ -116,9 +116,9 @@ pub enum Error {
         /// Limit of unread bytes.
         limit: usize,
     },
-    /// This process lacks a resource that it needs to reach the peer.
+    /// This process has run out of a resource that it needs to reach the peer.
     #[error("no connection to rank {rank} on {host}: {what}")]
-    Lacking {
+    OutOfResource {
         /// Rank of the peer.
         rank: u32,
         /// Host of the peer.
@@ -127,7 +127,7 @@ pub enum Error {
         what: String,
     },
     /// The system has no memory left for an allocation whose length the program chose.
-    #[error("{what} of {len} bytes: {lack}")]
+    #[error("cannot allocate {what} of {len} bytes: {lack}")]
     NoMemory {
         /// Purpose of the memory.
         what: &'static str,
@@ -167,8 +167,8 @@ pub enum Error {
     },
     /// The message was longer than the buffer, which holds its first bytes.
     #[error(
-        "message of {message_len} bytes from rank {source_rank} on port {port} does not fit a buffer \
-         of {buffer_len}"
+        "message of {message_len} bytes from rank {source_rank} on port {port} does not fit the \
+         buffer of {buffer_len} bytes"
     )]
     Truncated {
         /// Rank of the sender.
@@ -182,8 +182,8 @@ pub enum Error {
     },
     /// A tagged message was longer than the buffer, which holds its first bytes.
     #[error(
-        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit a \
-         buffer of {buffer_len}"
+        "message of {message_len} bytes from rank {source_rank} with tag {tag:#x} does not fit the \
+         buffer of {buffer_len} bytes"
     )]
     TruncatedTagged {
         /// Rank of the sender.
@@ -242,7 +242,7 @@ pub enum Error {
         port: u16,
     },
     /// The port is open already.
-    #[error("port {port} is open already")]
+    #[error("port {port} is already open; choose another port")]
     PortInUse {
         /// Port.
         port: u16,
@@ -271,7 +271,7 @@ pub enum Error {
     )]
     Forked,
     /// The request was completed before, or never existed.
-    #[error("this request has been completed already, or never existed")]
+    #[error("this request has already completed, or never existed")]
     StaleRequest,
     /// The operation was cancelled.
     #[error("the operation was cancelled")]
@@ -338,8 +338,8 @@ fn all_ended(others: u32) -> String {
 fn and_others(count: usize) -> String {
     match count {
         0 => String::new(),
-        1 => " and to another".to_owned(),
-        count => format!(" and to {count} others"),
+        1 => " and 1 other".to_owned(),
+        count => format!(" and {count} others"),
     }
 }
 
@@ -354,8 +354,8 @@ impl fmt::Debug for Error {
 pub(crate) fn memory_full(held_len: u64, limit: u64) -> String {
     if held_len < limit {
         return format!(
-            "{held_len} bytes of unexpected messages are unread, and for more {}; or receive them \
-             before you wait for a later message",
+            "cannot hold more than {held_len} bytes of unread messages: {}; or receive them before you \
+             wait for a later message",
             Lack::memory()
         );
     }
@@ -374,7 +374,7 @@ mod tests {
 
     /// `fn main() -> Result<(), portolan::Error>` prints the sentence.
     #[test]
-    fn an_error_reads_the_same_from_main() {
+    fn debug_equals_display() {
         let gone = Error::PeerGone {
             rank: 3,
             host: "node7".into(),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_one_read_well() {
+    fn singular_counts_are_worded() {
         let alone = Error::NoSuchRank { rank: 1, size: 1 }.to_string();
         assert!(alone.contains("this job has 1 process,"), "{alone}");
         let group = Error::NoSuchMember { member: 1, size: 1 }.to_string();
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cause_is_told_twice() {
+    fn cause_appears_once() {
         let errno = || io::Error::from_raw_os_error(1);
         let link = LinkError::System {
             kind: LinkKind::Packet,

@@ -6,7 +6,7 @@ mod plan;
 mod selection;
 mod usable;
 
-pub(crate) use plan::{Asked, Plan, candidates, ports};
+pub(crate) use plan::{LinkSettings, Plan, candidates, ports};
 
 use crate::checksum::{self, Sums};
 use crate::streams::Streams;
@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 const DORMANT_INTERVAL: u32 = 256;
 
 /// Turns in which all links are polled after a sleep: enough for a burst on two links.
-const ROUSED_TURNS: u32 = 16;
+const POLL_ALL_TURNS: u32 = 16;
 
 /// A link. Shared memory has a variant of its own, because calls by pointer would cost more than
 /// its few instructions.
@@ -90,7 +90,7 @@ pub(crate) struct OpenLink {
     checksum: bool,
     sums: Sums,
     /// Set if polling the link needs no system call.
-    looks_at_memory: bool,
+    polls_memory: bool,
     /// Turn until which it is polled every time.
     hot_until: u32,
     /// Set while no peer is connected by it. Frames of unsolicited peers may still arrive.
@@ -129,7 +129,7 @@ impl OpenLink {
         }
         match self.dormant {
             true => turn.is_multiple_of(DORMANT_INTERVAL),
-            false => self.looks_at_memory || !others_matter || cold_due,
+            false => self.polls_memory || !others_matter || cold_due,
         }
     }
 
@@ -202,7 +202,7 @@ impl Links {
 
     fn add(&mut self, id: LinkId, checksum: bool, link: AnyLink) {
         let caps = link.as_dyn().caps();
-        let (lossless, looks_at_memory) = (caps.lossless, caps.looks_at_memory);
+        let (lossless, polls_memory) = (caps.lossless, caps.looks_at_memory);
         self.has_lossy |= !lossless;
         let open = OpenLink {
             id,
@@ -210,16 +210,16 @@ impl Links {
             checksum,
             sums: Sums::default(),
             link,
-            looks_at_memory,
+            polls_memory,
             hot_until: 0,
             dormant: false,
             connected: Vec::new(),
         };
-        let at = match looks_at_memory {
+        let at = match polls_memory {
             true => self
                 .open
                 .iter()
-                .take_while(|open| open.looks_at_memory)
+                .take_while(|open| open.polls_memory)
                 .count(),
             false => self.open.len(),
         };
@@ -263,9 +263,9 @@ impl Links {
     }
 
     /// Polls all links in the next turns, because one of them may have received a wake-up.
-    pub(crate) fn rouse(&mut self, turn: u32) {
+    pub(crate) fn poll_all(&mut self, turn: u32) {
         for open in self.open.iter_mut().filter(|open| !open.is_hot(turn)) {
-            open.heat(turn, ROUSED_TURNS);
+            open.heat(turn, POLL_ALL_TURNS);
         }
     }
 
@@ -277,7 +277,7 @@ impl Links {
     }
 
     /// Returns whether a link holds transmitted data that would be lost if this process exited now.
-    pub(crate) fn has_unsaid(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         let unsaid = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
         self.open.iter().any(unsaid)
     }
@@ -291,8 +291,8 @@ impl Links {
     /// Returns whether polls that find nothing should be avoided: frames are expected on a link, or
     /// one is polled without a system call.
     #[inline]
-    pub(crate) fn are_hurried(&self, turn: u32) -> bool {
-        let hurried = |open: &OpenLink| open.is_hot(turn) || open.looks_at_memory && !open.dormant;
+    pub(crate) fn avoid_empty_polls(&self, turn: u32) -> bool {
+        let hurried = |open: &OpenLink| open.is_hot(turn) || open.polls_memory && !open.dormant;
         self.open.iter().any(hurried)
     }
 

@@ -12,19 +12,20 @@
 //! decides: [`life`].
 //!
 //! A peer can have several addresses, and some may lead to other hosts. Probes find the right one:
-//! [`ways`].
+//! [`addresses`].
 
+mod addresses;
 mod life;
 mod message;
 mod patience;
-mod ways;
 
-pub(crate) use life::{Answer, Standing};
+pub(crate) use addresses::{Outcome, is_same_place};
+pub(crate) use life::{Answer, PeerState};
 pub(crate) use patience::peer_timeout;
-pub(crate) use ways::{Outcome, is_same_place};
 
 use crate::clock::Clock;
 use crate::error::Error;
+use addresses::PeerAddresses;
 use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
@@ -41,7 +42,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use ways::Ways;
 
 #[derive(Debug)]
 struct Shared {
@@ -50,12 +50,12 @@ struct Shared {
     is_v6: bool,
     /// Key of probes to this process, and of its answers.
     key: Key,
-    /// `None` for an endpoint, which has no number that is known to peers.
+    /// `None` for an endpoint, whose peers know no number of it.
     rank: Option<u32>,
     clock: Clock,
     stop: AtomicBool,
     /// Time at which the program last polled its links.
-    looked_at: AtomicU64,
+    last_poll_at: AtomicU64,
     /// Number of probes and answers sent.
     sent: AtomicU64,
     members: RwLock<Members>,
@@ -67,7 +67,7 @@ struct Members {
     /// By rank, or by the endpoint's own number.
     lives: Vec<Life>,
     /// Addresses of the peers that this process has contacted: few in a large job.
-    ways: HashMap<u32, Ways>,
+    addresses: HashMap<u32, PeerAddresses>,
     /// Endpoints only: the key of probes to each peer, and of its answers.
     keys: Vec<Option<Key>>,
 }
@@ -89,7 +89,7 @@ impl Unstarted {
     /// Binds to `addr` and one of `ports`. The unspecified address of IPv6 stands for all addresses of both
     /// families.
     pub(crate) fn bind(addr: IpAddr, ports: PortRange) -> Result<Unstarted, Error> {
-        let what = "opening the socket that tells whether peers live";
+        let what = "opening the liveness socket";
         let system = |errno| Error::System { what, errno };
         let bound = ports.open(|port| bind_datagram((addr, port).into(), true));
         let socket = bound.map_err(system)?;
@@ -106,7 +106,7 @@ impl Unstarted {
         self.socket.local_addr().ok()
     }
 
-    /// Starts as `rank` of `size`. [`Liveness::set_ways`] adds the addresses.
+    /// Starts as `rank` of `size`. [`Liveness::set_addresses`] adds the addresses.
     pub(crate) fn start(
         self,
         rank: u32,
@@ -140,7 +140,7 @@ impl Unstarted {
             rank,
             clock,
             stop: AtomicBool::new(false),
-            looked_at: AtomicU64::new(clock.now().as_nanos()),
+            last_poll_at: AtomicU64::new(clock.now().as_nanos()),
             sent: AtomicU64::new(0),
             members: RwLock::new(members),
         });
@@ -162,8 +162,8 @@ impl Unstarted {
 
 impl Liveness {
     /// Probes `peer`. [`Liveness::seen`] and [`Liveness::standing`] then report the answer.
-    pub(crate) fn ask(&self, peer: PeerId) {
-        if !self.shared.ask(peer.0) {
+    pub(crate) fn probe(&self, peer: PeerId) {
+        if !self.shared.probe(peer.0) {
             // The failed attempts may have consumed the error that would wake the thread.
             self.shared.read_errors();
         }
@@ -183,48 +183,48 @@ impl Liveness {
             members.keys.resize_with(index + 1, || None);
         }
         members.keys[index] = Some(Key::derive(secret));
-        members.ways.remove(&peer.0);
+        members.addresses.remove(&peer.0);
     }
 
     /// Sets the addresses of `peer`, the most likely one first. Without them it is never probed.
-    pub(crate) fn set_ways(&self, peer: PeerId, addrs: impl IntoIterator<Item = SocketAddr>) {
+    pub(crate) fn set_addresses(&self, peer: PeerId, addrs: impl IntoIterator<Item = SocketAddr>) {
         let mut members = self.shared.members_mut();
         members
-            .ways
+            .addresses
             .entry(peer.0)
-            .or_insert_with(|| Ways::new(addrs));
+            .or_insert_with(|| PeerAddresses::new(addrs));
     }
 
-    /// Tests whether [`Liveness::set_ways`] was called for `peer`.
-    pub(crate) fn knows_ways(&self, peer: PeerId) -> bool {
-        self.shared.members().ways.contains_key(&peer.0)
+    /// Tests whether [`Liveness::set_addresses`] was called for `peer`.
+    pub(crate) fn has_addresses(&self, peer: PeerId) -> bool {
+        self.shared.members().addresses.contains_key(&peer.0)
     }
 
     /// Records that a session proved the host of `addr` for `peer`. `P9.11`
     pub(crate) fn prove(&self, peer: PeerId, addr: SocketAddr) {
-        if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
-            ways.prove(addr);
+        if let Some(addresses) = self.shared.members_mut().addresses.get_mut(&peer.0) {
+            addresses.prove(addr);
         }
     }
 
     /// Records that a frame to the host of `addr` was returned as undeliverable. This is no
     /// evidence of death.
     pub(crate) fn note_refused(&self, peer: PeerId, addr: SocketAddr) {
-        if let Some(ways) = self.shared.members_mut().ways.get_mut(&peer.0) {
-            ways.note_refused(addr);
+        if let Some(addresses) = self.shared.members_mut().addresses.get_mut(&peer.0) {
+            addresses.note_refused(addr);
         }
     }
 
     /// Returns the proven address of `peer`.
     pub(crate) fn proven(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.shared.members().ways.get(&peer.0)?.proven()
+        self.shared.members().addresses.get(&peer.0)?.proven()
     }
 
     /// Returns the addresses of `peer` with the results of the probes.
     pub(crate) fn outcomes(&self, peer: PeerId) -> Vec<(SocketAddr, Outcome)> {
         let members = self.shared.members();
-        let ways = members.ways.get(&peer.0);
-        ways.map_or_else(Vec::new, |ways| ways.outcomes().to_vec())
+        let addresses = members.addresses.get(&peer.0);
+        addresses.map_or_else(Vec::new, |addresses| addresses.outcomes().to_vec())
     }
 
     /// Returns the time of the newest probe that `peer` has answered.
@@ -240,10 +240,10 @@ impl Liveness {
         self.shared.doubt(peer.0);
     }
 
-    pub(crate) fn standing(&self, peer: PeerId) -> Standing {
+    pub(crate) fn state(&self, peer: PeerId) -> PeerState {
         let members = self.shared.members();
         let life = members.lives.get(peer.0 as usize);
-        life.map_or(Standing::Trusted, Life::standing)
+        life.map_or(PeerState::Trusted, Life::state)
     }
 
     /// Returns the newest answer of `peer`.
@@ -255,9 +255,9 @@ impl Liveness {
 
     /// Records that the program polls its links at `now`. Answers to probes contain the time since
     /// then.
-    pub(crate) fn note_look(&self, now: Instant) {
+    pub(crate) fn note_poll(&self, now: Instant) {
         self.shared
-            .looked_at
+            .last_poll_at
             .store(now.as_nanos(), Ordering::Relaxed);
     }
 }
@@ -322,8 +322,8 @@ impl Shared {
                 if let Some(life) = members.lives.get(message.from as usize) {
                     life.on_answer(message.nonce, message.idle, self.clock.now());
                 }
-                if let Some(ways) = members.ways.get_mut(&message.from) {
-                    ways.on_answer(message.nonce);
+                if let Some(addresses) = members.addresses.get_mut(&message.from) {
+                    addresses.on_answer(message.nonce);
                 }
             }
         }
@@ -348,8 +348,8 @@ impl Shared {
 
     /// Returns the time since the program last polled its links.
     fn idle(&self) -> Duration {
-        let looked_at = Instant::from_nanos(self.looked_at.load(Ordering::Relaxed));
-        self.clock.now().since(looked_at)
+        let last_poll_at = Instant::from_nanos(self.last_poll_at.load(Ordering::Relaxed));
+        self.clock.now().since(last_poll_at)
     }
 
     /// Returns the key of probes to `peer`.
@@ -390,9 +390,9 @@ impl Shared {
             quoted.kind == Kind::Question && quoted.from == self.rank.unwrap_or(quoted.to)
         });
         if let Some(question) = question
-            && let Some(ways) = members.ways.get_mut(&question.to)
+            && let Some(addresses) = members.addresses.get_mut(&question.to)
         {
-            if !ways.on_refusal(question.nonce) {
+            if !addresses.on_refusal(question.nonce) {
                 return None;
             }
             members
@@ -402,8 +402,8 @@ impl Shared {
             return Some(question.to);
         }
         let destination = canonical(destination?);
-        let mut ways = members.ways.iter();
-        let (peer, _) = ways.find(|(_, ways)| ways.is_proven(destination))?;
+        let mut addresses = members.addresses.iter();
+        let (peer, _) = addresses.find(|(_, addresses)| addresses.is_proven(destination))?;
         Some(*peer)
     }
 
@@ -411,25 +411,25 @@ impl Shared {
         let is_news = {
             let members = self.members();
             let is_proven = members
-                .ways
+                .addresses
                 .get(&rank)
-                .is_some_and(|ways| ways.proven().is_some());
+                .is_some_and(|addresses| addresses.proven().is_some());
             let life = members.lives.get(rank as usize).filter(|_| is_proven);
             life.is_some_and(|life| life.doubt(self.clock.now()))
         };
         if is_news {
-            self.ask(rank);
+            self.probe(rank);
         }
     }
 
     /// Probes the proven address of a peer, or all its addresses. Returns `true` if a probe was sent.
-    fn ask(&self, rank: u32) -> bool {
+    fn probe(&self, rank: u32) -> bool {
         let mut members = self.members_mut();
-        let Some(mut ways) = members.ways.remove(&rank) else {
+        let Some(mut addresses) = members.addresses.remove(&rank) else {
             return false;
         };
         let key = self.key_to(&members, rank);
-        let has_sent = ways.ask(self.clock.now(), |addr, nonce| {
+        let has_sent = addresses.probe(self.clock.now(), |addr, nonce| {
             let question = Message {
                 kind: Kind::Question,
                 from: self.rank.unwrap_or(rank),
@@ -439,7 +439,7 @@ impl Shared {
             };
             self.send(&question.encode(key), addr)
         });
-        members.ways.insert(rank, ways);
+        members.addresses.insert(rank, addresses);
         has_sent
     }
 
@@ -452,7 +452,7 @@ impl Shared {
         let send = || self.socket.send_to(bytes, to).map(drop);
         // The first attempt may return the error of an earlier probe.
         send().or_else(|_| send()).inspect_err(|error| {
-            log::debug!("a question or an answer to {to}: {error}");
+            log::debug!("sending a probe or an answer to {to}: {error}");
         })
     }
 }

@@ -14,7 +14,7 @@ mod predict;
 mod store;
 
 pub use host::Host;
-pub use predict::{Load, Way};
+pub use predict::{Load, Protocol};
 pub use store::{Status, StoreError, check_writable, default_file, load, save};
 
 use portolan_proto::{Choice, LONE_STEPS, LoneStep};
@@ -77,9 +77,11 @@ pub struct PathModel {
     /// Eager messages, which are copied.
     pub eager: Stages,
     /// Rendezvous messages; absent if none was measured on this path.
-    pub asked: Option<Stages>,
+    #[serde(rename = "asked")]
+    pub rendezvous: Option<Stages>,
     /// Microseconds for the request of a rendezvous and its answer.
-    pub ask_us: f64,
+    #[serde(rename = "ask_us")]
+    pub rendezvous_us: f64,
     /// Microseconds that each call but the first costs beyond the slowest stage. May be negative,
     /// for the same reason as [`Stages::in_stream`].
     pub further_call_us: f64,

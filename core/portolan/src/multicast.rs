@@ -2,18 +2,18 @@
 //! Broadcasts by multicast (P17): the sockets of groups, and the pending broadcasts.
 //!
 //! `portolan_multicast` sends the datagrams that reach all hosts of an Ethernet at once. This
-//! module decides which members get them and when. It does not use the engine: outgoing words
-//! (control messages) are queued for it, and received ones are passed in.
+//! module decides which members get them and when. It does not use the engine: outgoing
+//! control messages are queued for it, and received ones are passed in.
 //!
 //! The one invariant: a broadcast that has begun here ends in one of two ways. Every member has all
 //! bytes from its root, by multicast or by messages; or the broadcast reports a process that has
 //! failed.
 
-mod hearing;
+mod control;
+mod receiver;
 mod root;
-mod word;
 
-pub(crate) use word::Announcement;
+pub(crate) use control::Announcement;
 
 use crate::address::Address;
 use crate::buffer::Buffer;
@@ -22,11 +22,12 @@ use crate::error::Error;
 use crate::launch::Job;
 use crate::links;
 use crate::settings;
-use hearing::Hearing;
+use control::Control;
 use portolan_link::{HostId, PortRange, WakeSet};
 use portolan_multicast::{Codec, Keys, OVERHEAD_LEN, PIECE_LEN_MIN, Run, Socket, Terms};
 use portolan_proto::Instant;
 use rand::TryRngCore;
+use receiver::Receiver;
 use root::Root;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -36,10 +37,9 @@ use std::ops::{Range, RangeInclusive};
 use std::os::fd::AsRawFd;
 use std::sync::Weak;
 use std::time::Duration;
-use word::Word;
 
 /// Shortest broadcast that uses multicast, in bytes. On gigabit Ethernet a second copy of it takes
-/// 0.27 ms, and the words that end a multicast take some microseconds per member.
+/// 0.27 ms, and the control messages that end a multicast take some microseconds per member.
 pub(crate) const LEN_MIN: usize = 32 << 10;
 
 /// Sizes of groups that use multicast. In a group of two, a message costs the same. In larger
@@ -55,7 +55,7 @@ const HOSTS_MIN: usize = 3;
 /// of the 1000 descriptors of a process. Members of further groups get the data by messages.
 const GROUPS_MAX: usize = 16;
 
-/// Time for which sockets of a group are kept after the program has dropped its last handle. A
+/// Time for which sockets of a group stay open after the program has dropped its last handle. A
 /// program that creates its group again for each broadcast then joins only once. Switches take some
 /// tens of milliseconds to learn of a new member.
 const LINGER: Duration = Duration::from_secs(1);
@@ -79,25 +79,25 @@ pub(crate) struct Id {
 
 /// Multicast state of a group.
 #[derive(Default)]
-struct Way {
+struct GroupState {
     /// The program's handles of the group.
     handles: Option<Weak<[u32]>>,
     /// Time at which the last handle was found dropped.
-    gone_since: Option<Instant>,
+    unused_since: Option<Instant>,
     /// Set if the members are on enough hosts, all in one network; with the digest of the members
     /// for which this holds.
     reach: Option<(u64, bool)>,
-    casting: Option<Socket>,
-    hearing: Option<Socket>,
+    send_socket: Option<Socket>,
+    receive_socket: Option<Socket>,
     /// Windows in datagrams that members reported to this process as the root.
     windows: BTreeMap<u32, u32>,
     /// Set when this process, as the root, broadcasts by the tree.
     is_off: bool,
 }
 
-impl Way {
+impl GroupState {
     /// Returns whether the program has dropped its last handle of the group.
-    fn is_gone(&self) -> bool {
+    fn is_unused(&self) -> bool {
         let handles = self.handles.as_ref();
         handles.is_some_and(|handles| handles.strong_count() == 0)
     }
@@ -129,15 +129,15 @@ pub(crate) struct Multicasts {
     secret: [u8; 32],
     is_allowed: bool,
     ports: PortRange,
-    ways: BTreeMap<u16, Way>,
+    groups: BTreeMap<u16, GroupState>,
     roots: BTreeMap<Id, Root>,
-    hearings: BTreeMap<Id, Hearing>,
+    receivers: BTreeMap<Id, Receiver>,
     /// Longest piece that the interface carries, in bytes, once it is known.
     piece_len: Option<usize>,
     /// Time of the next check for groups without handles.
-    tidy_at: Instant,
-    /// Words to send, with the receivers' ranks.
-    words: Vec<(u32, Vec<u8>)>,
+    close_at: Instant,
+    /// Control messages to send, with the receivers' ranks.
+    controls: Vec<(u32, Vec<u8>)>,
     /// Multicasts that this process has begun as the root.
     root_count: u64,
     /// Datagrams that belong to no pending broadcast.
@@ -156,12 +156,12 @@ impl Multicasts {
             secret: job.secret,
             is_allowed: is_allowed(job)?,
             ports: links::ports(job)?,
-            ways: BTreeMap::new(),
+            groups: BTreeMap::new(),
             roots: BTreeMap::new(),
-            hearings: BTreeMap::new(),
+            receivers: BTreeMap::new(),
             piece_len: None,
-            tidy_at: Instant::default(),
-            words: Vec::new(),
+            close_at: Instant::default(),
+            controls: Vec::new(),
             root_count: 0,
             unknown_count: 0,
         })
@@ -184,13 +184,13 @@ impl Multicasts {
         if !is_fit {
             return false;
         }
-        let way = self.ways.entry(members.id()).or_default();
-        (way.handles, way.gone_since) = (Some(members.handles()), None);
-        match way.reach {
+        let state = self.groups.entry(members.id()).or_default();
+        (state.handles, state.unused_since) = (Some(members.handles()), None);
+        match state.reach {
             Some((digest, reaches)) if digest == members.digest() => reaches,
             _ => {
                 let reaches = reaches();
-                way.reach = Some((members.digest(), reaches));
+                state.reach = Some((members.digest(), reaches));
                 reaches
             }
         }
@@ -206,17 +206,21 @@ impl Multicasts {
         buffer: Buffer,
         now: Instant,
     ) -> Result<Announcement, Buffer> {
-        if self.ways.get(&call.id.group).is_none_or(|way| way.is_off) {
+        if self
+            .groups
+            .get(&call.id.group)
+            .is_none_or(|state| state.is_off)
+        {
             return Err(buffer);
         }
         let (announcement, codec) = match self.announce(call) {
             Ok(announced) => announced,
             Err(why) => {
-                self.turn_off(call.id.group, &why);
+                self.disable(call.id.group, &why);
                 return Err(buffer);
             }
         };
-        let way = self.ways.entry(call.id.group).or_default();
+        let state = self.groups.entry(call.id.group).or_default();
         let others = || {
             call.members
                 .ranks()
@@ -225,7 +229,7 @@ impl Multicasts {
                 .filter(|rank| *rank != call.me)
         };
         let unready: BTreeSet<u32> = others()
-            .filter(|rank| !way.windows.contains_key(rank))
+            .filter(|rank| !state.windows.contains_key(rank))
             .collect();
         let root = Root::new((codec, &announcement), buffer, others(), unready, now);
         self.roots.insert(call.id, root);
@@ -241,14 +245,14 @@ impl Multicasts {
             .map_err(|error| error.to_string())?;
         let codec = self.codec(call, salt)?;
         let ports = self.ports;
-        let way = self.way_of(call, |way| way.casting.is_some())?;
-        if way.casting.is_none() {
-            way.casting =
+        let state = self.group_state(call, |state| state.send_socket.is_some())?;
+        if state.send_socket.is_none() {
+            state.send_socket =
                 Some(Socket::casting(call.own, group, ports).map_err(|error| error.to_string())?);
         }
         let piece_len = self.longest_piece(call.own)?;
-        let way = self.ways.entry(call.id.group).or_default();
-        let least = way.windows.values().min();
+        let state = self.groups.entry(call.id.group).or_default();
+        let least = state.windows.values().min();
         let announcement = Announcement {
             piece_len: u16::try_from(piece_len).unwrap_or(u16::MAX),
             window: least.copied().unwrap_or(u32::MAX),
@@ -262,17 +266,17 @@ impl Multicasts {
     /// # Errors
     /// The buffer, if this member cannot receive it. The data then arrive by a message from the
     /// root.
-    pub(crate) fn begin_hearing(
+    pub(crate) fn begin_receiving(
         &mut self,
         call: &Call<'_>,
         announcement: &Announcement,
         buffer: Buffer,
     ) -> Result<(), Buffer> {
-        let (word, codec) = match self.listen(call, announcement) {
-            Ok((window, codec)) => (Word::Ready { window }, Some((window, codec))),
-            Err(why) => (Word::Refused { why }, None),
+        let (control, codec) = match self.listen(call, announcement) {
+            Ok((window, codec)) => (Control::Ready { window }, Some((window, codec))),
+            Err(why) => (Control::Refused { why }, None),
         };
-        self.say(call.root, call.id, &word);
+        self.queue_control(call.root, call.id, &control);
         let Some((window, codec)) = codec else {
             return Err(buffer);
         };
@@ -281,15 +285,15 @@ impl Multicasts {
             window: u64::from(window.min(announcement.window)),
             serial: 0,
         };
-        let hearing = Hearing::new(call.root, codec, terms, buffer);
-        self.hearings.insert(call.id, hearing);
+        let receiver = Receiver::new(call.root, codec, terms, buffer);
+        self.receivers.insert(call.id, receiver);
         Ok(())
     }
 
     /// Requests the data from the root by a message.
     pub(crate) fn refuse(&mut self, root: u32, id: Id) {
         let why = "it has no IPv4 address".to_owned();
-        self.say(root, id, &Word::Refused { why });
+        self.queue_control(root, id, &Control::Refused { why });
     }
 
     /// Opens the socket of the group. Returns its window in datagrams, and the codec of the
@@ -300,74 +304,81 @@ impl Multicasts {
         announcement: &Announcement,
     ) -> Result<(u32, Codec), String> {
         if !self.is_allowed {
-            return Err("multicast is off here".to_owned());
+            return Err("multicast is switched off there".to_owned());
         }
         let piece_len = usize::from(announcement.piece_len);
         let longest = self.longest_piece(call.own)?;
         if !(PIECE_LEN_MIN..=longest).contains(&piece_len) {
-            return Err(format!("pieces have {longest} bytes here, not {piece_len}"));
+            return Err(format!(
+                "its longest piece has {longest} bytes, not {piece_len}"
+            ));
         }
         let codec = self.codec(call, announcement.salt)?;
         let (job_id, ports) = (self.job_id, self.ports);
-        let way = self.way_of(call, |way| way.hearing.is_some())?;
-        if way.hearing.is_none() {
+        let state = self.group_state(call, |state| state.receive_socket.is_some())?;
+        if state.receive_socket.is_none() {
             let group = portolan_multicast::group_of(job_id, call.id.group, ports);
-            way.hearing =
+            state.receive_socket =
                 Some(Socket::listening(call.own, group).map_err(|error| error.to_string())?);
         }
-        let buffer_len = way.hearing.as_ref().map_or(0, Socket::buffer_len);
+        let buffer_len = state.receive_socket.as_ref().map_or(0, Socket::buffer_len);
         let window = portolan_multicast::window_of(buffer_len, piece_len);
         Ok((u32::try_from(window).unwrap_or(u32::MAX), codec))
     }
 
     /// Returns the state of the group of `call` if it may have another socket. `has` tests whether
     /// a group already has one of that kind.
-    fn way_of(&mut self, call: &Call<'_>, has: impl Fn(&Way) -> bool) -> Result<&mut Way, String> {
+    fn group_state(
+        &mut self,
+        call: &Call<'_>,
+        has: impl Fn(&GroupState) -> bool,
+    ) -> Result<&mut GroupState, String> {
         let group = call.id.group;
-        let is_new = !self.ways.get(&group).is_some_and(&has);
-        let count = |ways: &BTreeMap<u16, Way>| ways.values().filter(|way| has(way)).count();
-        if is_new && count(&self.ways) >= GROUPS_MAX {
-            self.close_gone(|_| true);
-            if count(&self.ways) >= GROUPS_MAX {
+        let is_new = !self.groups.get(&group).is_some_and(&has);
+        let count =
+            |groups: &BTreeMap<u16, GroupState>| groups.values().filter(|state| has(state)).count();
+        if is_new && count(&self.groups) >= GROUPS_MAX {
+            self.close_groups(|_| true);
+            if count(&self.groups) >= GROUPS_MAX {
                 return Err(format!("{GROUPS_MAX} groups have sockets"));
             }
         }
-        let way = self.ways.entry(group).or_default();
-        (way.handles, way.gone_since) = (Some(call.members.handles()), None);
-        Ok(way)
+        let state = self.groups.entry(group).or_default();
+        (state.handles, state.unused_since) = (Some(call.members.handles()), None);
+        Ok(state)
     }
 
     /// Drops idle groups without handles, if `wanted` returns true for the time at which the last
     /// handle was found dropped.
-    fn close_gone(&mut self, wanted: impl Fn(Option<Instant>) -> bool) {
+    fn close_groups(&mut self, wanted: impl Fn(Option<Instant>) -> bool) {
         let Multicasts {
-            ways,
+            groups,
             roots,
-            hearings,
+            receivers,
             ..
         } = self;
-        ways.retain(|group, way| {
+        groups.retain(|group, state| {
             let is_busy = roots
                 .keys()
-                .chain(hearings.keys())
+                .chain(receivers.keys())
                 .any(|id| id.group == *group);
-            is_busy || !way.is_gone() || !wanted(way.gone_since)
+            is_busy || !state.is_unused() || !wanted(state.unused_since)
         });
     }
 
     /// Closes the sockets of groups that have had no handle for [`LINGER`]. The engine calls it
     /// from time to time.
-    pub(crate) fn tidy(&mut self, now: Instant) {
-        self.tidy_at = now + LINGER / 4;
-        for way in self.ways.values_mut().filter(|way| way.is_gone()) {
-            way.gone_since.get_or_insert(now);
+    pub(crate) fn close_unused(&mut self, now: Instant) {
+        self.close_at = now + LINGER / 4;
+        for state in self.groups.values_mut().filter(|state| state.is_unused()) {
+            state.unused_since.get_or_insert(now);
         }
-        self.close_gone(|since| since.is_some_and(|since| now.since(since) >= LINGER));
+        self.close_groups(|since| since.is_some_and(|since| now.since(since) >= LINGER));
     }
 
-    /// Returns whether [`Multicasts::tidy`] is due.
-    pub(crate) fn is_untidy(&self, now: Instant) -> bool {
-        !self.ways.is_empty() && now >= self.tidy_at
+    /// Returns whether [`Multicasts::close_unused`] is due.
+    pub(crate) fn is_close_due(&self, now: Instant) -> bool {
+        !self.groups.is_empty() && now >= self.close_at
     }
 
     /// Returns the length of the longest piece that the interface with this address carries, in
@@ -401,71 +412,75 @@ impl Multicasts {
         Codec::new(&Keys::from_bytes(&bytes)).ok_or_else(|| "no cipher".to_owned())
     }
 
-    fn turn_off(&mut self, group: u16, why: &str) {
-        let way = self.ways.entry(group).or_default();
-        if !std::mem::replace(&mut way.is_off, true) {
+    fn disable(&mut self, group: u16, why: &str) {
+        let state = self.groups.entry(group).or_default();
+        if !std::mem::replace(&mut state.is_off, true) {
             log::info!("group {group} broadcasts without multicast: {why}");
         }
     }
 
-    fn say(&mut self, rank: u32, id: Id, word: &Word) {
-        self.words.push((rank, word.to_bytes(id)));
+    fn queue_control(&mut self, rank: u32, id: Id, control: &Control) {
+        self.controls.push((rank, control.to_bytes(id)));
     }
 
-    /// Takes the words to send, with the receivers' ranks.
-    pub(crate) fn take_words(&mut self) -> Vec<(u32, Vec<u8>)> {
-        std::mem::take(&mut self.words)
+    /// Takes the control messages to send, with the receivers' ranks.
+    pub(crate) fn take_controls(&mut self) -> Vec<(u32, Vec<u8>)> {
+        std::mem::take(&mut self.controls)
     }
 
-    /// Handles a member's message. Returns whether it is a word.
-    pub(crate) fn on_word(&mut self, rank: u32, bytes: &[u8], now: Instant) -> bool {
-        let Some((id, word)) = Word::parse(bytes) else {
+    /// Handles a member's message. Returns whether it is a valid control message.
+    pub(crate) fn on_control(&mut self, rank: u32, bytes: &[u8], now: Instant) -> bool {
+        let Some((id, control)) = Control::parse(bytes) else {
             return false;
         };
-        if let Some(hearing) = self.hearings.get_mut(&id) {
-            let is_refusing = match word {
-                _ if hearing.root() != rank => false,
-                Word::Sent(sent) => {
-                    hearing.on_sent(sent);
+        if let Some(receiver) = self.receivers.get_mut(&id) {
+            let is_refusing = match control {
+                _ if receiver.root() != rank => false,
+                Control::Sent(sent) => {
+                    receiver.on_sent(sent);
                     false
                 }
-                Word::Direct => hearing.on_direct(),
-                Word::Window { window } => {
-                    hearing.on_window(window);
+                Control::Direct => receiver.on_direct(),
+                Control::Window { window } => {
+                    receiver.on_window(window);
                     false
                 }
                 _ => false,
             };
             if is_refusing {
-                let why = "it hears nothing".to_owned();
-                self.say(rank, id, &Word::Refused { why });
+                let why = "it receives no datagrams".to_owned();
+                self.queue_control(rank, id, &Control::Refused { why });
             }
             return true;
         }
         // The window of an earlier broadcast is equally valid.
-        if let (Word::Ready { window }, Some(way)) = (&word, self.ways.get_mut(&id.group)) {
-            way.windows.insert(rank, (*window).max(1));
+        if let (Control::Ready { window }, Some(state)) = (&control, self.groups.get_mut(&id.group))
+        {
+            state.windows.insert(rank, (*window).max(1));
         }
         let Some(root) = self.roots.get_mut(&id) else {
             return true;
         };
-        let (is_told, why) = match word {
-            Word::Ready { .. } => (root.on_ready(rank, now), None),
-            Word::Refused { why } => {
+        let (is_excluded, why) = match control {
+            Control::Ready { .. } => (root.on_ready(rank, now), None),
+            Control::Refused { why } => {
                 root.on_refused(rank);
                 (false, Some(why))
             }
-            Word::Report { report, got } => {
+            Control::Report { report, got } => {
                 let is_deaf = root.on_report(rank, (&report, got), now);
-                (is_deaf, is_deaf.then(|| "it hears nothing".to_owned()))
+                (
+                    is_deaf,
+                    is_deaf.then(|| "it receives no datagrams".to_owned()),
+                )
             }
-            Word::Sent(_) | Word::Direct | Word::Window { .. } => (false, None),
+            Control::Sent(_) | Control::Direct | Control::Window { .. } => (false, None),
         };
-        if is_told {
-            self.say(rank, id, &Word::Direct);
+        if is_excluded {
+            self.queue_control(rank, id, &Control::Direct);
         }
         if let Some(why) = why {
-            self.turn_off(id.group, &format!("rank {rank}: {why}"));
+            self.disable(id.group, &format!("rank {rank}: {why}"));
         }
         true
     }
@@ -473,24 +488,24 @@ impl Multicasts {
     /// Returns whether a turn has work to do.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        !(self.roots.is_empty() && self.hearings.is_empty() && self.words.is_empty())
+        !(self.roots.is_empty() && self.receivers.is_empty() && self.controls.is_empty())
     }
 
     /// Sends and receives what is ready. Returns the number of runs.
     pub(crate) fn turn(&mut self, now: Instant) -> usize {
         let ids: Vec<Id> = self.roots.keys().copied().collect();
         let sent: usize = ids.into_iter().map(|id| self.cast(id, now)).sum();
-        sent + self.hear()
+        sent + self.receive()
     }
 
     fn cast(&mut self, id: Id, now: Instant) -> usize {
-        let way = self.ways.get_mut(&id.group);
-        let Some(mut socket) = way.and_then(|way| way.casting.take()) else {
+        let state = self.groups.get_mut(&id.group);
+        let Some(mut socket) = state.and_then(|state| state.send_socket.take()) else {
             return 0;
         };
         let moved = self.cast_by(id, now, |run| socket.send(run));
-        if let Some(way) = self.ways.get_mut(&id.group) {
-            way.casting = Some(socket);
+        if let Some(state) = self.groups.get_mut(&id.group) {
+            state.send_socket = Some(socket);
         }
         moved
     }
@@ -502,10 +517,11 @@ impl Multicasts {
         now: Instant,
         mut send: impl FnMut(&mut Run) -> io::Result<bool>,
     ) -> usize {
-        let (Some(root), Some(way)) = (self.roots.get_mut(&id), self.ways.get(&id.group)) else {
+        let (Some(root), Some(state)) = (self.roots.get_mut(&id), self.groups.get(&id.group))
+        else {
             return 0;
         };
-        let mut told = root.begin(|rank| way.windows.get(&rank).map_or(1, |it| *it), now);
+        let mut controls = root.begin(|rank| state.windows.get(&rank).map_or(1, |it| *it), now);
         let mut moved = 0;
         let mut failure = None;
         while let Some(run) = root.run(now).filter(|_| moved < RUNS_IN_TURN) {
@@ -519,54 +535,55 @@ impl Multicasts {
             moved += 1;
         }
         match failure {
-            None => told.extend(root.on_time(now)),
+            None => controls.extend(root.on_time(now)),
             Some(error) => {
                 let ranks = root.fail();
-                self.turn_off(id.group, &format!("sending: {error}"));
-                told.extend(ranks.into_iter().map(|rank| (rank, Word::Direct)));
+                self.disable(id.group, &format!("sending: {error}"));
+                controls.extend(ranks.into_iter().map(|rank| (rank, Control::Direct)));
             }
         }
-        told.iter()
-            .for_each(|(rank, word)| self.say(*rank, id, word));
+        controls
+            .iter()
+            .for_each(|(rank, control)| self.queue_control(*rank, id, control));
         moved
     }
 
-    fn hear(&mut self) -> usize {
+    fn receive(&mut self) -> usize {
         let mut moved = 0;
         let waiting = self
-            .hearings
+            .receivers
             .iter()
-            .filter(|(_, hearing)| !hearing.is_settled());
+            .filter(|(_, receiver)| !receiver.is_settled());
         let mut groups: Vec<u16> = waiting.map(|(id, _)| id.group).collect();
         groups.dedup();
         for group in groups {
-            moved += self.hear_group(group);
+            moved += self.receive_group(group);
         }
         moved
     }
 
-    fn hear_group(&mut self, group: u16) -> usize {
-        let way = self.ways.get_mut(&group);
-        let Some(mut socket) = way.and_then(|way| way.hearing.take()) else {
+    fn receive_group(&mut self, group: u16) -> usize {
+        let state = self.groups.get_mut(&group);
+        let Some(mut socket) = state.and_then(|state| state.receive_socket.take()) else {
             return 0;
         };
-        let moved = self.hear_by(group, |sink| socket.receive_any(sink));
-        if let Some(way) = self.ways.get_mut(&group) {
-            way.hearing = Some(socket);
+        let moved = self.receive_runs(group, |sink| socket.receive_any(sink));
+        if let Some(state) = self.groups.get_mut(&group) {
+            state.receive_socket = Some(socket);
         }
         moved
     }
 
     /// Handles the datagrams from `receive`, run by run. `receive` returns whether there was a run.
-    fn hear_by(
+    fn receive_runs(
         &mut self,
         group: u16,
         mut receive: impl FnMut(&mut dyn FnMut(&mut [u8])) -> io::Result<bool>,
     ) -> usize {
         let Multicasts {
-            hearings,
+            receivers,
             unknown_count,
-            words,
+            controls,
             ..
         } = self;
         let (mut moved, mut is_drained) = (0, false);
@@ -576,9 +593,9 @@ impl Multicasts {
         };
         while !is_drained && moved < RUNS_IN_TURN {
             let received = receive(&mut |datagram| {
-                let mut known = hearings.range_mut(ids.clone());
-                let known = known.find(|(_, hearing)| hearing.knows(datagram));
-                if !known.is_some_and(|(_, hearing)| hearing.on_datagram(datagram)) {
+                let mut known = receivers.range_mut(ids.clone());
+                let known = known.find(|(_, receiver)| receiver.matches(datagram));
+                if !known.is_some_and(|(_, receiver)| receiver.on_datagram(datagram)) {
                     *unknown_count += 1;
                 }
             });
@@ -592,9 +609,9 @@ impl Multicasts {
                 }
             }
         }
-        for (id, hearing) in hearings.range_mut(ids).filter(|(_, it)| !it.is_settled()) {
-            if let Some(word) = hearing.report(is_drained) {
-                words.push((hearing.root(), word.to_bytes(*id)));
+        for (id, receiver) in receivers.range_mut(ids).filter(|(_, it)| !it.is_settled()) {
+            if let Some(control) = receiver.report(is_drained) {
+                controls.push((receiver.root(), control.to_bytes(*id)));
             }
         }
         moved
@@ -602,34 +619,36 @@ impl Multicasts {
 
     /// Returns whether nothing is awaited by multicast any more.
     pub(crate) fn is_settled(&self, id: Id) -> bool {
-        match (self.roots.get(&id), self.hearings.get(&id)) {
-            (Some(root), _) => root.is_settled() || root.gone().is_some(),
-            (_, Some(hearing)) => hearing.is_settled() || hearing.gone().is_some(),
+        match (self.roots.get(&id), self.receivers.get(&id)) {
+            (Some(root), _) => root.is_settled() || root.failed().is_some(),
+            (_, Some(receiver)) => receiver.is_settled() || receiver.failed().is_some(),
             (None, None) => true,
         }
     }
 
     /// Returns the ranks that a broadcast waits for.
     pub(crate) fn awaited(&self, id: Id) -> Vec<u32> {
-        match (self.roots.get(&id), self.hearings.get(&id)) {
+        match (self.roots.get(&id), self.receivers.get(&id)) {
             (Some(root), _) => root.awaited().collect(),
-            (_, Some(hearing)) => vec![hearing.root()],
+            (_, Some(receiver)) => vec![receiver.root()],
             (None, None) => Vec::new(),
         }
     }
 
     /// Returns an awaited process that has failed.
-    pub(crate) fn gone(&self, id: Id) -> Option<u32> {
-        let root = self.roots.get(&id).and_then(Root::gone);
-        root.or_else(|| self.hearings.get(&id).and_then(Hearing::gone))
+    pub(crate) fn failed(&self, id: Id) -> Option<u32> {
+        let root = self.roots.get(&id).and_then(Root::failed);
+        root.or_else(|| self.receivers.get(&id).and_then(Receiver::failed))
     }
 
     /// Records that a process has failed.
-    pub(crate) fn on_gone(&mut self, rank: u32) {
-        self.roots.values_mut().for_each(|root| root.on_gone(rank));
-        self.hearings
+    pub(crate) fn on_failed(&mut self, rank: u32) {
+        self.roots
             .values_mut()
-            .for_each(|hearing| hearing.on_gone(rank));
+            .for_each(|root| root.on_failed(rank));
+        self.receivers
+            .values_mut()
+            .for_each(|receiver| receiver.on_failed(rank));
     }
 
     /// Ends a broadcast in any state.
@@ -642,7 +661,7 @@ impl Multicasts {
                 is_direct: false,
             });
         }
-        let (buffer, is_direct) = self.hearings.remove(&id)?.into_parts();
+        let (buffer, is_direct) = self.receivers.remove(&id)?.into_parts();
         Some(Ended {
             buffer,
             direct: Vec::new(),
@@ -653,10 +672,11 @@ impl Multicasts {
     /// Adds the sockets of pending broadcasts to `wake`.
     pub(crate) fn arm(&self, wake: &mut WakeSet) {
         let waiting = self
-            .hearings
+            .receivers
             .iter()
-            .filter(|(_, hearing)| !hearing.is_settled());
-        let sockets = waiting.filter_map(|(id, _)| self.ways.get(&id.group)?.hearing.as_ref());
+            .filter(|(_, receiver)| !receiver.is_settled());
+        let sockets =
+            waiting.filter_map(|(id, _)| self.groups.get(&id.group)?.receive_socket.as_ref());
         wake.fds
             .extend(sockets.map(|socket| socket.fd().as_raw_fd()));
     }

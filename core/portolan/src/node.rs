@@ -88,7 +88,7 @@ impl fmt::Display for PathInfo {
 /// logs the error that `close` would return.
 pub struct Node {
     engine: Gate<Engine>,
-    /// Kept outside the engine: reading the rank must not take the engine back from its helper.
+    /// PooledBuf outside the engine: reading the rank must not take the engine back from its helper.
     job: Box<Job>,
     waiter: Waiter,
     descriptor: Option<Box<Descriptor>>,
@@ -293,24 +293,24 @@ impl Node {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(rank)?;
         if engine.send_direct(peer, &spec, bytes) {
-            engine.look_between_sends();
+            engine.progress_between_sends();
             return Ok(());
         }
         if engine.inner.try_eager(peer, &spec, &[bytes])? == Submitted::Accepted {
             engine.flush();
-            engine.look_between_sends();
+            engine.progress_between_sends();
             return Ok(());
         }
         if engine.inner.must_buffer(peer, bytes.len()) {
             return engine.send_buffered(&mut self.waiter, peer, spec, bytes);
         }
-        // SAFETY: `finish_lent` returns only when the operation is done, and its guard detaches
+        // SAFETY: `finish_borrowed` returns only when the operation is done, and its guard detaches
         // the memory if a handler panics.
-        let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        let op = unsafe { engine.inner.ops.borrowed(OpKind::Send(peer), bytes) };
         engine.inner.submit_op(peer, spec, op);
         engine.flush();
         engine
-            .finish_lent(&mut self.waiter, op, &[peer])
+            .finish_borrowed(&mut self.waiter, op, &[peer])
             .map(|_| ())
     }
 
@@ -452,10 +452,10 @@ impl Node {
         }
         let len = bytes.len() as u64;
         // SAFETY: as in `send_spec`; `bytes` is not used before the operation is complete.
-        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, bytes) };
+        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, bytes) };
         inner.core.post_recv(port, op, len, source);
         engine.drain();
-        engine.finish_lent(&mut self.waiter, op, source.as_slice())
+        engine.finish_borrowed(&mut self.waiter, op, source.as_slice())
     }
 
     /// Longest message that a blocking send copies without waiting for its receiver, in bytes. On
@@ -541,7 +541,7 @@ impl Node {
         if !engine.inner.ops.is_done(op) {
             engine.progress();
             if !engine.inner.ops.is_done(op) {
-                engine.look_for(op);
+                engine.on_empty_poll(op);
             }
             if !engine.inner.ops.is_done(op) {
                 return Ok(None);
@@ -564,7 +564,7 @@ impl Node {
         let engine = &mut *self.engine.enter();
         let was_last = engine.inner.is_last();
         match engine.progress() {
-            0 if was_last => engine.inner.check_company().map(|()| 0),
+            0 if was_last => engine.inner.check_any_sender().map(|()| 0),
             0 => engine.inner.check_owner().map(|()| 0),
             moved => Ok(moved),
         }
@@ -601,11 +601,11 @@ impl Node {
         let is_done = Cell::new(false);
         self.waiter.until(engine, &[], Awaited::Condition, |inner| {
             is_done.set(done());
-            is_done.get() || inner.is_deserted()
+            is_done.get() || inner.has_no_sender()
         });
         match is_done.get() {
             true => Ok(()),
-            false => Err(engine.inner.nobody_left()),
+            false => Err(engine.inner.no_sender_error()),
         }
     }
 
@@ -646,8 +646,8 @@ impl Node {
         // Closing discards messages at ports, which may include reports of a mismatch.
         engine.inner.check_groups();
         engine.close(&mut self.waiter)?;
-        engine.inner.check_told()?;
-        engine.say_bye();
+        engine.inner.check_unreported()?;
+        engine.send_bye();
         Ok(())
     }
 }

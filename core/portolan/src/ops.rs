@@ -97,9 +97,9 @@ pub(crate) enum Memory {
     /// Message in two pieces, to be sent.
     Two(Box<[Buffer; 2]>),
     /// Borrowed for reading by a send.
-    Lent(*const u8, usize),
+    Borrowed(*const u8, usize),
     /// Borrowed for writing by a receive.
-    LentMut(*mut u8, usize),
+    BorrowedMut(*mut u8, usize),
 }
 
 impl Memory {
@@ -109,28 +109,28 @@ impl Memory {
     /// `bytes` must stay valid and unchanged until the operation has ended: removed from the table,
     /// or [`Ops::detach`]ed.
     #[inline]
-    pub(crate) unsafe fn lent(bytes: &[u8]) -> Memory {
-        Memory::Lent(bytes.as_ptr(), bytes.len())
+    pub(crate) unsafe fn borrowed(bytes: &[u8]) -> Memory {
+        Memory::Borrowed(bytes.as_ptr(), bytes.len())
     }
 
     /// Borrows `bytes` for writing.
     ///
     /// # Safety
-    /// As [`Memory::lent`], and nothing else may use `bytes` until then.
+    /// As [`Memory::borrowed`], and nothing else may use `bytes` until then.
     #[inline]
-    pub(crate) unsafe fn lent_mut(bytes: &mut [u8]) -> Memory {
-        Memory::LentMut(bytes.as_mut_ptr(), bytes.len())
+    pub(crate) unsafe fn borrowed_mut(bytes: &mut [u8]) -> Memory {
+        Memory::BorrowedMut(bytes.as_mut_ptr(), bytes.len())
     }
 
     /// Borrows a piece for writing; an empty piece may be null.
     ///
     /// # Safety
-    /// As [`Memory::lent_mut`].
+    /// As [`Memory::borrowed_mut`].
     #[inline]
     pub(crate) unsafe fn of_piece(piece: RawPiece) -> Memory {
         match piece.len {
-            0 => Memory::LentMut(NonNull::dangling().as_ptr(), 0),
-            len => Memory::LentMut(piece.ptr, len),
+            0 => Memory::BorrowedMut(NonNull::dangling().as_ptr(), 0),
+            len => Memory::BorrowedMut(piece.ptr, len),
         }
     }
 
@@ -140,10 +140,10 @@ impl Memory {
         match self {
             Memory::Owned(buffer) => buffer,
             Memory::Two(_) => &[],
-            // SAFETY: `lent`'s caller keeps the borrow alive while the operation exists.
-            &Memory::Lent(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
+            // SAFETY: `borrowed`'s caller keeps the borrow alive while the operation exists.
+            &Memory::Borrowed(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
             // SAFETY: as above; nothing else uses the bytes until the operation is finished.
-            &Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
+            &Memory::BorrowedMut(ptr, len) => unsafe { std::slice::from_raw_parts(ptr, len) },
         }
     }
 
@@ -152,10 +152,12 @@ impl Memory {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Memory::Owned(buffer) => buffer.as_mut_slice().unwrap_or(&mut []),
-            // SAFETY: `lent_mut`'s caller borrowed the bytes for writing and does not use them
+            // SAFETY: `borrowed_mut`'s caller borrowed the bytes for writing and does not use them
             // until the operation is finished; `&mut self` keeps this the only access.
-            &mut Memory::LentMut(ptr, len) => unsafe { std::slice::from_raw_parts_mut(ptr, len) },
-            Memory::Lent(..) | Memory::Two(_) => &mut [],
+            &mut Memory::BorrowedMut(ptr, len) => unsafe {
+                std::slice::from_raw_parts_mut(ptr, len)
+            },
+            Memory::Borrowed(..) | Memory::Two(_) => &mut [],
         }
     }
 }
@@ -188,7 +190,7 @@ pub(crate) enum Owner {
     /// Holder of the operation's request, which polls the state.
     Request(State),
     /// Handler of the operation's port, or no owner.
-    Nobody,
+    None,
     /// Caller of an endpoint, notified by a completion.
     Caller(RawOp),
 }
@@ -217,7 +219,7 @@ pub(crate) struct PlainRecv {
 }
 
 /// Id of no operation: generations begin at 1.
-const NOBODY: OpId = OpId(0);
+const NO_OP: OpId = OpId(0);
 
 /// Table of the pending operations.
 #[derive(Debug, Default)]
@@ -245,9 +247,9 @@ impl Ops {
     /// # Safety
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends.
-    pub(crate) unsafe fn lent(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
+    pub(crate) unsafe fn borrowed(&mut self, kind: OpKind, bytes: &[u8]) -> OpId {
         // SAFETY: required of the caller by this function's contract.
-        let memory = unsafe { Memory::lent(bytes) };
+        let memory = unsafe { Memory::borrowed(bytes) };
         self.enter(kind, memory, Owner::Request(State::Pending))
     }
 
@@ -256,9 +258,9 @@ impl Ops {
     /// # Safety
     /// The caller must [`Ops::finish`] or [`Ops::detach`] the operation before the borrow of
     /// `bytes` ends, and not use `bytes` until then.
-    pub(crate) unsafe fn lent_mut(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
+    pub(crate) unsafe fn borrowed_mut(&mut self, kind: OpKind, bytes: &mut [u8]) -> OpId {
         // SAFETY: required of the caller by this function's contract.
-        let memory = unsafe { Memory::lent_mut(bytes) };
+        let memory = unsafe { Memory::borrowed_mut(bytes) };
         self.enter(kind, memory, Owner::Request(State::Pending))
     }
 
@@ -318,7 +320,7 @@ impl Ops {
 
     #[cold]
     fn real_part(&self, id: OpId) -> OpId {
-        self.parts.get(&id).copied().unwrap_or(NOBODY)
+        self.parts.get(&id).copied().unwrap_or(NO_OP)
     }
 
     #[inline]
@@ -383,7 +385,7 @@ impl Ops {
     pub(crate) fn is_done(&self, id: OpId) -> bool {
         !matches!(
             self.owner(id),
-            Some(Owner::Request(State::Pending) | Owner::Nobody | Owner::Caller(_))
+            Some(Owner::Request(State::Pending) | Owner::None | Owner::Caller(_))
         )
     }
 
@@ -454,7 +456,7 @@ impl Ops {
         }
         let Some(Op {
             kind,
-            memory: Memory::LentMut(buf, buf_len),
+            memory: Memory::BorrowedMut(buf, buf_len),
             owner: Owner::Caller(raw),
         }) = place
         else {
@@ -546,7 +548,7 @@ impl Ops {
 
     /// Removes a completed operation on borrowed memory; returns `None` while it is pending.
     #[inline]
-    pub(crate) fn finish_lent(&mut self, id: OpId) -> Option<Result<Received, Error>> {
+    pub(crate) fn finish_borrowed(&mut self, id: OpId) -> Option<Result<Received, Error>> {
         if let &Owner::Request(State::Done(received, _)) = self.owner(id)? {
             self.forget(id);
             return Some(Ok(received));
@@ -568,7 +570,7 @@ impl Ops {
         let op = self.remove(id)?;
         let buffer = match op.memory {
             Memory::Owned(buffer) => Some(buffer),
-            Memory::Lent(..) | Memory::LentMut(..) | Memory::Two(_) => None,
+            Memory::Borrowed(..) | Memory::BorrowedMut(..) | Memory::Two(_) => None,
         };
         match op.owner {
             Owner::Request(State::Done(got, match_bits)) => Some(Ok(Completion {
@@ -587,7 +589,7 @@ impl Ops {
     pub(crate) fn reclaim(&mut self, id: OpId) -> Option<Buffer> {
         match self.remove(id)?.memory {
             Memory::Owned(buffer) => Some(buffer),
-            Memory::Lent(..) | Memory::LentMut(..) | Memory::Two(_) => None,
+            Memory::Borrowed(..) | Memory::BorrowedMut(..) | Memory::Two(_) => None,
         }
     }
 
@@ -597,7 +599,7 @@ impl Ops {
         let copy = self.pieces(id).concat();
         if let Some(op) = self.get_mut(id) {
             op.memory = Memory::Owned(Buffer::from(copy));
-            op.owner = Owner::Nobody;
+            op.owner = Owner::None;
         }
     }
 }
@@ -611,7 +613,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finished_request_is_stale() {
+    fn finished_request_is_stale() {
         let mut ops = Ops::default();
         let kind = OpKind::Send(PeerId(1));
         let id = ops.owned(kind, Buffer::from(vec![1, 2]));
@@ -627,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_operation_is_done() {
+    fn failed_operation_is_done() {
         let mut ops = Ops::default();
         let id = ops.owned(OpKind::Send(PeerId(1)), Buffer::from(vec![]));
         assert!(!ops.is_done(id));
@@ -637,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn detached_memory_is_no_longer_touched() {
+    fn detached_memory_is_not_accessed() {
         let mut ops = Ops::default();
         let mut bytes = [7; 4];
         let kind = OpKind::Recv {
@@ -645,7 +647,7 @@ mod tests {
             source: None,
         };
         // SAFETY: detached before `bytes` is used again.
-        let id = unsafe { ops.lent_mut(kind, &mut bytes) };
+        let id = unsafe { ops.borrowed_mut(kind, &mut bytes) };
         ops.bytes_mut(id)[0] = 8;
         ops.detach(id);
         ops.bytes_mut(id)[1] = 9;

@@ -166,10 +166,10 @@ impl fmt::Display for RawError {
             RawError::Truncated { message_len } => {
                 write!(f, "the message of {message_len} bytes does not fit")
             }
-            RawError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
+            RawError::PeerGone(cause) => write!(f, "the peer failed: {cause}"),
             RawError::Cancelled => f.write_str("the operation was cancelled"),
             RawError::Remote(fault) => write!(f, "remote memory: {fault}"),
-            RawError::Refused => f.write_str("the receiver withdrew the buffer"),
+            RawError::Refused => f.write_str("the receiver cancelled the buffer"),
             &RawError::UnexpectedMemoryFull { held_len, limit } => {
                 f.write_str(&memory_full(held_len, limit))
             }
@@ -205,7 +205,7 @@ pub struct RawCompletion {
 
 /// State of a send when its call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "whoever takes a send for pending that is done waits for ever"]
+#[must_use = "a caller that treats a completed send as pending waits forever"]
 pub enum Sent {
     /// The send is complete: its memory belongs to the caller again, and there is no completion.
     Done,
@@ -288,7 +288,7 @@ impl Many {
 impl RawOp {
     /// Returns whether the operation is not a receive.
     #[inline]
-    pub(crate) fn asks(&self) -> bool {
+    pub(crate) fn is_request(&self) -> bool {
         !matches!(self.kind, RawKind::Recv | RawKind::RecvTagged)
     }
 
@@ -328,7 +328,7 @@ impl From<OpError> for RawError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// No room now. Poll, and try again.
+    /// No capacity at present. Poll, and try again.
     Again,
     /// The claim was used before.
     StaleClaim,
@@ -351,17 +351,21 @@ pub enum SubmitError {
 impl fmt::Display for SubmitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SubmitError::Again => f.write_str("no room now; poll, and try again"),
+            SubmitError::Again => f.write_str("no capacity at present; poll and try again"),
             SubmitError::StaleClaim => f.write_str("the message was claimed before"),
             SubmitError::NoSuchPeer => f.write_str("no such peer; insert its address first"),
-            SubmitError::PeerGone(cause) => write!(f, "the peer is gone: {cause}"),
-            SubmitError::Unsupported => f.write_str("no such atomic operation on such numbers"),
+            SubmitError::PeerGone(cause) => write!(f, "the peer failed: {cause}"),
+            SubmitError::Unsupported => {
+                f.write_str("atomic operation not supported for this datatype")
+            }
             SubmitError::TooLong => f.write_str("more bytes than the endpoint's limit"),
             SubmitError::Forked => f.write_str(
-                "this process was forked after its parent had opened the endpoint; leave that to \
-                 the parent",
+                "this process was forked after its parent had opened the endpoint; use it in the \
+                 parent only",
             ),
-            SubmitError::NoMemory(lack) => write!(f, "a copy of the pieces: {lack}"),
+            SubmitError::NoMemory(lack) => {
+                write!(f, "cannot allocate a copy of the pieces: {lack}")
+            }
             SubmitError::TooManyPieces => f.write_str("more pieces than the endpoint's limit"),
         }
     }

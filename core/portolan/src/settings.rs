@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_that_is_read_is_in_the_table() {
+    fn every_setting_read_is_in_the_table() {
         let mut files = Vec::new();
         for group in ["core", "interfaces", "heritage", "tools", "verify"] {
             for entry in fs::read_dir(workspace().join(group)).unwrap().flatten() {
@@ -402,7 +402,7 @@ mod tests {
                     continue;
                 }
                 let variable = format!("PORTOLAN_{name}");
-                if names::is_of_tools(&variable) {
+                if names::is_tool_variable(&variable) {
                     continue;
                 }
                 read += 1;
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_wins_over_the_environment() {
+    fn option_overrides_environment() {
         let mut options = Options::new();
         assert_eq!(PCAP.among(&options), PCAP.from_env());
         options.insert("pcap".to_owned(), "here".to_owned());

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::engine::Placement;
 use crate::error::Error;
 use crate::launch::{Job, PathChoice};
-use crate::links::{self, Asked, Links, Plan};
+use crate::links::{self, LinkSettings, Links, Plan};
 use crate::liveness::{self, Unstarted};
 use crate::model;
 use crate::multicast;
@@ -144,8 +144,8 @@ pub fn check_settings(
             job.options.insert(name.to_owned(), value.clone());
         }
     }
-    Asked::of(&job)?;
-    Auth::asked(&job)?;
+    LinkSettings::of(&job)?;
+    Auth::of_job(&job)?;
     schedule(&job)?;
     unexpected::of_job(&job, false)?;
     liveness::peer_timeout(&job)?;

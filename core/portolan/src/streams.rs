@@ -21,19 +21,19 @@ const PORTS_TRIED: usize = 8;
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Interval between checks for stalled connections: a fraction of the shortest timeout of TCP.
-const STALL_LOOKS: Duration = Duration::from_millis(50);
+const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of turns in which streams are polled after unexpected data: enough to detect the end of a
 /// connection.
-const ROUSED_TURNS: u32 = 4;
+const POLL_ALL_TURNS: u32 = 4;
 
 /// The streams of this process.
 pub(crate) struct Streams {
     link: Stream,
     /// Set to reject parts without a checksum. `P15.5`
-    wants_sums: bool,
+    requires_sums: bool,
     /// Turn until which streams are polled although nothing is expected.
-    roused_until: u32,
+    poll_until: u32,
     idle_at: Instant,
     stall_at: Instant,
 }
@@ -49,7 +49,7 @@ impl Streams {
         udp: &mut Udp,
         config: &UdpConfig,
         over_wire: bool,
-        wants_sums: bool,
+        requires_sums: bool,
     ) -> Result<Option<Box<Streams>>, Error> {
         let tries = PORTS_TRIED.max(config.ports.count());
         for _ in 0..tries {
@@ -60,7 +60,7 @@ impl Streams {
             // pages by reference; see docs/design/streams.md. On loopback, which has no checksums,
             // the peer's queue would hold this process's own pages, even after the peer is declared
             // dead.
-            let lends = over_wire && !wants_sums;
+            let lends = over_wire && !requires_sums;
             let at = match config.also {
                 Some(_) => (Ipv6Addr::UNSPECIFIED, socket.port()).into(),
                 None => socket,
@@ -69,8 +69,8 @@ impl Streams {
                 Ok(link) => {
                     return Ok(Some(Box::new(Streams {
                         link,
-                        wants_sums,
-                        roused_until: 0,
+                        requires_sums,
+                        poll_until: 0,
                         idle_at: Instant::default(),
                         stall_at: Instant::default(),
                     })));
@@ -98,8 +98,8 @@ impl Streams {
     }
 
     /// Returns whether parts without a checksum are rejected. `P15.5`
-    pub(crate) fn wants_sums(&self) -> bool {
-        self.wants_sums
+    pub(crate) fn requires_sums(&self) -> bool {
+        self.requires_sums
     }
 
     /// Returns whether a check for idle connections is due, and schedules the next.
@@ -109,16 +109,16 @@ impl Streams {
 
     /// Returns whether a check for stalled connections is due, and schedules the next.
     pub(crate) fn stall_is_due(&mut self, now: Instant) -> bool {
-        is_due(&mut self.stall_at, now, STALL_LOOKS)
+        is_due(&mut self.stall_at, now, STALL_CHECK_INTERVAL)
     }
 
     pub(crate) fn is_roused(&self, turn: u32) -> bool {
-        self.roused_until.wrapping_sub(turn) < 1 << 31
+        self.poll_until.wrapping_sub(turn) < 1 << 31
     }
 
     /// Polls the streams for some turns after data have arrived by a connection.
-    pub(crate) fn rouse(&mut self, turn: u32) {
-        self.roused_until = turn.wrapping_add(ROUSED_TURNS);
+    pub(crate) fn poll_all(&mut self, turn: u32) {
+        self.poll_until = turn.wrapping_add(POLL_ALL_TURNS);
     }
 
     pub(crate) fn arm(&mut self, wake: &mut WakeSet) -> bool {

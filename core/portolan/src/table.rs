@@ -100,7 +100,7 @@ impl Table {
             return Vec::new();
         };
         let mut links = self.own.common_links(&other);
-        links.retain(|link| *link != LinkId::UDP || !self.ways_to(&other).is_empty());
+        links.retain(|link| *link != LinkId::UDP || !self.addresses_of(&other).is_empty());
         if let Some(host) = self.host_of(&other)
             && !links.contains(&LinkId::SHM)
             && !links.contains(&LinkId::PACKET)
@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Returns the addresses of `other` for UDP, the most likely one first.
-    pub(crate) fn ways_to(&self, other: &Address) -> Vec<SocketAddr> {
+    pub(crate) fn addresses_of(&self, other: &Address) -> Vec<SocketAddr> {
         match other.on(LinkId::UDP) {
             Some(LinkAddr::Udp { socket }) => self.with_port(other, *socket),
             _ => Vec::new(),

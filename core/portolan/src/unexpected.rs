@@ -20,7 +20,7 @@ const LEN_MIN: u64 = 16 << 20;
 /// in addition.
 const LEN_MAX: u64 = 32 << 30;
 /// Minimum that the setting accepts in bytes: one eager message of maximum length.
-const LEN_MIN_ASKED: u64 = 64 << 10;
+const SETTING_LEN_MIN: u64 = 64 << 10;
 /// Assumed memory of a host whose memory size cannot be read.
 const HOST_LEN_UNKNOWN: u64 = 1 << 30;
 
@@ -104,7 +104,7 @@ fn resolve(
             .map(share)
             .ok_or_else(|| refuse("write a percentage of the host's memory from 1% to 90%"));
     }
-    let len = parse_len(value).filter(|len| (LEN_MIN_ASKED..=LEN_MAX).contains(len));
+    let len = parse_len(value).filter(|len| (SETTING_LEN_MIN..=LEN_MAX).contains(len));
     let len = len.ok_or_else(|| {
         refuse("write bytes for each process, from 64K to 32G, or a percentage, such as 25%")
     })?;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processes_of_a_host_share_a_quarter_of_its_memory() {
+    fn processes_share_a_quarter_of_host_memory() {
         let near = |len: u64, part: u64| assert_eq!(len >> 10, (HOST / 100 * 25 / part) >> 10);
         near(len(None, 1), 1);
         near(len(None, 4), 4);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_process_counts_as_its_part_of_the_host() {
+    fn process_limit_caps_its_share() {
         let of = |own_len, size| resolve(None, HOST, own_len, size).unwrap().len;
         assert_eq!(of(Some(400 << 20), 2), (400 << 20) / 100 * 25);
         assert_eq!(of(Some(HOST), 4), of(None, 4));
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_taken_as_they_are() {
+    fn absolute_bytes_are_used_unchanged() {
         assert_eq!(len(Some("123456"), 4), 123_456);
         assert_eq!(len(Some("64K"), 4), 65_536);
         assert_eq!(len(Some("3G"), 4), 3 << 30);
     }
 
     #[test]
-    fn what_is_no_amount_of_memory_is_refused_by_name() {
+    fn invalid_amount_is_refused_by_name() {
         for value in ["", "%", "0%", "91%", "-1", "1000", "33G", "1T", "lots", "K"] {
             let said = resolve(Some(value), HOST, None, 1).unwrap_err().to_string();
             assert!(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_this_host_is_read() {
+    fn host_memory_is_read() {
         assert_eq!(
             mem_total("MemTotal:       16 kB\nMemFree: 3 kB\n"),
             Some(16_384)

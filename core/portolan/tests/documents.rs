@@ -49,7 +49,7 @@ fn is_source(name: &str) -> bool {
 }
 
 #[test]
-fn every_source_file_that_a_document_names_exists() {
+fn every_documented_source_file_exists() {
     let mut files = Vec::new();
     for root in ROOTS {
         files_below(&workspace().join(root), &mut files);

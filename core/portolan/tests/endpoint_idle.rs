@@ -34,7 +34,7 @@ fn descriptor_count() -> usize {
 }
 
 #[test]
-fn an_idle_peer_costs_less_than_a_kilobyte_and_no_descriptor() {
+fn idle_peer_costs_less_than_a_kilobyte_and_no_descriptor() {
     const COUNT: usize = 10_000;
     let mut end = Endpoint::open(&EndpointConfig::default()).unwrap();
     let mut address = *end.address().as_bytes();

@@ -84,7 +84,7 @@ fn source_of(file: &str) -> String {
 }
 
 #[test]
-fn every_limit_is_what_the_code_says() {
+fn documented_limits_match_the_code() {
     let text = fs::read_to_string(workspace().join("docs/reference/limits.md")).unwrap();
     let mut compared = 0;
     for row in text.lines().filter(|line| line.starts_with('|')) {
@@ -103,7 +103,7 @@ fn every_limit_is_what_the_code_says() {
 }
 
 #[test]
-fn values_are_read_as_the_compiler_reads_them() {
+fn constant_expressions_are_evaluated() {
     let source = "const BITS: u32 = 4;\npub(crate) const A: usize = 1 << BITS;\n\
                   const B: Duration = Duration::from_secs(2);\n    c: 3 * 1_000,\n    d: u32,\n";
     let of = |name| value_in(source, name);

@@ -22,7 +22,7 @@ impl Codes for Gamma {
             Error::Launch(_) | Error::Setting { .. } => GAMMA_ERR_LAUNCH,
             Error::Link(_)
             | Error::System { .. }
-            | Error::Lacking { .. }
+            | Error::OutOfResource { .. }
             | Error::NoMemory { .. } => GAMMA_ERR_SYSTEM,
             Error::Forked => GAMMA_ERR_FORKED,
             Error::NoSuchRank { .. } | Error::NoSuchMember { .. } => GAMMA_ERR_NODE,

@@ -27,7 +27,7 @@ impl Codes for Gm {
             Error::PeerGone { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }
-            | Error::Lacking { .. } => GM_SEND_TARGET_NODE_UNREACHABLE,
+            | Error::OutOfResource { .. } => GM_SEND_TARGET_NODE_UNREACHABLE,
             _ => GM_FAILURE,
         }
     }

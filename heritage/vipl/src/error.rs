@@ -23,7 +23,7 @@ impl Codes for Vipl {
             Error::PeerGone { .. }
             | Error::NoPath { .. }
             | Error::NoAnswer { .. }
-            | Error::Lacking { .. } => VIP_NOT_REACHABLE,
+            | Error::OutOfResource { .. } => VIP_NOT_REACHABLE,
             _ => VIP_ERROR_RESOURCE,
         }
     }

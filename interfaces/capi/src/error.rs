@@ -28,7 +28,7 @@ impl Codes for Portolan {
             Error::Forked => PORTOLAN_ERR_FORKED,
             Error::NoSuchRank { .. } | Error::NoSuchMember { .. } => PORTOLAN_ERR_NO_SUCH_RANK,
             Error::PeerGone { .. } => PORTOLAN_ERR_PEER_GONE,
-            Error::Lacking { .. } | Error::NoMemory { .. } => PORTOLAN_ERR_SYSTEM,
+            Error::OutOfResource { .. } | Error::NoMemory { .. } => PORTOLAN_ERR_SYSTEM,
             Error::NoPath { .. } => PORTOLAN_ERR_NO_PATH,
             Error::NoAnswer { .. } => PORTOLAN_ERR_NO_ANSWER,
             Error::Undelivered { .. } => PORTOLAN_ERR_UNDELIVERED,

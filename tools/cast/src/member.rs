@@ -399,7 +399,7 @@ impl Member {
     fn on_lost(&mut self, rank: u32, error: Error) -> Result<(), Fault> {
         let why = match &error {
             Error::PeerGone { reason, .. } => reason.to_string(),
-            Error::NoAnswer { .. } | Error::NoPath { .. } | Error::Lacking { .. } => {
+            Error::NoAnswer { .. } | Error::NoPath { .. } | Error::OutOfResource { .. } => {
                 error.to_string()
             }
             _ => return Err(error.into()),

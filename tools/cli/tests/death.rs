@@ -300,7 +300,7 @@ fn assert_killed(count: u32, role: &str, args: &[&str]) {
         let noticed = format!("[{rank}] noticed: rank 1 on ");
         let line = out.lines().find(|line| line.starts_with(&noticed));
         assert!(
-            line.is_some_and(|line| line.contains("is gone: ")),
+            line.is_some_and(|line| line.contains(" failed: ")),
             "{shown}"
         );
         assert!(out.contains(&format!("[{rank}] lives on")), "{shown}");
@@ -460,7 +460,10 @@ fn a_host_that_is_cut_off_is_named() {
 fn a_host_that_is_cut_off_is_named_with_default_settings() {
     if can_make_labs() {
         let out = assert_cut_off("auto", &[]);
-        assert!(out.contains("its host's agent says that it runs"), "{out}");
+        assert!(
+            out.contains("its host's agent reports that it runs"),
+            "{out}"
+        );
     }
 }
 

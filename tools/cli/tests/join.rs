@@ -122,7 +122,7 @@ fn a_killed_rank_is_told_to_the_others_by_name() {
     assert_eq!(
         ended
             .out
-            .matches("is gone: killed by signal 9 (SIGKILL)")
+            .matches("failed: killed by signal 9 (SIGKILL)")
             .count(),
         2
     );

@@ -50,7 +50,7 @@ fn errors_name_a_host_as_the_launcher_does() {
     let lab = Lab::up("names", &["--hosts", "2"]);
     let ended = run_ranks(2, "lose a peer", &["--lab", &lab.0]);
     let named = format!("rank 1 on {}-h1", lab.0);
-    let told = format!("failed: {named} is gone");
+    let told = format!("failed: {named} failed");
     assert!(ended.out.contains(&told), "{}", ended.out);
     assert!(ended.err.contains(&named), "{}", ended.err);
 }

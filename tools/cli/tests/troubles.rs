@@ -634,10 +634,10 @@ fn a_message_at_a_port_that_nobody_opened_is_told_in_the_log() {
         let args = ["--path", path, "--env", "RUST_LOG=warn"];
         let ended = run_clean(2, "unopened", &args);
         assert_eq!(ended.status, 0, "{}{}", ended.out, ended.err);
-        let told = ended.err.matches("has waited for a second").count();
+        let told = ended.err.matches("has waited 1 s").count();
         assert_eq!(told, 1, "{}", ended.err);
         for words in [
-            "a message of rank 0 on ",
+            "a message from rank 0 on ",
             "at port 2, which rank 1 has not opened",
         ] {
             assert!(ended.err.contains(words), "{}", ended.err);

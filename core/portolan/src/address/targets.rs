@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_common_subnet_comes_before_a_route_and_that_before_one_link() {
+    fn targets_are_ordered_by_reach() {
         let own = ["fe80::1/64", "10.1.0.1/24", "10.2.0.1/24"];
         let other = ["fe80::2/64", "10.9.0.2/24", "10.2.0.2/24"];
         assert_eq!(
@@ -123,20 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_both_have_is_not_tried() {
+    fn address_on_both_hosts_is_skipped() {
         let own = ["10.0.2.15/24", "192.168.56.1/24"];
         let other = ["10.0.2.15/24", "192.168.56.2/24"];
         assert_eq!(order(&own, &other), ["192.168.56.2:7"]);
     }
 
     #[test]
-    fn an_address_of_one_link_is_tried_on_every_link() {
+    fn link_local_address_is_tried_on_every_link() {
         let both = order(&["fe80::1/64", "fe80::3/64"], &["fe80::2/64"]);
         assert_eq!(both, ["[fe80::2%1]:7", "[fe80::2%2]:7"]);
     }
 
     #[test]
-    fn families_do_not_mix() {
+    fn address_families_do_not_mix() {
         assert!(order(&["10.1.0.1/24", "fe80::1/64"], &["fd00::2/64"]).is_empty());
         assert!(order(&["fd00::1/64"], &["10.1.0.1/24"]).is_empty());
     }

@@ -163,7 +163,7 @@ fn check_rows<T: FromByte>() {
 }
 
 #[test]
-fn every_operation_on_every_kind_of_number() {
+fn every_operation_on_every_datatype() {
     assert_eq!(ROWS.map(|row| row.0), AtomicOp::ALL);
     check_rows::<i8>();
     check_rows::<u8>();
@@ -182,7 +182,7 @@ fn one<T: Number>(op: AtomicOp, target: T, operand: T) -> T {
 }
 
 #[test]
-fn whole_numbers_wrap_around_and_keep_their_sign() {
+fn integers_wrap_and_stay_signed() {
     assert_eq!(one(AtomicOp::Sum, i8::MAX, 1), i8::MIN);
     assert_eq!(one(AtomicOp::Sum, u64::MAX, 2), 1);
     assert_eq!(one(AtomicOp::Product, i32::MIN, -1), i32::MIN);
@@ -193,7 +193,7 @@ fn whole_numbers_wrap_around_and_keep_their_sign() {
 }
 
 #[test]
-fn what_is_not_a_number_takes_no_place() {
+fn nan_is_ignored_by_min_and_max() {
     assert_eq!(one(AtomicOp::Min, 1.5_f64, f64::NAN), 1.5);
     assert_eq!(one(AtomicOp::Max, 1.5_f32, f32::NAN), 1.5);
     assert_eq!(
@@ -204,7 +204,7 @@ fn what_is_not_a_number_takes_no_place() {
 }
 
 #[test]
-fn codes_find_their_operation() {
+fn codes_round_trip() {
     for op in AtomicOp::ALL {
         assert_eq!(AtomicOp::from_code(op.code()), Some(op));
     }
@@ -219,7 +219,7 @@ fn codes_find_their_operation() {
 }
 
 #[test]
-fn operands_must_be_as_many_as_the_numbers() {
+fn operand_count_must_match() {
     let (sum, swap) = (AtomicOp::Sum.code(), AtomicOp::SwapIfEqual.code());
     let long = Datatype::U64.code();
     assert!(check(sum, long, 16, 16).is_ok());

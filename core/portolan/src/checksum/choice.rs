@@ -29,14 +29,14 @@ impl Choice {
             Some(other) => Err(Error::Setting {
                 name: "checksum",
                 value: other.to_owned(),
-                why: "write on, off, or auto (on where nobody else checks)".to_owned(),
+                why: "write on, off, or auto (on where nothing else checks)".to_owned(),
             }),
         }
     }
 
     /// Tests whether this side requests checksums on a network link over `interface`, or over the
     /// loopback if there is none. `P13.4`
-    pub(crate) fn wants(self, link: LinkKind, interface: Option<&Interface>) -> bool {
+    pub(crate) fn is_on_for(self, link: LinkKind, interface: Option<&Interface>) -> bool {
         match (self, link) {
             (Choice::On, _) => true,
             (Choice::Off, _) => false,
@@ -85,10 +85,10 @@ mod tests {
 
     // P13.4
     #[test]
-    fn auto_asks_who_else_checks() {
+    fn auto_depends_on_other_checksums() {
         let device = interface(InterfaceKind::Device);
         let veth = interface(InterfaceKind::Veth);
-        let wants = |choice: Choice, link, on| choice.wants(link, on);
+        let wants = |choice: Choice, link, on| choice.is_on_for(link, on);
         assert!(!wants(Choice::Auto, LinkKind::Udp, Some(&device)));
         assert!(!wants(Choice::Auto, LinkKind::Udp, None));
         assert!(wants(Choice::Auto, LinkKind::Udp, Some(&veth)));
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_setting_does_not_know_is_refused() {
+    fn invalid_value_is_refused() {
         let mut job = Job::alone([0; 16], [0; 32]);
         let values = [
             ("on", Choice::On),

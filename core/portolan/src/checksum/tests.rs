@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn a_sum_in_pieces_is_that_of_the_whole() {
+fn sum_of_pieces_equals_sum_of_whole() {
     let bytes: Vec<u8> = (0..5000u32)
         .map(|at| (at * 7 % 251).to_le_bytes()[0])
         .collect();
@@ -82,7 +82,7 @@ fn opened(datagrams: &[Vec<u8>]) -> Vec<&[u8]> {
 
 /// Values of the reference implementation, xxHash 0.8: of no bytes, and of one byte 0.
 #[test]
-fn the_sum_is_xxh3() {
+fn sum_is_xxh3() {
     let value = |bytes: &[u8]| sum_of_part(&[], [bytes, &[]]).value;
     assert_eq!(value(&[]), 0x2d06_8005_38d3_94c2 & Sum::MASK);
     assert_eq!(value(&[0]), 0xc44b_dff4_074e_ecdb & Sum::MASK);
@@ -90,7 +90,7 @@ fn the_sum_is_xxh3() {
 
 // P13.2
 #[test]
-fn every_datagram_of_every_shape_has_its_own_sum() {
+fn every_datagram_shape_round_trips_with_its_sum() {
     let one = whole(FrameKind::Data, true, 40);
     assert_eq!(opened(&sent(&TxFrame::whole(&one))), [&one[..]]);
 
@@ -139,7 +139,7 @@ fn every_datagram_of_every_shape_has_its_own_sum() {
 }
 
 #[test]
-fn what_is_not_marked_leaves_and_arrives_as_it_is() {
+fn unmarked_frames_are_unchanged() {
     for kind in [FrameKind::Data, FrameKind::Hello] {
         let frame = whole(kind, false, 40);
         let datagrams = sent(&TxFrame::whole(&frame));
@@ -150,7 +150,7 @@ fn what_is_not_marked_leaves_and_arrives_as_it_is() {
 
 // P13.3
 #[test]
-fn no_altered_bit_gets_through() {
+fn any_altered_bit_is_detected() {
     let frame = whole(FrameKind::Data, true, 40);
     let datagram = sent(&TxFrame::whole(&frame)).remove(0);
     for bit in 0..datagram.len() * 8 {
@@ -170,13 +170,13 @@ fn no_altered_bit_gets_through() {
 
 // P13.3
 #[test]
-fn a_marked_frame_without_a_sum_is_refused() {
+fn marked_frame_without_sum_is_rejected() {
     let frame = whole(FrameKind::Data, true, 40);
     assert_eq!(open(&frame), Err(DropReason::BadChecksum));
 }
 
 #[test]
-fn a_frame_at_its_place_is_checked_in_its_parts() {
+fn placed_frame_is_checked_in_parts() {
     let (header, body) = (head(FrameKind::Bulk, 1, true, (8, 100)), filling(100));
     let slices = [IoSlice::new(&body)];
     let frame = TxFrame {
@@ -197,11 +197,11 @@ fn a_frame_at_its_place_is_checked_in_its_parts() {
 
 // P13.5
 #[test]
-fn what_only_the_wire_protects_arrives_as_broken_whatever_bit_is_turned() {
+fn frame_without_own_sum_is_dropped_for_any_flipped_bit() {
     for body in [0, 1, 40] {
         for bit in 0..8 * (FRAME_HEADER_LEN + body) {
             let mut frame = whole(FrameKind::Data, false, body);
-            spoil(&mut frame, bit);
+            corrupt(&mut frame, bit);
             assert_eq!(open(&frame), Err(DropReason::BadChecksum), "{body} {bit}");
         }
     }
@@ -213,7 +213,7 @@ fn what_only_the_wire_protects_arrives_as_broken_whatever_bit_is_turned() {
     let checked = sent(&TxFrame::whole(&whole(FrameKind::Data, true, 40))).remove(0);
     for frame in [sealed, checked, whole(FrameKind::Hello, false, 80)] {
         let mut altered = frame.clone();
-        spoil(&mut altered, 8 * 20 + 3);
+        corrupt(&mut altered, 8 * 20 + 3);
         let differing = frame
             .iter()
             .zip(&altered)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records of collective operations as bytes, little-endian; see P14 in docs/reference/protocol.md.
 
-use super::{AT_ONCE, CollectiveCall, CollectiveKind};
+use super::{CollectiveCall, CollectiveKind, PENDING_OPS_MAX};
 
 /// Version of the records. Each begins with it, so that another version is recognised.
 const VERSION: u8 = 2;
@@ -9,10 +9,10 @@ const VERSION: u8 = 2;
 /// Length of a head in bytes.
 pub(crate) const HEAD_LEN: usize = 32;
 
-/// Maximum length of news in bytes: both heads, and a text that fits two lines of a terminal.
+/// Maximum length of a notice in bytes: both heads, and a text that fits two lines of a terminal.
 #[cfg(test)]
-pub(crate) const NEWS_LEN_MAX: usize = NEWS_LEN + TEXT_LEN_MAX;
-const NEWS_LEN: usize = SECOND_AT + HEAD_LEN;
+pub(crate) const NOTICE_LEN_MAX: usize = NOTICE_LEN + TEXT_LEN_MAX;
+const NOTICE_LEN: usize = SECOND_AT + HEAD_LEN;
 /// Offset of the first head, after four fields. A rank and the second head follow.
 const FIRST_AT: usize = 8;
 const OTHER_AT: usize = FIRST_AT + HEAD_LEN;
@@ -69,7 +69,7 @@ impl Head {
 
     /// Returns the index of the group's port for this operation.
     pub(crate) fn slot(&self) -> usize {
-        usize::from(!self.seq.is_multiple_of(AT_ONCE as u64))
+        usize::from(!self.seq.is_multiple_of(PENDING_OPS_MAX as u64))
     }
 
     pub(crate) fn call(&self) -> CollectiveCall {
@@ -134,7 +134,7 @@ fn put_head(place: &mut [u8], head: &Head) {
 
 /// Message of a member to other members, separate from its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum GroupNotice {
     /// The sender waits for the receiver in this operation.
     Waiting { group: u16, head: Head },
     /// These two ranks were in different operations: the group is broken.
@@ -151,25 +151,25 @@ const WAITING: u8 = 1;
 const MISMATCH: u8 = 2;
 const GONE: u8 = 3;
 
-impl News {
+impl GroupNotice {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; NEWS_LEN];
+        let mut bytes = vec![0; NOTICE_LEN];
         let (kind, group) = match self {
-            News::Waiting { group, .. } => (WAITING, group),
-            News::Mismatch { group, .. } => (MISMATCH, group),
-            News::Gone { group, .. } => (GONE, group),
+            GroupNotice::Waiting { group, .. } => (WAITING, group),
+            GroupNotice::Mismatch { group, .. } => (MISMATCH, group),
+            GroupNotice::Gone { group, .. } => (GONE, group),
         };
         bytes[..2].copy_from_slice(&[VERSION, kind]);
         bytes[2..4].copy_from_slice(&group.to_le_bytes());
         match self {
-            News::Waiting { head, .. } => put_head(&mut bytes[FIRST_AT..], head),
-            News::Mismatch { first, second, .. } => {
+            GroupNotice::Waiting { head, .. } => put_head(&mut bytes[FIRST_AT..], head),
+            GroupNotice::Mismatch { first, second, .. } => {
                 bytes[4..8].copy_from_slice(&first.0.to_le_bytes());
                 put_head(&mut bytes[FIRST_AT..], &first.1);
                 bytes[OTHER_AT..OTHER_AT + 4].copy_from_slice(&second.0.to_le_bytes());
                 put_head(&mut bytes[SECOND_AT..], &second.1);
             }
-            News::Gone { rank, why, .. } => {
+            GroupNotice::Gone { rank, why, .. } => {
                 bytes[4..8].copy_from_slice(&rank.to_le_bytes());
                 bytes.extend(why.bytes().take(TEXT_LEN_MAX));
             }
@@ -177,9 +177,9 @@ impl News {
         bytes
     }
 
-    /// Parses `bytes` as news.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<News> {
-        let (head, text) = bytes.split_at_checked(NEWS_LEN)?;
+    /// Parses `bytes` as a notice.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<GroupNotice> {
+        let (head, text) = bytes.split_at_checked(NOTICE_LEN)?;
         let &[version, kind, ref rest @ ..] = head else {
             return None;
         };
@@ -190,16 +190,16 @@ impl News {
         let rank = u32::from_le_bytes(*head[4..].first_chunk()?);
         let other = u32::from_le_bytes(*head[OTHER_AT..].first_chunk()?);
         match kind {
-            WAITING => Some(News::Waiting {
+            WAITING => Some(GroupNotice::Waiting {
                 group,
                 head: Head::parse(&head[FIRST_AT..])?,
             }),
-            MISMATCH => Some(News::Mismatch {
+            MISMATCH => Some(GroupNotice::Mismatch {
                 group,
                 first: (rank, Head::parse(&head[FIRST_AT..])?),
                 second: (other, Head::parse(&head[SECOND_AT..])?),
             }),
-            GONE => Some(News::Gone {
+            GONE => Some(GroupNotice::Gone {
                 group,
                 rank,
                 why: String::from_utf8_lossy(text).into_owned(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-use super::record::NEWS_LEN_MAX;
+use super::record::NOTICE_LEN_MAX;
 use super::*;
 
 fn head(kind: CollectiveKind, len: usize) -> Head {
@@ -8,7 +8,7 @@ fn head(kind: CollectiveKind, len: usize) -> Head {
 }
 
 #[test]
-fn records_survive_their_way_over_the_wire() {
+fn records_round_trip() {
     let mut sum = head(CollectiveKind::Allreduce, 24);
     (sum.op, sum.datatype, sum.seq, sum.members) = (1, 6, 7, u64::MAX);
     assert_eq!(Head::parse(&sum.to_bytes()), Some(sum));
@@ -18,34 +18,34 @@ fn records_survive_their_way_over_the_wire() {
         from.call().to_string(),
         "broadcast of 9 bytes from member 3"
     );
-    for news in [
-        News::Waiting {
+    for notice in [
+        GroupNotice::Waiting {
             group: 5,
             head: sum,
         },
-        News::Mismatch {
+        GroupNotice::Mismatch {
             group: 0,
             first: (1, sum),
             second: (2, from),
         },
-        News::Gone {
+        GroupNotice::Gone {
             group: 9,
             rank: 4,
             why: "it closed the session".into(),
         },
     ] {
-        assert_eq!(News::parse(&news.to_bytes()), Some(news));
+        assert_eq!(GroupNotice::parse(&notice.to_bytes()), Some(notice));
     }
-    let long = News::Gone {
+    let long = GroupNotice::Gone {
         group: 1,
         rank: 1,
         why: "x".repeat(1000),
     };
-    assert_eq!(long.to_bytes().len(), NEWS_LEN_MAX);
+    assert_eq!(long.to_bytes().len(), NOTICE_LEN_MAX);
 }
 
 #[test]
-fn what_is_no_record_is_refused() {
+fn invalid_records_are_refused() {
     let good = head(CollectiveKind::Barrier, 0).to_bytes();
     for (at, byte) in [(0, 9), (1, 0), (1, 6), (2, 5), (3, 7)] {
         let mut bad = good;
@@ -53,23 +53,23 @@ fn what_is_no_record_is_refused() {
         assert_eq!(Head::parse(&bad), None, "byte {at}: {byte}");
     }
     assert_eq!(Head::parse(&good[..HEAD_LEN - 1]), None);
-    let news = News::Waiting {
+    let notice = GroupNotice::Waiting {
         group: 1,
         head: head(CollectiveKind::Barrier, 0),
     }
     .to_bytes();
-    assert_eq!(News::parse(&news[..news.len() - 1]), None);
+    assert_eq!(GroupNotice::parse(&notice[..notice.len() - 1]), None);
     for (at, byte) in [(0, 9), (1, 0), (1, 4), (9, 0)] {
-        let mut bad = news.clone();
+        let mut bad = notice.clone();
         bad[at] = byte;
-        assert_eq!(News::parse(&bad), None, "byte {at}: {byte}");
+        assert_eq!(GroupNotice::parse(&bad), None, "byte {at}: {byte}");
     }
-    let endless = [&news[..], &[b'x'; 300]].concat();
-    assert_eq!(News::parse(&endless), None);
+    let endless = [&notice[..], &[b'x'; 300]].concat();
+    assert_eq!(GroupNotice::parse(&endless), None);
 }
 
 #[test]
-fn two_operations_may_be_under_way_and_no_third() {
+fn at_most_two_operations_are_pending() {
     let mut state = State::default();
     let barrier = head(CollectiveKind::Barrier, 0);
     let first = state.begin(&barrier).unwrap();
@@ -85,7 +85,7 @@ fn two_operations_may_be_under_way_and_no_third() {
 }
 
 #[test]
-fn another_operation_of_the_same_number_is_found_out_whoever_comes_first() {
+fn mismatched_operations_are_detected_in_either_order() {
     let barrier = head(CollectiveKind::Barrier, 0);
     let theirs = Head {
         seq: 1,
@@ -107,7 +107,7 @@ fn another_operation_of_the_same_number_is_found_out_whoever_comes_first() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_are_of_another_operation() {
+fn unrequested_data_are_a_mismatch() {
     let mut state = State::default();
     let from = |root| Head::new(CollectiveKind::Broadcast, root, 8);
     let theirs = Head { seq: 1, ..from(1) };
@@ -138,7 +138,7 @@ fn data_that_nobody_asked_for_are_of_another_operation() {
 }
 
 #[test]
-fn other_members_are_told_before_all_else() {
+fn different_members_are_reported_first() {
     let own = head(CollectiveKind::Barrier, 0);
     let theirs = Head {
         members: 1,
@@ -154,7 +154,7 @@ fn other_members_are_told_before_all_else() {
 }
 
 #[test]
-fn only_a_difference_in_length_is_told_as_such() {
+fn length_mismatch_is_reported_as_length_mismatch() {
     let of = |first: Head, second: Head| match Pair((0, first), (1, second)).fault(0) {
         Fault::Mismatch(mismatch) => mismatch,
         Fault::Gone { .. } => panic!("nobody is gone"),

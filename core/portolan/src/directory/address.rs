@@ -49,10 +49,10 @@ impl EndpointAddress {
         let rest = &address.0[32..48][usize::from(bytes[7]).min(IPV4_MAX) * 4..];
         let has_zero_rest = bytes[7] == 0 || rest.iter().all(|byte| *byte == 0);
         if !flags_are_known || !has_zero_rest || has_packet != (address.port(62) != 0) {
-            return bad("bytes without a meaning are not zero");
+            return bad("reserved bytes are not zero");
         }
         if usize::from(bytes[7]) > IPV4_MAX {
-            return bad("it has more IPv4 addresses than there is room for");
+            return bad("it has too many IPv4 addresses");
         }
         if address.ips().any(|ip| ip.is_unspecified()) || address.port(2) == 0 {
             return bad("it has no network address");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_survives_its_64_bytes() {
+    fn address_round_trips() {
         let short = EndpointAddress::of(&own(1), [7; 16]);
         let read = EndpointAddress::from_bytes(short.as_bytes()).unwrap();
         let written = read.write_out(&own(1));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn four_ipv4_addresses_have_room_or_one_of_ipv6() {
+    fn address_holds_four_ipv4_or_one_ipv6() {
         let of = |text: &str| HostAddress {
             addr: text.parse().unwrap(),
             prefix_len: 16,
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_see_of_an_address_has_no_token() {
+    fn displayed_address_hides_the_token() {
         let short = EndpointAddress::of(&own(1), [0xab; 16]);
         let seen = format!("{short} {short:?} {}", shm_name(&[0xab; 16]));
         assert!(seen.contains("10.77.0.1:9000"), "{seen}");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_refused_with_a_reason() {
+    fn invalid_bytes_are_refused_with_reason() {
         let good = *EndpointAddress::of(&own(1), [7; 16]).as_bytes();
         for (at, byte) in [(0, 2), (1, 0x80), (1, 0), (7, 2), (7, 5), (36, 1), (62, 0)] {
             let mut bad = good;

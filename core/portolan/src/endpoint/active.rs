@@ -30,7 +30,7 @@ pub struct ActiveMessage<'a> {
 }
 
 impl Endpoint {
-    /// Runs `hook` for each active message. Messages that arrived before are kept and run it first.
+    /// Runs `hook` for each active message. Messages that arrived before are stored and run it first.
     ///
     /// # Errors
     /// [`Error::PortInUse`] if the endpoint has a hook already.
@@ -126,10 +126,10 @@ impl Endpoint {
         if engine.submit_now(peer, &spec, bytes) {
             return Ok(Sent::Done);
         }
-        engine.inner.check_room()?;
+        engine.inner.check_capacity()?;
         // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
         // completion.
-        let memory = unsafe { Memory::lent(bytes) };
+        let memory = unsafe { Memory::borrowed(bytes) };
         let asked = (RawKind::Send, RawWhat::Send(false), cookie);
         let op = engine.enter_op(OpKind::Send(peer), memory, asked);
         engine.submit_later(peer, spec, op);

@@ -66,7 +66,7 @@ impl Endpoint {
             (RawKind::Atomic, what, cookie),
         );
         let call = Call::Atomic(spec, atomic.operands.into());
-        engine.ask(peer, op, spec_of(at, None), call);
+        engine.submit_request(peer, op, spec_of(at, None), call);
         Ok(())
     }
 
@@ -88,7 +88,7 @@ impl Endpoint {
         let asked = (RawKind::Atomic, RawWhat::Silent, Cookie::default());
         let op = engine.enter_op(OpKind::Remote(peer), memory, asked);
         let call = Call::Atomic(spec, atomic.operands.into());
-        engine.ask(peer, op, spec_of(at, None), call);
+        engine.submit_request(peer, op, spec_of(at, None), call);
         Ok(())
     }
 }

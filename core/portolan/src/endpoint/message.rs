@@ -65,7 +65,7 @@ impl Endpoint {
             }
             // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
             // completion.
-            unsafe { Memory::lent(bytes) }
+            unsafe { Memory::borrowed(bytes) }
         } else {
             // SAFETY: the caller guarantees that the pieces are readable.
             let whole = unsafe { gathered(pieces) }?;
@@ -74,7 +74,7 @@ impl Endpoint {
             }
             Memory::Owned(whole.into())
         };
-        engine.inner.check_room()?;
+        engine.inner.check_capacity()?;
         let asked = (RawKind::Send, RawWhat::Send(spec.delivered), cookie);
         let op = engine.enter_op(OpKind::Send(peer), memory, asked);
         engine.submit_later(peer, what, op);
@@ -106,7 +106,7 @@ impl Endpoint {
         {
             return Err(SubmitError::PeerGone(cause));
         }
-        engine.inner.check_room()?;
+        engine.inner.check_capacity()?;
         let copy = memory::gathered(&[bytes]).map_err(SubmitError::NoMemory)?;
         let asked = (RawKind::Send, RawWhat::Silent, Cookie::default());
         let op = engine.enter_op(OpKind::Send(peer), Memory::Owned(copy.into()), asked);

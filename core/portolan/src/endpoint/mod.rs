@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::raw::{PeerIndex, RawCompletion};
 use portolan_proto::{Counters, Instant, LinkId, OpId, PeerId};
 use portolan_sys::gate::Gate;
-use removal::Leaver;
+use removal::RemovedPeer;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct Endpoint {
     /// Operations that keep the registered memory, by key.
     regions: HashMap<u64, OpId>,
     /// Removed peers that are not forgotten yet.
-    leavers: Vec<Leaver>,
+    removed_peers: Vec<RemovedPeer>,
     /// Buffer that joins the two pieces of a short active message.
     joined: Vec<u8>,
 }
@@ -76,10 +76,10 @@ impl Endpoint {
     /// [`Error::TooManyPeers`].
     pub fn insert(&mut self, address: &EndpointAddress) -> Result<PeerIndex, Error> {
         let mut peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
-        self.engine.enter().meet_fresh();
+        self.engine.enter().register_fresh();
         if self.is_removed(peer) && !self.take_back(peer) {
             peer = self.directory.insert(address).ok_or(Error::TooManyPeers)?;
-            self.engine.enter().meet_fresh();
+            self.engine.enter().register_fresh();
         }
         Ok(PeerIndex(peer.0))
     }
@@ -142,10 +142,10 @@ impl Endpoint {
         }
         self.wake();
         if self.directory.has_fresh() {
-            self.engine.enter().meet_fresh();
+            self.engine.enter().register_fresh();
         }
-        if !self.leavers.is_empty() {
-            self.see_off();
+        if !self.removed_peers.is_empty() {
+            self.forget_removed();
         }
         let engine = &mut *self.engine.enter();
         let mut count = engine.work(None);

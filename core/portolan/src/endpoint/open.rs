@@ -66,7 +66,7 @@ impl Endpoint {
         core.open(*address.as_bytes(), key);
         let table = Table::of_endpoint(own, Arc::clone(&directory));
         let mut inner = Inner::new(job, Auth::Token, core, table)?;
-        inner.stand_alone(&directory, CONNECT_TIMEOUT);
+        inner.set_directory(&directory, CONNECT_TIMEOUT);
         let descriptor = Descriptor::watching(&mut links)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Endpoint {
@@ -77,7 +77,7 @@ impl Endpoint {
             descriptor,
             armed_at: None,
             regions: HashMap::new(),
-            leavers: Vec::new(),
+            removed_peers: Vec::new(),
             joined: Vec::new(),
         })
     }

@@ -34,7 +34,7 @@ impl Endpoint {
         let inner = &mut self.engine.enter().inner;
         // SAFETY: the caller guarantees that the memory is valid for `access` until `deregister`.
         let lent = unsafe { Memory::of_piece(memory) };
-        let op = inner.ops.enter(OpKind::Region, lent, Owner::Nobody);
+        let op = inner.ops.enter(OpKind::Region, lent, Owner::None);
         let spec = RegionSpec {
             key: Some(key),
             base: base_addr,
@@ -87,7 +87,7 @@ impl Endpoint {
         let memory = match pieces {
             // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
             // completion.
-            [piece] => unsafe { Memory::lent(slice_of(piece)) },
+            [piece] => unsafe { Memory::borrowed(slice_of(piece)) },
             // SAFETY: the caller guarantees that the pieces are readable.
             _ => Memory::Owned(unsafe { gathered(pieces) }?.into()),
         };
@@ -157,7 +157,7 @@ impl Endpoint {
         // SAFETY: the caller guarantees that the pieces are writable until the completion.
         let (memory, what, _) = unsafe { place(pieces) }?;
         let op = engine.enter_op(OpKind::Remote(peer), memory, (RawKind::Get, what, cookie));
-        engine.ask(peer, op, spec_of(at, None), Call::Get);
+        engine.submit_request(peer, op, spec_of(at, None), Call::Get);
         Ok(())
     }
 }

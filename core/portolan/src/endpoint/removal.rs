@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Minimum time for which the session with a removed peer stays open. The peer's last messages may
 /// be in flight, and a loaded host takes as long to send them.
-const STAY: Duration = Duration::from_secs(1);
+const REMOVAL_LINGER: Duration = Duration::from_secs(1);
 
 /// Removed peer that is not forgotten yet.
-pub(super) struct Leaver {
+pub(super) struct RemovedPeer {
     peer: PeerId,
     /// Time before which it is not forgotten, because its messages may be in flight.
     earliest: Instant,
@@ -28,7 +28,7 @@ impl Endpoint {
     ///
     /// Inserting its address again before then undoes the removal and returns the same number.
     pub fn remove(&mut self, peer: PeerIndex) {
-        self.engine.enter().meet_fresh();
+        self.engine.enter().register_fresh();
         let peer = PeerId(peer.0);
         if self.is_forked() || !self.directory.remove(peer) {
             return;
@@ -36,8 +36,8 @@ impl Endpoint {
         let mut engine = self.engine.enter();
         let inner = &mut engine.inner;
         inner.set_removed(peer, true);
-        let earliest = inner.read_clock() + STAY;
-        self.leavers.push(Leaver { peer, earliest });
+        let earliest = inner.read_clock() + REMOVAL_LINGER;
+        self.removed_peers.push(RemovedPeer { peer, earliest });
         match inner.core.peer_status(peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
                 inner.core.end_receives_from(peer, Cause::Closed);
@@ -47,7 +47,7 @@ impl Endpoint {
             // Nothing was ever sent to it, or it has failed.
             _ => {
                 drop(engine);
-                self.see_off();
+                self.forget_removed();
             }
         }
     }
@@ -71,7 +71,7 @@ impl Endpoint {
     /// Ends the session with `peer` at once. Operations that only it could complete fail as for a
     /// peer that has closed, and nothing more can be sent to it. Complete messages from it stay.
     pub fn sever(&mut self, peer: PeerIndex) {
-        self.engine.enter().meet_fresh();
+        self.engine.enter().register_fresh();
         let peer = PeerId(peer.0);
         if !self.is_forked() && self.directory.remove(peer) {
             self.engine.enter().inner.set_removed(peer, true);
@@ -85,21 +85,21 @@ impl Endpoint {
         let status = self.engine.look().inner.core.peer_status(peer);
         if let PeerStatus::Failed(_) = status {
             self.directory.remove(peer);
-            self.see_off();
+            self.forget_removed();
             return false;
         }
-        self.leavers.retain(|leaver| leaver.peer != peer);
+        self.removed_peers.retain(|leaver| leaver.peer != peer);
         self.engine.enter().inner.set_removed(peer, false);
         true
     }
 
     /// Forgets the removed peers that have no pending operations any more.
     #[cold]
-    pub(super) fn see_off(&mut self) {
+    pub(super) fn forget_removed(&mut self) {
         let mut index = 0;
-        while let Some(leaver) = self.leavers.get(index) {
+        while let Some(leaver) = self.removed_peers.get(index) {
             if self.is_over(leaver) {
-                let Leaver { peer, .. } = self.leavers.swap_remove(index);
+                let RemovedPeer { peer, .. } = self.removed_peers.swap_remove(index);
                 self.forget(peer);
             } else {
                 index += 1;
@@ -107,11 +107,11 @@ impl Endpoint {
         }
     }
 
-    fn is_over(&self, leaver: &Leaver) -> bool {
+    fn is_over(&self, leaver: &RemovedPeer) -> bool {
         let inner = &self.engine.look().inner;
         match inner.core.peer_status(leaver.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                inner.last_look() >= leaver.earliest && self.has_settled(leaver.peer)
+                inner.last_clock_read() >= leaver.earliest && self.has_settled(leaver.peer)
             }
             _ => true,
         }

@@ -26,7 +26,7 @@ const TURNS: u32 = 10_000;
 
 /// Maximum number of clock reads in [`TURNS`]: one per interval, and one more for the start of the
 /// interval.
-const CLOCK_LOOKS: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
+const CLOCK_READS_MAX: u64 = (TURNS / CLOCK_TURNS) as u64 + 1;
 
 fn open(path: PathChoice) -> Endpoint {
     Endpoint::open(&EndpointConfig {
@@ -38,7 +38,7 @@ fn open(path: PathChoice) -> Endpoint {
 }
 
 /// Opens two endpoints that have exchanged messages. Returns the first one's number for the second.
-fn acquainted() -> (Endpoint, Endpoint, PeerIndex) {
+fn connected_pair() -> (Endpoint, Endpoint, PeerIndex) {
     let (mut a, mut b) = (open(PathChoice::Auto), open(PathChoice::Auto));
     let to_b = a.insert(&b.address()).unwrap();
     let to_a = b.insert(&a.address()).unwrap();
@@ -76,8 +76,8 @@ fn ended(of: &mut Endpoint, count: usize) -> Vec<(u64, Option<RawError>)> {
 }
 
 #[test]
-fn a_severed_session_ends_what_waits_for_it_and_nothing_else() {
-    let (mut a, mut b, to_b) = acquainted();
+fn severed_session_fails_only_its_operations() {
+    let (mut a, mut b, to_b) = connected_pair();
     let others = a.insert(&open(PathChoice::Auto).address()).unwrap();
     let mut words = [[0; 4]; 2];
     let [of_b, of_any] = words.each_mut().map(|word| RawPiece {
@@ -105,7 +105,7 @@ fn a_severed_session_ends_what_waits_for_it_and_nothing_else() {
 }
 
 #[test]
-fn a_peer_that_is_being_connected_costs_a_turn_nothing() {
+fn connecting_peer_adds_no_work_per_turn() {
     // The other endpoint is open, but makes no call that would answer.
     let (mut a, absent) = (open(PathChoice::Udp), open(PathChoice::Udp));
     let to = a.insert(&absent.address()).unwrap();
@@ -119,13 +119,13 @@ fn a_peer_that_is_being_connected_costs_a_turn_nothing() {
     });
     let flushes = engine.flush_count() - before.0;
     let clocks = engine.inner.clock_count() - before.1;
-    assert!(flushes <= CLOCK_LOOKS, "{flushes} flushes");
-    assert!(clocks <= 2 * CLOCK_LOOKS, "{clocks} looks at the clock");
+    assert!(flushes <= CLOCK_READS_MAX, "{flushes} flushes");
+    assert!(clocks <= 2 * CLOCK_READS_MAX, "{clocks} looks at the clock");
 }
 
 #[test]
-fn what_waits_for_one_peer_is_not_tried_in_the_turns_of_another() {
-    let (mut a, mut b, _) = acquainted();
+fn pending_sends_are_not_retried_for_other_peers() {
+    let (mut a, mut b, _) = connected_pair();
     let absent = open(PathChoice::Udp);
     let to = a.insert(&absent.address()).unwrap();
     let to_a = b.insert(&a.address()).unwrap();
@@ -142,12 +142,12 @@ fn what_waits_for_one_peer_is_not_tried_in_the_turns_of_another() {
         });
         tried += engine.inner.tried_count() - before;
     }
-    assert!(tried <= CLOCK_LOOKS, "{tried} tries");
+    assert!(tried <= CLOCK_READS_MAX, "{tried} tries");
 }
 
 #[test]
-fn the_short_way_to_one_peer_stays_open_while_another_is_waited_for() {
-    let (mut a, _b, to_b) = acquainted();
+fn fast_path_to_one_peer_works_while_another_is_pending() {
+    let (mut a, _b, to_b) = connected_pair();
     let absent = open(PathChoice::Udp);
     let to = a.insert(&absent.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
@@ -171,8 +171,8 @@ fn the_short_way_to_one_peer_stays_open_while_another_is_waited_for() {
 }
 
 #[test]
-fn a_receive_from_one_peer_looks_at_no_clock() {
-    let (mut a, _b, to_b) = acquainted();
+fn receive_from_one_peer_reads_no_clock() {
+    let (mut a, _b, to_b) = connected_pair();
     let from_b = RawRecv {
         source: Some(to_b),
         ..ANY
@@ -198,7 +198,7 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn active_messages_run_the_hook_once_and_whole() {
+fn active_message_runs_hook_once_with_all_bytes() {
     for path in [PathChoice::Auto, PathChoice::Udp] {
         let (mut a, mut b) = (open(path), open(path));
         let got = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -24,7 +24,7 @@ impl Endpoint {
         }
         let engine = self.engine.hold_mut();
         let armed = engine.arm_for_program(&mut self.descriptor);
-        self.armed_at = Some(engine.inner.last_look());
+        self.armed_at = Some(engine.inner.last_clock_read());
         let is_armed = matches!(armed, Ok(true));
         if !is_armed {
             self.wake();
@@ -61,7 +61,7 @@ impl Endpoint {
         engine.disarm();
         if let Some(armed_at) = self.armed_at.take() {
             self.waiter
-                .on_slept(engine.inner.last_look().since(armed_at));
+                .on_slept(engine.inner.last_clock_read().since(armed_at));
         }
     }
 

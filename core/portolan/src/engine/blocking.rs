@@ -70,22 +70,22 @@ impl Engine {
 
     /// Waits for an operation on borrowed memory and returns its result.
     #[inline]
-    pub(crate) fn finish_lent(
+    pub(crate) fn finish_borrowed(
         &mut self,
         waiter: &mut Waiter,
         op: OpId,
         about: &[PeerId],
     ) -> Result<Received, Error> {
-        self.await_lent(waiter, op, about);
-        let done = self.inner.ops.finish_lent(op);
+        self.await_borrowed(waiter, op, about);
+        let done = self.inner.ops.finish_borrowed(op);
         done.unwrap_or_else(|| Err(self.inner.stale()))
     }
 
     /// Waits for an operation on borrowed memory, and leaves its result in the table.
     #[inline]
-    pub(crate) fn await_lent(&mut self, waiter: &mut Waiter, op: OpId, about: &[PeerId]) {
+    pub(crate) fn await_borrowed(&mut self, waiter: &mut Waiter, op: OpId, about: &[PeerId]) {
         if !self.inner.ops.is_done(op) {
-            let guard = LentGuard { engine: self, op };
+            let guard = BorrowGuard { engine: self, op };
             let engine = &mut *guard.engine;
             waiter.until(engine, about, Awaited::Op(op), |inner| inner.has_ended(op));
             engine.inner.end_orphan(op);
@@ -98,12 +98,12 @@ impl Engine {
 }
 
 /// Guard that takes exposed memory back if the wait for its operation ends early.
-struct LentGuard<'a> {
+struct BorrowGuard<'a> {
     engine: &'a mut Engine,
     op: OpId,
 }
 
-impl Drop for LentGuard<'_> {
+impl Drop for BorrowGuard<'_> {
     fn drop(&mut self) {
         self.engine.inner.take_back(self.op);
     }

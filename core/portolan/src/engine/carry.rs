@@ -32,7 +32,7 @@ impl Engine {
     /// computes, if the job's settings request it.
     ///
     /// # Errors
-    /// [`Error::Setting`]; [`Error::System`] for want of descriptors.
+    /// [`Error::Setting`]; [`Error::System`] if no descriptors are left.
     pub(crate) fn guard(mut self) -> Result<Gate<Engine>, Error> {
         let setting = settings::PROGRESS;
         match setting.of(&self.inner.job).as_deref() {
@@ -42,12 +42,12 @@ impl Engine {
                 return Err(Error::Setting {
                     name: "progress",
                     value: other.to_owned(),
-                    why: "it is calls or thread".to_owned(),
+                    why: "write calls or thread".to_owned(),
                 });
             }
         }
         Gate::new(self, HELPER_NAME).map_err(|errno| Error::System {
-            what: "setting up a thread that serves what comes",
+            what: "setting up the progress thread",
             errno,
         })
     }
@@ -56,17 +56,17 @@ impl Engine {
     /// take frames from the links, because they would have woken the program.
     #[inline]
     fn is_on_guard(&self) -> bool {
-        self.guard.is_some() && !self.is_armed && self.may_hear()
+        self.guard.is_some() && !self.is_armed && self.may_receive()
     }
 
     /// Tests whether frames may be received without the program. Either there are no handlers, or
     /// the job requests it and the handlers can run later.
-    fn may_hear(&self) -> bool {
+    fn may_receive(&self) -> bool {
         self.handlers.is_empty() || self.guard.is_some() && self.defers
     }
 
     fn carry_turn(&mut self) -> usize {
-        let received = match self.may_hear() {
+        let received = match self.may_receive() {
             true => self.work(None),
             false => 0,
         };
@@ -89,7 +89,7 @@ impl Carry for Engine {
         let armed = match self.arm_descriptor(&mut descriptor) {
             Ok(armed) => armed,
             Err(error) => {
-                log::warn!("what comes waits for calls from now on: {error}");
+                log::warn!("progress thread stopped, messages now wait for the next call: {error}");
                 return Guard::Never;
             }
         };
@@ -105,9 +105,9 @@ impl Carry for Engine {
     /// Ends the guard. The returning owner handles timers and notices.
     fn end_guard(&mut self) {
         self.links.disarm();
-        self.links.rouse(self.inner.turn);
+        self.links.poll_all(self.inner.turn);
         // Peers that a link accepted when it was disarmed.
-        self.meet_fresh();
+        self.register_fresh();
     }
 
     /// Returns the urgency of the remaining work. Messages held back by batching, credit, a window
@@ -135,7 +135,7 @@ impl Carry for Engine {
 
     fn on_no_helper(&mut self, error: &io::Error) {
         log::warn!(
-            "what calls have left waits for the next call: no thread {HELPER_NAME}: {error}"
+            "cannot start thread {HELPER_NAME}, unfinished work waits for the next call: {error}"
         );
     }
 }
@@ -149,8 +149,8 @@ impl Engine {
     fn carry_turns(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
         self.inner.read_clock();
         self.links.heat(self.inner.turn.wrapping_add(CARRY_TURNS));
-        if self.may_hear() {
-            self.hear();
+        if self.may_receive() {
+            self.handle_notices();
             self.drain();
         }
         self.on_timeout();

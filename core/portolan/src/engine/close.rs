@@ -13,14 +13,14 @@ use std::time::Duration;
 
 /// Time for which a closing process waits for the receivers of sends that are incomplete and that
 /// no caller waited for. Such sends carry no guarantee.
-const BEGUN_LINGER: Duration = Duration::from_secs(1);
+const STARTED_LINGER: Duration = Duration::from_secs(1);
 
 /// Time for which it waits for messages to peers in this same process. The program cannot let them
 /// run meanwhile, unless it has threads for them.
 const SELF_LINGER: Duration = Duration::from_secs(1);
 
 /// Time for which a peer without a session is probed: twenty probes.
-const STRANGER_LINGER: Duration = Duration::from_secs(1);
+const UNCONNECTED_LINGER: Duration = Duration::from_secs(1);
 
 /// Interval between polls of links that have not announced this process to a peer, because the
 /// peer's backlog is full.
@@ -46,41 +46,41 @@ impl Engine {
         self.inner.core.discard_unread();
         self.drain();
         self.flush();
-        let about = self.inner.owed_peers(begin);
+        let about = self.inner.undelivered_peers(begin);
         loop {
-            let look_at = self.inner.now + STRANGER_LINGER;
+            let check_at = self.inner.now + UNCONNECTED_LINGER;
             waiter.until(self, &about, Awaited::Close, |inner| {
-                !inner.owes(begin) || inner.now >= look_at
+                !inner.has_undelivered(begin) || inner.now >= check_at
             });
-            if self.inner.owes(begin) {
-                self.give_up_the_unheard(begin);
-                if self.inner.owes_answers_only(begin) {
+            if self.inner.has_undelivered(begin) {
+                self.give_up_silent(begin);
+                if self.inner.only_replies_pending(begin) {
                     self.inner.core.stop_serving();
                 }
                 continue;
             }
-            if !self.links.has_unsaid() {
+            if !self.links.has_unsent() {
                 break;
             }
             std::thread::sleep(CONNECT_PAUSE);
-            self.look_around();
+            self.run_slow_checks();
         }
         let now = self.inner.read_clock();
         self.inner.core.flush_acks(now);
         self.flush();
-        self.inner.promise_kept()
+        self.inner.check_delivered()
     }
 }
 
 impl Engine {
     /// Gives up peers that have no session and have not answered a probe since `begin`: there may
     /// never have been a process.
-    fn give_up_the_unheard(&mut self, begin: Instant) {
+    fn give_up_silent(&mut self, begin: Instant) {
         // Their agents report their ends, and they may be starved until then.
         if self.inner.patience.has_agents {
             return;
         }
-        for peer in self.inner.owed_peers(begin) {
+        for peer in self.inner.undelivered_peers(begin) {
             let seen = self.liveness.as_ref().map(|liveness| liveness.seen(peer));
             let heard = seen.max(self.inner.core.last_heard(peer));
             let is_up = self.inner.core.peer_status(peer) == PeerStatus::Up;
@@ -95,8 +95,8 @@ impl Engine {
 impl Inner {
     /// Returns the peer and operation of each incomplete send that delays closing. The process
     /// began to close at `begin`. Regions that peers read are among the operations.
-    fn owed_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
-        let begun = self.now.since(begin) < BEGUN_LINGER;
+    fn undelivered_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
+        let begun = self.now.since(begin) < STARTED_LINGER;
         let is_owed = move |op: OpId| begun || self.is_promised(op);
         let pending = self.pending.iter().filter(move |&(_, op)| is_owed(op));
         let sending = self.core.unfinished_transfers();
@@ -104,21 +104,21 @@ impl Inner {
         pending.chain(sending.map(|(peer, op, _)| (peer, op)))
     }
 
-    /// Tests whether only answers to requests for remote memory keep this process. A peer that repeats
-    /// such requests would keep it for as long as the peer lives.
-    fn owes_answers_only(&self, begin: Instant) -> bool {
+    /// Tests whether only replies to requests for remote memory delay closing. A peer that repeats
+    /// such requests would delay it for as long as the peer lives.
+    fn only_replies_pending(&self, begin: Instant) -> bool {
         let is_region = |op| matches!(self.ops.kind(op), Some(OpKind::Region));
         let mut peers = self.core.unfinished_peers();
-        self.owed_sends(begin).all(|(_, op)| is_region(op))
+        self.undelivered_sends(begin).all(|(_, op)| is_region(op))
             && !peers.any(|peer| self.core.owes_messages(peer))
     }
 
     /// Returns the peers with undelivered messages that delay closing. The process began to close
     /// at `begin`.
-    pub(super) fn owed_peers(&self, begin: Instant) -> Vec<PeerId> {
+    pub(super) fn undelivered_peers(&self, begin: Instant) -> Vec<PeerId> {
         let own = self.now.since(begin) < SELF_LINGER;
         let mut peers: Vec<PeerId> = self
-            .owed_sends(begin)
+            .undelivered_sends(begin)
             .map(|(peer, _)| peer)
             .chain(self.core.unfinished_peers())
             .filter(|&peer| own || !self.table.is_in_this_process(peer))
@@ -128,8 +128,8 @@ impl Inner {
         peers
     }
 
-    fn owes(&self, begin: Instant) -> bool {
-        !self.owed_peers(begin).is_empty()
+    fn has_undelivered(&self, begin: Instant) -> bool {
+        !self.undelivered_peers(begin).is_empty()
     }
 
     /// Tests whether delivery of an incomplete send is guaranteed, because no caller can wait for
@@ -137,7 +137,7 @@ impl Inner {
     fn is_promised(&self, op: OpId) -> bool {
         match self.ops.owner(op) {
             Some(Owner::Caller(raw)) => matches!(raw.what, RawWhat::Silent),
-            Some(Owner::Nobody) => true,
+            Some(Owner::None) => true,
             Some(Owner::Request(_)) | None => false,
         }
     }
@@ -153,7 +153,7 @@ impl Inner {
     }
 
     /// Returns an error if guaranteed messages were not delivered.
-    fn promise_kept(&self) -> Result<(), Error> {
+    fn check_delivered(&self) -> Result<(), Error> {
         let Some(&Undelivered { peer, cause }) = self.undelivered.first() else {
             return Ok(());
         };

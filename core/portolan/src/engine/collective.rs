@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of collective operations, and the exchange of failures with other group members.
 //!
-//! News is handled when it arrives (`P14.8`), in any call. A member that has finished its part of
+//! A notice is handled when it arrives (`P14.8`), in any call. A member that has finished its part of
 //! an operation therefore still answers members that wait in it. Invariant: a group that is broken
 //! here was reported as broken to all its members, by this process or by the process that reported
 //! it here.
 
 use super::Inner;
-use super::multicast::WORD_PORT;
-use crate::collective::{AT_ONCE, Fault, HEAD_LEN, Head, Members, News, Pair, State};
+use super::multicast::CONTROL_PORT;
+use crate::collective::{
+    Fault, GroupNotice, HEAD_LEN, Head, Members, PENDING_OPS_MAX, Pair, State,
+};
 use crate::error::Error;
 use portolan_proto::{Cause, LaneId, PeerId, PeerStatus, PortId, PortMode, SendSpec};
 use std::collections::BTreeMap;
 
-/// System port for news of all groups. The groups' own ports have lower numbers.
-const NEWS_PORT: PortId = PortId::system(u16::MAX);
+/// System port for the notices of all groups. The groups' own ports have lower numbers.
+const NOTICE_PORT: PortId = PortId::system(u16::MAX);
 
 /// Name of the counter for messages of the library that this version cannot parse.
 const MALFORMED: &str = "collective_malformed";
@@ -31,7 +33,7 @@ struct Entry {
     members: Option<Members>,
     state: State,
     /// Set when the program has received the error.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Returns the address and lane of the library's own messages.
@@ -44,17 +46,17 @@ pub(crate) fn system_spec(port: PortId) -> SendSpec {
 }
 
 impl Inner {
-    /// Opens the ports for news of groups.
-    pub(crate) fn open_news(&mut self) {
-        self.core.open_port(NEWS_PORT, PortMode::InPlace);
-        self.core.open_port(WORD_PORT, PortMode::InPlace);
+    /// Opens the ports for notices and multicast control messages of groups.
+    pub(crate) fn open_notice_ports(&mut self) {
+        self.core.open_port(NOTICE_PORT, PortMode::InPlace);
+        self.core.open_port(CONTROL_PORT, PortMode::InPlace);
     }
 
     /// Handles a message to one of the library's own ports that take messages in place.
     pub(super) fn on_system(&mut self, source: PeerId, port: PortId, bytes: &[u8]) {
-        match port == WORD_PORT {
-            true => self.on_multicast_word(source, bytes),
-            false => self.on_news(source, bytes),
+        match port == CONTROL_PORT {
+            true => self.on_multicast_control(source, bytes),
+            false => self.on_group_notice(source, bytes),
         }
     }
 
@@ -65,7 +67,7 @@ impl Inner {
     /// Begins an operation of `group`, described by `call`. Returns the head with the operation's
     /// number.
     pub(crate) fn begin_collective(&mut self, group: &Members, call: &Head) -> Result<Head, Error> {
-        self.check_whole(group.id())?;
+        self.check_intact(group.id())?;
         let (me, id) = (self.rank(), group.id());
         let entry = self.group_entry(id);
         entry.members.get_or_insert_with(|| group.clone());
@@ -98,9 +100,9 @@ impl Inner {
 
     /// Returns an error if the group is broken.
     #[inline]
-    pub(crate) fn check_whole(&mut self, group: u16) -> Result<(), Error> {
+    pub(crate) fn check_intact(&mut self, group: u16) -> Result<(), Error> {
         match self.is_broken(group) {
-            true => Err(self.tell_program(group)),
+            true => Err(self.report_broken(group)),
             false => Ok(()),
         }
     }
@@ -108,9 +110,9 @@ impl Inner {
     /// Returns the reason for which a group is broken, and records that the program has received
     /// it.
     #[cold]
-    fn tell_program(&mut self, group: u16) -> Error {
+    fn report_broken(&mut self, group: u16) -> Error {
         let entry = self.group_entry(group);
-        entry.is_told = true;
+        entry.is_reported = true;
         match entry.state.broken().cloned() {
             Some(Fault::Mismatch(mismatch)) => Error::CollectiveMismatch(Box::new(mismatch)),
             Some(Fault::Gone { rank, by, why }) => self.lost_error(rank, by, why),
@@ -122,12 +124,12 @@ impl Inner {
     /// `rank` is this process, the lost member is the one that gave it up.
     fn lost_error(&self, rank: u32, by: Option<u32>, why: String) -> Error {
         if let (Some(by), true) = (by, rank == self.rank()) {
-            let report = format!("it has given up this process: {why}");
+            let report = format!("it declared this process dead: {why}");
             return self.lost(by, Cause::Closed, report);
         }
         match (self.core.peer_status(PeerId(rank)), by) {
             (PeerStatus::Failed(cause), _) => self.gone_error(PeerId(rank), cause),
-            (_, Some(by)) => self.lost(rank, Cause::Reported, format!("rank {by} says: {why}")),
+            (_, Some(by)) => self.lost(rank, Cause::Reported, format!("rank {by} reports: {why}")),
             (_, None) => self.lost(rank, Cause::Reported, why),
         }
     }
@@ -148,7 +150,7 @@ impl Inner {
             core, collectives, ..
         } = self;
         let state = &collectives.groups.get(&group.id())?.state;
-        (0..AT_ONCE).find_map(|slot| {
+        (0..PENDING_OPS_MAX).find_map(|slot| {
             let port = PortId::system(group.port(slot));
             // Sender whose long data comes next, without a head of its own.
             let mut is_next_data_of = None;
@@ -173,20 +175,20 @@ impl Inner {
         let groups: Vec<Members> = whole.filter_map(|entry| entry.members.clone()).collect();
         for group in groups {
             if let Some(pair) = self.find_unread(&group) {
-                self.break_by(group.id(), pair.fault(group.id()), &pair.news(group.id()));
+                self.break_by(group.id(), pair.fault(group.id()), &pair.notice(group.id()));
             }
         }
     }
 
     /// Returns an error if members have called different operations and the program has not been
     /// notified.
-    pub(crate) fn check_told(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_unreported(&mut self) -> Result<(), Error> {
         let entries = self.collectives.groups.iter();
         let mut untold = entries.filter(|(_, entry)| {
-            !entry.is_told && matches!(entry.state.broken(), Some(Fault::Mismatch(_)))
+            !entry.is_reported && matches!(entry.state.broken(), Some(Fault::Mismatch(_)))
         });
         match untold.next().map(|(id, _)| *id) {
-            Some(group) => Err(self.tell_program(group)),
+            Some(group) => Err(self.report_broken(group)),
             None => Ok(()),
         }
     }
@@ -209,8 +211,8 @@ impl Inner {
     /// Breaks the group because two members are in different operations.
     #[cold]
     fn differ(&mut self, group: u16, pair: &Pair) -> Error {
-        self.break_by(group, pair.fault(group), &pair.news(group));
-        self.tell_program(group)
+        self.break_by(group, pair.fault(group), &pair.notice(group));
+        self.report_broken(group)
     }
 
     /// Breaks the group because `rank` has failed during an operation.
@@ -221,13 +223,13 @@ impl Inner {
             by: None,
             why: why.clone(),
         };
-        self.break_by(group, fault, &News::Gone { group, rank, why });
-        self.group_entry(group).is_told = true;
+        self.break_by(group, fault, &GroupNotice::Gone { group, rank, why });
+        self.group_entry(group).is_reported = true;
     }
 
     /// Records the first reason for which the group is broken, and notifies all other members.
     /// Processes that take themselves for members are notified, too.
-    fn break_by(&mut self, group: u16, fault: Fault, news: &News) {
+    fn break_by(&mut self, group: u16, fault: Fault, notice: &GroupNotice) {
         let me = self.rank();
         let entry = self.group_entry(group);
         if !entry.state.break_by(fault) {
@@ -235,45 +237,45 @@ impl Inner {
         }
         let members = entry.members.as_ref().map_or(&[][..], Members::ranks);
         let mut ranks = members.to_vec();
-        if let News::Mismatch { first, second, .. } = news {
+        if let GroupNotice::Mismatch { first, second, .. } = notice {
             ranks.extend([first.0, second.0]);
         }
         ranks.sort_unstable();
         ranks.dedup();
         for rank in ranks.into_iter().filter(|rank| *rank != me) {
-            self.tell(PeerId(rank), news);
+            self.send_notice(PeerId(rank), notice);
         }
     }
 
-    /// Sends news. A member that cannot be reached learns of the failure from its own links.
-    pub(crate) fn tell(&mut self, peer: PeerId, news: &News) {
-        let spec = system_spec(NEWS_PORT);
-        if let Err(error) = self.send_copy_spec(peer, spec, &news.to_bytes()) {
-            log::debug!("telling {peer} of a collective operation: {error}");
+    /// Sends a notice. A member that cannot be reached detects the failure by its own links.
+    pub(crate) fn send_notice(&mut self, peer: PeerId, notice: &GroupNotice) {
+        let spec = system_spec(NOTICE_PORT);
+        if let Err(error) = self.send_copy_spec(peer, spec, &notice.to_bytes()) {
+            log::debug!("sending a notice of a collective operation to {peer}: {error}");
         }
         self.flush_wanted = true;
     }
 
-    /// Handles news from another member.
+    /// Handles a notice from another member.
     #[cold]
-    fn on_news(&mut self, source: PeerId, bytes: &[u8]) {
+    fn on_group_notice(&mut self, source: PeerId, bytes: &[u8]) {
         let (me, size) = (self.rank(), self.size());
-        let (group, fault) = match News::parse(bytes) {
-            Some(News::Waiting { group, head }) => {
+        let (group, fault) = match GroupNotice::parse(bytes) {
+            Some(GroupNotice::Waiting { group, head }) => {
                 let entry = self.group_entry(group);
                 if entry.state.broken().is_none()
                     && let Err(pair) = entry.state.on_waiting(me, source.0, &head)
                 {
-                    self.break_by(group, pair.fault(group), &pair.news(group));
+                    self.break_by(group, pair.fault(group), &pair.notice(group));
                 }
                 return;
             }
-            Some(News::Mismatch {
+            Some(GroupNotice::Mismatch {
                 group,
                 first,
                 second,
             }) if first.0 < size && second.0 < size => (group, Pair(first, second).fault(group)),
-            Some(News::Gone { group, rank, why }) if rank < size => {
+            Some(GroupNotice::Gone { group, rank, why }) if rank < size => {
                 let by = Some(source.0);
                 (group, Fault::Gone { rank, by, why })
             }
@@ -286,9 +288,9 @@ impl Inner {
             Fault::Mismatch(mismatch) => mismatch.has_same_members,
             Fault::Gone { .. } => true,
         };
-        match (News::parse(bytes), has_same_members) {
-            // The sender may not know all processes that this process takes for members.
-            (Some(news), false) => self.break_by(group, fault, &news),
+        match (GroupNotice::parse(bytes), has_same_members) {
+            // The sender may have a shorter list of members than this process.
+            (Some(notice), false) => self.break_by(group, fault, &notice),
             _ => _ = self.group_entry(group).state.break_by(fault),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completions of an endpoint's operations. Each operation has one completion, which is kept here
+//! Completions of an endpoint's operations. Each operation has one completion, which is stored here
 //! until the caller polls for it.
 #![allow(
     unsafe_code,
@@ -19,7 +19,7 @@ use std::ptr;
 
 /// Maximum number of sends, puts, gets and atomic operations in flight, injected ones included.
 /// Without it, a program that does not wait for its peers would fill memory with injected messages.
-const ASKED_MAX: usize = 32_768;
+const REQUESTS_MAX: usize = 32_768;
 
 /// Completions that the caller has not taken. Empty in a node.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Completions {
     done: Vec<RawCompletion>,
     next_number: u64,
     /// Number of incomplete operations other than receives.
-    asked_count: usize,
+    request_count: usize,
 }
 
 // SAFETY: the pointers in it belong to the caller and are returned to it; they are never
@@ -49,7 +49,7 @@ impl Completions {
     /// Tests whether an operation must complete before another one may be submitted.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.asked_count >= ASKED_MAX
+        self.request_count >= REQUESTS_MAX
     }
 }
 
@@ -70,7 +70,7 @@ impl Inner {
             what,
             number,
         };
-        self.completions.asked_count += usize::from(raw.asks());
+        self.completions.request_count += usize::from(raw.is_request());
         self.ops.enter(kind, memory, Owner::Caller(raw))
     }
 
@@ -78,7 +78,7 @@ impl Inner {
     #[inline]
     fn take_raw(&mut self, op: OpId) -> Option<Ended> {
         let ended = self.ops.take_raw(op)?;
-        self.completions.asked_count -= usize::from(ended.raw.asks());
+        self.completions.request_count -= usize::from(ended.raw.is_request());
         self.await_less(ended.awaited_peer);
         Some(ended)
     }
@@ -109,7 +109,7 @@ impl Inner {
     /// Tests whether a message that is short enough for eager must use rendezvous, because its
     /// sender requires confirmation that it arrived.
     #[inline]
-    pub(super) fn must_ask(&self, op: OpId) -> bool {
+    pub(super) fn needs_rendezvous(&self, op: OpId) -> bool {
         let raw = self.ops.raw(op);
         raw.is_some_and(|raw| matches!(raw.what, RawWhat::Send(true)))
             && !self.ops.bytes(op).is_empty()
@@ -119,7 +119,7 @@ impl Inner {
     pub(crate) fn posted_where(&self, wanted: impl Fn(&Cookie) -> bool) -> Vec<OpId> {
         let is_posted = |raw: &RawOp| {
             wanted(&raw.cookie)
-                && !raw.asks()
+                && !raw.is_request()
                 && !matches!(raw.what, RawWhat::Silent | RawWhat::Part(_))
         };
         let found = self.ops.iter_raw().filter(|(_, raw)| is_posted(raw));

@@ -123,14 +123,14 @@ impl Inner {
             return;
         };
         if self.ops.fill(op, bytes, peer.0, None) {
-            self.tell_handler(handlers, peer, whole.port, op, whole.len as u64);
+            self.pass_to_handler(handlers, peer, whole.port, op, whole.len as u64);
             // As above. Never runs within `drain`, because the frame would not be available here.
             self.drain(handlers, None);
         }
     }
 
     /// Passes a filled buffer to the handler of its port.
-    fn tell_handler(
+    fn pass_to_handler(
         &mut self,
         handlers: &mut Handlers,
         peer: PeerId,
@@ -177,7 +177,7 @@ impl Inner {
                     source: peer.0,
                 };
                 if self.ops.complete_ok(op, received, None) {
-                    self.tell_handler(handlers, peer, port, op, len);
+                    self.pass_to_handler(handlers, peer, port, op, len);
                 }
             }
         }
@@ -296,7 +296,7 @@ impl Inner {
 
     /// Allocates a buffer for a message that does not fit a frame and whose handler takes messages
     /// in place.
-    pub(super) fn lend_buffer(
+    pub(super) fn allocate_buffer(
         &mut self,
         handlers: &Handlers,
         port: PortId,
@@ -319,7 +319,7 @@ impl Inner {
             port,
             source: Some(peer),
         };
-        let bytes = match self.spare.some("a buffer for a message", len) {
+        let bytes = match self.pool.buffer("a buffer for a message", len) {
             Ok(bytes) => bytes,
             Err(error) => {
                 log::error!("port {}: {error}; the message waits", port.number);
@@ -327,7 +327,7 @@ impl Inner {
             }
         };
         let memory = Memory::Owned(Buffer::from(bytes));
-        let op = self.ops.enter(kind, memory, Owner::Nobody);
+        let op = self.ops.enter(kind, memory, Owner::None);
         self.core.post_recv(port, op, len as u64, Some(peer));
     }
 
@@ -348,7 +348,7 @@ impl Inner {
         }
         let len = buffer.len() as u64;
         let owner = match use_ {
-            PortUse::Handled => Owner::Nobody,
+            PortUse::Handled => Owner::None,
             _ => Owner::Request(State::Pending),
         };
         let kind = OpKind::Recv { port, source };

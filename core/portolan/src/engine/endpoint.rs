@@ -48,7 +48,7 @@ impl Engine {
     /// Returns the peer if a new operation may be submitted to it now.
     pub(crate) fn check_ask(&self, peer: PeerIndex) -> Result<PeerId, SubmitError> {
         let peer = self.check_index(peer)?;
-        self.inner.check_room()?;
+        self.inner.check_capacity()?;
         Ok(peer)
     }
 
@@ -138,11 +138,17 @@ impl Engine {
         cookie: Cookie,
     ) {
         let op = self.enter_op(OpKind::Remote(peer), memory, (RawKind::Put, what, cookie));
-        self.ask(peer, op, spec, Call::Put);
+        self.submit_request(peer, op, spec, Call::Put);
     }
 
     /// Submits the request of `op` to `peer`.
-    pub(crate) fn ask(&mut self, peer: PeerId, op: OpId, spec: RemoteSpec, call: Call<'_>) {
+    pub(crate) fn submit_request(
+        &mut self,
+        peer: PeerId,
+        op: OpId,
+        spec: RemoteSpec,
+        call: Call<'_>,
+    ) {
         let inner = &mut self.inner;
         let gone = match inner.core.peer_status(peer) {
             PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),
@@ -158,18 +164,18 @@ impl Engine {
     }
 
     /// Passes peers that the directory has added to the core, the links and the liveness thread.
-    pub(crate) fn meet_fresh(&mut self) {
+    pub(crate) fn register_fresh(&mut self) {
         let Some(directory) = &self.inner.directory else {
             return;
         };
         if directory.has_fresh() {
             for fresh in directory.take_fresh() {
-                self.meet(&fresh);
+                self.register(&fresh);
             }
         }
     }
 
-    fn meet(&mut self, fresh: &Fresh) {
+    fn register(&mut self, fresh: &Fresh) {
         let Engine {
             inner, liveness, ..
         } = self;
@@ -184,7 +190,7 @@ impl Engine {
         if let Some(liveness) = liveness {
             liveness.add(fresh.peer, &key);
         }
-        self.tell_ways(fresh.peer);
+        self.pass_addresses(fresh.peer);
         if fresh.is_unsolicited {
             let now = self.inner.read_clock();
             self.inner.core.greet(now, fresh.peer);
@@ -229,16 +235,16 @@ impl Inner {
         count
     }
 
-    /// Registers a process that knows this endpoint's address and has sent a hello over a network.
+    /// Registers a process that has this endpoint's address and has sent a hello over a network.
     /// The next turn introduces it to the links and answers it.
     #[cold]
-    pub(crate) fn meet_unsolicited(&mut self, endpoint_id: &EndpointId) {
+    pub(crate) fn register_unsolicited(&mut self, endpoint_id: &EndpointId) {
         match EndpointAddress::from_bytes(endpoint_id) {
             Ok(address)
                 if self
                     .directory
                     .as_ref()
-                    .is_some_and(|d| d.meet(&address).is_some()) => {}
+                    .is_some_and(|d| d.accept_hello(&address).is_some()) => {}
             _ => {
                 *self
                     .link_drops
@@ -250,7 +256,7 @@ impl Inner {
 
     /// Checks that another operation may be submitted now.
     #[inline]
-    pub(crate) fn check_room(&self) -> Result<(), SubmitError> {
+    pub(crate) fn check_capacity(&self) -> Result<(), SubmitError> {
         match self.completions.is_full() {
             true => Err(SubmitError::Again),
             false => Ok(()),

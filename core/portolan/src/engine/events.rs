@@ -206,7 +206,7 @@ impl Inner {
     fn on_rare(&mut self, handlers: &mut Handlers, frame: Option<&RxFrame<'_>>, event: Event) {
         match event {
             Event::SendDone { op, result } => {
-                self.forget_lent(op);
+                self.forget_exposed(op);
                 if let Some(OpKind::Send(peer)) = self.ops.kind(op) {
                     self.complete_send(op, peer, result);
                 }
@@ -229,7 +229,9 @@ impl Inner {
                     len,
                 });
             }
-            Event::BufferWanted { port, peer, len } => self.lend_buffer(handlers, port, peer, len),
+            Event::BufferWanted { port, peer, len } => {
+                self.allocate_buffer(handlers, port, peer, len)
+            }
             Event::PortUnopened { port, peer } => self.note_unopened(port, peer),
             Event::MultiRecvSegment {
                 op,
@@ -278,7 +280,7 @@ impl Inner {
                 let error = self.op_error(OpId(u64::MAX), error);
                 log::warn!("{peer} on {} is held back: {error}", self.host_of(peer));
             }
-            Event::Unsolicited { endpoint_id } => self.meet_unsolicited(&endpoint_id),
+            Event::Unsolicited { endpoint_id } => self.register_unsolicited(&endpoint_id),
             other => self.on_remote(frame, other),
         }
     }
@@ -292,7 +294,7 @@ impl Inner {
                 let error = self.op_error(op, error);
                 self.ops.fail(op, error);
             }
-            Some(Owner::Nobody) => {
+            Some(Owner::None) => {
                 log::warn!("posted buffer: {}", self.op_error(op, error));
                 self.ops.forget(op);
             }

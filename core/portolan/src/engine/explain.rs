@@ -38,11 +38,11 @@ pub(crate) enum Awaited {
 
 impl Engine {
     /// Answers the launcher if it has requested what this process waits for.
-    pub(super) fn explain_if_asked(&mut self) {
+    pub(super) fn explain_if_requested(&mut self) {
         if let Some(launch) = &mut self.launch
             && launch.poll_explain()
         {
-            launch.tell_waits(self.inner.waits());
+            launch.report_waits(self.inner.waits());
         }
     }
 }
@@ -64,7 +64,7 @@ impl Inner {
     fn waits_of_a_poll(&self) -> Waits {
         let pending: Vec<OpId> = self.ops.pending().collect();
         if pending.is_empty() {
-            let text = "is in no call that waits, and has no operation under way".to_owned();
+            let text = "is in no blocking call and has no pending operation".to_owned();
             return Waits { text, on: vec![] };
         }
         let described = pending.iter().take(DESCRIBED_MAX);
@@ -74,7 +74,7 @@ impl Inner {
             texts.push(format!("{} more", pending.len() - DESCRIBED_MAX));
         }
         Waits {
-            text: format!("is in no call that waits; under way: {}", texts.join("; ")),
+            text: format!("is in no blocking call; pending: {}", texts.join("; ")),
             on: peers.iter().flatten().map(|peer| peer.0).collect(),
         }
     }
@@ -87,9 +87,12 @@ impl Inner {
                 (text, peer.into_iter().collect())
             }
             Awaited::Close => {
-                let peers = self.owed_peers(since);
+                let peers = self.undelivered_peers(since);
                 let ranks: Vec<String> = peers.iter().map(|peer| peer.0.to_string()).collect();
-                let text = format!("close: rank {} has not received all", ranks.join(", "));
+                let text = format!(
+                    "close: rank {} has not received all messages",
+                    ranks.join(", ")
+                );
                 (text, peers)
             }
             Awaited::Notice => ("a notice of a put, from any rank".to_owned(), vec![]),
@@ -118,7 +121,7 @@ impl Inner {
     fn describe_op(&self, op: OpId) -> (String, Option<PeerId>) {
         let len = self.ops.len(op);
         let Some(kind) = self.ops.kind(op) else {
-            return ("an operation that has ended".to_owned(), None);
+            return ("a completed operation".to_owned(), None);
         };
         let text = match kind {
             OpKind::Send(peer) => {
@@ -128,7 +131,7 @@ impl Inner {
             OpKind::Remote(peer) => {
                 format!("transfer of {len} bytes with memory of rank {}", peer.0)
             }
-            OpKind::Region => "memory that is open to others".to_owned(),
+            OpKind::Region => "registered memory".to_owned(),
             OpKind::Recv { port, source } => {
                 format!(
                     "receive at port {} from {}",
@@ -148,12 +151,12 @@ impl Inner {
             return "no connection yet";
         }
         if self.pending.holds(peer, op) {
-            return "the receiver has not received what was sent before";
+            return "the receiver has not received earlier messages";
         }
         let mut transfers = self.core.unfinished_transfers();
         match transfers.find(|(to, of, _)| *to == peer && self.ops.real(*of) == op) {
-            Some((.., false)) => "no receive is posted there",
-            _ => "it is on its way",
+            Some((.., false)) => "the receiver has posted no receive",
+            _ => "in flight",
         }
     }
 }

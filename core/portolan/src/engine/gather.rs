@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_cut_from_both_pieces_as_from_one() {
+    fn parts_span_both_pieces() {
         let whole: Vec<u8> = (0..12).collect();
         for border in 0..=12 {
             let pieces = [&whole[..border], &whole[border..]];

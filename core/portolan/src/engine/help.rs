@@ -11,7 +11,7 @@ use portolan_sys::ring::OFFER_LEN_MIN;
 /// Messages that their receivers may pull. Removing one takes constant time for any number of
 /// messages, and a single comparison if there are none.
 #[derive(Debug, Default)]
-pub(crate) struct Lent {
+pub(crate) struct Exposed {
     count: usize,
     /// Operations and addresses of their messages, by peer.
     by_peer: Vec<Vec<(OpId, u64)>>,
@@ -21,7 +21,7 @@ pub(crate) struct Lent {
     places: Vec<Option<(PeerId, usize)>>,
 }
 
-impl Lent {
+impl Exposed {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
@@ -69,7 +69,7 @@ impl Lent {
         self.count -= 1;
     }
 
-    /// Returns the first message for which `offered` reports that its receiver wants help. Calls it
+    /// Returns the first message for which `offered` reports that its receiver requests help. Calls it
     /// once per peer.
     fn find(&mut self, offered: impl Fn(PeerId) -> Option<u64>) -> Option<(PeerId, OpId)> {
         let by_peer = &self.by_peer;
@@ -93,16 +93,16 @@ fn op_index(op: OpId) -> usize {
 impl Inner {
     /// Registers the message of `op` of `len` bytes at `addr`, which `peer` may pull. An `addr` of
     /// 0 forbids it.
-    pub(super) fn note_lent(&mut self, peer: PeerId, op: OpId, (addr, len): (u64, u64)) {
+    pub(super) fn note_exposed(&mut self, peer: PeerId, op: OpId, (addr, len): (u64, u64)) {
         if addr != 0 && len >= OFFER_LEN_MIN as u64 {
-            self.lent.add(peer, op, addr);
+            self.exposed.add(peer, op, addr);
         }
     }
 
     /// Removes `op`, which has completed.
     #[inline]
-    pub(super) fn forget_lent(&mut self, op: OpId) {
-        self.lent.remove(op);
+    pub(super) fn forget_exposed(&mut self, op: OpId) {
+        self.exposed.remove(op);
     }
 }
 
@@ -111,7 +111,7 @@ impl Engine {
     /// Copies at most one part per turn, so that arriving frames wait no longer than that.
     pub(super) fn help(&mut self) -> usize {
         let links = &self.links;
-        let found = self.inner.lent.find(|peer| links.offered(peer));
+        let found = self.inner.exposed.find(|peer| links.offered(peer));
         let Some((peer, op)) = found else { return 0 };
         // A forgotten operation has no memory left, so nothing is copied.
         let [memory, _] = self.inner.ops.pieces(op);
@@ -132,61 +132,62 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_message_is_offered_no_help_and_the_others_are() {
-        let mut lent = Lent::default();
+    fn completed_message_gets_no_help() {
+        let mut exposed = Exposed::default();
         for index in 0..5 {
             let peer = if index % 2 == 0 { A } else { B };
-            lent.add(peer, op(1, index), 1000 + index);
+            exposed.add(peer, op(1, index), 1000 + index);
         }
-        let helped = |lent: &mut Lent, wanted| lent.find(|peer| (peer == A).then_some(wanted));
-        assert_eq!(helped(&mut lent, 1004), Some((A, op(1, 4))));
-        assert_eq!(helped(&mut lent, 1001), None, "it is the other peer's");
-        lent.remove(op(1, 0));
-        assert_eq!(helped(&mut lent, 1000), None);
-        assert_eq!(helped(&mut lent, 1004), Some((A, op(1, 4))), "moved");
-        lent.remove(op(1, 4));
-        assert_eq!(helped(&mut lent, 1002), Some((A, op(1, 2))));
+        let helped =
+            |exposed: &mut Exposed, wanted| exposed.find(|peer| (peer == A).then_some(wanted));
+        assert_eq!(helped(&mut exposed, 1004), Some((A, op(1, 4))));
+        assert_eq!(helped(&mut exposed, 1001), None, "it is the other peer's");
+        exposed.remove(op(1, 0));
+        assert_eq!(helped(&mut exposed, 1000), None);
+        assert_eq!(helped(&mut exposed, 1004), Some((A, op(1, 4))), "moved");
+        exposed.remove(op(1, 4));
+        assert_eq!(helped(&mut exposed, 1002), Some((A, op(1, 2))));
         for index in [1, 2, 3] {
-            assert!(!lent.is_empty());
-            lent.remove(op(1, index));
+            assert!(!exposed.is_empty());
+            exposed.remove(op(1, index));
         }
-        assert!(lent.is_empty());
+        assert!(exposed.is_empty());
     }
 
     #[test]
-    fn an_operation_that_lends_nothing_ends_nothing() {
-        let mut lent = Lent::default();
-        lent.remove(op(1, 7));
-        lent.add(A, op(1, 0), 64);
+    fn removing_an_unexposed_operation_changes_nothing() {
+        let mut exposed = Exposed::default();
+        exposed.remove(op(1, 7));
+        exposed.add(A, op(1, 0), 64);
         // An earlier operation with the same index, one past the end, and the same one twice.
         for other in [op(0, 0), op(1, 1), op(2, 1 << 20)] {
-            lent.remove(other);
+            exposed.remove(other);
         }
-        assert_eq!(lent.find(|_| Some(64)), Some((A, op(1, 0))));
-        lent.remove(op(1, 0));
-        lent.remove(op(1, 0));
-        assert!(lent.is_empty());
-        lent.add(B, op(2, 0), 64);
-        lent.remove(op(1, 0));
-        assert_eq!(lent.find(|_| Some(64)), Some((B, op(2, 0))));
+        assert_eq!(exposed.find(|_| Some(64)), Some((A, op(1, 0))));
+        exposed.remove(op(1, 0));
+        exposed.remove(op(1, 0));
+        assert!(exposed.is_empty());
+        exposed.add(B, op(2, 0), 64);
+        exposed.remove(op(1, 0));
+        assert_eq!(exposed.find(|_| Some(64)), Some((B, op(2, 0))));
     }
 
     #[test]
-    fn a_peer_is_asked_once_a_turn_and_only_while_it_is_lent_something() {
-        let mut lent = Lent::default();
+    fn peer_is_checked_once_per_turn_while_it_has_messages() {
+        let mut exposed = Exposed::default();
         for index in 0..100 {
-            lent.add(A, op(1, index), index + 1);
+            exposed.add(A, op(1, index), index + 1);
         }
-        lent.add(B, op(1, 100), 1);
+        exposed.add(B, op(1, 100), 1);
         let asked = RefCell::new(Vec::new());
         let ask = |peer| {
             asked.borrow_mut().push(peer);
             None
         };
-        assert_eq!(lent.find(ask), None);
+        assert_eq!(exposed.find(ask), None);
         assert_eq!(asked.take(), [A, B]);
-        (0..100).for_each(|index| lent.remove(op(1, index)));
-        assert_eq!(lent.find(ask), None);
+        (0..100).for_each(|index| exposed.remove(op(1, index)));
+        assert_eq!(exposed.find(ask), None);
         assert_eq!(asked.take(), [B]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Broadcasts by multicast (P17) in the engine's turns. Control messages ("words") are sent as
+//! Broadcasts by multicast (P17) in the engine's turns. Control messages are sent as
 //! messages of the library, and awaited peers are watched as in any other wait.
 
 use super::Inner;
@@ -14,10 +14,10 @@ use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// System port for multicast words: below the port for news, above those of groups.
-pub(super) const WORD_PORT: PortId = PortId::system(u16::MAX - 1);
+/// System port for control messages of multicasts: below the port for notices, above those of groups.
+pub(super) const CONTROL_PORT: PortId = PortId::system(u16::MAX - 1);
 
-/// Name of the counter for malformed words.
+/// Name of the counter for malformed control messages.
 const MALFORMED: &str = "multicast_malformed";
 
 impl Inner {
@@ -76,7 +76,7 @@ impl Inner {
     ///
     /// # Errors
     /// The buffer, if the data comes as a message from the root.
-    pub(crate) fn begin_hearing(
+    pub(crate) fn begin_receiving(
         &mut self,
         members: &Members,
         head: &Head,
@@ -84,7 +84,7 @@ impl Inner {
         buffer: Buffer,
     ) -> Result<(), Buffer> {
         match self.multicast_call(members, head) {
-            Some(call) => self.multicasts.begin_hearing(&call, announcement, buffer),
+            Some(call) => self.multicasts.begin_receiving(&call, announcement, buffer),
             None => {
                 let root = members.ranks().get(head.root as usize);
                 if let Some(root) = root.copied() {
@@ -112,7 +112,7 @@ impl Inner {
             .collect();
         for peer in &awaited {
             if let PeerStatus::Failed(_) = self.core.peer_status(*peer) {
-                self.multicasts.on_gone(peer.0);
+                self.multicasts.on_failed(peer.0);
             }
         }
         awaited
@@ -120,7 +120,7 @@ impl Inner {
 
     /// Returns an error if a process that the broadcast needs has failed.
     pub(crate) fn check_multicast(&mut self, id: Id) -> Result<(), Error> {
-        let Some(rank) = self.multicasts.gone(id) else {
+        let Some(rank) = self.multicasts.failed(id) else {
             return Ok(());
         };
         let cause = match self.core.peer_status(PeerId(rank)) {
@@ -141,8 +141,8 @@ impl Inner {
     }
 
     #[cold]
-    pub(super) fn on_multicast_word(&mut self, source: PeerId, bytes: &[u8]) {
-        if !self.multicasts.on_word(source.0, bytes, self.now) {
+    pub(super) fn on_multicast_control(&mut self, source: PeerId, bytes: &[u8]) {
+        if !self.multicasts.on_control(source.0, bytes, self.now) {
             *self.link_drops.entry(MALFORMED).or_default() += 1;
         }
     }
@@ -151,11 +151,11 @@ impl Inner {
     #[cold]
     pub(crate) fn work_on_multicasts(&mut self) -> usize {
         let moved = self.multicasts.turn(self.now);
-        for (rank, word) in self.multicasts.take_words() {
-            let spec = system_spec(WORD_PORT);
+        for (rank, word) in self.multicasts.take_controls() {
+            let spec = system_spec(CONTROL_PORT);
             // The failure of a peer is reported by its own link.
             if let Err(error) = self.send_copy_spec(PeerId(rank), spec, &word) {
-                log::debug!("a word about a broadcast to rank {rank}: {error}");
+                log::debug!("sending a control message of a broadcast to rank {rank}: {error}");
             }
         }
         moved

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// Turns in which all frames are received that a process sent before it ended: a ring of the
 /// shortest frames takes 256, and sockets hold less.
-const TAKE_IN_TURNS: u32 = 1024;
+const RECEIVE_ALL_TURNS: u32 = 1024;
 
 impl Engine {
     /// Returns the address of the interface for network traffic, as reported to the launcher.
@@ -20,12 +20,12 @@ impl Engine {
     }
 
     /// Handles the notices of links and of the launcher.
-    pub(super) fn hear(&mut self) {
-        self.hear_notices();
-        self.hear_launcher();
+    pub(super) fn handle_notices(&mut self) {
+        self.handle_link_notices();
+        self.handle_launcher();
     }
 
-    pub(super) fn hear_launcher(&mut self) {
+    pub(super) fn handle_launcher(&mut self) {
         while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
             let Some(info) = self.inner.peers.get_mut(gone.rank as usize) else {
                 continue;
@@ -33,23 +33,23 @@ impl Engine {
             let peer = PeerId(gone.rank);
             // A missing resource explains more than the way in which the process then ended.
             if info.report.is_none() {
-                info.report = Some(format!("its host's agent says: {}", gone.cause).into());
+                info.report = Some(format!("its host's agent reports: {}", gone.cause).into());
             }
-            (info.has_ended, info.has_left) = (true, gone.well);
+            (info.has_ended, info.has_left) = (true, gone.is_success);
             self.inner.ended_count += 1;
-            self.take_in();
+            self.receive_all();
             self.give_up_for_good(peer, Cause::ProcessGone);
         }
-        self.hear_words();
-        self.explain_if_asked();
+        self.handle_inquiry_replies();
+        self.explain_if_requested();
     }
 
     /// Receives everything that has arrived so far, because messages sent before a process ended
     /// still count.
-    pub(super) fn take_in(&mut self) {
+    pub(super) fn receive_all(&mut self) {
         // The connection may not even have been accepted yet.
-        self.hear_notices();
-        for _ in 0..TAKE_IN_TURNS {
+        self.handle_link_notices();
+        for _ in 0..RECEIVE_ALL_TURNS {
             self.links.heat(self.inner.turn);
             if self.receive(self.inner.turn, None) == 0 {
                 return;
@@ -59,12 +59,12 @@ impl Engine {
 
     /// Handles the notices of the links. A link that is polled for notices also accepts connecting
     /// peers, which must be registered before anything is received from them.
-    pub(super) fn hear_notices(&mut self) {
+    pub(super) fn handle_link_notices(&mut self) {
         while let Some((link, notice)) = self.links.poll_notice() {
-            self.meet_fresh();
+            self.register_fresh();
             self.on_notice(link, notice);
         }
-        self.meet_fresh();
+        self.register_fresh();
     }
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
@@ -77,7 +77,7 @@ impl Engine {
                     info.report = Some(lack.to_string().into());
                 }
             }
-            Notice::Lacking { peer, lack, what } => self.on_lacking(PeerId(peer), &lack, what),
+            Notice::Lacking { peer, lack, what } => self.on_exhausted(PeerId(peer), &lack, what),
             Notice::Refused(rank) => {
                 self.note_refused(PeerId(rank));
                 self.doubt(PeerId(rank));

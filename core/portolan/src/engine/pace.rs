@@ -39,8 +39,8 @@ pub(super) struct Pace {
     /// Turns between polls of cold links.
     cold_turns: u32,
     /// Turn and time of the last clock read.
-    looked_turn: u32,
-    looked_at: Instant,
+    clock_turn: u32,
+    clock_read_at: Instant,
     /// Set when frames have moved since then.
     is_busy: bool,
 }
@@ -53,8 +53,8 @@ impl Pace {
             cold_at: turn,
             cold_by: turn,
             cold_turns: 1,
-            looked_turn: turn,
-            looked_at: Instant::default(),
+            clock_turn: turn,
+            clock_read_at: Instant::default(),
             is_busy: false,
         }
     }
@@ -64,7 +64,7 @@ impl Pace {
     pub(super) fn clock_is_due(&mut self, turn: u32, moved: usize) -> bool {
         if moved > 0 {
             self.is_busy = true;
-            self.put_cold_off(turn);
+            self.postpone_cold(turn);
         }
         is_reached(turn, self.clock_at)
     }
@@ -72,7 +72,7 @@ impl Pace {
     /// Postpones the poll of cold links because a frame has arrived. A process that answers it
     /// promptly pays for no useless poll until it waits again and has received nothing for a while.
     #[inline]
-    fn put_cold_off(&mut self, turn: u32) {
+    fn postpone_cold(&mut self, turn: u32) {
         let at = turn.wrapping_add(self.cold_turns);
         self.cold_at = match is_reached(at, self.cold_by) {
             true => self.cold_by,
@@ -94,9 +94,9 @@ impl Pace {
     /// Adapts the schedule after a clock read that was due.
     #[inline]
     pub(super) fn adapt(&mut self, turn: u32, now: Instant) {
-        let passed_ns = now.as_nanos().wrapping_sub(self.looked_at.as_nanos());
-        let passed_turns = u64::from(turn.wrapping_sub(self.looked_turn));
-        (self.looked_turn, self.looked_at) = (turn, now);
+        let passed_ns = now.as_nanos().wrapping_sub(self.clock_read_at.as_nanos());
+        let passed_turns = u64::from(turn.wrapping_sub(self.clock_turn));
+        (self.clock_turn, self.clock_read_at) = (turn, now);
         let (wait_ns, turns_min) = match std::mem::take(&mut self.is_busy) {
             true => (COLD_WAIT_BUSY_NS, COLD_TURNS_MIN_BUSY),
             false => (COLD_WAIT_NS, 1),
@@ -122,7 +122,7 @@ mod tests {
 
     /// Counts clock reads and cold polls in 1024 turns of `turn_ns` each, after adaptation, with a
     /// frame in each turn or in none. The turn counter wraps meanwhile.
-    fn looks(turn_ns: u64, moved: usize) -> (usize, usize) {
+    fn count_checks(turn_ns: u64, moved: usize) -> (usize, usize) {
         let begin = u32::MAX - 2048;
         let mut pace = Pace::new(begin);
         let (mut clocks, mut colds) = (0, 0);
@@ -139,28 +139,28 @@ mod tests {
     }
 
     #[test]
-    fn cold_links_are_looked_at_every_two_microseconds_however_long_turns_take() {
-        assert_eq!(looks(1, 0), (7, 7));
-        assert_eq!(looks(20, 0), (10, 10));
-        assert_eq!(looks(50, 0), (26, 26));
-        assert_eq!(looks(125, 0), (32, 64));
-        assert_eq!(looks(250, 0), (32, 128));
-        assert_eq!(looks(2_000, 0), (32, 1024));
-        assert_eq!(looks(100_000, 0), (32, 1024));
+    fn cold_links_are_polled_every_two_microseconds() {
+        assert_eq!(count_checks(1, 0), (7, 7));
+        assert_eq!(count_checks(20, 0), (10, 10));
+        assert_eq!(count_checks(50, 0), (26, 26));
+        assert_eq!(count_checks(125, 0), (32, 64));
+        assert_eq!(count_checks(250, 0), (32, 128));
+        assert_eq!(count_checks(2_000, 0), (32, 1024));
+        assert_eq!(count_checks(100_000, 0), (32, 1024));
     }
 
     #[test]
-    fn turns_that_bring_frames_are_not_taken_for_the_length_of_turns_in_vain() {
-        let (clocks, colds) = looks(80, 1);
+    fn busy_turns_do_not_count_as_empty_turns() {
+        let (clocks, colds) = count_checks(80, 1);
         assert_eq!((clocks, colds), (10, 1));
-        let (clocks, colds) = looks(1000, 1);
+        let (clocks, colds) = count_checks(1000, 1);
         assert_eq!((clocks, colds), (32, 1024 / 8 / COLD_WAITS_MAX as usize));
     }
 
     /// While frames arrive within the wait, cold links are polled rarely. A frame that comes later
     /// finds them polled already.
     #[test]
-    fn cold_links_are_looked_at_once_nothing_has_come_for_two_microseconds() {
+    fn cold_links_are_polled_after_two_idle_microseconds() {
         let count = |frame_every: u32| {
             let mut pace = Pace::new(0);
             let mut colds = 0;

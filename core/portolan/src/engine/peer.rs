@@ -28,7 +28,7 @@ pub(crate) struct PeerInfo {
     /// Time from which the peer is awaited, or suspected by the core.
     pub(super) watched_since: Option<Instant>,
     /// Time of the program's last poll for this peer, if polling is the only reason to watch it.
-    pub(super) looked_for_at: Option<Instant>,
+    pub(super) last_polled_at: Option<Instant>,
     /// Number of an endpoint's operations that this peer alone can complete.
     pub(super) awaited_count: u32,
     /// Record of the peer's silence and of its agent's reports. Boxed and only for watched peers,

@@ -87,7 +87,7 @@ impl Engine {
     pub(crate) fn next_peer_event(&mut self) -> Option<PeerEvent> {
         self.inner.peer_events.is_used = true;
         if !self.inner.has_peer_events() {
-            self.hear();
+            self.handle_notices();
             self.drain();
         }
         self.inner.next_event()

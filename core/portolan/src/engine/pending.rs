@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_closes_the_way_of_its_peer_and_lane_alone() {
+    fn pending_blocks_only_its_peer_and_lane() {
         let mut pending = Pending::default();
         let (low, high) = (spec(LaneId::Low), spec(LaneId::High));
         pending.push(PeerId(1), low, OpId(7));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_was_woken_is_tried_and_once_for_each_time() {
+    fn only_woken_peers_are_retried_once_per_wake() {
         let mut pending = Pending::default();
         for peer in 0..3 {
             pending.push(PeerId(peer), spec(LaneId::Low), OpId(u64::from(peer)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_tried_from_time_to_time() {
+    fn all_peers_are_retried_periodically() {
         let mut pending = Pending::default();
         let now = Instant::default() + RETRY_ALL;
         for peer in 0..3 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives from a network link, with bulk payload directly into user memory where that pays.
 //!
-//! [`Intake`] connects a link with the core for one receive call. Before each batch it asks the
-//! core for the expected fragments, and passes that part of the operation's buffer to the link.
+//! [`Intake`] connects a link with the core for one receive call. Before each batch it gets the
+//! expected fragments from the core, and passes that part of the operation's buffer to the link.
 //! [`Placement`] decides whether to do so.
 
 mod auto;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remote memory in the engine: submits requests in the order of their lane, moves bytes between
-//! frames and regions, and keeps notices for the program.
+//! frames and regions, and stores notices for the program.
 
 use super::Inner;
 use super::delivery::copy_part;
@@ -61,22 +61,22 @@ impl Inner {
     }
 
     /// Returns reusable memory for the operands of an atomic operation. Give it back with
-    /// [`Inner::keep_operands`].
-    pub(crate) fn lend_operands(&mut self) -> Vec<u8> {
+    /// [`Inner::return_operands`].
+    pub(crate) fn take_operands(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.remote.operands)
     }
 
-    pub(crate) fn keep_operands(&mut self, operands: Vec<u8>) {
+    pub(crate) fn return_operands(&mut self, operands: Vec<u8>) {
         self.remote.operands = operands;
     }
 
     /// Returns reusable memory for the result of an atomic operation. Give it back with
-    /// [`Inner::keep_before`].
-    pub(crate) fn lend_before(&mut self) -> Vec<u8> {
+    /// [`Inner::return_before`].
+    pub(crate) fn take_before(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.remote.before)
     }
 
-    pub(crate) fn keep_before(&mut self, before: Vec<u8>) {
+    pub(crate) fn return_before(&mut self, before: Vec<u8>) {
         self.remote.before = before;
     }
 
@@ -110,7 +110,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Retries a queued request. Returns `false` if it must keep waiting.
+    /// Retries a queued request. Returns `false` if it must wait longer.
     pub(super) fn try_queued_remote(&mut self, peer: PeerId, op: OpId) -> bool {
         let Some((spec, call)) = self.remote.queued.remove(&op) else {
             return true;
@@ -261,11 +261,11 @@ pub(crate) fn atomic_spec(
 ) -> Result<AtomicSpec, Error> {
     let span = count * datatype.len();
     let why = if !op.supports(datatype) {
-        "operations on bits are for whole numbers"
+        "bitwise operations need integers"
     } else if operands_len != op.operands_len(span) {
-        "the numbers, the operands and those to compare must be as many"
+        "target, operands and compare values must have equal counts"
     } else if back_len != 0 && back_len != span {
-        "the place for the numbers before must have as many as are changed"
+        "the buffer for previous values must have the count of the target"
     } else if operands_len.max(span) > ATOMIC_LEN_MAX {
         "at most 4096 bytes at once; split the arrays"
     } else {

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Time to wait for the most likely address before all are probed: many round trips of a cluster's network,
 /// so that an ordinary session needs no probes.
-const ASK_AFTER: Duration = Duration::from_millis(10);
+const PROBE_AFTER: Duration = Duration::from_millis(10);
 
-/// Longest pause between probes. The first pause is [`ASK_AFTER`], and each is twice the one before.
+/// Longest pause between probes. The first pause is [`PROBE_AFTER`], and each is twice the one before.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Time after which a peer that another path reaches is no longer probed: UDP is filtered.
@@ -34,15 +34,15 @@ pub(super) struct Scout {
     /// Address that UDP uses now.
     at: SocketAddr,
     since: Instant,
-    ask_at: Instant,
+    probe_at: Instant,
     pause: Duration,
 }
 
 impl Engine {
     /// Returns the address of `peer` for UDP and streams: a proven one, or the most likely one.
-    pub(super) fn way_to(&self, peer: PeerId) -> Option<SocketAddr> {
+    pub(super) fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         let other = self.inner.table.of(peer)?;
-        let ways = self.inner.table.ways_to(&other);
+        let ways = self.inner.table.addresses_of(&other);
         let proven = self.liveness.as_ref().and_then(|it| it.proven(peer));
         let found = proven.and_then(|proven| ways.iter().find(|way| is_same_place(**way, proven)));
         found.or(ways.first()).copied()
@@ -50,14 +50,14 @@ impl Engine {
 
     /// Passes the addresses for liveness probes of `peer` to [`Liveness`](crate::liveness::Liveness). The
     /// address of a peer on this host is proven at once, since the kernel that answers is this host's own.
-    pub(super) fn tell_ways(&self, peer: PeerId) {
+    pub(super) fn pass_addresses(&self, peer: PeerId) {
         let table = &self.inner.table;
-        let liveness = (self.liveness.as_ref()).filter(|liveness| !liveness.knows_ways(peer));
+        let liveness = (self.liveness.as_ref()).filter(|liveness| !liveness.has_addresses(peer));
         let (Some(liveness), Some(other)) = (liveness, table.of(peer)) else {
             return;
         };
         let ways = table.liveness_of(&other);
-        liveness.set_ways(peer, ways.iter().copied());
+        liveness.set_addresses(peer, ways.iter().copied());
         if other.host == table.own().host
             && let Some(own) = ways.first()
         {
@@ -74,8 +74,8 @@ impl Engine {
             peer,
             at,
             since: now,
-            ask_at: now + ASK_AFTER,
-            pause: ASK_AFTER,
+            probe_at: now + PROBE_AFTER,
+            pause: PROBE_AFTER,
         });
     }
 
@@ -117,12 +117,12 @@ impl Engine {
         if is_up && now.since(scout.since) >= GIVE_UP_AFTER {
             return false;
         }
-        if now >= scout.ask_at {
-            liveness.ask(peer);
-            scout.ask_at = now + scout.pause;
+        if now >= scout.probe_at {
+            liveness.probe(peer);
+            scout.probe_at = now + scout.pause;
             scout.pause = (scout.pause * 2).min(PAUSE_MAX);
         }
-        let way = self.way_to(peer);
+        let way = self.address_of(peer);
         if let Some(way) = way.filter(|way| !is_same_place(*way, scout.at)) {
             log::debug!("{peer} answers at {way}, not at {}", scout.at);
             scout.at = way;
@@ -180,7 +180,7 @@ impl super::Inner {
     }
 
     /// Describes why no address of `peer` can be tried, and the remedy.
-    pub(super) fn no_way_text(&self, peer: PeerId) -> String {
+    pub(super) fn no_address_text(&self, peer: PeerId) -> String {
         let own = self.table.own();
         let Some(other) = self.table.of(peer) else {
             return "it is not in this job".to_owned();

@@ -148,7 +148,7 @@ impl Inner {
 
     /// Enters an operation that sends a copy of `bytes` and that no caller waits for.
     fn copy_of(&mut self, peer: PeerId, bytes: &[u8]) -> Result<OpId, Error> {
-        let copy = Buffer::from(self.spare.copy("a copy of a message", bytes)?);
+        let copy = Buffer::from(self.pool.copy("a copy of a message", bytes)?);
         if peer.0 == self.rank() {
             let unread = self.self_unread;
             if bytes.len() > SELF_UNREAD_MAX - unread {
@@ -161,7 +161,7 @@ impl Inner {
             self.self_unread += bytes.len();
         }
         let memory = Memory::Owned(copy);
-        Ok(self.ops.enter(OpKind::Send(peer), memory, Owner::Nobody))
+        Ok(self.ops.enter(OpKind::Send(peer), memory, Owner::None))
     }
 
     /// Tests whether `peer` was given up.
@@ -183,7 +183,7 @@ impl Inner {
             return Err(Error::NoPath {
                 rank: peer.0,
                 host: self.host_of(peer),
-                why: self.no_way_text(peer),
+                why: self.no_address_text(peer),
             });
         }
         let now = self.read_clock();
@@ -207,12 +207,12 @@ impl Inner {
         }
     }
 
-    /// Submits the message of `op` to the core. Returns `false` if it must keep waiting.
+    /// Submits the message of `op` to the core. Returns `false` if it must wait longer.
     pub(super) fn try_op(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> bool {
         if let Some(OpKind::Remote(_)) = self.ops.kind(op) {
             return self.try_queued_remote(peer, op);
         }
-        match self.try_unasked(peer, spec, op) {
+        match self.try_uncoordinated(peer, spec, op) {
             Ok(()) => {
                 self.flush_wanted = true;
                 self.complete_send(op, peer, Ok(()));
@@ -230,7 +230,7 @@ impl Inner {
         let remote_addr = self.pull_addr(peer, op, 0);
         match self.core.rendezvous(peer, spec, op, len, remote_addr) {
             Ok(()) => {
-                self.note_lent(peer, op, (remote_addr, len));
+                self.note_exposed(peer, op, (remote_addr, len));
                 true
             }
             Err(Refused::Gone(cause)) => {
@@ -243,12 +243,17 @@ impl Inner {
 
     /// Submits the message of `op` whole, or in parts if no caller waits for it. It has then left,
     /// even if its receiver never posts a receive. Refuses it as too long if it needs a rendezvous.
-    fn try_unasked(&mut self, peer: PeerId, spec: &SendSpec, op: OpId) -> Result<(), Refused> {
-        if self.must_ask(op) {
+    fn try_uncoordinated(
+        &mut self,
+        peer: PeerId,
+        spec: &SendSpec,
+        op: OpId,
+    ) -> Result<(), Refused> {
+        if self.needs_rendezvous(op) {
             return Err(Refused::TooLong);
         }
         let goes_in_parts =
-            peer.0 != self.rank() && matches!(self.ops.owner(op), Some(Owner::Nobody));
+            peer.0 != self.rank() && matches!(self.ops.owner(op), Some(Owner::None));
         let [bytes, more] = self.ops.pieces(op);
         match self.core.eager(peer, spec, bytes.len() + more.len()) {
             Ok(mut staging) => {
@@ -280,7 +285,7 @@ impl Inner {
         match (self.ops.owner(op), result) {
             (None, _) => {}
             (Some(Owner::Caller(_)), result) => self.end_raw_send(op, peer, result),
-            (Some(Owner::Nobody), _) => {
+            (Some(Owner::None), _) => {
                 if peer.0 == self.rank() {
                     self.self_unread -= self.ops.bytes(op).len();
                 }

@@ -20,7 +20,7 @@ use std::io::IoSlice;
 /// Receive calls per connection and turn, and the bytes of each. They limit how long other messages
 /// wait. The second limit applies during a sequence of short messages.
 const RECEIVE_BUDGET: (usize, usize) = (2, usize::MAX);
-const RECEIVE_BUDGET_HURRIED: (usize, usize) = (1, PART_LEN_HURRIED);
+const RECEIVE_BUDGET_LATENCY: (usize, usize) = (1, PART_LEN_HURRIED);
 
 /// Consecutive TCP timeouts after which the content is sent on a path. One may be a lost tail; two
 /// are half a second without progress.
@@ -60,22 +60,22 @@ impl Engine {
         if !self.inner.core.expects_parts() && !streams.is_roused(turn) {
             if streams.link_mut().has_unsent() {
                 streams.link_mut().push();
-                self.hear_of_streams();
+                self.accept_stream_notices();
             }
             return 0;
         }
-        let budget = match self.inner.is_hurried() {
-            true => RECEIVE_BUDGET_HURRIED,
+        let budget = match self.inner.in_latency_mode() {
+            true => RECEIVE_BUDGET_LATENCY,
             false => RECEIVE_BUDGET,
         };
         let mut intake = PartIntake {
-            wants_sums: streams.wants_sums(),
+            requires_sums: streams.requires_sums(),
             is_fresh: false,
             inner: &mut self.inner,
             handlers: &mut self.handlers,
         };
         let moved = streams.link_mut().receive(budget, &mut intake);
-        self.hear_of_streams();
+        self.accept_stream_notices();
         moved
     }
 
@@ -89,7 +89,7 @@ impl Engine {
                 StreamCall::Close(peer) => streams.link_mut().close(peer.0),
                 StreamCall::Open(peer) => {
                     let ids = self.inner.core.session_ids(peer);
-                    let (Some(ids), Some(socket)) = (ids, self.way_to(peer)) else {
+                    let (Some(ids), Some(socket)) = (ids, self.address_of(peer)) else {
                         let now = self.inner.now;
                         self.inner.core.stream_closed(now, peer, true);
                         continue;
@@ -104,23 +104,23 @@ impl Engine {
                 }
             }
         }
-        self.look_after_streams();
+        self.check_streams();
     }
 
     /// Runs the checks that need system calls and seldom find anything: new connections, idle ones
     /// and stalled ones.
     #[cold]
-    pub(super) fn look_after_streams(&mut self) {
+    pub(super) fn check_streams(&mut self) {
         let Engine { inner, links, .. } = self;
         let Some(streams) = links.streams() else {
             return;
         };
         let core = &inner.core;
-        let has_news = streams
+        let has_notice = streams
             .link_mut()
             .service(&mut |tokens| Some(core.stream_owner(tokens.mine, tokens.theirs)?.0));
-        if has_news {
-            streams.rouse(inner.turn);
+        if has_notice {
+            streams.poll_all(inner.turn);
         }
         if streams.idle_is_due(inner.now) {
             streams.link_mut().close_idle();
@@ -128,10 +128,10 @@ impl Engine {
         if streams.stall_is_due(inner.now) {
             streams.link_mut().give_up_stalled(TIMEOUTS_MAX);
         }
-        self.hear_of_streams();
+        self.accept_stream_notices();
     }
 
-    fn hear_of_streams(&mut self) {
+    fn accept_stream_notices(&mut self) {
         let Engine { inner, links, .. } = self;
         let Some(streams) = links.streams() else {
             return;
@@ -199,7 +199,7 @@ impl Links {
 struct PartIntake<'a> {
     inner: &'a mut Inner,
     handlers: &'a mut Handlers,
-    wants_sums: bool,
+    requires_sums: bool,
     /// Set when the clock was read for this call.
     is_fresh: bool,
 }
@@ -238,7 +238,7 @@ impl PartIntake<'_> {
     }
 
     /// Notifies the core of bytes that have landed.
-    fn tell(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
+    fn note_landed(&mut self, part: &Part, chunk: &Chunk, off: usize, len: usize) {
         if !std::mem::replace(&mut self.is_fresh, true) {
             self.inner.read_clock();
         }
@@ -250,11 +250,11 @@ impl PartIntake<'_> {
 
 impl PartReceiver for PartIntake<'_> {
     fn place(&mut self, part: &Part) -> Place<'_> {
-        let wants_sums = self.wants_sums;
+        let requires_sums = self.requires_sums;
         let Some((chunk, sum)) = parse(part) else {
             return Place::End;
         };
-        if wants_sums && sum.is_none() {
+        if requires_sums && sum.is_none() {
             self.inner.core.note_dropped(DropReason::Unchecked);
             return Place::End;
         }
@@ -274,7 +274,7 @@ impl PartReceiver for PartIntake<'_> {
             Landing::Lost(bytes) => bytes.len(),
         };
         let Some(sum) = sum else {
-            self.tell(part, &chunk, part.landed, len);
+            self.note_landed(part, &chunk, part.landed, len);
             return true;
         };
         // Counted only once all of the part has arrived and its checksum is right. `P15.5`
@@ -296,7 +296,7 @@ impl PartReceiver for PartIntake<'_> {
             self.inner.core.note_dropped(DropReason::BadChecksum);
             return false;
         }
-        self.tell(part, &chunk, 0, part.len);
+        self.note_landed(part, &chunk, 0, part.len);
         true
     }
 }

@@ -55,7 +55,7 @@ impl Inner {
                 self.end_raw_recv(op, peer, &match_bits, len, None);
                 return;
             }
-            Some(Owner::Nobody) | None => return self.ops.forget(op),
+            Some(Owner::None) | None => return self.ops.forget(op),
         }
         if truncated {
             let error = Error::TruncatedTagged {

@@ -133,8 +133,8 @@ impl Engine {
             self.inner.now
         };
         let turn = self.inner.turn;
-        let is_hurried = self.inner.is_hurried();
-        self.inner.core.set_hurried(is_hurried);
+        let in_latency_mode = self.inner.in_latency_mode();
+        self.inner.core.set_hurried(in_latency_mode);
         self.has_more = false;
         // First peer that yielded to other peers in this flush.
         let mut yielded = None;
@@ -163,7 +163,7 @@ impl Engine {
             }
             // Short messages are polled for between runs and parts of transfers, so each peer gets
             // one per flush.
-            if is_hurried && is_bulk && link != LinkId::SHM {
+            if in_latency_mode && is_bulk && link != LinkId::SHM {
                 self.inner.core.yield_peer();
                 yielded = yielded.or(Some(peer));
             }
@@ -207,7 +207,7 @@ impl Engine {
     }
 
     pub(crate) fn reach_peer(&mut self, peer: PeerId) {
-        self.tell_ways(peer);
+        self.pass_addresses(peer);
         let mut has_left = false;
         let mut lacking = None;
         for (link, addr) in self.unconnected(peer) {
@@ -223,13 +223,13 @@ impl Engine {
             }
         }
         if let Some((lack, what)) = lacking {
-            return self.on_lacking(peer, &lack, what);
+            return self.on_exhausted(peer, &lack, what);
         }
         if has_left {
             // No process listens there any more, or the link has just seen the peer leave and knows
             // the reason. Messages that the peer sent before still count. They may have come on a
             // connection of its own that is newer than the last poll. `P8.11`
-            self.take_in();
+            self.receive_all();
             self.await_report(peer);
             self.inner.core.fail_peer(peer, Cause::ProcessGone);
         }
@@ -247,7 +247,7 @@ impl Engine {
         links.retain(|link| !self.links.is_connected(peer, *link));
         let addr = |link| match link {
             LinkId::UDP => Some(LinkAddr::Udp {
-                socket: self.way_to(peer)?,
+                socket: self.address_of(peer)?,
             }),
             link => other.on(link).cloned(),
         };

@@ -74,12 +74,12 @@ impl Engine {
             moved += self.inner.work_on_multicasts();
         }
         if self.pace.clock_is_due(turn, moved) {
-            self.look_at_clock();
+            self.check_clock();
         }
         if !self.inner.pulls.is_empty() {
             self.pull();
         }
-        if !self.inner.lent.is_empty() {
+        if !self.inner.exposed.is_empty() {
             moved += self.help();
         }
         if !self.inner.pending.is_empty() {
@@ -114,10 +114,10 @@ impl Engine {
     #[inline]
     pub(super) fn receive(&mut self, turn: u32, mut inbox: Option<&mut Inbox<'_>>) -> usize {
         let mut moved = 0;
-        let is_hurried = self.links.are_hurried(turn);
+        let in_latency_mode = self.links.avoid_empty_polls(turn);
         let cold_due = self.pace.cold_is_due(turn);
         for open in self.links.iter_mut() {
-            if !open.is_due(turn, is_hurried, cold_due) {
+            if !open.is_due(turn, in_latency_mode, cold_due) {
                 continue;
             }
             let (inner, handlers) = (&mut self.inner, &mut self.handlers);
@@ -168,7 +168,7 @@ impl Engine {
     }
 
     #[inline]
-    fn look_at_clock(&mut self) {
+    fn check_clock(&mut self) {
         let now = self.inner.read_clock();
         self.pace.adapt(self.inner.turn, now);
         if let Some(end) = self.inner.poll_gap_end
@@ -179,23 +179,23 @@ impl Engine {
         self.on_timeout();
         if now >= self.slow_at {
             self.slow_at = now + SLOW_INTERVAL;
-            self.look_around();
+            self.run_slow_checks();
         }
     }
 
     /// Runs the checks that need system calls and seldom find anything.
-    pub(crate) fn look_around(&mut self) {
-        self.hear();
+    pub(crate) fn run_slow_checks(&mut self) {
+        self.handle_notices();
         self.scout();
         if self.links.has_streams() {
-            self.look_after_streams();
+            self.check_streams();
         }
         if !self.inner.unopened.is_empty() {
-            self.inner.tell_unopened();
+            self.inner.report_unopened();
         }
         let now = self.inner.now;
-        if self.inner.multicasts.is_untidy(now) {
-            self.inner.multicasts.tidy(now);
+        if self.inner.multicasts.is_close_due(now) {
+            self.inner.multicasts.close_unused(now);
         }
         self.check_watched();
         self.inner.pending.on_time(self.inner.now);
@@ -205,17 +205,17 @@ impl Engine {
     /// Makes progress if [`SENDING_INTERVAL`] has passed. A send that has room returns without a
     /// turn, so a program that only sends would not detect that the peer has ended.
     #[inline]
-    pub(crate) fn look_between_sends(&mut self) {
+    pub(crate) fn progress_between_sends(&mut self) {
         if self.inner.now >= self.slow_at + SENDING_INTERVAL {
-            self.look_up();
+            self.progress_slow();
         }
     }
 
     #[cold]
-    fn look_up(&mut self) {
+    fn progress_slow(&mut self) {
         self.slow_at = self.inner.now + SLOW_INTERVAL;
         self.progress();
-        self.look_around();
+        self.run_slow_checks();
     }
 
     /// Handles the core's timers that have expired.

@@ -38,7 +38,7 @@ pub(crate) const FIRST_TURNS: u32 = 64;
 
 /// Empty turns between checks of the elapsed time and of the core's other users: 1 µs on shared
 /// memory.
-const LOOK_TURNS: u32 = 32;
+const CHECK_TURNS: u32 = 32;
 
 /// Limit of the count of empty turns; the count stays a multiple of the intervals.
 const EMPTY_TURNS_MAX: u32 = 1 << 31;
@@ -187,20 +187,20 @@ impl Waiter {
             return;
         }
         self.empty_turns += 1;
-        if self.empty_turns.is_multiple_of(LOOK_TURNS) {
-            self.look(engine);
+        if self.empty_turns.is_multiple_of(CHECK_TURNS) {
+            self.check(engine);
         }
     }
 
     #[cold]
-    fn look(&mut self, engine: &mut Engine) {
+    fn check(&mut self, engine: &mut Engine) {
         let now = engine.inner.read_clock();
         if let Crowd::Felt { share, cores } = &mut self.crowd
             && engine.links.connected_count(LinkId::SHM) + 1 > *cores
         {
             share.on_crowd();
         }
-        if self.wants_to_share(now) {
+        if self.should_yield(now) {
             yield_now();
             self.on_shared(now, engine.inner.read_clock());
         }
@@ -208,11 +208,11 @@ impl Waiter {
 
     /// Records that nothing arrived until `now`. Returns `true` if the core should be yielded
     /// before the next turn.
-    fn wants_to_share(&mut self, now: Instant) -> bool {
+    fn should_yield(&mut self, now: Instant) -> bool {
         if self.empty_turns == EMPTY_TURNS_MAX {
             self.empty_turns /= 2;
         }
-        if self.empty_turns == LOOK_TURNS {
+        if self.empty_turns == CHECK_TURNS {
             (self.empty_since, self.kept_since) = (now, now);
         }
         if self.phase == Phase::Spin && now.since(self.empty_since) >= self.spin() {
@@ -310,9 +310,9 @@ impl Engine {
     pub(crate) fn disarm(&mut self) {
         self.is_armed = false;
         self.links.disarm();
-        self.links.rouse(self.inner.turn);
+        self.links.poll_all(self.inner.turn);
         self.inner.read_clock();
-        self.look_around();
+        self.run_slow_checks();
         self.on_timeout();
     }
 
@@ -361,7 +361,7 @@ mod tests {
             }
             *now = *now + TURN;
             waiter.empty_turns += 1;
-            if waiter.empty_turns.is_multiple_of(LOOK_TURNS) && waiter.wants_to_share(*now) {
+            if waiter.empty_turns.is_multiple_of(CHECK_TURNS) && waiter.should_yield(*now) {
                 waiter.on_shared(*now, *now);
             }
         }
@@ -382,12 +382,12 @@ mod tests {
     fn spun(time: Duration) -> u32 {
         let looks = time
             .as_nanos()
-            .div_ceil(TURN.as_nanos() * u128::from(LOOK_TURNS));
-        (u32::try_from(looks).unwrap() + 1) * LOOK_TURNS
+            .div_ceil(TURN.as_nanos() * u128::from(CHECK_TURNS));
+        (u32::try_from(looks).unwrap() + 1) * CHECK_TURNS
     }
 
     #[test]
-    fn a_wait_spins_then_yields_then_sleeps() {
+    fn wait_spins_then_yields_then_sleeps() {
         assert_eq!(turns(&mut Waiter::of_job(2, 2)), (spun(SPIN_MIN), YIELDS));
         assert_eq!(
             turns(&mut Waiter::of_job(3, 2)),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_spins_long_once_it_finds_itself_alone() {
+    fn endpoint_without_competitors_spins_long() {
         let mut waiter = Waiter::of_endpoint(2);
         assert_eq!(turns(&mut waiter).0, spun(SPIN_CROWDED), "nothing is known");
         // Yields that take no time let no other process run.
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_lengthen_the_spin_and_long_ones_shorten_it() {
+    fn short_sleeps_lengthen_spin_and_long_sleeps_shorten_it() {
         let mut waiter = Waiter::of_job(1, 2);
         (0..20).for_each(|_| waiter.on_slept(SPIN_MIN));
         assert_eq!(turns(&mut waiter), (spun(SPIN_MAX), YIELDS));
@@ -415,17 +415,17 @@ mod tests {
     }
 
     #[test]
-    fn time_that_others_had_the_core_for_is_not_spun() {
+    fn time_of_other_processes_does_not_count_as_spin() {
         let mut waiter = Waiter::of_endpoint(2);
         turns(&mut waiter);
         waiter.begin();
-        waiter.empty_turns = LOOK_TURNS;
+        waiter.empty_turns = CHECK_TURNS;
         let begin = Instant::from_nanos(1_000_000);
-        waiter.wants_to_share(begin);
+        waiter.should_yield(begin);
         let end = begin + SPIN_MAX;
         waiter.on_shared(begin, end);
-        waiter.empty_turns += LOOK_TURNS;
-        waiter.wants_to_share(end);
+        waiter.empty_turns += CHECK_TURNS;
+        waiter.should_yield(end);
         assert_eq!(waiter.idle(), Idle::Spin);
     }
 }

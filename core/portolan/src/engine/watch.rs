@@ -9,7 +9,7 @@
 use super::{Engine, Inner};
 use crate::error::Error;
 use crate::launch::Launch;
-use crate::liveness::{Liveness, Standing};
+use crate::liveness::{Liveness, PeerState};
 use portolan_proto::liveness::{Loss, PLAIN_PERIOD, Rhythm, Signs, Watch, Word};
 use portolan_proto::{Cause, Instant, LinkId, OpError, PeerId, PeerStatus};
 use std::time::Duration;
@@ -19,19 +19,19 @@ use std::time::Duration;
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// Interval between probes of a doubted peer, and the longest sleep meanwhile. `P9.4`
-const ASK_AGAIN: Duration = Duration::from_millis(50);
+const DOUBT_PROBE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time without polls after which a program no longer waits for a peer. It is shorter than the
 /// allowed silence of a peer, so that no peer is given up after its message was taken. `P9.3`
-const LOOKS_APART: Duration = Duration::from_millis(500);
+const POLLING_GAP_MAX: Duration = Duration::from_millis(500);
 
 /// Time between polls of an operation from which each poll covers all links. Such a poll costs a
 /// hundredth of that time.
-const SLOW: Duration = Duration::from_micros(10);
+const SLOW_POLL_INTERVAL: Duration = Duration::from_micros(10);
 
 /// Time between polls of a program that also does other work. It is much longer than a turn and
 /// much shorter than any peer's allowed silence.
-const SELDOM: Duration = Duration::from_millis(1);
+const SPARSE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Does the work that turns do seldom, for a program that sleeps between polls of an operation.
@@ -39,11 +39,11 @@ impl Engine {
     pub(crate) fn catch_up(&mut self) {
         let before = self.inner.now;
         let passed = self.inner.read_clock().since(before);
-        if passed >= SLOW {
-            self.links.rouse(self.inner.turn);
+        if passed >= SLOW_POLL_INTERVAL {
+            self.links.poll_all(self.inner.turn);
         }
-        if passed >= SELDOM {
-            self.look_around();
+        if passed >= SPARSE_POLL_INTERVAL {
+            self.run_slow_checks();
             self.on_timeout();
         }
     }
@@ -76,16 +76,16 @@ impl Engine {
 
     /// Watches `peer` as [`Engine::watch`] does, but only while the program continues to poll.
     #[inline]
-    pub(super) fn watch_from_look(&mut self, peer: PeerId) {
+    pub(super) fn watch_while_polled(&mut self, peer: PeerId) {
         let now = self.inner.now;
         let info = &self.inner.peers[peer.0 as usize];
         if info.watched_since.is_none() {
             self.watch(peer, now);
-        } else if info.looked_for_at.is_none() {
+        } else if info.last_polled_at.is_none() {
             return;
         }
         let info = &mut self.inner.peers[peer.0 as usize];
-        info.looked_for_at = info.watched_since.map(|_| now);
+        info.last_polled_at = info.watched_since.map(|_| now);
     }
 
     /// Records that the network reports no listener at an address of `peer`. Any host can forge
@@ -102,9 +102,9 @@ impl Engine {
     /// whose failure is confirmed.
     pub(super) fn check_watched(&mut self) {
         if let Some(liveness) = &self.liveness {
-            liveness.note_look(self.inner.now);
+            liveness.note_poll(self.inner.now);
         }
-        self.inner.is_asking = false;
+        self.inner.is_probing = false;
         if self.inner.watched.is_empty() || self.inner.is_away {
             return;
         }
@@ -115,10 +115,10 @@ impl Engine {
             let info = &mut self.inner.peers[peer.0 as usize];
             info.is_listed = false;
             if info
-                .looked_for_at
-                .is_some_and(|at| now.since(at) >= LOOKS_APART)
+                .last_polled_at
+                .is_some_and(|at| now.since(at) >= POLLING_GAP_MAX)
             {
-                (info.watched_since, info.looked_for_at) = (None, None);
+                (info.watched_since, info.last_polled_at) = (None, None);
             }
             if info.watched_since.is_some() || info.is_doubted {
                 self.inner.list(peer);
@@ -133,7 +133,7 @@ impl Engine {
     /// this one is probed.
     fn check_one(&mut self, peer: PeerId, asks: bool) -> bool {
         let now = self.inner.now;
-        if self.check_standing(peer, now) == Standing::Gone {
+        if self.check_state(peer, now) == PeerState::Gone {
             let report = "its kernel refused the connection";
             self.inner.peers[peer.0 as usize]
                 .report
@@ -153,32 +153,32 @@ impl Engine {
         self.check_peer(peer, now, heard.max(since), asks)
     }
 
-    /// Returns the standing of `peer`: it is gone if the network reports so and its kernel confirms
+    /// Returns the state of `peer`: it is gone if the network reports so and its kernel confirms
     /// it. `P9.4`
-    fn check_standing(&mut self, peer: PeerId, now: Instant) -> Standing {
+    fn check_state(&mut self, peer: PeerId, now: Instant) -> PeerState {
         let Some(liveness) = &self.liveness else {
-            return Standing::Trusted;
+            return PeerState::Trusted;
         };
-        let standing = liveness.standing(peer);
+        let state = liveness.state(peer);
         let info = &mut self.inner.peers[peer.0 as usize];
-        info.is_doubted = standing == Standing::Doubted;
-        self.inner.is_asking |= info.is_doubted;
+        info.is_doubted = state == PeerState::Doubted;
+        self.inner.is_probing |= info.is_doubted;
         // The first probe of the doubted peer, or its answer, may have been lost.
         if info.is_doubted {
             let watch = info.watch.get_or_insert_default();
-            if now.since(watch.asked_at()) >= ASK_AGAIN {
+            if now.since(watch.asked_at()) >= DOUBT_PROBE_INTERVAL {
                 watch.note_asked(now);
-                liveness.ask(peer);
+                liveness.probe(peer);
             }
         }
-        standing
+        state
     }
 
     /// Checks the silence of a peer (`P9.3`), or a session that does not open (`P9.5`). Parameters
     /// and result are as in [`Engine::check_one`].
     fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
         // The other side may have connected shared memory.
-        self.tell_ways(peer);
+        self.pass_addresses(peer);
         let is_near = self.inner.is_near(peer);
         let Some(liveness) = &self.liveness else {
             return false;
@@ -201,7 +201,7 @@ impl Engine {
         let look = watch.look(now, &signs, patience, delays, rhythm);
         let opening_for = watch.opening_for();
         if look.ask {
-            liveness.ask(peer);
+            liveness.probe(peer);
             // Also send a request of the protocol: a peer that has given up this session answers
             // so.
             self.inner.core.ask(peer);
@@ -233,8 +233,8 @@ impl Engine {
     }
 
     /// Handles the answers of agents about silent peers.
-    pub(super) fn hear_words(&mut self) {
-        while let Some(word) = self.launch.as_mut().and_then(Launch::poll_word) {
+    pub(super) fn handle_inquiry_replies(&mut self) {
+        while let Some(word) = self.launch.as_mut().and_then(Launch::poll_inquiry_reply) {
             let Some(info) = self.inner.peers.get_mut(word.rank as usize) else {
                 continue;
             };
@@ -276,7 +276,7 @@ impl Inner {
             return;
         };
         log::debug!("{peer} is given up: {cause:?}");
-        self.multicasts.on_gone(peer.0);
+        self.multicasts.on_failed(peer.0);
         self.note_event(peer, cause);
         let info = &mut self.peers[peer.0 as usize];
         (info.watched_since, info.is_doubted) = (None, false);
@@ -289,7 +289,7 @@ impl Inner {
     /// Counts the silence of `peer` from `since` on.
     pub(crate) fn watch_since(&mut self, peer: PeerId, since: Instant) {
         let info = &mut self.peers[peer.0 as usize];
-        info.looked_for_at = None;
+        info.last_polled_at = None;
         info.watched_since.get_or_insert(since);
         self.list(peer);
     }
@@ -310,8 +310,8 @@ impl Inner {
 
     /// Returns the longest sleep that still allows awaited peers to be probed in time.
     pub(crate) fn sleep_max(&self) -> Duration {
-        match self.is_asking {
-            true => ASK_AGAIN.min(self.calm_sleep()),
+        match self.is_probing {
+            true => DOUBT_PROBE_INTERVAL.min(self.calm_sleep()),
             false => self.calm_sleep(),
         }
     }
@@ -359,10 +359,10 @@ impl Inner {
             .as_secs_f64();
         let agent = match watch.and_then(|watch| watch.word(now)) {
             Some(Word::Running) => {
-                "; its host's agent says that it runs: check the network between the hosts"
+                "; its host's agent reports that it runs: check the network between the hosts"
             }
-            Some(Word::Stopped) => "; its host's agent says that it is stopped",
-            Some(Word::Starting) => "; its host's agent says that it is starting",
+            Some(Word::Stopped) => "; its host's agent reports that it is stopped",
+            Some(Word::Starting) => "; its host's agent reports that it is starting",
             None if self.patience.has_agents && self.patience.fixed.is_none() => {
                 "; its host's agent does not answer either"
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connection of a process to the agent that started it.
 
-use super::wire::{Gone, ToAgent, ToProcess, VERSION, Waits, Welcome, Word};
+use super::wire::{EndedRank, InquiryReply, ToAgent, ToProcess, VERSION, Waits, Welcome};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use crate::settings::{self, BadVariable};
 use portolan_sys::effort::{self, Call};
@@ -26,10 +26,10 @@ pub(super) struct Agent {
     /// Set until the agent closes the connection.
     open: bool,
     exchanged: bool,
-    trouble_told: bool,
+    problem_reported: bool,
     input: Input,
-    gone: VecDeque<Gone>,
-    words: VecDeque<Word>,
+    gone: VecDeque<EndedRank>,
+    words: VecDeque<InquiryReply>,
     /// Set when the agent has requested the process's pending waits.
     explain: bool,
     job: Job,
@@ -73,7 +73,7 @@ impl Agent {
             stream,
             open: true,
             exchanged: false,
-            trouble_told: false,
+            problem_reported: false,
             input,
             gone: VecDeque::new(),
             words: VecDeque::new(),
@@ -92,7 +92,7 @@ impl Agent {
     /// ordered by rank.
     ///
     /// # Errors
-    /// [`LaunchError::Gone`] when a rank ended before all addresses were known;
+    /// [`LaunchError::RankEnded`] when a rank ended before all addresses were known;
     /// [`LaunchError::Closed`] when the launcher ended.
     pub(super) fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
         if std::mem::replace(&mut self.exchanged, true) {
@@ -109,7 +109,7 @@ impl Agent {
                     self.input.lines.shrink();
                     return self.check_table(addresses);
                 }
-                Some(ToProcess::Gone(gone)) => return Err(LaunchError::Gone(gone)),
+                Some(ToProcess::Gone(gone)) => return Err(LaunchError::RankEnded(gone)),
                 Some(other) => return Err(LaunchError::Malformed(format!("{other:?}"))),
                 None => self.wait_for_more()?,
             }
@@ -120,7 +120,7 @@ impl Agent {
     ///
     /// Without a notice this is one system call. That is too expensive for every turn of a spin
     /// loop: wait for [`Agent::fd`] to become readable instead.
-    pub(super) fn poll(&mut self) -> Option<Gone> {
+    pub(super) fn poll(&mut self) -> Option<EndedRank> {
         if let Some(gone) = self.gone.pop_front() {
             return Some(gone);
         }
@@ -131,7 +131,7 @@ impl Agent {
     }
 
     /// Returns the next answer to an inquiry that [`Agent::poll`] has received.
-    pub(super) fn poll_word(&mut self) -> Option<Word> {
+    pub(super) fn poll_inquiry_reply(&mut self) -> Option<InquiryReply> {
         self.words.pop_front()
     }
 
@@ -141,7 +141,7 @@ impl Agent {
     }
 
     /// Reports the process's pending waits.
-    pub(super) fn tell_waits(&mut self, waits: Waits) {
+    pub(super) fn report_waits(&mut self, waits: Waits) {
         self.send_if_open(&ToAgent::Waits(waits));
     }
 
@@ -181,8 +181,8 @@ impl Agent {
     }
 
     /// Reports a reason for which this process may fail. Only the first reason counts.
-    pub(super) fn tell_trouble(&mut self, reason: &str) {
-        if !std::mem::replace(&mut self.trouble_told, true) {
+    pub(super) fn report_problem(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.problem_reported, true) {
             self.send_if_open(&ToAgent::Trouble {
                 reason: reason.to_owned(),
             });
@@ -235,7 +235,9 @@ impl Agent {
                 Ok(Some(ToProcess::Explain)) => self.explain = true,
                 Ok(None) => return,
                 Ok(Some(_)) | Err(_) => {
-                    log::warn!("unexpected message from the launcher; not listening any more");
+                    log::warn!(
+                        "unexpected message from the launcher; ignoring all further messages"
+                    );
                     self.open = false;
                     return;
                 }
@@ -245,7 +247,7 @@ impl Agent {
 
     fn send_if_open(&mut self, message: &ToAgent) {
         if let Err(error) = self.send(message) {
-            log::debug!("the launcher is gone: {error}");
+            log::debug!("connection to the launcher failed: {error}");
         }
     }
 

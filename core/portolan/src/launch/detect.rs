@@ -25,7 +25,7 @@ pub enum Starter {
     /// Slurm's `srun` without PMI or PMIx. Slurm's own library joins the processes.
     Slurm,
     /// No known launcher: a job of one.
-    Nobody,
+    None,
 }
 
 /// A decision and its reason.
@@ -64,7 +64,7 @@ fn detect(
         None | Some("auto") => {}
         Some("none") => {
             let why = format!("{}=none", LAUNCHER.variable);
-            return Ok(Found::new(Starter::Nobody, why));
+            return Ok(Found::new(Starter::None, why));
         }
         Some(other) => {
             return Err(LaunchError::from(BadVariable {
@@ -86,7 +86,7 @@ fn detect(
         let why = format!("started by a launcher with PMIx (job {name})");
         return Ok(Found::new(Starter::Pmix, why));
     }
-    Ok(slurm(&variable).unwrap_or_else(|| Found::new(Starter::Nobody, "no launcher found")))
+    Ok(slurm(&variable).unwrap_or_else(|| Found::new(Starter::None, "no launcher found")))
 }
 
 /// Detects a step of `srun` with several tasks. A step has all of these variables; a batch script,
@@ -130,23 +130,23 @@ mod tests {
         let own = [&all[..], &[("PORTOLAN_LAUNCH_FD", "3")]].concat();
         assert_eq!(found(&own, &[7]), Starter::Portolan);
         let none = [&own[..], &[("PORTOLAN_LAUNCHER", "none")]].concat();
-        assert_eq!(found(&none, &[7]), Starter::Nobody);
-        assert_eq!(found(&[], &[]), Starter::Nobody);
+        assert_eq!(found(&none, &[7]), Starter::None);
+        assert_eq!(found(&[], &[]), Starter::None);
     }
 
     #[test]
-    fn a_batch_script_is_no_step() {
+    fn batch_script_is_not_a_step() {
         let batch = [("SLURM_JOB_ID", "1"), ("SLURM_PROCID", "0")];
-        assert_eq!(found(&batch, &[]), Starter::Nobody);
+        assert_eq!(found(&batch, &[]), Starter::None);
         let one = [
             &batch[..],
             &[("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_TASKS", "1")],
         ];
-        assert_eq!(found(&one.concat(), &[]), Starter::Nobody);
+        assert_eq!(found(&one.concat(), &[]), Starter::None);
     }
 
     #[test]
-    fn a_launcher_that_cannot_be_is_refused() {
+    fn invalid_launcher_is_refused() {
         let variable = |name: &str| (name == "PORTOLAN_LAUNCHER").then(|| "mpirun".to_owned());
         let error = detect(variable, |_| false).unwrap_err().to_string();
         assert!(

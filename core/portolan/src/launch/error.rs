@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reasons for which a process could not join its job.
 
-use super::{FD_VARIABLE, Gone};
+use super::{EndedRank, FD_VARIABLE};
 use crate::settings::{BadVariable, UnknownSetting};
 use std::fmt;
 use std::io;
@@ -40,13 +40,13 @@ pub enum LaunchError {
     System(io::Error),
     /// A message that this version cannot read.
     #[error(
-        "unexpected message from the launcher ({0}); are portolan and the program of one version?"
+        "unexpected message from the launcher ({0}); use the same version of portolan and of the program"
     )]
     Malformed(String),
     /// The launcher uses another version of the messages.
     #[error(
-        "the launcher speaks version {theirs} and this program version {ours}; \
-         build the program with the portolan that starts it"
+        "the launcher uses protocol version {theirs}, this program version {ours}; \
+         rebuild the program with the version of portolan that starts it"
     )]
     Version {
         /// Version of this program.
@@ -64,7 +64,7 @@ pub enum LaunchError {
     },
     /// A rank ended before all addresses were known.
     #[error("the job cannot start: {0}")]
-    Gone(Gone),
+    RankEnded(EndedRank),
     /// The addresses have been exchanged already.
     #[error("addresses can be exchanged only once")]
     AlreadyExchanged,

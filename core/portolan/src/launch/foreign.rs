@@ -69,12 +69,12 @@ struct Hello {
     version: u32,
     host: HostId,
     /// Set for rank 0 only.
-    founding: Option<Founding>,
+    params: Option<JobParams>,
 }
 
 /// Values that rank 0 chooses for all processes.
 #[derive(Serialize, Deserialize)]
-struct Founding {
+struct JobParams {
     /// Makes the job's id different from that of an earlier job with the launcher's same name.
     #[serde(with = "hex::serde")]
     nonce: [u8; 16],
@@ -99,7 +99,7 @@ impl Foreign {
             Starter::Pmi { fd } => Box::new(pmi::Pmi::connect(*fd)?),
             Starter::Pmix => Box::new(pmix::PmixSpace::connect()?),
             Starter::Slurm => Box::new(slurm::SlurmSpace::connect()?),
-            Starter::Portolan | Starter::Nobody => return Err(LaunchError::Closed),
+            Starter::Portolan | Starter::None => return Err(LaunchError::Closed),
         };
         Foreign::over(space, HostId::current()?)
     }
@@ -111,11 +111,11 @@ impl Foreign {
             let what = format!("this process is rank {rank} of {size}");
             return Err(refused(&*space, what));
         }
-        let founding = (rank == 0).then(Founding::decide).transpose()?;
+        let params = (rank == 0).then(JobParams::decide).transpose()?;
         let hello = Hello {
             version: VERSION,
             host: host.clone(),
-            founding,
+            params,
         };
         blob::put(&mut *space, "hello", &hello)?;
         space.fence()?;
@@ -159,8 +159,8 @@ impl Foreign {
     }
 }
 
-impl Founding {
-    fn decide() -> Result<Founding, LaunchError> {
+impl JobParams {
+    fn decide() -> Result<JobParams, LaunchError> {
         let (mut nonce, mut secret) = ([0; 16], [0; 32]);
         let mut system = rand::rngs::OsRng;
         for bytes in [&mut nonce[..], &mut secret[..]] {
@@ -168,7 +168,7 @@ impl Founding {
                 .try_fill_bytes(bytes)
                 .map_err(|error| LaunchError::System(std::io::Error::other(error)))?;
         }
-        Ok(Founding {
+        Ok(JobParams {
             nonce,
             secret,
             path: PathChoice::from_env()?,
@@ -195,21 +195,21 @@ fn found(space: &dyn Space, host: &HostId, hellos: Vec<Hello>) -> Result<Job, La
     let before = neighbours.iter().filter(|other| **other < rank);
     let (local_rank, local_size) = (count(before.count()), count(neighbours.len()));
     let host_count = count(hosts.len());
-    let founding = hellos.into_iter().next().and_then(|hello| hello.founding);
-    let Some(founding) = founding else {
-        return Err(refused(space, "rank 0 has not said the job's settings"));
+    let params = hellos.into_iter().next().and_then(|hello| hello.params);
+    let Some(params) = params else {
+        return Err(refused(space, "rank 0 did not send the job's settings"));
     };
     Ok(Job {
-        job_id: job_id(space, &founding.nonce),
+        job_id: job_id(space, &params.nonce),
         rank,
         size: space.size(),
         local_rank,
         local_size,
         host_count,
         rivals: local_size,
-        secret: founding.secret,
-        path: founding.path,
-        options: founding.options,
+        secret: params.secret,
+        path: params.path,
+        options: params.options,
         host_name: None,
     })
 }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_out_however_the_bytes_were_cut() {
+    fn lines_are_independent_of_chunking() {
         let text = b"one\n\ntwo and a half\nrest";
         for cut in 1..text.len() {
             let mut buffer = LineBuffer::default();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_does_not_grow_for_ever() {
+    fn unterminated_line_is_bounded() {
         let mut buffer = LineBuffer::default();
         let piece = vec![b'x'; 8 << 20];
         let refused = (0..16).find_map(|_| buffer.append(&piece).err());

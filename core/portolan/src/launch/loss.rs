@@ -15,20 +15,20 @@ use std::os::fd::OwnedFd;
 pub(crate) struct LossReporter {
     /// Another descriptor of the connection to the agent.
     socket: OwnedFd,
-    told: RefCell<BTreeSet<u32>>,
+    reported: RefCell<BTreeSet<u32>>,
 }
 
 impl LossReporter {
     pub(super) fn new(socket: OwnedFd) -> LossReporter {
         LossReporter {
             socket,
-            told: RefCell::default(),
+            reported: RefCell::default(),
         }
     }
 
     /// Reports the loss of `rank`, once.
-    pub(crate) fn tell(&self, rank: u32, why: String) {
-        if !self.told.borrow_mut().insert(rank) {
+    pub(crate) fn report(&self, rank: u32, why: String) {
+        if !self.reported.borrow_mut().insert(rank) {
             return;
         }
         let Ok(mut line) = serde_json::to_vec(&ToAgent::Lost { rank, why }) else {
@@ -37,7 +37,7 @@ impl LossReporter {
         line.push(b'\n');
         // One short line fits the socket's buffer. An agent that has exited ends the job anyway.
         if let Err(errno) = send(&self.socket, &line, SendFlags::NOSIGNAL) {
-            log::debug!("the launcher is gone: {errno}");
+            log::debug!("connection to the launcher failed: {errno}");
         }
     }
 }

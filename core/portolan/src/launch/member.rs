@@ -4,8 +4,8 @@
 use super::agent::Agent;
 use super::detect::{self, Starter};
 use super::foreign::Foreign;
-use super::wire::{Waits, Word};
-use super::{Gone, Job, LaunchError, LossReporter};
+use super::wire::{InquiryReply, Waits};
+use super::{EndedRank, Job, LaunchError, LossReporter};
 use crate::settings;
 use serde_json::Value;
 use std::os::fd::RawFd;
@@ -38,8 +38,8 @@ impl Launch {
         super::check_env()?;
         let found = detect::here()?;
         let kind = match &found.starter {
-            Starter::Nobody => {
-                say(|| format!("{}; a job of one", found.why));
+            Starter::None => {
+                print_verbose(|| format!("{}; a job of one", found.why));
                 return Ok(None);
             }
             Starter::Portolan => match Agent::from_env()? {
@@ -50,7 +50,7 @@ impl Launch {
         };
         let launch = Launch(kind);
         settings::check_options(&launch.job().options)?;
-        say(|| format!("{}; {}", found.why, launch.job().summary()));
+        print_verbose(|| format!("{}; {}", found.why, launch.job().summary()));
         Ok(Some(launch))
     }
 
@@ -67,7 +67,7 @@ impl Launch {
     /// ordered by rank.
     ///
     /// # Errors
-    /// [`LaunchError::Gone`] when a rank ended before all addresses were known;
+    /// [`LaunchError::RankEnded`] when a rank ended before all addresses were known;
     /// [`LaunchError::Closed`] when the launcher ended; [`LaunchError::Foreign`] if another
     /// launcher refuses.
     pub fn exchange(&mut self, address: &Value) -> Result<Vec<Value>, LaunchError> {
@@ -82,7 +82,7 @@ impl Launch {
     ///
     /// Without a notice this is one system call. That is too expensive for every turn of a spin
     /// loop: wait for [`Launch::fd`] to become readable instead.
-    pub fn poll(&mut self) -> Option<Gone> {
+    pub fn poll(&mut self) -> Option<EndedRank> {
         match &mut self.0 {
             Kind::Agent(agent) => agent.poll(),
             Kind::Foreign(_) => None,
@@ -90,9 +90,9 @@ impl Launch {
     }
 
     /// Returns the next answer to an inquiry that [`Launch::poll`] has received.
-    pub(crate) fn poll_word(&mut self) -> Option<Word> {
+    pub(crate) fn poll_inquiry_reply(&mut self) -> Option<InquiryReply> {
         match &mut self.0 {
-            Kind::Agent(agent) => agent.poll_word(),
+            Kind::Agent(agent) => agent.poll_inquiry_reply(),
             Kind::Foreign(_) => None,
         }
     }
@@ -119,9 +119,9 @@ impl Launch {
     }
 
     /// Reports the process's pending waits to the launcher.
-    pub(crate) fn tell_waits(&mut self, waits: Waits) {
+    pub(crate) fn report_waits(&mut self, waits: Waits) {
         if let Kind::Agent(agent) = &mut self.0 {
-            agent.tell_waits(waits);
+            agent.report_waits(waits);
         }
     }
 
@@ -163,9 +163,9 @@ impl Launch {
 
     /// Reports a reason for which this process may fail. The launcher prints it if the process
     /// fails. Only Portolan's own launcher uses it.
-    pub fn tell_trouble(&mut self, reason: &str) {
+    pub fn report_problem(&mut self, reason: &str) {
         match &mut self.0 {
-            Kind::Agent(agent) => agent.tell_trouble(reason),
+            Kind::Agent(agent) => agent.report_problem(reason),
             Kind::Foreign(_) => {}
         }
     }
@@ -183,7 +183,7 @@ impl Launch {
 }
 
 /// Prints on standard error if the user requested it: a program need not have a logger.
-fn say(what: impl FnOnce() -> String) {
+fn print_verbose(what: impl FnOnce() -> String) {
     if settings::VERBOSE.is_on().unwrap_or(false) {
         eprintln!("portolan: {}", what());
     }

@@ -28,7 +28,7 @@ pub(crate) use job::check_env;
 pub use lines::LineBuffer;
 pub(crate) use loss::LossReporter;
 pub use member::Launch;
-pub use wire::{Gone, PathChoice};
+pub use wire::{EndedRank, PathChoice};
 
 /// Environment variable with the number of the inherited descriptor.
 pub const FD_VARIABLE: &str = crate::settings::LAUNCH_FD.variable;

@@ -38,9 +38,9 @@ pub enum ToProcess {
         addresses: Vec<Value>,
     },
     /// A rank has ended.
-    Gone(Gone),
+    Gone(EndedRank),
     /// Answer of the agent of a rank's host to an inquiry.
-    Word(Word),
+    Word(InquiryReply),
     /// Request for the process's pending waits.
     Explain,
 }
@@ -110,7 +110,7 @@ pub struct Waits {
 
 /// Answer to an inquiry about a rank that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Word {
+pub struct InquiryReply {
     /// Rank of the process.
     pub rank: u32,
     /// Time of the inquiry.
@@ -143,7 +143,7 @@ impl From<ProcessState> for portolan_proto::liveness::Word {
 
 /// A rank that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct EndedRank {
     /// Rank of the process.
     pub rank: u32,
     /// Name of its host.
@@ -151,14 +151,15 @@ pub struct Gone {
     /// Cause, such as "killed by signal 9 (SIGKILL)".
     pub cause: String,
     /// Set if it had left the job and exited with status 0.
-    pub well: bool,
+    #[serde(rename = "well")]
+    pub is_success: bool,
 }
 
-impl fmt::Display for Gone {
+impl fmt::Display for EndedRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "rank {} on {} is gone: {}",
+            "rank {} on {} failed: {}",
             self.rank, self.host, self.cause
         )
     }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_survive_the_way_through_json() {
+    fn messages_round_trip_through_json() {
         let line = serde_json::to_string(&ToProcess::Welcome(welcome())).unwrap();
         assert!(line.starts_with(r#"{"type":"welcome","version":4,"job_id":"0101"#));
         assert!(!line.contains('\n'));

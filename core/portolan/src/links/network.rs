@@ -39,7 +39,7 @@ pub(super) fn candidates<'a>(
     let base = base.as_ref().or(selection).cloned().unwrap_or_default();
     let mut found = base.candidates(&host, interfaces);
     if job.is_endpoint() {
-        // The address that an endpoint publishes has no room for an interface.
+        // The published address of an endpoint has no field for an interface.
         found.retain(|candidate| !is_of_one_link(candidate.network.addr));
     }
     found = not_empty("interface", interface, found)?;

@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 
 /// Settings of the links, independent of the machine.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LinkSettings {
     selection: Option<Selection>,
     fault: Option<FaultSpec>,
     checksum: Choice,
@@ -65,8 +65,8 @@ pub(crate) struct Asked {
     xdp: XdpMode,
 }
 
-impl Asked {
-    pub(crate) fn of(job: &Job) -> Result<Asked, Error> {
+impl LinkSettings {
+    pub(crate) fn of(job: &Job) -> Result<LinkSettings, Error> {
         let die = parsed::<DieSpec>("die", settings::DIE.of(job))?;
         // Endpoints are in no job and have no ranks.
         let last = job.size.saturating_sub(1);
@@ -78,7 +78,7 @@ impl Asked {
             });
         }
         let frame_len_max = settings::FRAME_LEN_MAX.of(job);
-        Ok(Asked {
+        Ok(LinkSettings {
             selection: parsed("network", settings::NETWORK.of(job))?,
             fault: parsed("fault", settings::FAULT.of(job))?,
             checksum: Choice::of(job)?,
@@ -148,7 +148,7 @@ impl Plan {
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        let asked = Asked::of(job)?;
+        let asked = LinkSettings::of(job)?;
         // An empty selection is an error even if this job needs no network.
         let mut candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
         if job.is_endpoint() {

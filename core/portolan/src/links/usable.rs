@@ -125,7 +125,7 @@ fn reason(interfaces: &[Interface]) -> String {
     // The first interfaces are the most likely ones.
     let lacks: Vec<String> = lacks.take(NAMED_MAX).collect();
     match lacks.is_empty() {
-        true => "it has no network interface beside loopback".to_owned(),
+        true => "it has no network interface except loopback".to_owned(),
         false => lacks.join("; "),
     }
 }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_bound_to_the_only_address_or_to_all_of_a_family() {
+    fn sockets_bind_single_address_or_wildcard() {
         let one = ("10.0.0.1", 24);
         assert_eq!(binds(&[one]), ("10.0.0.1".into(), None, "10.0.0.1".into()));
         let two = binds(&[one, ("10.1.0.1", 24)]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_interfaces_alike_the_fastest_is_first() {
+    fn fastest_interface_comes_first() {
         let names = [("eth0", 1, "10.0.0.1"), ("eth1", 2, "10.1.0.1")];
         let both = names.map(|(name, index, addr)| interface(name, index, &[(addr, 24)]));
         let mut usable = usable(&both);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_address_says_why() {
+    fn missing_address_is_explained() {
         let mut down = interface("eth0", 1, &[]);
         down.up = false;
         let told = usable(&[down, interface("eth1", 2, &[])]);

@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 
 /// State of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PeerState {
     /// No evidence of death.
     Trusted,
     /// Reported dead by an unverified message; a probe was sent.
@@ -91,14 +91,14 @@ impl Life {
 
     /// Returns the state of the peer. `P9.4`: a report counts only when the peer's kernel confirms
     /// it, by a refusal that quotes a probe sent after the report.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn state(&self) -> PeerState {
         let doubted = self.doubted.load(Ordering::Relaxed);
         if doubted <= self.answered.load(Ordering::Relaxed) {
-            return Standing::Trusted;
+            return PeerState::Trusted;
         }
         match self.refused.load(Ordering::Relaxed) >= doubted {
-            true => Standing::Gone,
-            false => Standing::Doubted,
+            true => PeerState::Gone,
+            false => PeerState::Doubted,
         }
     }
 }
@@ -114,46 +114,46 @@ mod tests {
     }
 
     #[test]
-    fn one_word_against_a_peer_is_doubt_and_a_second_one_the_end() {
+    fn report_causes_doubt_and_refusal_confirms_death() {
         let life = Life::default();
-        assert_eq!(life.standing(), Standing::Trusted);
+        assert_eq!(life.state(), PeerState::Trusted);
         life.on_refusal(SECOND);
         assert!(life.doubt(at(SECOND + 10)), "the first is news");
         assert!(!life.doubt(at(SECOND + 11)));
-        assert_eq!(life.standing(), Standing::Doubted);
+        assert_eq!(life.state(), PeerState::Doubted);
         // A refusal of a probe from before the report confirms nothing.
         life.on_refusal(SECOND + 5);
-        assert_eq!(life.standing(), Standing::Doubted);
+        assert_eq!(life.state(), PeerState::Doubted);
         life.on_refusal(SECOND + 20);
-        assert_eq!(life.standing(), Standing::Gone);
+        assert_eq!(life.state(), PeerState::Gone);
     }
 
     #[test]
-    fn an_answer_to_a_later_question_ends_doubt_and_refusal() {
+    fn later_answer_clears_doubt_and_refusal() {
         let life = Life::default();
         life.on_refusal(SECOND);
         life.doubt(at(SECOND + 10));
         life.on_refusal(SECOND + 15);
-        assert_eq!(life.standing(), Standing::Gone);
+        assert_eq!(life.state(), PeerState::Gone);
         life.on_answer(SECOND + 20, Duration::ZERO, at(SECOND + 30));
-        assert_eq!(life.standing(), Standing::Trusted);
+        assert_eq!(life.state(), PeerState::Trusted);
         assert!(life.doubt(at(9 * SECOND)), "later doubt is news again");
-        assert_eq!(life.standing(), Standing::Doubted);
+        assert_eq!(life.state(), PeerState::Doubted);
     }
 
     #[test]
-    fn silence_bears_no_doubt_out_and_replayed_answers_do_not_break_it() {
+    fn silence_and_replayed_answers_do_not_change_doubt() {
         let life = Life::default();
         life.on_answer(SECOND, Duration::ZERO, at(SECOND + 5));
         assert!(life.doubt(at(2 * SECOND)));
         life.on_answer(SECOND, Duration::ZERO, at(2 * SECOND + 5));
         assert_eq!(life.seen(), at(SECOND));
         assert_eq!(life.answer().delay, Duration::from_nanos(5));
-        assert_eq!(life.standing(), Standing::Doubted);
+        assert_eq!(life.state(), PeerState::Doubted);
     }
 
     #[test]
-    fn a_question_of_the_future_was_not_asked() {
+    fn answer_to_a_future_probe_is_ignored() {
         let life = Life::default();
         life.on_answer(SECOND + 1, Duration::ZERO, at(SECOND));
         assert_eq!(life.seen(), Instant::default());

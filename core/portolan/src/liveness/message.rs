@@ -102,7 +102,7 @@ mod tests {
     };
 
     #[test]
-    fn fields_lie_where_the_rule_says() {
+    fn fields_match_the_protocol() {
         let bytes = QUESTION.encode(&Key::derive(&[7; 32]));
         assert_eq!(bytes[..8], *b"PtL1\x01\0\0\0");
         assert_eq!(bytes[8..16], [3, 0, 0, 0, 2, 1, 0, 0]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_job_wrote_is_read() {
+    fn only_messages_of_the_job_are_accepted() {
         let key = Key::derive(&[7; 32]);
         let answer = Message {
             kind: Kind::Answer,

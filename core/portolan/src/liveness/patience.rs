@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_without_a_unit_or_out_of_range_is_refused_by_name() {
+    fn invalid_time_is_refused_by_name() {
         let mut job = Job::alone([0; 16], [0; 32]);
         assert_eq!(peer_timeout(&job).unwrap(), None);
         for (value, time) in [("100ms", 100), ("5s", 5000), ("1000s", 1_000_000)] {

@@ -26,18 +26,18 @@ fn bind() -> Unstarted {
 }
 
 /// Rank 0 of two, which has reached rank 1 at `peer`.
-fn asker(peer: &UdpSocket) -> Liveness {
+fn prober(peer: &UdpSocket) -> Liveness {
     let addr = peer.local_addr().unwrap();
-    let asking = start(bind(), 0, &[addr]);
-    asking.prove(PeerId(1), addr);
-    asking
+    let prober = start(bind(), 0, &[addr]);
+    prober.prove(PeerId(1), addr);
+    prober
 }
 
 /// Starts rank `rank` of a job with the addresses of the ranks after it.
 fn start(end: Unstarted, rank: u32, others: &[SocketAddr]) -> Liveness {
     let started = end.start(rank, 3, &SECRET, Clock::new()).unwrap();
     for (peer, addr) in (0..).filter(|peer| *peer != rank).zip(others) {
-        started.set_ways(PeerId(peer), [*addr]);
+        started.set_addresses(PeerId(peer), [*addr]);
     }
     started
 }
@@ -70,7 +70,7 @@ fn peer_socket() -> UdpSocket {
 }
 
 #[test]
-fn reading_ends_with_the_socket() {
+fn reader_ends_with_the_socket() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     // Returns ENOTCONN, but has shut the socket down.
     let _ = shutdown(&socket, Shutdown::Read);
@@ -78,139 +78,139 @@ fn reading_ends_with_the_socket() {
 }
 
 #[test]
-fn the_living_answer_and_the_kernel_answers_for_the_dead() {
-    let (asking, living, dead) = (bind(), bind(), bind());
+fn live_peer_answers_and_kernel_refuses_for_dead_peer() {
+    let (prober, living, dead) = (bind(), bind(), bind());
     let addrs = [&living, &dead].map(|end| end.addr().unwrap());
-    let asking = start(asking, 0, &addrs);
+    let prober = start(prober, 0, &addrs);
     let _living = start(living, 1, &[]);
-    asking.prove(PeerId(2), addrs[1]);
+    prober.prove(PeerId(2), addrs[1]);
     drop(dead);
-    asking.ask(PeerId(1));
-    assert!(wait_for(|| asking.seen(PeerId(1)) > Instant::default()));
-    asking.ask(PeerId(2));
-    let standing = |rank| asking.standing(PeerId(rank));
-    assert!(wait_for(|| standing(2) == Standing::Gone));
-    assert_eq!(standing(1), Standing::Trusted);
+    prober.probe(PeerId(1));
+    assert!(wait_for(|| prober.seen(PeerId(1)) > Instant::default()));
+    prober.probe(PeerId(2));
+    let state = |rank| prober.state(PeerId(rank));
+    assert!(wait_for(|| state(2) == PeerState::Gone));
+    assert_eq!(state(1), PeerState::Trusted);
 }
 
 #[test]
-fn a_message_of_another_job_is_no_sign_of_life() {
+fn message_of_another_job_is_ignored() {
     let (a, b) = (bind(), bind());
     let to = b.addr().unwrap();
     let a = a.start(0, 2, &[1; 32], Clock::new()).unwrap();
-    a.set_ways(PeerId(1), [to]);
+    a.set_addresses(PeerId(1), [to]);
     let _b = b.start(1, 2, &[2; 32], Clock::new()).unwrap();
-    a.ask(PeerId(1));
+    a.probe(PeerId(1));
     std::thread::sleep(WHILE);
     assert_eq!(a.seen(PeerId(1)), Instant::default());
     assert_eq!(a.proven(PeerId(1)), None);
 }
 
 #[test]
-fn recorded_answers_and_questions_are_no_sign_of_life() {
+fn replayed_messages_are_ignored() {
     let peer = peer_socket();
-    let asking = asker(&peer);
-    asking.ask(PeerId(1));
-    let (question, asker) = question_at(&peer);
+    let prober = prober(&peer);
+    prober.probe(PeerId(1));
+    let (question, from) = question_at(&peer);
     let answer = from_peer(Kind::Answer, question.nonce);
-    peer.send_to(&answer, asker).unwrap();
+    peer.send_to(&answer, from).unwrap();
     let asked = Instant::from_nanos(question.nonce);
-    assert!(wait_for(|| asking.seen(PeerId(1)) == asked));
+    assert!(wait_for(|| prober.seen(PeerId(1)) == asked));
     // The same answer again, one for a probe that was never sent, and a recorded probe.
-    peer.send_to(&answer, asker).unwrap();
+    peer.send_to(&answer, from).unwrap();
     let early = from_peer(Kind::Answer, u64::MAX);
-    peer.send_to(&early, asker).unwrap();
+    peer.send_to(&early, from).unwrap();
     let recorded = from_peer(Kind::Question, question.nonce);
-    peer.send_to(&recorded, asker).unwrap();
+    peer.send_to(&recorded, from).unwrap();
     let mut bytes = [0xa5; LEN];
     peer.recv_from(&mut bytes).unwrap();
     let reply = Message::decode(&bytes, &Key::derive(&SECRET)).unwrap();
     assert_eq!(reply.kind, Kind::Answer, "a question is answered");
-    assert_eq!(asking.seen(PeerId(1)), asked);
+    assert_eq!(prober.seen(PeerId(1)), asked);
 }
 
 #[test]
-fn doubt_asks_at_once_and_an_answer_ends_it() {
+fn doubt_probes_at_once_and_answer_clears_it() {
     let peer = peer_socket();
-    let asking = asker(&peer);
-    asking.doubt(PeerId(1));
-    asking.doubt(PeerId(1));
-    assert_eq!(asking.standing(PeerId(1)), Standing::Doubted);
-    let (question, asker) = question_at(&peer);
+    let prober = prober(&peer);
+    prober.doubt(PeerId(1));
+    prober.doubt(PeerId(1));
+    assert_eq!(prober.state(PeerId(1)), PeerState::Doubted);
+    let (question, from) = question_at(&peer);
     let answer = from_peer(Kind::Answer, question.nonce);
-    peer.send_to(&answer, asker).unwrap();
-    assert!(wait_for(|| asking.standing(PeerId(1)) == Standing::Trusted));
+    peer.send_to(&answer, from).unwrap();
+    assert!(wait_for(|| prober.state(PeerId(1)) == PeerState::Trusted));
     peer.set_read_timeout(Some(WHILE)).unwrap();
     let more = peer.recv_from(&mut [0; LEN]);
     assert!(more.is_err(), "one doubt, one question");
 }
 
 #[test]
-fn doubt_without_an_answer_stays_doubt() {
+fn unanswered_doubt_persists() {
     let peer = peer_socket();
-    let asking = asker(&peer);
-    asking.doubt(PeerId(1));
+    let prober = prober(&peer);
+    prober.doubt(PeerId(1));
     std::thread::sleep(WHILE);
-    assert_eq!(asking.standing(PeerId(1)), Standing::Doubted);
+    assert_eq!(prober.state(PeerId(1)), PeerState::Doubted);
 }
 
 #[test]
-fn an_answer_tells_how_long_the_program_has_not_looked_at_its_links() {
-    let (asking, answering) = (bind(), bind());
+fn answer_contains_time_since_last_poll() {
+    let (prober, answering) = (bind(), bind());
     let at = answering.addr().unwrap();
     let clock = Clock::new();
-    let asking = asking.start(0, 3, &SECRET, clock).unwrap();
-    asking.set_ways(PeerId(1), [at]);
+    let prober = prober.start(0, 3, &SECRET, clock).unwrap();
+    prober.set_addresses(PeerId(1), [at]);
     let answering = answering.start(1, 3, &SECRET, clock).unwrap();
-    answering.note_look(clock.now());
+    answering.note_poll(clock.now());
     std::thread::sleep(WHILE);
-    asking.ask(PeerId(1));
-    assert!(wait_for(|| asking.answer(PeerId(1)).idle >= WHILE));
+    prober.probe(PeerId(1));
+    assert!(wait_for(|| prober.answer(PeerId(1)).idle >= WHILE));
     // As if the program polled in that moment, however late the answer is.
-    answering.note_look(Instant::from_nanos(u64::MAX));
-    asking.ask(PeerId(1));
-    assert!(wait_for(|| asking.answer(PeerId(1)).idle == Duration::ZERO));
+    answering.note_poll(Instant::from_nanos(u64::MAX));
+    prober.probe(PeerId(1));
+    assert!(wait_for(|| prober.answer(PeerId(1)).idle == Duration::ZERO));
 }
 
 #[test]
-fn a_refusal_where_nothing_is_proven_is_nobodys_death() {
+fn refusal_at_unproven_address_is_no_death() {
     let gone = peer_socket();
     let addr = gone.local_addr().unwrap();
     drop(gone);
-    let asking = start(bind(), 0, &[addr]);
-    asking.ask(PeerId(1));
+    let prober = start(bind(), 0, &[addr]);
+    prober.probe(PeerId(1));
     assert!(wait_for(
-        || asking.outcomes(PeerId(1)) == [(addr, Outcome::Refused)]
+        || prober.outcomes(PeerId(1)) == [(addr, Outcome::Refused)]
     ));
-    asking.doubt(PeerId(1));
-    assert_eq!(asking.standing(PeerId(1)), Standing::Trusted);
+    prober.doubt(PeerId(1));
+    assert_eq!(prober.state(PeerId(1)), PeerState::Trusted);
 }
 
 #[test]
-fn the_address_that_leads_to_the_peer_is_found_among_others() {
+fn working_address_is_found() {
     let (silent, stranger) = (peer_socket(), start(bind(), 2, &[]));
-    let (asking, living) = (bind(), bind());
+    let (prober, living) = (bind(), bind());
     let at = [
         silent.local_addr().unwrap(),
         stranger.shared.socket.local_addr().unwrap(),
         living.addr().unwrap(),
     ];
-    let asking = asking.start(0, 3, &SECRET, Clock::new()).unwrap();
-    asking.set_ways(PeerId(1), at);
+    let prober = prober.start(0, 3, &SECRET, Clock::new()).unwrap();
+    prober.set_addresses(PeerId(1), at);
     let _living = start(living, 1, &[]);
-    asking.ask(PeerId(1));
-    assert!(wait_for(|| asking.proven(PeerId(1)) == Some(at[2])));
+    prober.probe(PeerId(1));
+    assert!(wait_for(|| prober.proven(PeerId(1)) == Some(at[2])));
 }
 
 #[test]
-fn a_socket_of_both_families_asks_by_either() {
-    let Ok(asking) = Unstarted::bind(Ipv6Addr::UNSPECIFIED.into(), PortRange::default()) else {
+fn dual_stack_socket_probes_both_families() {
+    let Ok(prober) = Unstarted::bind(Ipv6Addr::UNSPECIFIED.into(), PortRange::default()) else {
         return eprintln!("SKIPPED: this host has no IPv6");
     };
-    let asking = asking.start(0, 3, &SECRET, Clock::new()).unwrap();
+    let prober = prober.start(0, 3, &SECRET, Clock::new()).unwrap();
     let living = bind();
-    asking.set_ways(PeerId(1), [living.addr().unwrap()]);
+    prober.set_addresses(PeerId(1), [living.addr().unwrap()]);
     let _living = start(living, 1, &[]);
-    asking.ask(PeerId(1));
-    assert!(wait_for(|| asking.proven(PeerId(1)).is_some()));
+    prober.probe(PeerId(1));
+    assert!(wait_for(|| prober.proven(PeerId(1)).is_some()));
 }

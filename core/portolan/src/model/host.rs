@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_named_and_counted() {
+    fn cpu_model_and_count_are_read() {
         let text =
             "processor\t: 0\nmodel name\t: A CPU @ 2.5GHz\n\nprocessor\t: 1\nmodel name\t: x\n";
         assert_eq!(cpu_model(text), Some("A CPU @ 2.5GHz"));

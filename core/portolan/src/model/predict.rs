@@ -5,11 +5,11 @@ use super::{Far, PathModel, Stage, Stages};
 
 /// Protocol of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum Protocol {
     /// Eager: copied and sent at once.
     Eager,
     /// Rendezvous: sent after a request and its answer.
-    Asked,
+    Rendezvous,
 }
 
 /// Load of the path beside the message.
@@ -73,11 +73,11 @@ impl Stages {
 impl PathModel {
     /// Returns the protocol that a message of `len` bytes uses by default.
     #[must_use]
-    pub fn usual_way(&self, len: u64) -> Way {
-        if len <= self.eager_len_bound || self.asked.is_none() {
-            Way::Eager
+    pub fn default_protocol(&self, len: u64) -> Protocol {
+        if len <= self.eager_len_bound || self.rendezvous.is_none() {
+            Protocol::Eager
         } else {
-            Way::Asked
+            Protocol::Rendezvous
         }
     }
 
@@ -88,10 +88,10 @@ impl PathModel {
     /// time of the slowest stage. While the slowest stage processes one call, the others have
     /// finished theirs.
     #[must_use]
-    pub fn predict(&self, len: u64, way: Way, load: Load, call_len: u64) -> Option<f64> {
-        let stages = match way {
-            Way::Eager => &self.eager,
-            Way::Asked => self.asked.as_ref()?,
+    pub fn predict(&self, len: u64, protocol: Protocol, load: Load, call_len: u64) -> Option<f64> {
+        let stages = match protocol {
+            Protocol::Eager => &self.eager,
+            Protocol::Rendezvous => self.rendezvous.as_ref()?,
         };
         let first = self.first_call(len, call_len);
         let calls = (len as f64 / first.max(1) as f64).ceil().max(1.0);
@@ -112,9 +112,13 @@ impl PathModel {
                     datagrams: (all.datagrams - head.datagrams).max(0.0),
                     bytes: all.bytes - head.bytes,
                 };
-                let asks = if way == Way::Asked { self.ask_us } else { 0.0 };
+                let handshake = if protocol == Protocol::Rendezvous {
+                    self.rendezvous_us
+                } else {
+                    0.0
+                };
                 let piped = stages.through(head) + stages.slowest(rest);
-                (asks + piped + further + far(&self.far, len)).max(FLOOR * piped)
+                (handshake + piped + further + far(&self.far, len)).max(FLOOR * piped)
             }
         };
         Some(us)
@@ -125,8 +129,8 @@ impl PathModel {
     /// `gain_min` of the time.
     #[must_use]
     pub fn best_call_len(&self, len: u64, candidates: &[u64], gain_min: f64) -> u64 {
-        let way = self.usual_way(len);
-        let time = |call_len| self.predict(len, way, Load::Lone, call_len);
+        let protocol = self.default_protocol(len);
+        let time = |call_len| self.predict(len, protocol, Load::Lone, call_len);
         let Some(whole) = time(0) else { return 0 };
         let cut = candidates
             .iter()
@@ -164,20 +168,20 @@ impl PathModel {
     }
 
     pub(super) fn is_sane(&self) -> bool {
-        let ways = || {
-            [Some(&self.eager), self.asked.as_ref()]
+        let all_stages = || {
+            [Some(&self.eager), self.rendezvous.as_ref()]
                 .into_iter()
                 .flatten()
         };
         let far = self.far.iter().chain(&self.far_streaming);
-        ways()
+        all_stages()
             .flat_map(|stages| [stages.sender, stages.wire, stages.receiver, stages.overlap])
             .all(|stage| stage.is_sane())
-            && ways().all(|stages| stages.in_stream.is_finite())
+            && all_stages().all(|stages| stages.in_stream.is_finite())
             && far.map(|far| far.per_byte_ns).all(f64::is_finite)
             && self.further_call_us.is_finite()
-            && self.ask_us.is_finite()
-            && self.ask_us >= 0.0
+            && self.rendezvous_us.is_finite()
+            && self.rendezvous_us >= 0.0
     }
 }
 

@@ -199,7 +199,7 @@ pub(super) mod tests {
     use super::*;
 
     #[test]
-    fn the_file_follows_the_base_directory_specification() {
+    fn file_follows_the_base_directory_specification() {
         let of = |config: &str, home: &str| file_in(Some(config.into()), Some(home.into()));
         let at = |path: &str| Some(PathBuf::from(path));
         assert_eq!(of("/c", "/h"), at("/c/portolan/model.json"));
@@ -209,12 +209,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_switched_off_model_is_not_looked_for() {
+    fn disabled_model_is_not_read() {
         assert_eq!(load(Some("off")), (None, Status::Off));
     }
 
     #[test]
-    fn a_named_file_that_is_not_there_is_told() {
+    fn missing_named_file_is_reported() {
         let (model, status) = load(Some("/nowhere/model.json"));
         assert_eq!(model, None);
         assert!(status.to_string().contains("no such file"), "{status}");

@@ -30,8 +30,8 @@ fn path() -> PathModel {
         call_len: 50_000,
         eager_len_bound: 20_000,
         eager: stages,
-        asked: Some(stages),
-        ask_us: 10.0,
+        rendezvous: Some(stages),
+        rendezvous_us: 10.0,
         further_call_us: 0.5,
         far: vec![],
         far_streaming: vec![],
@@ -62,29 +62,32 @@ fn close(got: Option<f64>, want: f64) {
 }
 
 #[test]
-fn a_lone_message_goes_through_all_stages_and_a_stream_waits_for_the_slowest() {
+fn single_message_pays_all_stages_and_stream_the_slowest() {
     let path = path();
     close(
-        path.predict(1000, Way::Eager, Load::Lone, 0),
+        path.predict(1000, Protocol::Eager, Load::Lone, 0),
         3.0 + 1.0 + 3.0,
     );
     close(
-        path.predict(1000, Way::Eager, Load::Stream, 0),
+        path.predict(1000, Protocol::Eager, Load::Stream, 0),
         1.0 + 1.0 + 1.0,
     );
     // Ten datagrams in one call.
     close(
-        path.predict(10_000, Way::Eager, Load::Lone, 0),
+        path.predict(10_000, Protocol::Eager, Load::Lone, 0),
         3.0 + 10.0 + 30.0,
     );
-    close(path.predict(10_000, Way::Asked, Load::Lone, 0), 10.0 + 43.0);
+    close(
+        path.predict(10_000, Protocol::Rendezvous, Load::Lone, 0),
+        10.0 + 43.0,
+    );
 }
 
 #[test]
-fn pieces_of_a_lone_message_overlap() {
+fn pieces_of_a_single_message_overlap() {
     // The first 5000 bytes pass all stages: 3 + 5 + 15; the rest costs the sender 1 + 5 + 5.
     let path = path();
-    let cut = path.predict(10_000, Way::Eager, Load::Lone, 5000);
+    let cut = path.predict(10_000, Protocol::Eager, Load::Lone, 5000);
     close(cut, 23.0 + 11.0 + 0.5);
     assert_eq!(path.best_call_len(10_000, &[5000], 0.05), 5000);
     // Nothing overlaps if the sender does all the work.
@@ -95,25 +98,33 @@ fn pieces_of_a_lone_message_overlap() {
 }
 
 #[test]
-fn what_the_sender_does_afterwards_counts_in_a_stream_only() {
+fn overlapped_sender_work_counts_only_in_a_stream() {
     let mut path = path();
     path.eager.overlap = stage(1.5, 0.0, 0.0);
-    close(path.predict(1000, Way::Eager, Load::Lone, 0), 7.0 - 1.5);
-    close(path.predict(1000, Way::Eager, Load::Stream, 0), 3.0);
+    close(
+        path.predict(1000, Protocol::Eager, Load::Lone, 0),
+        7.0 - 1.5,
+    );
+    close(path.predict(1000, Protocol::Eager, Load::Stream, 0), 3.0);
 }
 
 #[test]
-fn far_memory_is_dearer_by_the_byte() {
+fn long_messages_cost_more_per_byte() {
     let mut path = path();
-    let near = path.predict(40_000, Way::Asked, Load::Lone, 0).unwrap();
+    let near = path
+        .predict(40_000, Protocol::Rendezvous, Load::Lone, 0)
+        .unwrap();
     path.far = vec![Far {
         from_len: 30_000,
         per_byte_ns: 2.0,
     }];
-    close(path.predict(40_000, Way::Asked, Load::Lone, 0), near + 20.0);
-    assert_eq!(path.predict(30_000, Way::Asked, Load::Lone, 0), {
+    close(
+        path.predict(40_000, Protocol::Rendezvous, Load::Lone, 0),
+        near + 20.0,
+    );
+    assert_eq!(path.predict(30_000, Protocol::Rendezvous, Load::Lone, 0), {
         path.far.clear();
-        path.predict(30_000, Way::Asked, Load::Lone, 0)
+        path.predict(30_000, Protocol::Rendezvous, Load::Lone, 0)
     });
 }
 
@@ -149,7 +160,7 @@ impl Drop for Dir {
 }
 
 #[test]
-fn a_stored_model_comes_back_and_its_directories_are_made() {
+fn model_round_trips_and_directories_are_created() {
     let dir = Dir::new("stored");
     let file = dir.0.join("a/b/model.json");
     assert_eq!(read_as(&file, &Host::current()), Ok(None));
@@ -187,11 +198,11 @@ fn a_model_of_another_machine_kernel_or_version_is_refused() {
 }
 
 #[test]
-fn what_is_no_model_is_refused_and_not_fatal() {
+fn invalid_model_is_refused_without_failing() {
     let dir = Dir::new("broken");
     let file = dir.0.join("model.json");
     let mut mad = model();
-    mad.paths[0].ask_us = -1.0;
+    mad.paths[0].rendezvous_us = -1.0;
     let mut texts = vec![
         (String::new(), "JSON"),
         ("{\"schema\":1".into(), "JSON"),
@@ -209,7 +220,7 @@ fn what_is_no_model_is_refused_and_not_fatal() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn unwritable_path_is_named() {
     let dir = Dir::new("unwritable");
     // A file in place of a directory stops even a privileged user.
     fs::write(dir.0.join("portolan"), "").unwrap();

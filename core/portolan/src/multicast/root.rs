@@ -2,7 +2,7 @@
 //! The root's side of a broadcast by multicast: the next datagrams to send, and the members that
 //! are complete.
 
-use super::word::{Announcement, Word};
+use super::control::{Announcement, Control};
 use super::{BLOCKS_AHEAD, block_count, block_range};
 use crate::buffer::Buffer;
 use portolan_multicast::{Caster, Codec, Run, Sent, Terms};
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Number of checks without any received datagram after which a member is excluded from the
 /// multicast, and the time between two checks. A switch that snoops on group membership may take
 /// some tens of milliseconds to learn of a member.
-const STRIKES: u32 = 4;
-const STRIKES_APART: Duration = Duration::from_millis(25);
+const FAILED_CHECKS_MAX: u32 = 4;
+const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Reciprocal of a run's share of the window. A longer burst loses more datagrams at once.
 const RUNS_IN_WINDOW: u64 = 8;
@@ -25,12 +25,12 @@ struct Member {
     /// First block that is incomplete there.
     next: u64,
     /// Set when the member has joined this broadcast.
-    is_here: bool,
+    has_joined: bool,
     /// State at the last check: number of the last datagram, count of received ones, and time.
-    looked: (u64, u64, Instant),
-    strikes: u32,
+    last_check: (u64, u64, Instant),
+    failed_checks: u32,
     /// Set when it was notified to take the data by a message, and has not answered.
-    is_told: bool,
+    is_notified: bool,
 }
 
 /// A broadcast that this process sends.
@@ -52,7 +52,7 @@ pub(super) struct Root {
     is_blocked: bool,
     /// Set when sending has failed: all members get the data by a message.
     has_failed: bool,
-    gone: Option<u32>,
+    failed: Option<u32>,
 }
 
 impl Root {
@@ -67,10 +67,10 @@ impl Root {
         let member = |rank| {
             let member = Member {
                 next: 0,
-                is_here: false,
-                looked: (0, 0, now),
-                strikes: 0,
-                is_told: false,
+                has_joined: false,
+                last_check: (0, 0, now),
+                failed_checks: 0,
+                is_notified: false,
             };
             (rank, member)
         };
@@ -87,7 +87,7 @@ impl Root {
             run_count: 1,
             is_blocked: false,
             has_failed: false,
-            gone: None,
+            failed: None,
         }
     }
 
@@ -102,13 +102,13 @@ impl Root {
     }
 
     /// Returns an awaited member that has failed.
-    pub(super) fn gone(&self) -> Option<u32> {
-        self.gone
+    pub(super) fn failed(&self) -> Option<u32> {
+        self.failed
     }
 
-    pub(super) fn on_gone(&mut self, rank: u32) {
+    pub(super) fn on_failed(&mut self, rank: u32) {
         if self.members.contains_key(&rank) {
-            self.gone.get_or_insert(rank);
+            self.failed.get_or_insert(rank);
         }
     }
 
@@ -122,8 +122,8 @@ impl Root {
     pub(super) fn on_ready(&mut self, rank: u32, now: Instant) -> bool {
         self.unready.remove(&rank);
         if let Some(member) = self.members.get_mut(&rank) {
-            member.is_here = true;
-            member.looked.2 = now;
+            member.has_joined = true;
+            member.last_check.2 = now;
             if self.has_failed {
                 return self.give_up(rank);
             }
@@ -154,7 +154,9 @@ impl Root {
             caster.on_gone(rank);
         }
         let member = self.members.get_mut(&rank);
-        member.is_some_and(|member| member.is_here && !std::mem::replace(&mut member.is_told, true))
+        member.is_some_and(|member| {
+            member.has_joined && !std::mem::replace(&mut member.is_notified, true)
+        })
     }
 
     /// Records that sending has failed. Returns the members to notify now that they take the data
@@ -185,25 +187,25 @@ impl Root {
         }
         member.next = member.next.max(report.next);
         caster.on_report(rank, report);
-        let (seen, had, at) = member.looked;
+        let (seen, had, at) = member.last_check;
         if got != had {
-            member.looked = (report.seen, got, now);
-            member.strikes = 0;
-        } else if report.seen > seen && now.since(at) >= STRIKES_APART {
-            member.looked = (report.seen, got, now);
-            member.strikes += 1;
+            member.last_check = (report.seen, got, now);
+            member.failed_checks = 0;
+        } else if report.seen > seen && now.since(at) >= CHECK_INTERVAL {
+            member.last_check = (report.seen, got, now);
+            member.failed_checks += 1;
         }
-        member.strikes >= STRIKES && self.give_up(rank)
+        member.failed_checks >= FAILED_CHECKS_MAX && self.give_up(rank)
     }
 
     /// Begins to send when all members have joined. `window_of` returns the window of a member.
-    /// Returns the words to send: members with a wider window (their own, or the announced one if
+    /// Returns the control messages to send: members with a wider window (their own, or the announced one if
     /// that is less) must report more often. `P17.4`
     pub(super) fn begin(
         &mut self,
         window_of: impl Fn(u32) -> u32,
         now: Instant,
-    ) -> Vec<(u32, Word)> {
+    ) -> Vec<(u32, Control)> {
         if self.caster.is_some() || !self.unready.is_empty() || self.members.is_empty() {
             return Vec::new();
         }
@@ -221,7 +223,7 @@ impl Root {
         let wide = windows
             .into_iter()
             .filter(|(_, own)| (*own).min(announced) > window);
-        wide.map(|(rank, _)| (rank, Word::Window { window }))
+        wide.map(|(rank, _)| (rank, Control::Window { window }))
             .collect()
     }
 
@@ -264,8 +266,8 @@ impl Root {
         self.is_blocked
     }
 
-    /// Returns the words to send after a silence.
-    pub(super) fn on_time(&mut self, now: Instant) -> Vec<(u32, Word)> {
+    /// Returns the control messages to send after a silence.
+    pub(super) fn on_time(&mut self, now: Instant) -> Vec<(u32, Control)> {
         let caster = self.caster.as_mut();
         // A run that waits for the socket must not be reported as sent.
         let Some(caster) = caster.filter(|_| !self.is_blocked && !self.has_failed) else {
@@ -273,7 +275,7 @@ impl Root {
         };
         let told: Vec<(u32, Sent)> = caster.on_time(now);
         told.into_iter()
-            .map(|(rank, sent)| (rank, Word::Sent(sent)))
+            .map(|(rank, sent)| (rank, Control::Sent(sent)))
             .collect()
     }
 

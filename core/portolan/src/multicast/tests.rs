@@ -2,7 +2,7 @@
 //! Tests of a root and its members in virtual time, over a wire that loses, repeats and reorders
 //! datagrams. Words are messages: they arrive late, but in order.
 
-use super::word::Word;
+use super::control::Control;
 use super::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,12 +42,12 @@ struct Net {
     windows: BTreeMap<u32, u32>,
     message: Vec<u8>,
     wire: Wire,
-    /// Sender, receiver and arrival time of each word in flight.
-    words: Vec<(u32, u32, Instant, Vec<u8>)>,
+    /// Sender, receiver and arrival time of each control message in flight.
+    controls: Vec<(u32, u32, Instant, Vec<u8>)>,
     datagrams: usize,
     /// Number of datagrams sent, counted per member and repetition.
     order: u64,
-    /// Number of `Sent` words: one for each silence and member.
+    /// Number of `Sent` messages: one for each silence and member.
     silences: usize,
 }
 
@@ -82,7 +82,7 @@ impl Net {
             window: u32::MAX,
             salt: [5; 16],
         };
-        root.ways.entry(ID.group).or_default();
+        root.groups.entry(ID.group).or_default();
         let others = 1..=u32::try_from(windows.len()).unwrap();
         let codec = root.codec(&call(&group, ROOT), announcement.salt).unwrap();
         let unready = others.clone().collect();
@@ -109,7 +109,7 @@ impl Net {
             windows: others.zip(windows.iter().copied()).collect(),
             message,
             wire,
-            words: Vec::new(),
+            controls: Vec::new(),
             datagrams: 0,
             order: 0,
             silences: 0,
@@ -125,15 +125,17 @@ impl Net {
             .own
             .codec(&call(&group, rank), self.announcement.salt);
         let window = self.windows[&rank];
-        member.own.say(ROOT, ID, &Word::Ready { window });
+        member
+            .own
+            .queue_control(ROOT, ID, &Control::Ready { window });
         let terms = Terms {
             piece_len: PIECE_LEN,
             window: u64::from(window.min(self.announcement.window)),
             serial: 0,
         };
         let buffer = Buffer::from(vec![0xa5; self.message.len()]);
-        let hearing = Hearing::new(ROOT, codec.unwrap(), terms, buffer);
-        member.own.hearings.insert(ID, hearing);
+        let receiver = Receiver::new(ROOT, codec.unwrap(), terms, buffer);
+        member.own.receivers.insert(ID, receiver);
         member.has_begun = true;
     }
 
@@ -178,15 +180,21 @@ impl Net {
     }
 
     /// Delivers arrived datagrams to a member and returns the number of runs.
-    fn hear(&mut self, rank: u32) -> usize {
+    fn receive(&mut self, rank: u32) -> usize {
         let now = self.now;
         let member = self.members.get_mut(&rank).unwrap();
-        if member.is_dead || member.own.hearings.get(&ID).is_none_or(Hearing::is_settled) {
+        if member.is_dead
+            || member
+                .own
+                .receivers
+                .get(&ID)
+                .is_none_or(Receiver::is_settled)
+        {
             member.coming.clear();
             return 0;
         }
         let coming = &mut member.coming;
-        member.own.hear_by(ID.group, |sink| {
+        member.own.receive_runs(ID.group, |sink| {
             let next = coming.first_entry().filter(|next| next.key().0 <= now);
             let Some(next) = next else { return Ok(false) };
             sink(&mut next.remove());
@@ -194,7 +202,7 @@ impl Net {
         })
     }
 
-    /// Sends words, each after the earlier ones between the same two processes.
+    /// Sends control messages, each after the earlier ones between the same two processes.
     fn carry(&mut self) -> usize {
         let all = [(ROOT, &mut self.root)].into_iter();
         let others = self
@@ -203,18 +211,18 @@ impl Net {
             .map(|(rank, member)| (*rank, &mut member.own));
         let mut count = 0;
         for (from, own) in all.chain(others) {
-            for (to, bytes) in own.take_words() {
+            for (to, bytes) in own.take_controls() {
                 count += 1;
-                let is_sent = matches!(Word::parse(&bytes), Some((_, Word::Sent(_))));
+                let is_sent = matches!(Control::parse(&bytes), Some((_, Control::Sent(_))));
                 self.silences += usize::from(is_sent);
-                let before = self.words.iter().rev();
+                let before = self.controls.iter().rev();
                 let before = before
                     .filter(|(a, b, ..)| (*a, *b) == (from, to))
-                    .map(|word| word.2)
+                    .map(|control| control.2)
                     .next();
                 let at = self.now + Net::delay(&mut self.random, 2 * self.wire.delay);
                 let at = before.map_or(at, |before| before.max(at));
-                self.words.push((from, to, at, bytes));
+                self.controls.push((from, to, at, bytes));
             }
         }
         count
@@ -222,8 +230,11 @@ impl Net {
 
     fn deliver(&mut self) -> usize {
         let now = self.now;
-        let mut due: Vec<_> = self.words.extract_if(.., |word| word.2 <= now).collect();
-        due.sort_by_key(|word| word.2);
+        let mut due: Vec<_> = self
+            .controls
+            .extract_if(.., |control| control.2 <= now)
+            .collect();
+        due.sort_by_key(|control| control.2);
         for (from, to, _, bytes) in &due {
             let own = match *to {
                 ROOT => &mut self.root,
@@ -235,7 +246,7 @@ impl Net {
                     &mut member.own
                 }
             };
-            assert!(own.on_word(*from, bytes, now), "it is no word");
+            assert!(own.on_control(*from, bytes, now), "it is no control");
         }
         due.len()
     }
@@ -252,7 +263,7 @@ impl Net {
             }
         }
         moved += self.deliver() + self.cast();
-        moved += ranks.iter().map(|rank| self.hear(*rank)).sum::<usize>();
+        moved += ranks.iter().map(|rank| self.receive(*rank)).sum::<usize>();
         moved += self.carry();
         if moved > 0 || self.root.is_blocked() {
             self.now = self.now + Duration::from_micros(1);
@@ -264,7 +275,7 @@ impl Net {
             .values()
             .flat_map(|member| member.coming.keys());
         let coming = coming.map(|(at, _)| *at);
-        let words = self.words.iter().map(|word| word.2);
+        let words = self.controls.iter().map(|control| control.2);
         let begins = self.members.values().filter(|member| !member.has_begun);
         let begins = begins.map(|member| member.begins);
         let next = coming.chain(words).chain(begins).chain(self.root.timeout());
@@ -311,7 +322,7 @@ fn drawn_wire(random: &mut ChaCha8Rng) -> Wire {
 }
 
 #[test]
-fn all_members_have_all_bytes_whatever_the_wire_does() {
+fn all_members_get_all_bytes_despite_faults() {
     for seed in 0..30 {
         let mut random = ChaCha8Rng::seed_from_u64(100 + seed);
         let windows: Vec<u32> = (0..random.random_range(2..7))
@@ -329,7 +340,7 @@ fn all_members_have_all_bytes_whatever_the_wire_does() {
 }
 
 #[test]
-fn a_perfect_wire_carries_each_piece_once() {
+fn lossless_network_carries_each_piece_once() {
     let mut net = Net::new(1, 3 * BLOCK_LEN + 77, &[64; 5], Wire::default());
     assert_eq!(net.run(), [0; 0]);
     assert_eq!(net.datagrams, net.piece_count());
@@ -338,14 +349,14 @@ fn a_perfect_wire_carries_each_piece_once() {
 /// No member withholds a report that the root awaits, although the root uses the narrowest window.
 // P17.4
 #[test]
-fn unequal_buffers_make_no_silences() {
+fn unequal_buffers_cause_no_silence() {
     let mut net = Net::new(2, 2 * BLOCK_LEN, &[16, 2000, 900, 2000], Wire::default());
     assert_eq!(net.run(), [0; 0]);
     assert_eq!((net.datagrams, net.silences), (net.piece_count(), 0));
 }
 
 #[test]
-fn who_hears_nothing_gets_the_data_by_a_message() {
+fn deaf_member_gets_data_by_message() {
     for seed in 0..10 {
         let wire = Wire {
             loss: 0.05,
@@ -359,7 +370,7 @@ fn who_hears_nothing_gets_the_data_by_a_message() {
 }
 
 #[test]
-fn the_root_is_told_of_a_member_that_is_gone_and_waits_for_the_others_no_more() {
+fn failed_member_ends_the_wait_of_the_root() {
     for seed in 0..10 {
         let mut net = Net::new(seed, BLOCK_LEN, &[30, 60, 90], Wire::default());
         let moment = net.random.random_range(1..60);
@@ -372,16 +383,16 @@ fn the_root_is_told_of_a_member_that_is_gone_and_waits_for_the_others_no_more() 
         for _ in 0..200 {
             net.turn();
         }
-        net.root.on_gone(1);
+        net.root.on_failed(1);
         assert!(net.root.is_settled(ID));
-        let has_got_all = net.root.gone(ID).is_none();
+        let has_got_all = net.root.failed(ID).is_none();
         assert!(has_got_all || !was_settled, "it had ended");
-        assert!(has_got_all || net.root.gone(ID) == Some(1));
+        assert!(has_got_all || net.root.failed(ID) == Some(1));
     }
 }
 
 #[test]
-fn a_root_whose_system_does_not_send_has_all_get_it_by_messages() {
+fn send_error_delivers_data_by_messages() {
     let mut net = Net::new(4, BLOCK_LEN, &[30, 60], Wire::default());
     for _ in 0..3 {
         net.turn();
@@ -392,16 +403,19 @@ fn a_root_whose_system_does_not_send_has_all_get_it_by_messages() {
     let mut direct = net.run();
     direct.sort_unstable();
     assert_eq!(direct, [1, 2]);
-    assert!(net.root.ways[&ID.group].is_off, "the next goes by the tree");
+    assert!(
+        net.root.groups[&ID.group].is_off,
+        "the next goes by the tree"
+    );
 }
 
 /// A program creates groups one after another and drops each.
 #[test]
-fn groups_that_are_gone_are_forgotten_after_a_while_and_at_once_when_others_need_the_room() {
+fn unused_groups_close_after_linger_or_when_capacity_is_needed() {
     let mut own = multicasts();
     let group_of = |id| Members::new(id, vec![0, 1, 2].into());
     let kept: Vec<Members> = (0..4).map(group_of).collect();
-    let has = |way: &Way| way.reach.is_some();
+    let has = |state: &GroupState| state.reach.is_some();
     let enter = |own: &mut Multicasts, members: &Members| {
         let id = Id {
             group: members.id(),
@@ -411,27 +425,27 @@ fn groups_that_are_gone_are_forgotten_after_a_while_and_at_once_when_others_need
             id,
             ..call(members, 0)
         };
-        let way = own.way_of(&call, has)?;
-        way.reach = Some((0, true));
+        let state = own.group_state(&call, has)?;
+        state.reach = Some((0, true));
         Ok::<_, String>(())
     };
     kept.iter()
         .for_each(|group| enter(&mut own, group).unwrap());
     for id in 4..100 {
         enter(&mut own, &group_of(id)).unwrap();
-        assert!(own.ways.len() <= GROUPS_MAX);
+        assert!(own.groups.len() <= GROUPS_MAX);
     }
     let begin = Instant::from_nanos(1);
-    own.tidy(begin);
-    let before = own.ways.len();
-    assert!(before > kept.len() && !own.is_untidy(begin));
-    own.tidy(begin + LINGER / 2);
-    assert_eq!(own.ways.len(), before, "they may come again");
+    own.close_unused(begin);
+    let before = own.groups.len();
+    assert!(before > kept.len() && !own.is_close_due(begin));
+    own.close_unused(begin + LINGER / 2);
+    assert_eq!(own.groups.len(), before, "they may come again");
     // The group with a new handle remains.
     let again = group_of(99);
     enter(&mut own, &again).unwrap();
-    own.tidy(begin + 2 * LINGER);
-    let left: Vec<u16> = own.ways.keys().copied().collect();
+    own.close_unused(begin + 2 * LINGER);
+    let left: Vec<u16> = own.groups.keys().copied().collect();
     assert_eq!(left, [0, 1, 2, 3, 99]);
     // All groups are in use, so only the free places can be taken.
     let more: Vec<Members> = (200..).map(group_of).take(GROUPS_MAX).collect();

@@ -9,7 +9,7 @@
 use super::Group;
 use super::{INBOX_LEN_MAX, Node};
 use crate::buffer::{self, Buffer};
-use crate::collective::{HEAD_LEN, Head, News};
+use crate::collective::{GroupNotice, HEAD_LEN, Head};
 use crate::engine::{Awaited, Submitted, system_spec};
 use crate::error::Error;
 use crate::multicast::Announcement;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Time after which a member notifies the member that it waits for. Longer than members of a
 /// healthy program are apart, and shorter than a user's patience.
-pub(super) const TELL_AFTER: Duration = Duration::from_millis(100);
+pub(super) const NOTIFY_AFTER: Duration = Duration::from_millis(100);
 
 /// Bytes that fit one message with their header. Longer data are a message of their own.
 const INLINE_LEN_MAX: usize = INBOX_LEN_MAX - HEAD_LEN;
@@ -77,8 +77,8 @@ pub(crate) struct Wait {
     op: OpId,
     peer: PeerId,
     /// Time at which that peer is notified.
-    tell_at: Instant,
-    told: bool,
+    notify_at: Instant,
+    notified: bool,
 }
 
 impl Wait {
@@ -112,12 +112,12 @@ impl Node {
         let result = match result {
             Ok(value) => inner.check_unread(group).map(|()| value),
             // A member that reported the first cause may have ended since. Its report counts first.
-            Err(error) => Err(inner.check_whole(group.id()).err().unwrap_or(error)),
+            Err(error) => Err(inner.check_intact(group.id()).err().unwrap_or(error)),
         };
         if let Err(error) = &result
             && !inner.is_broken(group.id())
         {
-            let (rank, why) = blame(inner.rank(), error);
+            let (rank, why) = failed_member(inner.rank(), error);
             inner.break_group(group.id(), rank, why);
         }
         engine.flush_if_wanted();
@@ -137,16 +137,16 @@ impl Node {
     }
 
     /// Returns an error if the group is broken.
-    pub(crate) fn check_whole(&mut self, task: &Task) -> Result<(), Error> {
-        self.engine.enter().inner.check_whole(task.group_id())
+    pub(crate) fn check_intact(&mut self, task: &Task) -> Result<(), Error> {
+        self.engine.enter().inner.check_intact(task.group_id())
     }
 
     fn wait_for(&mut self, op: OpId, peer: PeerId) -> Wait {
         Wait {
             op,
             peer,
-            tell_at: self.engine.enter().inner.read_clock() + TELL_AFTER,
-            told: false,
+            notify_at: self.engine.enter().inner.read_clock() + NOTIFY_AFTER,
+            notified: false,
         }
     }
 
@@ -160,30 +160,32 @@ impl Node {
     ) -> Result<bool, Error> {
         loop {
             let (op, group) = (wait.op, task.group_id());
-            let tell_at = (!wait.told).then_some(wait.tell_at);
+            let notify_at = (!wait.notified).then_some(wait.notify_at);
             let engine = &mut *self.engine.enter();
-            engine.inner.check_whole(group)?;
+            engine.inner.check_intact(group)?;
             let awaited = task.awaited(Some(wait.peer));
             self.waiter.until(engine, &[wait.peer], awaited, |inner| {
                 inner.ops.is_done(op)
                     || inner.is_broken(group)
                     || stop()
-                    || tell_at.is_some_and(|at| inner.last_look() >= at)
+                    || notify_at.is_some_and(|at| inner.last_clock_read() >= at)
             });
             if engine.inner.ops.is_done(op) {
                 return Ok(true);
             }
-            engine.inner.check_whole(group)?;
-            if !wait.told && engine.inner.last_look() >= wait.tell_at {
-                wait.told = true;
+            engine.inner.check_intact(group)?;
+            if !wait.notified && engine.inner.last_clock_read() >= wait.notify_at {
+                wait.notified = true;
                 let head = task.head;
-                engine.inner.tell(wait.peer, &News::Waiting { group, head });
+                engine
+                    .inner
+                    .send_notice(wait.peer, &GroupNotice::Waiting { group, head });
                 engine.inner.check_unread(task.group.members())?;
                 engine.flush();
             }
             if stop() {
                 // A program that polls must detect the same failures as one that waits.
-                engine.look_from(Some(wait.peer));
+                engine.on_empty_poll_from(Some(wait.peer));
                 return Ok(false);
             }
         }
@@ -223,7 +225,7 @@ impl Node {
             return Ok(());
         }
         // SAFETY: the guard takes the memory back before the borrow of `bytes` ends.
-        let op = unsafe { engine.inner.ops.lent(OpKind::Send(peer), bytes) };
+        let op = unsafe { engine.inner.ops.borrowed(OpKind::Send(peer), bytes) };
         engine.inner.submit_op(peer, spec, op);
         engine.flush();
         drop(engine);
@@ -232,10 +234,10 @@ impl Node {
 
     /// Waits for an operation on the caller's memory, and always detaches the memory.
     fn finish_data(&mut self, task: &Task, op: OpId, peer: PeerId) -> Result<usize, Error> {
-        let guard = LentGuard { node: self, op };
+        let guard = BorrowGuard { node: self, op };
         let mut wait = guard.node.wait_for(op, peer);
         guard.node.wait_task(task, &mut wait, &|| false)?;
-        let done = guard.node.engine.enter().inner.ops.finish_lent(op);
+        let done = guard.node.engine.enter().inner.ops.finish_borrowed(op);
         done.unwrap_or(Err(Error::StaleRequest))
             .map(|received| received.len)
     }
@@ -341,7 +343,7 @@ impl Node {
         let len = place.len() as u64;
         let inner = &mut engine.inner;
         // SAFETY: as in `send_message`; `place` is not used before the operation is complete.
-        let op = unsafe { inner.ops.lent_mut(OpKind::Recv { port, source }, place) };
+        let op = unsafe { inner.ops.borrowed_mut(OpKind::Recv { port, source }, place) };
         inner.core.post_recv(port, op, len, source);
         engine.drain();
         drop(engine);
@@ -360,11 +362,11 @@ impl Node {
             engine
                 .inner
                 .ops
-                .lent_mut(OpKind::Recv { port, source }, into)
+                .borrowed_mut(OpKind::Recv { port, source }, into)
         };
         engine.inner.core.post_recv(port, op, len, source);
         drop(engine);
-        let guard = LentGuard { node: self, op };
+        let guard = BorrowGuard { node: self, op };
         guard.node.engine.enter().drain();
         guard.node.finish_head(task, &mut head)?;
         let node = &mut *guard.node;
@@ -449,7 +451,7 @@ impl Node {
             return Ok(None);
         }
         let announcement = Announcement::parse(behind);
-        let what = "a broadcast's announcement that is none";
+        let what = "malformed announcement of a broadcast";
         let violation = || self.violation(wait.peer, what);
         announcement.map(Some).ok_or_else(violation)
     }
@@ -475,7 +477,7 @@ impl Node {
         message: &'a [u8],
     ) -> Result<&'a [u8], Error> {
         let Some(theirs) = Head::parse(message) else {
-            return Err(self.violation(peer, "a collective operation's data without a head"));
+            return Err(self.violation(peer, "data of a collective operation without a header"));
         };
         let group = task.group_id();
         let (theirs, own) = (&theirs, &task.head);
@@ -492,7 +494,7 @@ impl Node {
         }
         Err(self.violation(
             peer,
-            "a collective operation's data of another length than its head says",
+            "data of a collective operation with a length other than its header's",
         ))
     }
 
@@ -517,12 +519,12 @@ impl Node {
 }
 
 /// Detaches the caller's memory if the wait for its operation ends early.
-struct LentGuard<'a> {
+struct BorrowGuard<'a> {
     node: &'a mut Node,
     op: OpId,
 }
 
-impl Drop for LentGuard<'_> {
+impl Drop for BorrowGuard<'_> {
     fn drop(&mut self) {
         self.node.engine.enter().inner.take_back(self.op);
     }
@@ -536,7 +538,7 @@ pub(crate) enum Sending {
 
 /// Returns the rank to report as dead to the other members, and the reason, after an operation
 /// failed with `error` at rank `me`.
-fn blame(me: u32, error: &Error) -> (u32, String) {
+fn failed_member(me: u32, error: &Error) -> (u32, String) {
     match error {
         Error::PeerGone { rank, reason, .. } => (*rank, reason.to_string()),
         Error::NoPath { rank, .. } | Error::NoAnswer { rank, .. } => (*rank, error.to_string()),

@@ -41,7 +41,7 @@ impl Node {
         if engine.has_deferred() || engine.inner.has_peer_events() {
             return Ok(false);
         }
-        engine.inner.check_company()?;
+        engine.inner.check_any_sender()?;
         match self.descriptor.as_deref_mut() {
             Some(descriptor) => engine.arm_for_program(descriptor),
             None => Ok(false),

@@ -207,7 +207,7 @@ impl Node {
     ) -> Result<bool, Error> {
         if barrier.waiting.is_none() && barrier.round < barrier_rounds(barrier.task.group().size())
         {
-            self.check_whole(&barrier.task)?;
+            self.check_intact(&barrier.task)?;
         }
         while let Some(waiting) = &mut barrier.waiting {
             if !self.wait_task(&barrier.task, waiting, stop)? {
@@ -356,7 +356,7 @@ impl Node {
             }
             let Some(buffer) = broadcast.buffer.take() else {
                 // The broadcast has ended before: it completed, or the group broke.
-                self.check_whole(&broadcast.task)?;
+                self.check_intact(&broadcast.task)?;
                 return Ok(None);
             };
             let Some(child) = broadcast.children.pop() else {
@@ -438,7 +438,7 @@ impl Node {
         check_root(root, group)?;
         let head = Head::new(CollectiveKind::Broadcast, root, bytes.len());
         if self.may_be_announced(group, &head) {
-            return self.broadcast_lent(group, root, bytes);
+            return self.broadcast_borrowed(group, root, bytes);
         }
         let task = self.begin_task(group, head)?;
         let result = self.perform_broadcast(&task, root, bytes);

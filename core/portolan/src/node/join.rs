@@ -30,7 +30,7 @@ impl Node {
         let mut launch = Launch::from_env()?;
         let joined = Node::join_by(&mut launch);
         if let (Err(error), Some(launch)) = (&joined, &mut launch) {
-            launch.tell_trouble(&error.to_string());
+            launch.report_problem(&error.to_string());
         }
         joined
     }

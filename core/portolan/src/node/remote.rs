@@ -178,12 +178,12 @@ impl Node {
     pub fn put(&mut self, to: RemoteTarget, bytes: &[u8]) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(to.rank)?;
-        // SAFETY: `finish_lent` returns only when the operation is complete, and its guard detaches
+        // SAFETY: `finish_borrowed` returns only when the operation is complete, and its guard detaches
         // the memory if a handler panics; one that was not submitted is forgotten below.
-        let op = unsafe { engine.inner.ops.lent(OpKind::Remote(peer), bytes) };
+        let op = unsafe { engine.inner.ops.borrowed(OpKind::Remote(peer), bytes) };
         engine.submit(to, op, Call::Put)?;
         engine
-            .finish_lent(&mut self.waiter, op, &[peer])
+            .finish_borrowed(&mut self.waiter, op, &[peer])
             .map(|_| ())
     }
 
@@ -195,10 +195,10 @@ impl Node {
         let engine = &mut *self.engine.enter();
         let peer = engine.inner.check_rank(from.rank)?;
         // SAFETY: as in `put`; `bytes` is not used before the operation is complete.
-        let op = unsafe { engine.inner.ops.lent_mut(OpKind::Remote(peer), bytes) };
+        let op = unsafe { engine.inner.ops.borrowed_mut(OpKind::Remote(peer), bytes) };
         engine.submit(from, op, Call::Get)?;
         engine
-            .finish_lent(&mut self.waiter, op, &[peer])
+            .finish_borrowed(&mut self.waiter, op, &[peer])
             .map(|_| ())
     }
 
@@ -235,7 +235,7 @@ impl Node {
     pub fn next_notice(&mut self) -> Result<Option<PutNotice>, Error> {
         let inner = &mut self.engine.enter().inner;
         match inner.pop_notice() {
-            None => inner.check_company().map(|()| None),
+            None => inner.check_any_sender().map(|()| None),
             found => Ok(found),
         }
     }
@@ -248,11 +248,11 @@ impl Node {
         let engine = &mut *self.engine.enter();
         if !engine.inner.has_notices() {
             self.waiter.until(engine, &[], Awaited::Notice, |inner| {
-                inner.has_notices() || inner.is_deserted()
+                inner.has_notices() || inner.has_no_sender()
             });
         }
         let found = engine.inner.pop_notice();
-        found.ok_or_else(|| engine.inner.nobody_left())
+        found.ok_or_else(|| engine.inner.no_sender_error())
     }
 
     /// Changes numbers in the memory of another process by as many operands. They are changed when
@@ -271,12 +271,12 @@ impl Node {
             false => operands.len(),
         };
         let engine = &mut *self.engine.enter();
-        let mut bytes = engine.inner.lend_operands();
+        let mut bytes = engine.inner.take_operands();
         store_all(operands, &mut bytes);
         let spec = atomic_spec(op, T::DATATYPE, count, bytes.len(), 0);
         let done =
             spec.and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut []));
-        engine.inner.keep_operands(bytes);
+        engine.inner.return_operands(bytes);
         done
     }
 
@@ -294,22 +294,22 @@ impl Node {
         before: &mut [T],
     ) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
-        let mut bytes = engine.inner.lend_operands();
+        let mut bytes = engine.inner.take_operands();
         store_all(operands, &mut bytes);
         let len = T::DATATYPE.len();
-        let mut back = engine.inner.lend_before();
+        let mut back = engine.inner.take_before();
         back.clear();
         back.resize(before.len() * len, 0);
         let spec = atomic_spec(op, T::DATATYPE, before.len(), bytes.len(), back.len());
         let done = spec
             .and_then(|spec| engine.atomic_bytes(&mut self.waiter, at, spec, &bytes, &mut back));
-        engine.inner.keep_operands(bytes);
+        engine.inner.return_operands(bytes);
         if done.is_ok() {
             for (number, bytes) in before.iter_mut().zip(back.chunks_exact(len)) {
                 *number = T::load(bytes);
             }
         }
-        engine.inner.keep_before(back);
+        engine.inner.return_before(back);
         done
     }
 
@@ -347,9 +347,9 @@ impl Engine {
     ) -> Result<(), Error> {
         let peer = self.inner.check_rank(at.rank)?;
         // SAFETY: as in `Node::get`.
-        let id = unsafe { self.inner.ops.lent_mut(OpKind::Remote(peer), back) };
+        let id = unsafe { self.inner.ops.borrowed_mut(OpKind::Remote(peer), back) };
         self.submit(at, id, Call::Atomic(spec, operands.into()))?;
-        self.finish_lent(waiter, id, &[peer]).map(|_| ())
+        self.finish_borrowed(waiter, id, &[peer]).map(|_| ())
     }
 
     fn submit(&mut self, at: RemoteTarget, op: OpId, call: Call<'_>) -> Result<(), Error> {

@@ -239,12 +239,12 @@ impl Node {
         }
         let len = bytes.len() as u64;
         let kind = OpKind::RecvTagged { source };
-        // SAFETY: `await_lent` returns only when the operation is complete, and its guard detaches
+        // SAFETY: `await_borrowed` returns only when the operation is complete, and its guard detaches
         // the memory if a handler panics; `bytes` is not used before.
-        let op = unsafe { inner.ops.lent_mut(kind, bytes) };
+        let op = unsafe { inner.ops.borrowed_mut(kind, bytes) };
         inner.core.post_tagged(&selector, op, len);
         engine.drain();
-        engine.await_lent(&mut self.waiter, op, source.as_slice());
+        engine.await_borrowed(&mut self.waiter, op, source.as_slice());
         let done = engine.inner.ops.finish(op);
         let done = done.unwrap_or_else(|| Err(engine.inner.stale()));
         done.map(|done| Envelope {
@@ -328,12 +328,12 @@ impl Engine {
         self.progress();
         let mut found = find(&mut self.inner.core);
         if found.is_none() {
-            self.look_from(selector.source);
+            self.on_empty_poll_from(selector.source);
             found = find(&mut self.inner.core);
         }
         if found.is_none() {
             self.inner.check_shortage()?;
-            self.inner.check_hope(selector.source)?;
+            self.inner.check_sender(selector.source)?;
         }
         Ok(found)
     }

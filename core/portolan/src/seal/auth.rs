@@ -33,15 +33,15 @@ pub(crate) enum Cipher {
 
 impl Auth {
     pub(crate) fn of(job: &Job) -> Result<Auth, Error> {
-        let auth = Auth::asked(job)?;
+        let auth = Auth::of_job(job)?;
         if auth == Auth::None {
-            log::warn!("auth=none: whoever reaches this job's ports can join it");
+            log::warn!("auth=none: any process that reaches this job's ports can join it");
         }
         Ok(auth)
     }
 
     /// Reads the setting.
-    pub(crate) fn asked(job: &Job) -> Result<Auth, Error> {
+    pub(crate) fn of_job(job: &Job) -> Result<Auth, Error> {
         let value = settings::AUTH.of(job);
         Ok(match value.as_deref() {
             None | Some("token") => Auth::Token,

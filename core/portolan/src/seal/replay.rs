@@ -79,7 +79,7 @@ mod tests {
 
     // P10.3
     #[test]
-    fn each_count_passes_once_in_any_order() {
+    fn each_count_is_accepted_once() {
         let mut window = Replay::starting_at(0);
         for count in [0, 5, 3, 4, 1023, 2, 1] {
             assert!(window.is_new(count), "{count}");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_not_new() {
+    fn counts_before_the_window_are_rejected() {
         let mut window = Replay::starting_at(0);
         window.insert(WINDOW);
         assert!(!window.is_new(0));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_agrees_with_a_set_of_all_counts() {
+    fn window_matches_reference_set() {
         let mut rng = rand::rngs::StdRng::seed_from_u64(7);
         let (mut window, mut seen, mut highest) = (Replay::starting_at(0), BTreeSet::new(), 0);
         for _ in 0..50_000 {

@@ -152,7 +152,7 @@ fn pair() -> [End; 2] {
 
 // P10.1
 #[test]
-fn what_is_sealed_arrives_and_is_nowhere_to_be_read() {
+fn sealed_data_arrives_and_is_unreadable_on_the_wire() {
     let [mut a, mut b] = pair();
     for len in [0, 1, 100, 1432] {
         let plain = a.frame(5, &vec![0x5c; len]);
@@ -165,7 +165,7 @@ fn what_is_sealed_arrives_and_is_nowhere_to_be_read() {
 
 /// Links send such a frame on a faster path than one that must be gathered.
 #[test]
-fn a_lone_frame_leaves_in_one_piece() {
+fn single_frame_is_sent_in_one_piece() {
     let [mut a, _] = pair();
     let plain = a.frame(5, &[1; 80]);
     let transmit = Transmit::Frame {
@@ -247,7 +247,7 @@ fn runs_and_bulk_data_are_sealed_frame_by_frame() {
 
 // P10.3
 #[test]
-fn a_changed_bit_anywhere_is_a_bad_seal_or_a_malformed_frame() {
+fn any_changed_bit_is_detected() {
     let [mut a, mut b] = pair();
     let plain = a.frame(1, &[9; 30]);
     let sealed = a.sealed(LinkId::UDP, &plain);
@@ -278,7 +278,7 @@ fn a_changed_bit_anywhere_is_a_bad_seal_or_a_malformed_frame() {
 
 // P10.3
 #[test]
-fn replayed_reflected_and_misdirected_frames_have_their_reasons() {
+fn replayed_reflected_and_misdirected_frames_are_dropped_by_reason() {
     let [mut a, mut b] = pair();
     let plain = a.frame(1, b"records");
     let sealed = a.sealed(LinkId::UDP, &plain);
@@ -299,7 +299,7 @@ fn replayed_reflected_and_misdirected_frames_have_their_reasons() {
 
 // P10.2
 #[test]
-fn a_frame_of_another_job_life_or_cipher_is_a_bad_seal() {
+fn foreign_frame_is_a_bad_seal() {
     let [a, mut b] = pair();
     let plain = a.frame(1, b"records");
     let ids = a.ids(1);
@@ -340,7 +340,7 @@ fn a_frame_of_another_job_life_or_cipher_is_a_bad_seal() {
 
 // P10.4
 #[test]
-fn keys_change_under_loss_and_reordering_and_no_number_comes_twice() {
+fn rekeying_survives_loss_and_numbers_are_unique() {
     let [mut a, mut b] = pair();
     a.seals.frames_per_key = 8;
     let mut rng = rand::rngs::StdRng::seed_from_u64(1);
@@ -372,7 +372,7 @@ fn keys_change_under_loss_and_reordering_and_no_number_comes_twice() {
 
 // P10.4
 #[test]
-fn a_session_that_is_told_of_twice_goes_on_counting() {
+fn session_reported_twice_continues_counting() {
     let [mut a, _] = pair();
     let plain = a.frame(1, b"records");
     let first = a.sealed(LinkId::UDP, &plain);
@@ -383,7 +383,7 @@ fn a_session_that_is_told_of_twice_goes_on_counting() {
 }
 
 #[test]
-fn processes_that_disagree_on_the_setting_open_no_session() {
+fn different_settings_open_no_session() {
     let ways = [
         Auth::None,
         Auth::Token,

@@ -16,7 +16,7 @@ pub const VARIABLE_PREFIX: &str = "PORTOLAN_";
 const TEST_PREFIX: &str = "PORTOLAN_TEST_";
 
 /// Variables of the project's tools and tests that are not settings of the library.
-const OF_TOOLS: [&str; 4] = [
+const TOOL_VARIABLES: [&str; 4] = [
     "PORTOLAN_BENCH_TOKEN",
     "PORTOLAN_UPDATE_HEADER",
     "PORTOLAN_MAY_SET_CLOCK",
@@ -80,7 +80,7 @@ pub fn check_option(name: &str) -> Result<(), UnknownSetting> {
 pub fn check_variable(name: &str) -> Result<(), UnknownSetting> {
     let known = || ALL.iter().map(|setting: &Setting| setting.variable);
     let is_foreign = !name.starts_with(VARIABLE_PREFIX);
-    if is_foreign || is_of_tools(name) || known().any(|variable| variable == name) {
+    if is_foreign || is_tool_variable(name) || known().any(|variable| variable == name) {
         return Ok(());
     }
     Err(UnknownSetting::Variable {
@@ -108,8 +108,8 @@ pub(crate) fn check_options(options: &BTreeMap<String, String>) -> Result<(), Un
 }
 
 /// Returns whether a variable belongs to the project's tools and tests.
-pub(super) fn is_of_tools(variable: &str) -> bool {
-    variable.starts_with(TEST_PREFIX) || OF_TOOLS.contains(&variable)
+pub(super) fn is_tool_variable(variable: &str) -> bool {
+    variable.starts_with(TEST_PREFIX) || TOOL_VARIABLES.contains(&variable)
 }
 
 /// Returns the name in `known` with the smallest edit distance: wrong, missing, extra or exchanged
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_pen_is_refused_and_names_what_was_meant() {
+    fn typo_is_refused_with_a_suggestion() {
         for (name, meant) in [("atuh", "auth"), ("Auth", "auth"), ("schedle", "schedule")] {
             let told = check_option(name).unwrap_err().to_string();
             assert!(told.contains(&format!("the closest is {meant},")), "{told}");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_like_no_setting_is_refused_too() {
+    fn unknown_setting_is_refused() {
         assert!(
             check_option("colour")
                 .unwrap_err()
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_what_is_the_programs_own_pass() {
+    fn known_settings_and_program_options_pass() {
         for setting in ALL {
             assert_eq!(check_variable(setting.variable), Ok(()));
             if let Some(option) = setting.option {

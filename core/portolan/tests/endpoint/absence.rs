@@ -21,7 +21,7 @@ fn poll_alone(side: &mut Side) {
 }
 
 /// Each side computes in turn while the other one waits for it.
-fn a_computing_peer_is_not_gone(open: fn() -> Endpoint) {
+fn computing_peer_is_alive(open: fn() -> Endpoint) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
     let to_a = b.end.insert(&a.end.address()).unwrap();
@@ -52,17 +52,17 @@ fn a_computing_peer_is_not_gone(open: fn() -> Endpoint) {
 }
 
 #[test]
-fn a_computing_peer_is_not_gone_by_shm() {
-    a_computing_peer_is_not_gone(shm);
+fn computing_peer_is_alive_by_shm() {
+    computing_peer_is_alive(shm);
 }
 
 #[test]
-fn a_computing_peer_is_not_gone_by_udp() {
-    a_computing_peer_is_not_gone(udp);
+fn computing_peer_is_alive_by_udp() {
+    computing_peer_is_alive(udp);
 }
 
 #[test]
-fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
+fn peer_that_computes_first_is_awaited() {
     // Longer than the time limit for opening a session in a job (`P9.5`).
     const LONG: Duration = Duration::from_millis(10_500);
     let mut pairs = [udp, shm].map(|open| (Side::new(open()), Side::new(open())));
@@ -94,7 +94,7 @@ fn a_peer_that_begins_with_a_long_computation_is_waited_for() {
 }
 
 /// Sends a few messages, and makes no further call.
-fn a_few_messages_leave_without_another_call(open: fn() -> Endpoint) {
+fn pending_messages_leave_without_another_call(open: fn() -> Endpoint) {
     const COUNT: u64 = 8;
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -114,18 +114,18 @@ fn a_few_messages_leave_without_another_call(open: fn() -> Endpoint) {
 }
 
 #[test]
-fn a_few_messages_leave_without_another_call_by_shm() {
-    a_few_messages_leave_without_another_call(shm);
+fn pending_messages_leave_without_another_call_by_shm() {
+    pending_messages_leave_without_another_call(shm);
 }
 
 #[test]
-fn a_few_messages_leave_without_another_call_by_udp() {
-    a_few_messages_leave_without_another_call(udp);
+fn pending_messages_leave_without_another_call_by_udp() {
+    pending_messages_leave_without_another_call(udp);
 }
 
 /// A new process contacts an endpoint whose program computes. The progress thread of the endpoint
 /// serves it.
-fn who_shows_up_meanwhile_is_heard(path: PathChoice) {
+fn newly_connected_peer_is_served(path: PathChoice) {
     let mut config = EndpointConfig::default();
     (config.path, config.interface) = (path, Some("lo".to_owned()));
     for _ in 0..20 {
@@ -152,7 +152,7 @@ fn who_shows_up_meanwhile_is_heard(path: PathChoice) {
 }
 
 #[test]
-fn who_shows_up_while_the_other_computes_is_heard() {
-    who_shows_up_meanwhile_is_heard(PathChoice::Auto);
-    who_shows_up_meanwhile_is_heard(PathChoice::Udp);
+fn peer_that_connects_to_a_computing_peer_is_served() {
+    newly_connected_peer_is_served(PathChoice::Auto);
+    newly_connected_peer_is_served(PathChoice::Udp);
 }

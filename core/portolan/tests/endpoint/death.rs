@@ -93,7 +93,7 @@ fn wait_in_vain(side: &mut Side) {
     }
 }
 
-fn the_killed_are_missed_and_the_others_not(way: &str) {
+fn only_killed_peers_are_reported(way: &str) {
     let mut side = Side::new(open(way));
     let mut children = [start(&side.end, way), start(&side.end, way)];
     let peers = [greet(&mut side), greet(&mut side)];
@@ -140,13 +140,13 @@ fn the_killed_are_missed_and_the_others_not(way: &str) {
 }
 
 #[test]
-fn the_killed_are_missed_and_the_others_not_by_udp() {
-    the_killed_are_missed_and_the_others_not("udp");
+fn only_killed_peers_are_reported_by_udp() {
+    only_killed_peers_are_reported("udp");
 }
 
 #[test]
-fn the_killed_are_missed_and_the_others_not_by_shared_memory() {
-    the_killed_are_missed_and_the_others_not("shm");
+fn only_killed_peers_are_reported_by_shm() {
+    only_killed_peers_are_reported("shm");
 }
 
 fn signal(child: &Child, name: &str) {
@@ -155,7 +155,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-fn the_stopped_are_waited_for(way: &str) {
+fn stopped_peers_are_awaited(way: &str) {
     let mut side = Side::new(open(way));
     let mut child = start(&side.end, way);
     let peer = greet(&mut side);
@@ -180,11 +180,11 @@ fn the_stopped_are_waited_for(way: &str) {
 }
 
 #[test]
-fn the_stopped_are_waited_for_by_udp() {
-    the_stopped_are_waited_for("udp");
+fn stopped_peers_are_awaited_by_udp() {
+    stopped_peers_are_awaited("udp");
 }
 
 #[test]
-fn the_stopped_are_waited_for_by_shared_memory() {
-    the_stopped_are_waited_for("shm");
+fn stopped_peers_are_awaited_by_shm() {
+    stopped_peers_are_awaited("shm");
 }

@@ -163,7 +163,7 @@ pub(crate) fn hear(lines: &mut BufReader<ChildStdout>, beginning: &str) -> Strin
 }
 
 #[test]
-fn between_hosts_small_messages_and_bulk_have_a_path_each() {
+fn small_messages_and_bulk_use_separate_paths_between_hosts() {
     let lab = match Lab::try_new() {
         Ok(lab) => lab,
         Err(why) => {

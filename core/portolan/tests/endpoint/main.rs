@@ -12,9 +12,9 @@
 
 mod absence;
 mod common;
+mod connect;
 mod death;
 mod lab;
-mod meet;
 mod messages;
 mod one_shot;
 mod remote;

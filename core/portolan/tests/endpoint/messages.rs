@@ -16,7 +16,7 @@ fn pair(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
 }
 
 #[test]
-fn messages_of_all_lengths_arrive_posted_or_not() {
+fn messages_of_all_lengths_arrive_posted_or_unexpected() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         for (len, posted_first) in [
@@ -53,7 +53,7 @@ fn messages_of_all_lengths_arrive_posted_or_not() {
 }
 
 #[test]
-fn a_burst_arrives_once_and_in_order() {
+fn burst_arrives_once_and_in_order() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         const COUNT: u64 = 3000;
@@ -76,7 +76,7 @@ fn a_burst_arrives_once_and_in_order() {
 }
 
 #[test]
-fn pieces_are_gathered_and_handed_out() {
+fn pieces_are_gathered_and_scattered() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         for part in [4, 30_000, 200_000] {
@@ -108,7 +108,7 @@ fn pieces_are_gathered_and_handed_out() {
 }
 
 #[test]
-fn a_message_that_does_not_fit_is_cut_off_and_said_so() {
+fn oversized_message_is_truncated_and_reported() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         for len in [100, 500_000] {
@@ -125,7 +125,7 @@ fn a_message_that_does_not_fit_is_cut_off_and_said_so() {
 }
 
 #[test]
-fn one_buffer_takes_many_messages_until_it_is_full() {
+fn multi_receive_buffer_fills_up() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let mut buf = vec![0xa5; 100];
@@ -154,7 +154,7 @@ fn one_buffer_takes_many_messages_until_it_is_full() {
 }
 
 #[test]
-fn a_receive_takes_what_its_source_sends_and_no_other() {
+fn receive_matches_only_its_source() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let mut c = Side::new(open());
@@ -174,7 +174,7 @@ fn a_receive_takes_what_its_source_sends_and_no_other() {
 }
 
 #[test]
-fn a_receive_that_was_withdrawn_takes_nothing() {
+fn cancelled_receive_matches_nothing() {
     let (mut a, mut b, to_b) = pair(shm);
     let (mut first, mut second) = ([0xa5; 4], [0; 4]);
     b.recv(&ANY, &mut first, 1);
@@ -189,7 +189,7 @@ fn a_receive_that_was_withdrawn_takes_nothing() {
 }
 
 #[test]
-fn a_long_message_is_not_injected() {
+fn long_message_is_not_injected() {
     let (mut a, _b, to_b) = pair(shm);
     let len = a.end.limits().inject_len_max;
     let refused = a.end.inject(to_b, &PLAIN, &vec![0; len + 1]);
@@ -199,7 +199,7 @@ fn a_long_message_is_not_injected() {
 }
 
 #[test]
-fn a_receive_takes_the_tags_it_names_and_learns_the_word_beside() {
+fn tagged_receive_matches_its_tags_and_returns_immediate_data() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         for len in [5, 5_000, 200_000] {
@@ -236,7 +236,7 @@ fn a_receive_takes_the_tags_it_names_and_learns_the_word_beside() {
 }
 
 #[test]
-fn a_message_is_looked_at_claimed_and_thrown_away() {
+fn message_is_peeked_claimed_and_discarded() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         for len in [3, 300_000] {
@@ -278,7 +278,7 @@ fn a_message_is_looked_at_claimed_and_thrown_away() {
 }
 
 #[test]
-fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
+fn long_messages_share_a_buffer_until_the_last_completes() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let lens = [200_000, 10, 90_000, 200_000];
@@ -309,7 +309,7 @@ fn long_messages_share_a_buffer_too_and_the_last_to_end_gives_it_back() {
 }
 
 #[test]
-fn a_buffer_for_many_is_withdrawn_with_one_completion() {
+fn cancelled_multi_receive_buffer_completes_once() {
     let (mut a, mut b, to_b) = pair(shm);
     let mut buf = [0xa5; 100];
     // SAFETY: the buffer lives until its last completion.
@@ -327,7 +327,7 @@ fn a_buffer_for_many_is_withdrawn_with_one_completion() {
 }
 
 #[test]
-fn a_send_that_is_to_be_delivered_ends_when_its_message_is_received() {
+fn delivery_complete_send_ends_when_received() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let spec = RawSend {
@@ -351,7 +351,7 @@ fn a_send_that_is_to_be_delivered_ends_when_its_message_is_received() {
 }
 
 #[test]
-fn who_injects_without_end_is_told_to_wait_and_loses_nothing() {
+fn endless_injection_gets_back_pressure_and_loses_nothing() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let mut count = 0_u64;
@@ -374,7 +374,7 @@ fn who_injects_without_end_is_told_to_wait_and_loses_nothing() {
 }
 
 #[test]
-fn a_short_send_has_ended_with_its_call_and_has_no_completion() {
+fn short_send_completes_in_its_call_without_completion() {
     for open in OPENERS {
         let (mut a, mut b, to_b) = pair(open);
         let (mut sent, mut buf) = (bytes(100, 1), [0; 100]);

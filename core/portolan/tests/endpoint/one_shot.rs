@@ -352,12 +352,12 @@ fn exchange_all(hosts: [usize; 2], percent: u32) {
 }
 
 #[test]
-fn one_shot_regions_on_one_host_are_read_and_written_whole() {
+fn one_shot_regions_on_one_host_transfer_completely() {
     exchange_all([0, 0], 0);
 }
 
 #[test]
-fn one_shot_regions_of_two_hosts_are_read_and_written_whole() {
+fn one_shot_regions_of_two_hosts_transfer_completely() {
     exchange_all([0, 1], 0);
 }
 

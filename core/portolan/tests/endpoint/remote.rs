@@ -36,7 +36,7 @@ fn read_only(bytes: &[u8]) -> RawPiece {
 }
 
 #[test]
-fn bytes_of_all_lengths_are_put_and_come_back() {
+fn puts_and_gets_of_all_lengths_match() {
     for open in OPENERS {
         let mut memory = vec![0xa5; 3_000_100];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -70,7 +70,7 @@ fn bytes_of_all_lengths_are_put_and_come_back() {
 }
 
 #[test]
-fn pieces_are_put_behind_one_another_and_filled_in_their_order() {
+fn pieces_are_put_and_got_in_order() {
     for open in OPENERS {
         let mut memory = vec![0; 300_000];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -92,7 +92,7 @@ fn pieces_are_put_behind_one_another_and_filled_in_their_order() {
 }
 
 #[test]
-fn a_word_with_a_put_tells_its_target_once_the_bytes_are_there() {
+fn put_notice_follows_its_bytes() {
     for open in OPENERS {
         let mut memory = vec![0; 200_000];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -114,7 +114,7 @@ fn a_word_with_a_put_tells_its_target_once_the_bytes_are_there() {
 }
 
 #[test]
-fn what_is_sent_behind_an_injected_put_finds_its_bytes() {
+fn message_after_injected_put_finds_its_bytes() {
     for open in OPENERS {
         let mut memory = vec![0; 64];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -132,7 +132,7 @@ fn what_is_sent_behind_an_injected_put_finds_its_bytes() {
 }
 
 #[test]
-fn memory_is_named_by_address_where_its_owner_says_so() {
+fn memory_can_be_addressed_by_pointer() {
     let mut memory = vec![0; 64];
     let (mut a, mut b, to_b) = pair(shm, &mut memory);
     let mut other = [0_u8; 16];
@@ -154,7 +154,7 @@ fn memory_is_named_by_address_where_its_owner_says_so() {
 }
 
 #[test]
-fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
+fn forbidden_access_is_refused_and_changes_nothing() {
     for open in OPENERS {
         let mut memory = vec![0xa5; 64];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -203,7 +203,7 @@ fn what_may_not_be_is_refused_to_who_asks_and_nothing_changes() {
 }
 
 #[test]
-fn who_is_gone_is_asked_in_vain() {
+fn requests_to_a_failed_peer_fail() {
     for open in OPENERS {
         let mut memory = vec![0; 64];
         let (mut a, mut b, to_b) = pair(open, &mut memory);
@@ -224,7 +224,7 @@ fn who_is_gone_is_asked_in_vain() {
 }
 
 #[test]
-fn numbers_are_changed_and_come_back_as_they_were() {
+fn atomics_update_and_return_previous_values() {
     for open in OPENERS {
         let mut memory = vec![0; 64];
         memory[8..16].copy_from_slice(&40_u64.to_le_bytes());

@@ -10,7 +10,7 @@ use std::time::Instant;
 const COUNT: u64 = 200;
 
 /// Returns two connected endpoints, and the first one's number of the second.
-fn acquainted(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
+fn connected_pair(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
     let mut buf = [0; 8];
@@ -22,7 +22,7 @@ fn acquainted(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
 
 /// Sends, waits until all sends are complete, and removes the receiver at once.
 fn what_was_sent_arrives(open: fn() -> Endpoint) {
-    let (mut a, mut b, to_b) = acquainted(open);
+    let (mut a, mut b, to_b) = connected_pair(open);
     let sent: Vec<_> = (0..COUNT).map(|seed| bytes(8, seed as u8)).collect();
     for (context, bytes) in (0..).zip(&sent) {
         a.send(to_b, &PLAIN, bytes, context);
@@ -45,19 +45,19 @@ fn what_was_sent_arrives(open: fn() -> Endpoint) {
 }
 
 #[test]
-fn what_was_sent_before_a_removal_arrives_by_shm() {
+fn messages_sent_before_removal_arrive_by_shm() {
     what_was_sent_arrives(shm);
 }
 
 #[test]
-fn what_was_sent_before_a_removal_arrives_by_udp() {
+fn messages_sent_before_removal_arrive_by_udp() {
     what_was_sent_arrives(udp);
 }
 
 /// Repeats the test above in a process whose network loses 30 % of all frames.
 #[test]
-fn what_was_sent_before_a_removal_arrives_although_frames_are_lost() {
-    let test = "removal::what_was_sent_before_a_removal_arrives_by_udp";
+fn messages_sent_before_removal_arrive_despite_loss() {
+    let test = "removal::messages_sent_before_removal_arrive_by_udp";
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test])
         .env("PORTOLAN_FAULT", "drop=0.3,seed=7")
@@ -71,9 +71,9 @@ fn what_was_sent_before_a_removal_arrives_although_frames_are_lost() {
 }
 
 #[test]
-fn messages_that_were_injected_and_wait_for_credit_arrive_after_a_removal() {
+fn injected_messages_waiting_for_credit_arrive_after_removal() {
     for open in [udp as fn() -> Endpoint, shm] {
-        let (mut a, mut b, to_b) = acquainted(open);
+        let (mut a, mut b, to_b) = connected_pair(open);
         // More than the credit of the receiver before it receives.
         const LEN: usize = 16_000;
         for seed in 0..COUNT {
@@ -91,9 +91,9 @@ fn messages_that_were_injected_and_wait_for_credit_arrive_after_a_removal() {
 }
 
 #[test]
-fn receives_that_name_a_removed_peer_end_at_once() {
+fn receives_from_a_removed_peer_fail_at_once() {
     for open in [udp as fn() -> Endpoint, shm] {
-        let (mut a, _b, to_b) = acquainted(open);
+        let (mut a, _b, to_b) = connected_pair(open);
         let mut buf = [0; 8];
         a.recv(&from(to_b), &mut buf, 1);
         a.end.remove(to_b);
@@ -107,9 +107,9 @@ fn receives_that_name_a_removed_peer_end_at_once() {
 }
 
 #[test]
-fn what_a_removed_peer_had_sent_arrives() {
+fn messages_of_a_removed_peer_arrive() {
     for open in [udp as fn() -> Endpoint, shm] {
-        let (mut a, mut b, to_b) = acquainted(open);
+        let (mut a, mut b, to_b) = connected_pair(open);
         let to_a = b.end.insert(&a.end.address()).unwrap();
         b.end.inject(to_a, &PLAIN, b"answer").unwrap();
         a.end.remove(to_b);
@@ -135,9 +135,9 @@ fn is_forgotten(side: &mut Side, address: &EndpointAddress, was: PeerIndex) {
 }
 
 #[test]
-fn a_removed_peer_is_forgotten_when_all_has_arrived_and_when_it_is_gone() {
+fn removed_peer_is_forgotten_after_delivery_or_failure() {
     for open in [udp as fn() -> Endpoint, shm] {
-        let (mut a, mut b, to_b) = acquainted(open);
+        let (mut a, mut b, to_b) = connected_pair(open);
         let address = b.end.address();
         a.end.inject(to_b, &PLAIN, b"last").unwrap();
         let mut buf = [0; 8];
@@ -149,7 +149,7 @@ fn a_removed_peer_is_forgotten_when_all_has_arrived_and_when_it_is_gone() {
         }
         is_forgotten(&mut a, &address, to_b);
 
-        let (mut a, b, to_b) = acquainted(open);
+        let (mut a, b, to_b) = connected_pair(open);
         let address = b.end.address();
         a.end.remove(to_b);
         drop(b);

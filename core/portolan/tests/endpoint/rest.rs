@@ -15,7 +15,7 @@ fn is_readable(end: &Endpoint, timeout: Duration) -> bool {
 }
 
 #[test]
-fn an_idle_endpoint_sleeps_and_a_message_wakes_it() {
+fn message_wakes_a_sleeping_endpoint() {
     for open in OPENERS {
         let (mut a, mut b) = (Side::new(open()), Side::new(open()));
         let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -61,7 +61,7 @@ fn an_idle_endpoint_sleeps_and_a_message_wakes_it() {
 
 /// Whichever descriptor receives the peer's messages after many of them must wake the sleeper.
 #[test]
-fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
+fn most_frequent_peer_wakes_a_sleeping_endpoint() {
     const ROUNDS: u64 = 400;
     let (mut a, mut b) = (Side::new(udp()), Side::new(udp()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
@@ -94,7 +94,7 @@ fn a_sleeper_is_woken_by_whom_it_talks_with_most() {
 }
 
 #[test]
-fn a_sleeper_looks_after_its_timers_without_being_told() {
+fn sleeping_endpoint_runs_its_timers() {
     let mut end = udp();
     while !end.arm() {
         end.poll(&mut |done| panic!("{done:?}"));
@@ -111,7 +111,7 @@ fn a_sleeper_looks_after_its_timers_without_being_told() {
 
 /// More endpoints than cores, one per thread, pass a message in a ring.
 #[test]
-fn a_crowd_of_endpoints_gets_on() {
+fn many_endpoints_make_progress() {
     const COUNT: usize = 6;
     const ROUNDS: u64 = 100;
     for open in OPENERS {

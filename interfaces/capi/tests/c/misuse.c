@@ -141,7 +141,7 @@ static void wrong_atomics(portolan_node_t *node) {
     what.operation = PORTOLAN_READ;
     FAILS(PORTOLAN_ERR_NULL, "before", portolan_atomic(node, &place, &what));
     what.operation = PORTOLAN_BIT_OR;
-    FAILS(PORTOLAN_ERR_ARGUMENT, "whole numbers", portolan_atomic(node, &place, &what));
+    FAILS(PORTOLAN_ERR_ARGUMENT, "integers", portolan_atomic(node, &place, &what));
     what.operation = 99;
     FAILS(PORTOLAN_ERR_ARGUMENT, "operation 99", portolan_atomic(node, &place, &what));
     what.operation = PORTOLAN_SUM;

@@ -316,7 +316,7 @@ impl Call<'_> {
             Error::PeerGone { .. }
             | Error::NoAnswer { .. }
             | Error::NoPath { .. }
-            | Error::Lacking { .. } => Ok(()),
+            | Error::OutOfResource { .. } => Ok(()),
             _ => Err(error.into()),
         }
     }

@@ -40,7 +40,7 @@ pub(crate) enum Failure {
     /// A rank failed: the first one, as far as that can be determined.
     Rank {
         /// Rank, host and cause.
-        gone: Gone,
+        gone: EndedRank,
         /// Exit status for the job.
         status: i32,
         /// Peer whose loss was reported to its program before.
@@ -324,11 +324,11 @@ impl Control {
                 *state = RankState::Ended { joined: true };
                 // Notify the other ranks: one that waits for this rank would otherwise detect its
                 // end only by inquiries, and one that receives from any rank would never detect it.
-                self.orders.push_back(Order::Gone(Gone {
+                self.orders.push_back(Order::Gone(EndedRank {
                     rank,
                     host: self.hosts[rank as usize].clone(),
                     cause: "it has left the job".into(),
-                    well: true,
+                    is_success: true,
                 }));
             }
             (_, End::Exit(0)) => {
@@ -498,7 +498,7 @@ impl Control {
             rank,
             host: self.hosts[rank as usize].clone(),
             cause,
-            well: false,
+            is_success: false,
         };
         self.orders.push_back(Order::Gone(gone.clone()));
         if self.continues_after(&gone, status, running) {

@@ -30,7 +30,7 @@ pub(crate) use control::{Failure, OnFailure};
 pub(crate) use failed_hosts::FailedHosts;
 use hosts::{Host, MapBy};
 use nix::poll::PollFlags;
-use portolan::launch::wire::{VERSION, Word};
+use portolan::launch::wire::{InquiryReply, VERSION};
 use printer::Printer;
 use rand::TryRngCore;
 pub(crate) use remote::RemoteProgram;
@@ -409,7 +409,7 @@ impl<'a> Job<'a> {
                 asked,
                 state,
             } => {
-                let word = Word { rank, asked, state };
+                let word = InquiryReply { rank, asked, state };
                 return self.order_host_of(asker, &Order::Word { asker, word });
             }
             Report::Output { rank, stream, data } => match &mut self.observer {

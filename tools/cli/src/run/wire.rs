@@ -2,8 +2,8 @@
 //! Messages between `run` and its agents: JSON, one message per line, over the agent's standard
 //! input and output. The job's secret is sent only this way.
 
-use portolan::launch::wire::{ProcessState, Waits, Word};
-use portolan::launch::{Gone, PathChoice};
+use portolan::launch::wire::{InquiryReply, ProcessState, Waits};
+use portolan::launch::{EndedRank, PathChoice};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ pub(crate) enum Order {
         addresses: Vec<Value>,
     },
     /// A rank has ended, for every process that has not left.
-    Gone(Gone),
+    Gone(EndedRank),
     /// Check if `rank` of this agent is alive, on behalf of `asker`.
     Inquire { asker: u32, rank: u32, asked: u64 },
     /// The answer to an inquiry of `asker`, a rank of this agent.
     Word {
         asker: u32,
         #[serde(flatten)]
-        word: Word,
+        word: InquiryReply,
     },
     /// Report what each process waits for.
     Explain,

@@ -8,7 +8,7 @@
 
 use super::fit::{Row, nonnegative, signed};
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Variant, fitted_lens};
-use portolan::model::{Far, Load, PathModel, Stage, Stages, Way};
+use portolan::model::{Far, Load, PathModel, Protocol, Stage, Stages};
 use portolan_bench::Path;
 
 /// Bytes of a datagram that are headers: of the frame and of a fragment.
@@ -45,8 +45,8 @@ pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<Path
         .filter_map(|len| Times::new(points, len, Variant::Rendezvous))
         .collect();
     if !asked.is_empty() {
-        model.asked = Some(Stages::default());
-        fit_stages(&mut model, &asked, Way::Asked);
+        model.rendezvous = Some(Stages::default());
+        fit_stages(&mut model, &asked, Protocol::Rendezvous);
         fit_long(&mut model, points);
     }
     Some(model)
@@ -77,8 +77,8 @@ fn shape(path: Path, mtu: u64) -> PathModel {
         call_len,
         eager_len_bound: bound,
         eager: Stages::default(),
-        asked: None,
-        ask_us: 0.0,
+        rendezvous: None,
+        rendezvous_us: 0.0,
         further_call_us: 0.0,
         far: Vec::new(),
         far_streaming: Vec::new(),
@@ -191,7 +191,7 @@ fn divide(stages: &mut Stages, seen: &[Times], way: Way) {
     costs.resize(3, 0.0);
     let whole = stage_of(&costs);
     let share = |of: fn(&Stage) -> f64| match of(&stages.sender) + of(&stages.receiver) {
-        sum if way == Way::Eager && sum > 0.0 => of(&stages.sender) / sum,
+        sum if way == Protocol::Eager && sum > 0.0 => of(&stages.sender) / sum,
         _ => 0.0,
     };
     let (calls, bytes) = (share(|s| s.per_call_us), share(|s| s.per_byte_ns));
@@ -231,18 +231,18 @@ fn fit_rest(model: &mut PathModel, seen: &[Times], stages: &mut Stages, way: Way
     if by_call {
         model.further_call_us = std::mem::take(&mut rest[1]);
     }
-    if way == Way::Asked {
-        model.ask_us = rest[0].max(0.0);
+    if way == Protocol::Rendezvous {
+        model.rendezvous_us = rest[0].max(0.0);
         rest[0] = rest[0].min(0.0);
     }
     stages.wire = stage_of(&rest.iter().map(|cost| cost.max(0.0)).collect::<Vec<_>>());
     stages.overlap = stage_of(&rest.iter().map(|cost| (-cost).max(0.0)).collect::<Vec<_>>());
 }
 
-fn set(model: &mut PathModel, way: Way, stages: Stages) {
+fn set(model: &mut PathModel, way: Protocol, stages: Stages) {
     match way {
-        Way::Eager => model.eager = stages,
-        Way::Asked => model.asked = Some(stages),
+        Protocol::Eager => model.eager = stages,
+        Protocol::Rendezvous => model.rendezvous = Some(stages),
     }
 }
 

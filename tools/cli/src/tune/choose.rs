@@ -7,7 +7,7 @@
 use super::points::{
     CALL_LENS, EAGER_LEN, Kind, Points, Variant, fitted_lens, is_fitted, unseen_lens,
 };
-use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Way};
+use portolan::model::{Choices, Load, LonePieces, Model, PathModel, Protocol};
 use portolan_bench::Path;
 
 /// Smallest relative gain of a change; a smaller one is noise, and the plain variant is kept.
@@ -60,7 +60,7 @@ fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
     let bound = EAGER_LEN[usize::from(path == Path::Shm)];
     let rendezvous_pays = |len: &u64| {
         let time = |way| model.predict(*len, way, Load::Lone, 0);
-        let (eager, asked) = (time(Way::Eager), time(Way::Asked));
+        let (eager, asked) = (time(Protocol::Eager), time(Protocol::Rendezvous));
         let predicted = matches!((eager, asked), (Some(e), Some(a)) if a < e * (1.0 - GAIN_MIN));
         predicted && points.wins(*len, Variant::Rendezvous, Variant::Default)
     };
@@ -74,7 +74,7 @@ fn eager_limit(model: &PathModel, points: &Points, path: Path) -> usize {
 /// Returns the largest length up to which messages of several frames are faster frame by frame.
 fn packet_limit(udp: (&PathModel, &Points), packet: (&PathModel, &Points)) -> usize {
     let pays = |len: &u64| {
-        let time = |model: &PathModel| model.predict(*len, Way::Eager, Load::Lone, 0);
+        let time = |model: &PathModel| model.predict(*len, Protocol::Eager, Load::Lone, 0);
         let (by_udp, by_packet) = (time(udp.0), time(packet.0));
         let predicted =
             matches!((by_udp, by_packet), (Some(u), Some(p)) if p < u * (1.0 - GAIN_MIN));

@@ -4,7 +4,9 @@
 use super::build::path_model;
 use super::choose::choices;
 use super::points::{EAGER_LEN, Kind, Points, SINGLE_LEN_MAX, Task, Variant, tasks};
-use portolan::model::{Choices, Far, Host, Load, Model, PathModel, SCHEMA, Stage, Stages, Way};
+use portolan::model::{
+    Choices, Far, Host, Load, Model, PathModel, Protocol, SCHEMA, Stage, Stages,
+};
 use portolan_bench::Path;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -37,8 +39,8 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
         call_len: call,
         eager_len_bound: EAGER_LEN[usize::from(path == Path::Shm)],
         eager: stages,
-        asked: (path != Path::Packet).then_some(stages),
-        ask_us: 9.0,
+        rendezvous: (path != Path::Packet).then_some(stages),
+        rendezvous_us: 9.0,
         further_call_us: 0.0,
         far: vec![Far {
             from_len: 256 << 10,
@@ -53,14 +55,14 @@ fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
     let way = if task.is_rendezvous(path) {
         Way::Asked
     } else {
-        Way::Eager
+        Protocol::Eager
     };
     let call_len = match task.variant {
         Variant::Pieces(call_len) => call_len,
         _ => 0,
     };
     let predict = |load| machine.predict(task.len, way, load, call_len);
-    let stages = machine.asked.unwrap_or(machine.eager);
+    let stages = machine.rendezvous.unwrap_or(machine.eager);
     let alone = |stage: Stage| {
         let pieces = match machine.datagram_len {
             0 => 1.0,
@@ -121,7 +123,7 @@ fn fit_recovers_costs_from_noisy_times() {
             let way = if task.is_rendezvous(path) {
                 Way::Asked
             } else {
-                Way::Eager
+                Protocol::Eager
             };
             let got = fitted.predict(task.len, way, Load::Lone, 0).expect("a way");
             let want = time(&machine, path, task, Kind::Lone);

@@ -37,7 +37,7 @@ const HANGS: &[(&str, &[&str])] = &[
     (
         "hang: send",
         &[
-            "send of 3000000 bytes to rank 1: no receive is posted there",
+            "send of 3000000 bytes to rank 1: the receiver has posted no receive",
             "receive at port 2 from rank 0",
             "in a cycle: 0, 1",
         ],
@@ -61,7 +61,7 @@ const HANGS: &[(&str, &[&str])] = &[
     ),
     (
         "hang: poll",
-        &["rank 0 is in no call that waits; under way: receive at port 1 from rank 1"],
+        &["rank 0 is in no blocking call; pending: receive at port 1 from rank 1"],
     ),
     ("hang: close", &["close: rank 1 has not received all"]),
 ];

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_takes_both_ways_in_turn_and_short_batches_do_not_count() {
+    fn probe_alternates_and_skips_short_batches() {
         let mut placement = with("auto");
         let mut ways = [0, 0];
         for _ in 0..2 * SAMPLES {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cheaper_way_is_taken_when_it_is_clearly_cheaper() {
+    fn clearly_cheaper_method_wins() {
         let mut placement = with("auto");
         probe(&mut placement, 100, 96);
         assert!(!placement.speculates);

@@ -27,7 +27,7 @@ pub(crate) struct Descriptor {
 
 impl Descriptor {
     /// # Errors
-    /// [`Error::System`] for want of descriptors.
+    /// [`Error::System`] if no descriptors are left.
     pub(crate) fn new() -> Result<Descriptor, Error> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags);

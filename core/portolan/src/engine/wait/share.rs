@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_of_its_own_is_hardly_ever_yielded() {
+    fn exclusive_core_is_rarely_yielded() {
         let mut share = Share::default();
         assert_eq!(share.patience(), PATIENCE_MIN, "the first is tried at once");
         assert_eq!(yields(&mut share, 20, Duration::ZERO, true), PATIENCE_MAX);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yield_that_brings_something_is_repeated_early() {
+    fn productive_yield_is_repeated_early() {
         let mut share = Share::default();
         yields(&mut share, 20, Duration::ZERO, false);
         assert_eq!(yields(&mut share, 1, SHORT, true), PATIENCE_MIN);
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn others_that_poll_and_yield_keep_it_early() {
+    fn competitors_that_yield_keep_yields_early() {
         let mut share = Share::default();
         assert_eq!(yields(&mut share, 100, SHORT, false), PATIENCE_MIN);
     }
 
     #[test]
-    fn a_core_that_went_to_a_long_computation_for_nothing_is_kept_longer() {
+    fn long_unproductive_yield_delays_the_next() {
         let mut share = Share::default();
         assert_eq!(yields(&mut share, 20, LONG * 10, false), PATIENCE_MAX);
         share.on_crowd();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_is_no_merit_of_the_yield() {
+    fn late_event_does_not_credit_the_yield() {
         let mut share = Share::default();
         share.on_yield(LONG * 10);
         share.on_nothing();

@@ -30,12 +30,12 @@ fn read(agent: &UnixStream) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-fn gone(rank: u32) -> Gone {
-    Gone {
+fn gone(rank: u32) -> EndedRank {
+    EndedRank {
         rank,
         host: "lab-h0".into(),
         cause: "exit status 3".into(),
-        well: false,
+        is_success: false,
     }
 }
 
@@ -84,7 +84,7 @@ fn exchange_sends_the_address_and_waits_for_the_table() {
 }
 
 #[test]
-fn a_rank_that_dies_before_the_table_ends_the_exchange() {
+fn rank_death_before_table_ends_exchange() {
     let (agent, mut launch) = joined();
     send(&agent, &ToProcess::Gone(gone(0)));
     let error = launch.exchange(&json!(1)).unwrap_err();
@@ -97,7 +97,7 @@ fn a_rank_that_dies_before_the_table_ends_the_exchange() {
 }
 
 #[test]
-fn a_table_of_another_size_is_refused() {
+fn table_of_wrong_size_is_refused() {
     let (agent, mut launch) = joined();
     send(
         &agent,
@@ -112,7 +112,7 @@ fn a_table_of_another_size_is_refused() {
 }
 
 #[test]
-fn poll_reports_each_gone_rank_once_and_never_waits() {
+fn poll_reports_each_ended_rank_once_without_waiting() {
     let (agent, mut launch) = joined();
     assert_eq!(launch.poll(), None);
     send(&agent, &ToProcess::Gone(gone(0)));
@@ -123,7 +123,7 @@ fn poll_reports_each_gone_rank_once_and_never_waits() {
 }
 
 #[test]
-fn a_rank_that_is_gone_when_the_table_comes_is_reported() {
+fn rank_ended_before_the_table_is_reported() {
     let (agent, mut launch) = joined();
     let addresses = vec![json!(0), json!(1)];
     send(&agent, &ToProcess::Table { addresses });
@@ -163,7 +163,7 @@ fn bye_and_abort_arrive_after_polling() {
 }
 
 #[test]
-fn another_version_and_an_early_end_are_named() {
+fn version_mismatch_and_early_end_are_reported() {
     let (agent, process) = UnixStream::pair().unwrap();
     send(
         &agent,

@@ -31,7 +31,9 @@ pub(super) fn put(
     let len_max = space.value_len_max();
     if len_max < VALUE_LEN_MIN || bytes.len() > LEN_MAX {
         let len = bytes.len();
-        let why = format!("a record of {len} bytes does not fit its values of {len_max} bytes");
+        let why = format!(
+            "a record of {len} bytes does not fit the values of this launcher, which hold {len_max} bytes"
+        );
         return Err(refused(space, why));
     }
     let text = hex::encode(bytes);
@@ -83,7 +85,7 @@ pub(super) fn get<T: DeserializeOwned>(
 /// Creates an error without the record, which may contain the secret.
 fn unreadable(space: &dyn Space, rank: u32, what: &str) -> LaunchError {
     let why = format!(
-        "what rank {rank} has put as {what} cannot be read; is its program of another version?"
+        "cannot read the record `{what}` of rank {rank}; use the same version of the program for all ranks"
     );
     refused(space, why)
 }

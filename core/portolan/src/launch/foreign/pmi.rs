@@ -33,7 +33,7 @@ pub(super) struct Pmi {
 struct Answer(String);
 
 impl Answer {
-    fn word(&self, key: &str) -> Option<&str> {
+    fn field(&self, key: &str) -> Option<&str> {
         let mut words = self.0.split(' ');
         words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     }
@@ -49,7 +49,7 @@ impl Pmi {
             value.parse::<u32>().ok()
         };
         let (Some(rank), Some(size)) = (number("PMI_RANK"), number("PMI_SIZE")) else {
-            return Err(refused("PMI_RANK or PMI_SIZE is not set or no number"));
+            return Err(refused("PMI_RANK or PMI_SIZE is not set or not a number"));
         };
         Pmi::over(UnixStream::from(owned), rank, size)
     }
@@ -64,41 +64,42 @@ impl Pmi {
             rank,
             size,
         };
-        pmi.ask(
+        pmi.request(
             "cmd=init pmi_version=1 pmi_subversion=1",
             "response_to_init",
         )?;
-        let maxes = pmi.ask("cmd=get_maxes", "maxes")?;
-        if let Some(len) = maxes.word("vallen_max").and_then(|text| text.parse().ok()) {
+        let maxes = pmi.request("cmd=get_maxes", "maxes")?;
+        if let Some(len) = maxes.field("vallen_max").and_then(|text| text.parse().ok()) {
             // Servers count the final zero of a C string.
             let len: usize = len;
             pmi.value_len_max = len.saturating_sub(1).min(READ_LEN);
         }
-        let name = pmi.ask("cmd=get_my_kvsname", "my_kvsname")?;
-        let name = name.word("kvsname").map(str::to_owned);
-        pmi.name = name.ok_or_else(|| refused("the server does not name its space"))?;
+        let name = pmi.request("cmd=get_my_kvsname", "my_kvsname")?;
+        let name = name.field("kvsname").map(str::to_owned);
+        pmi.name =
+            name.ok_or_else(|| refused("the server returned no name of its key-value space"))?;
         Ok(pmi)
     }
 
     /// Sends a request and waits for the answer `expected`.
-    fn ask(&mut self, request: &str, expected: &str) -> Result<Answer, LaunchError> {
-        self.tell(request)?;
+    fn request(&mut self, request: &str, expected: &str) -> Result<Answer, LaunchError> {
+        self.send(request)?;
         let answer = Answer(self.next_line()?);
-        if answer.word("cmd") != Some(expected) {
+        if answer.field("cmd") != Some(expected) {
             // A value may be part of the line, so the line is not shown whole.
-            let said = answer.word("cmd").unwrap_or("nothing of the kind");
+            let said = answer.field("cmd").unwrap_or("no command");
             return Err(refused(format!("expected {expected}, got {said}")));
         }
-        match answer.word("rc") {
+        match answer.field("rc") {
             None | Some("0") => Ok(answer),
             Some(rc) => {
-                let why = answer.word("msg").unwrap_or_default();
+                let why = answer.field("msg").unwrap_or_default();
                 Err(refused(format!("{expected} with rc={rc} {why}")))
             }
         }
     }
 
-    fn tell(&mut self, request: &str) -> Result<(), LaunchError> {
+    fn send(&mut self, request: &str) -> Result<(), LaunchError> {
         let line = format!("{request}\n");
         self.stream.write_all(line.as_bytes()).map_err(explain)
     }
@@ -142,29 +143,29 @@ impl Space for Pmi {
 
     fn put(&mut self, key: &str, value: &str) -> Result<(), LaunchError> {
         let request = format!("cmd=put kvsname={} key={key} value={value}", self.name);
-        self.ask(&request, "put_result").map(drop)
+        self.request(&request, "put_result").map(drop)
     }
 
     fn fence(&mut self) -> Result<(), LaunchError> {
-        self.ask("cmd=barrier_in", "barrier_out").map(drop)
+        self.request("cmd=barrier_in", "barrier_out").map(drop)
     }
 
     fn get(&mut self, _rank: u32, key: &str) -> Result<String, LaunchError> {
         let request = format!("cmd=get kvsname={} key={key}", self.name);
-        let answer = self.ask(&request, "get_result")?;
-        let value = answer.word("value").map(str::to_owned);
+        let answer = self.request(&request, "get_result")?;
+        let value = answer.field("value").map(str::to_owned);
         value.ok_or_else(|| refused(format!("{key} has no value")))
     }
 
     fn bye(&mut self) {
-        if let Err(error) = self.ask("cmd=finalize", "finalize_ack") {
+        if let Err(error) = self.request("cmd=finalize", "finalize_ack") {
             log::debug!("leaving the launcher: {error}");
         }
     }
 
     fn abort(&mut self, status: i32, _reason: &str) {
-        if let Err(error) = self.tell(&format!("cmd=abort exitcode={status}")) {
-            log::debug!("the launcher is gone: {error}");
+        if let Err(error) = self.send(&format!("cmd=abort exitcode={status}")) {
+            log::debug!("connection to the launcher failed: {error}");
         }
     }
 }
@@ -175,7 +176,7 @@ fn explain(error: io::Error) -> LaunchError {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             let seconds = FENCE_LIMIT.as_secs();
             refused(format!(
-                "no answer for {seconds} s: does every process of the job call `Node::join`?"
+                "no answer for {seconds} s: check that every process of the job calls `Node::join`"
             ))
         }
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => LaunchError::Closed,

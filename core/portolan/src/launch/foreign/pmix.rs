@@ -97,7 +97,7 @@ impl Space for PmixSpace {
         };
         let asked = again.as_mut().map(|pmix| pmix.abort(status, reason));
         if !matches!(asked, Ok(Ok(()))) {
-            log::warn!("the launcher could not be asked to end the job; it will see the status");
+            log::warn!("cannot request the launcher to end the job; it will get the exit status");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Space for SlurmSpace {
 
     fn abort(&mut self, status: i32, reason: &str) {
         if let Err(error) = self.0.abort(status, reason) {
-            log::debug!("Slurm is gone: {error}");
+            log::debug!("connection to Slurm failed: {error}");
         }
     }
 }

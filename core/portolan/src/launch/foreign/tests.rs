@@ -106,7 +106,7 @@ fn address(rank: u32) -> Value {
 }
 
 #[test]
-fn all_ranks_find_the_same_job_and_their_own_place() {
+fn all_ranks_agree_on_the_job() {
     let ranks = join(&[7, 8, 7, 7], 100);
     let places: Vec<_> = ranks
         .iter()
@@ -132,7 +132,7 @@ fn two_jobs_with_the_same_name_differ() {
 }
 
 #[test]
-fn what_others_put_is_read_with_care() {
+fn malformed_records_are_rejected() {
     let mut space = Memory {
         shared: Arc::default(),
         rank: 0,
@@ -180,7 +180,7 @@ const MAXES: &str = "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024";
 const NAME: &str = "cmd=my_kvsname kvsname=kvs_1";
 
 #[test]
-fn pmi_asks_in_the_order_that_servers_expect() {
+fn pmi_requests_follow_the_expected_order() {
     let get = "cmd=get_result rc=0 msg=success value=1:7b7d";
     let (joined, asked) = scripted(&[INIT, MAXES, NAME, "cmd=barrier_out", get]);
     let pmi = joined.unwrap();
@@ -201,7 +201,7 @@ fn pmi_asks_in_the_order_that_servers_expect() {
 }
 
 #[test]
-fn a_pmi_server_that_is_wrong_or_gone_is_an_error() {
+fn faulty_or_closed_pmi_server_is_an_error() {
     let refusal = "cmd=response_to_init pmi_version=2 pmi_subversion=0 rc=-1";
     let missing = "cmd=get_result rc=-1 msg=key_k_not_found value=unknown";
     let barrier = "cmd=barrier_out";

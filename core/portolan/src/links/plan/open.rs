@@ -21,12 +21,12 @@ use portolan_wire::CheckedFrame;
 impl Plan {
     /// Returns whether frames by a link of `kind` need checksums on any of the interfaces that they
     /// may pass.
-    fn wants_sums(&self, kind: LinkKind, over: &[Interface]) -> bool {
+    fn requires_sums(&self, kind: LinkKind, over: &[Interface]) -> bool {
         match over {
-            [] => self.checksum.wants(kind, None),
+            [] => self.checksum.is_on_for(kind, None),
             over => over
                 .iter()
-                .any(|over| self.checksum.wants(kind, Some(over))),
+                .any(|over| self.checksum.is_on_for(kind, Some(over))),
         }
     }
 }
@@ -54,13 +54,13 @@ impl Links {
         let mut udp = Udp::open(&config)?;
         if plan.stream != StreamUse::Off {
             let over_wire = usable.over.iter().any(|over| !over.loopback);
-            let sums = plan.wants_sums(LinkKind::Udp, &usable.over);
+            let sums = plan.requires_sums(LinkKind::Udp, &usable.over);
             links.streams = Streams::open(&mut udp, &config, over_wire, sums)?;
         }
         let LinkAddr::Udp { socket } = udp.local_addr() else {
             return Ok(links);
         };
-        let checksum = |kind| plan.wants_sums(kind, &usable.over);
+        let checksum = |kind| plan.requires_sums(kind, &usable.over);
         let link = AnyLink::Other(wrap(udp, plan, job)?);
         links.add(LinkId::UDP, checksum(LinkKind::Udp), link);
         if let (Some(raw), Some(interface)) = (plan.raw, &network.interface)
@@ -135,7 +135,7 @@ fn wrap<L: Link + Send + 'static>(
             .seed
             .wrapping_add(u64::from(job.rank) << 8)
             .wrapping_add(kind as u64);
-        boxed = Box::new(Fault::new(boxed, spec).spoiling(checksum::spoil));
+        boxed = Box::new(Fault::new(boxed, spec).spoiling(checksum::corrupt));
     }
     Ok(boxed)
 }

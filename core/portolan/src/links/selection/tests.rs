@@ -65,7 +65,7 @@ fn listed(candidates: &[Candidate<'_>]) -> Vec<String> {
 }
 
 #[test]
-fn default_takes_what_may_lead_to_other_hosts_hardware_first() {
+fn default_prefers_hardware_interfaces() {
     let interfaces = host();
     let candidates = Selection::default().candidates("a", &interfaces);
     assert_eq!(
@@ -82,7 +82,7 @@ fn default_takes_what_may_lead_to_other_hosts_hardware_first() {
 }
 
 #[test]
-fn subnet_selects_addresses_whatever_their_interface() {
+fn subnet_selects_addresses_on_any_interface() {
     assert_eq!(selected("10.2.0.0/16"), ["eth0 10.2.0.1"]);
     assert_eq!(selected("10.2.0.1"), ["eth0 10.2.0.1"]);
     assert_eq!(selected("10.2.3.4/16"), ["eth0 10.2.0.1"]);
@@ -98,7 +98,7 @@ fn pattern_selects_interfaces_by_name() {
 }
 
 #[test]
-fn named_bridge_and_loopback_are_taken_and_a_pattern_does_not_mean_loopback() {
+fn named_loopback_is_used_but_pattern_excludes_it() {
     assert_eq!(selected("docker0"), ["docker0 172.17.0.1"]);
     assert_eq!(selected("lo"), ["lo 127.0.0.1", "lo ::1"]);
     assert!(!selected("*").iter().any(|found| found.starts_with("lo ")));
@@ -106,14 +106,14 @@ fn named_bridge_and_loopback_are_taken_and_a_pattern_does_not_mean_loopback() {
 }
 
 #[test]
-fn exclusion_wins_wherever_it_stands() {
+fn exclusion_wins_in_any_position() {
     assert_eq!(selected("!eth*"), ["wg0 10.9.0.1"]);
     assert_eq!(selected("!eth0,eth*"), ["eth1 10.0.2.15"]);
     assert_eq!(selected("eth0,!10.1.0.0/16,!fc00::/6"), ["eth0 10.2.0.1"]);
 }
 
 #[test]
-fn exclusions_alone_keep_the_default_for_the_rest() {
+fn exclusions_alone_retain_the_default() {
     let without_tunnel = selected("!wg0");
     assert!(
         !without_tunnel

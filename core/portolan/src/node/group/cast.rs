@@ -23,7 +23,7 @@ const BLOCK_LEN: usize = 1 << 20;
 
 /// Blocks in flight to the next member, and from the preceding one. While one is on the wire, the
 /// others are announced and granted.
-const UNDER_WAY_MAX: usize = 4;
+const IN_FLIGHT_MAX: usize = 4;
 
 /// A member's part of a cast.
 struct Cast {
@@ -87,7 +87,7 @@ impl Node {
         let count = len.div_ceil(BLOCK_LEN).max(1);
         let mut asked = 0;
         for index in 0..count {
-            while cast.before.is_some() && asked < count.min(index + UNDER_WAY_MAX) {
+            while cast.before.is_some() && asked < count.min(index + IN_FLIGHT_MAX) {
                 self.expect_block(cast, block(asked, len).len())?;
                 asked += 1;
             }
@@ -160,7 +160,7 @@ impl Node {
         match memory.get(..place.len()) {
             Some(got) if done.len == place.len() => place.copy_from_slice(got),
             _ => {
-                let cause = Cause::Violation("a block of another length than the cast has");
+                let cause = Cause::Violation("block of a cast with a wrong length");
                 let before = PeerId(done.source);
                 return Err(self.engine.look().inner.gone_error(before, cause));
             }
@@ -175,7 +175,7 @@ impl Node {
             cast.spare.push(memory);
             return Ok(());
         };
-        if cast.sending.len() == UNDER_WAY_MAX {
+        if cast.sending.len() == IN_FLIGHT_MAX {
             self.finish_oldest(cast)?;
         }
         match self.begin_send_buffer(&cast.task, next, Buffer::from(memory))? {

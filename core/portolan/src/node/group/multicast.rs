@@ -7,12 +7,12 @@
 
 use super::{Broadcast, Group, Node, Step, Task};
 use crate::buffer::Buffer;
-use crate::collective::{Head, News};
+use crate::collective::{GroupNotice, Head};
 use crate::engine::multicast_id;
 use crate::error::Error;
 use crate::multicast::{Announcement, Ended, Id};
 use crate::node::Wait;
-use crate::node::collective::TELL_AFTER;
+use crate::node::collective::NOTIFY_AFTER;
 use portolan_proto::{Instant, PeerId};
 
 /// Wait for the end of a broadcast's multicast.
@@ -20,8 +20,8 @@ use portolan_proto::{Instant, PeerId};
 pub(super) struct MulticastWait {
     id: Id,
     /// Time at which the awaited members are notified, and whether they were.
-    tell_at: Instant,
-    told: bool,
+    notify_at: Instant,
+    notified: bool,
 }
 
 impl Node {
@@ -73,8 +73,8 @@ impl Node {
         let now = self.engine.enter().inner.read_clock();
         broadcast.step = Some(Step::Multicast(MulticastWait {
             id: multicast_id(broadcast.task.group().members(), broadcast.task.head()),
-            tell_at: now + TELL_AFTER,
-            told: false,
+            notify_at: now + NOTIFY_AFTER,
+            notified: false,
         }));
         while let Some(child) = broadcast.children.pop() {
             self.begin_short(&broadcast.task, child, &announcement.to_bytes())?;
@@ -102,14 +102,14 @@ impl Node {
         };
         let Some(buffer) = buffer else {
             // The buffer received data that no header announced.
-            let what = "a broadcast's data beside their announcement";
+            let what = "data of a broadcast beside its announcement";
             return Err(self.violation(wait.peer(), what));
         };
         self.announce_on(broadcast, &announcement)?;
         let (members, head) = (broadcast.task.group().members(), broadcast.task.head());
         let begun = {
             let inner = &mut self.engine.enter().inner;
-            let begun = inner.begin_hearing(members, head, &announcement, buffer);
+            let begun = inner.begin_receiving(members, head, &announcement, buffer);
             inner.work_on_multicasts();
             begun
         };
@@ -141,31 +141,31 @@ impl Node {
     ) -> Result<bool, Error> {
         let (id, group) = (wait.id, task.group().members().id());
         loop {
-            let tell_at = (!wait.told).then_some(wait.tell_at);
+            let notify_at = (!wait.notified).then_some(wait.notify_at);
             let engine = &mut *self.engine.enter();
-            engine.inner.check_whole(group)?;
+            engine.inner.check_intact(group)?;
             let about = engine.inner.multicast_awaits(id);
             let awaited = task.awaited(about.first().copied());
             self.waiter.until(engine, &about, awaited, |inner| {
                 inner.is_multicast_settled(id)
                     || inner.is_broken(group)
                     || stop()
-                    || tell_at.is_some_and(|at| inner.last_look() >= at)
+                    || notify_at.is_some_and(|at| inner.last_clock_read() >= at)
             });
-            engine.inner.check_whole(group)?;
+            engine.inner.check_intact(group)?;
             engine.inner.check_multicast(id)?;
             if engine.inner.is_multicast_settled(id) {
                 return Ok(true);
             }
-            if !wait.told && engine.inner.last_look() >= wait.tell_at {
-                wait.told = true;
-                let news = News::Waiting {
+            if !wait.notified && engine.inner.last_clock_read() >= wait.notify_at {
+                wait.notified = true;
+                let notice = GroupNotice::Waiting {
                     group,
                     head: *task.head(),
                 };
                 let waited_for: Vec<PeerId> = engine.inner.multicast_awaits(id);
                 for peer in waited_for {
-                    engine.inner.tell(peer, &news);
+                    engine.inner.send_notice(peer, &notice);
                 }
                 engine.inner.check_unread(task.group().members())?;
                 engine.flush();
@@ -207,7 +207,7 @@ impl Node {
     }
 
     /// Broadcasts borrowed `bytes`, which are released before it returns.
-    pub(super) fn broadcast_lent(
+    pub(super) fn broadcast_borrowed(
         &mut self,
         group: &Group,
         root: u32,

@@ -19,7 +19,7 @@ pub(super) fn run() -> Result<HostReport> {
     let result = examine(&mut launch);
     match &result {
         Ok(_) => launch.bye(),
-        Err(error) => launch.tell_trouble(&format!("{error:#}")),
+        Err(error) => launch.report_problem(&format!("{error:#}")),
     }
     result
 }

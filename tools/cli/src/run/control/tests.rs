@@ -49,7 +49,7 @@ impl Job {
             .map(|order| match order {
                 Order::Start(_) => "start".into(),
                 Order::Table { .. } => "table".into(),
-                Order::Gone(gone) if gone.well => format!("left {}", gone.rank),
+                Order::Gone(gone) if gone.is_success => format!("left {}", gone.rank),
                 Order::Gone(gone) => format!("gone {}: {}", gone.rank, gone.cause),
                 Order::Signal { signal } => format!("signal {signal}"),
                 Order::Explain => "explain".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control messages ("words") between root and members, little-endian; see P17 in docs/reference/protocol.md.
+//! Control messages ("words" in the protocol) between root and members, little-endian; see P17 in docs/reference/protocol.md.
 
 use super::Id;
 use portolan_multicast::{Front, Lack, Report, Sent};
@@ -7,19 +7,19 @@ use portolan_multicast::{Front, Lack, Report, Sent};
 /// Version of the records.
 const VERSION: u8 = 1;
 
-/// Length of the header of every word, in bytes.
-const WORD_LEN: usize = 16;
+/// Length of the header of every control message, in bytes.
+const HEADER_LEN: usize = 16;
 
 /// Length of a report without its ranges, and of a range, in bytes.
-const REPORT_LEN: usize = WORD_LEN + 24;
+const REPORT_LEN: usize = HEADER_LEN + 24;
 const RANGE_LEN: usize = 8;
 
-/// Maximum number of ranges in a report. They fit the shortest frame with a header; a word sent by
+/// Maximum number of ranges in a report. They fit the shortest frame with a header; a message sent by
 /// rendezvous would wait forever for a buffer. Further ranges follow in the next report.
 const RANGES_MAX: usize = 100;
 
 /// Longest reason, in bytes.
-const WHY_LEN_MAX: usize = 192;
+const REASON_LEN_MAX: usize = 192;
 
 /// Announcement behind the header of a broadcast whose data use multicast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Announcement {
 
 /// A control message about one broadcast.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Control {
     /// To the root: this member has joined; its socket holds `window` datagrams.
     Ready { window: u32 },
     /// To the root: this member has not joined.
@@ -77,42 +77,42 @@ pub(super) enum Word {
     Window { window: u32 },
 }
 
-impl Word {
+impl Control {
     pub(super) fn to_bytes(&self, id: Id) -> Vec<u8> {
         let kind = match self {
-            Word::Ready { .. } => 1,
-            Word::Refused { .. } => 2,
-            Word::Report { .. } => 3,
-            Word::Sent(_) => 4,
-            Word::Direct => 5,
-            Word::Window { .. } => 6,
+            Control::Ready { .. } => 1,
+            Control::Refused { .. } => 2,
+            Control::Report { .. } => 3,
+            Control::Sent(_) => 4,
+            Control::Direct => 5,
+            Control::Window { .. } => 6,
         };
         let mut bytes = vec![VERSION, kind];
         bytes.extend_from_slice(&id.group.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&id.seq.to_le_bytes());
         match self {
-            Word::Ready { window } | Word::Window { window } => {
+            Control::Ready { window } | Control::Window { window } => {
                 bytes.extend_from_slice(&window.to_le_bytes())
             }
-            Word::Refused { why } => {
-                bytes.extend_from_slice(truncated(why, WHY_LEN_MAX).as_bytes());
+            Control::Refused { why } => {
+                bytes.extend_from_slice(truncated(why, REASON_LEN_MAX).as_bytes());
             }
-            Word::Report { report, got } => emit_report(&mut bytes, report, *got),
-            Word::Sent(Sent { serial, front }) => {
+            Control::Report { report, got } => emit_report(&mut bytes, report, *got),
+            Control::Sent(Sent { serial, front }) => {
                 bytes.extend_from_slice(&serial.to_le_bytes());
                 bytes.extend_from_slice(&front.block.to_le_bytes()[..4]);
                 bytes.extend_from_slice(&front.pieces.to_le_bytes());
                 bytes.extend_from_slice(&[0; 2]);
             }
-            Word::Direct => {}
+            Control::Direct => {}
         }
         bytes
     }
 
-    /// Parses a word and its operation; returns `None` for other bytes.
-    pub(super) fn parse(bytes: &[u8]) -> Option<(Id, Word)> {
-        let (head, rest) = bytes.split_at_checked(WORD_LEN)?;
+    /// Parses a control message and its operation; returns `None` for other bytes.
+    pub(super) fn parse(bytes: &[u8]) -> Option<(Id, Control)> {
+        let (head, rest) = bytes.split_at_checked(HEADER_LEN)?;
         let id = Id {
             group: u16::from_le_bytes(field(head, 2)?),
             seq: u64::from_le_bytes(field(head, 8)?),
@@ -121,22 +121,22 @@ impl Word {
             return None;
         }
         let word = match (head[1], rest.len()) {
-            (1, 4) => Word::Ready {
+            (1, 4) => Control::Ready {
                 window: u32::from_le_bytes(field(rest, 0)?),
             },
-            (2, 0..=WHY_LEN_MAX) => Word::Refused {
+            (2, 0..=REASON_LEN_MAX) => Control::Refused {
                 why: std::str::from_utf8(rest).ok()?.to_owned(),
             },
             (3, _) => parse_report(bytes)?,
-            (4, 16) => Word::Sent(Sent {
+            (4, 16) => Control::Sent(Sent {
                 serial: u64::from_le_bytes(field(rest, 0)?),
                 front: Front {
                     block: u64::from(u32::from_le_bytes(field(rest, 8)?)),
                     pieces: u16::from_le_bytes(field(rest, 12)?),
                 },
             }),
-            (5, 0) => Word::Direct,
-            (6, 4) => Word::Window {
+            (5, 0) => Control::Direct,
+            (6, 4) => Control::Window {
                 window: u32::from_le_bytes(field(rest, 0)?),
             },
             _ => return None,
@@ -167,7 +167,7 @@ fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {
     }
 }
 
-fn parse_report(bytes: &[u8]) -> Option<Word> {
+fn parse_report(bytes: &[u8]) -> Option<Control> {
     let (head, ranges) = bytes.split_at_checked(REPORT_LEN)?;
     let number = |at| Some(u64::from_le_bytes(field(head, at)?));
     let mut lacks: Vec<Lack> = Vec::new();
@@ -187,13 +187,13 @@ fn parse_report(bytes: &[u8]) -> Option<Word> {
         }
     }
     let report = Report {
-        seen: number(WORD_LEN)?,
-        next: number(WORD_LEN + 8)?,
+        seen: number(HEADER_LEN)?,
+        next: number(HEADER_LEN + 8)?,
         lacks,
     };
-    let got = number(WORD_LEN + 16)?;
+    let got = number(HEADER_LEN + 16)?;
     let is_whole = chunks.remainder().is_empty();
-    is_whole.then_some(Word::Report { report, got })
+    is_whole.then_some(Control::Report { report, got })
 }
 
 fn field<const LEN: usize>(bytes: &[u8], at: usize) -> Option<[u8; LEN]> {
@@ -210,7 +210,7 @@ mod tests {
         seq: 0x0304_0506_0708,
     };
 
-    fn words() -> Vec<Word> {
+    fn controls() -> Vec<Control> {
         let lack = |block, ranges: &[(u16, u16)]| Lack {
             block,
             ranges: ranges.to_vec(),
@@ -221,34 +221,34 @@ mod tests {
             lacks,
         };
         vec![
-            Word::Ready { window: 92 },
-            Word::Refused {
+            Control::Ready { window: 92 },
+            Control::Refused {
                 why: "no such device".to_owned(),
             },
-            Word::Report {
+            Control::Report {
                 report: report(Vec::new()),
                 got: 5,
             },
-            Word::Report {
+            Control::Report {
                 report: report(vec![lack(2, &[(0, 3), (7, 8)]), lack(5, &[(1, 2)])]),
                 got: u64::MAX,
             },
-            Word::Sent(Sent {
+            Control::Sent(Sent {
                 serial: 1 << 40,
                 front: Front {
                     block: 3,
                     pieces: 9,
                 },
             }),
-            Word::Direct,
-            Word::Window { window: 16 },
+            Control::Direct,
+            Control::Window { window: 16 },
         ]
     }
 
     #[test]
-    fn words_and_announcements_survive_the_wire() {
-        for word in words() {
-            assert_eq!(Word::parse(&word.to_bytes(ID)), Some((ID, word)));
+    fn controls_and_announcements_round_trip() {
+        for word in controls() {
+            assert_eq!(Control::parse(&word.to_bytes(ID)), Some((ID, word)));
         }
         let announcement = Announcement {
             piece_len: 1416,
@@ -261,30 +261,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_word_is_none() {
-        for word in words() {
+    fn invalid_controls_are_rejected() {
+        for word in controls() {
             let bytes = word.to_bytes(ID);
-            let refused = |bytes: &[u8]| Word::parse(bytes).is_none();
+            let refused = |bytes: &[u8]| Control::parse(bytes).is_none();
             let mut other = bytes.clone();
             other[0] = 2;
             assert!(refused(&other), "of another version");
             other[..2].copy_from_slice(&[1, 7]);
             assert!(refused(&other), "of another kind");
-            assert!(refused(&bytes[..WORD_LEN - 1]));
-            let is_text = matches!(word, Word::Refused { .. });
+            assert!(refused(&bytes[..HEADER_LEN - 1]));
+            let is_text = matches!(word, Control::Refused { .. });
             assert!(is_text || refused(&[&bytes[..], &[0]].concat()), "{word:?}");
         }
-        let long = Word::Refused {
-            why: "ü".repeat(WHY_LEN_MAX),
+        let long = Control::Refused {
+            why: "ü".repeat(REASON_LEN_MAX),
         };
-        let Some((_, Word::Refused { why })) = Word::parse(&long.to_bytes(ID)) else {
+        let Some((_, Control::Refused { why })) = Control::parse(&long.to_bytes(ID)) else {
             panic!("it is none");
         };
-        assert_eq!(why, "ü".repeat(WHY_LEN_MAX / 2));
+        assert_eq!(why, "ü".repeat(REASON_LEN_MAX / 2));
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm() {
+    fn random_bytes_do_not_panic() {
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
         for _ in 0..20_000 {
             let mut bytes = vec![0; random.random_range(0..80)];
@@ -292,8 +292,8 @@ mod tests {
             if let [version, kind, ..] = &mut bytes[..] {
                 (*version, *kind) = (1, *kind % 8);
             }
-            if let Some((id, word)) = Word::parse(&bytes) {
-                assert_eq!(Word::parse(&word.to_bytes(id)), Some((id, word)));
+            if let Some((id, word)) = Control::parse(&bytes) {
+                assert_eq!(Control::parse(&word.to_bytes(id)), Some((id, word)));
             }
         }
     }

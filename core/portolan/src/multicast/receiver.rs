@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A member's side of a broadcast by multicast: received blocks are copied to its buffer.
 
-use super::word::Word;
+use super::control::Control;
 use super::{BLOCK_LEN, BLOCKS_AHEAD, block_count, block_range};
 use crate::buffer::Buffer;
 use portolan_multicast::{Codec, Front, Listener, Sent, Terms};
 
 /// A broadcast that this member receives.
-pub(super) struct Hearing {
+pub(super) struct Receiver {
     root: u32,
     codec: Codec,
     listener: Listener,
@@ -19,17 +19,17 @@ pub(super) struct Hearing {
     /// The root's report of sent datagrams, until all received datagrams are handled.
     sent: Option<Sent>,
     /// Set when the root has been notified that the data are complete here.
-    has_told: bool,
+    has_reported: bool,
     /// Set when the data arrive by a message.
     is_direct: bool,
-    is_root_gone: bool,
+    has_root_failed: bool,
     /// Memory for blocks.
     spare: Vec<Vec<u8>>,
 }
 
-impl Hearing {
-    pub(super) fn new(root: u32, codec: Codec, terms: Terms, buffer: Buffer) -> Hearing {
-        Hearing {
+impl Receiver {
+    pub(super) fn new(root: u32, codec: Codec, terms: Terms, buffer: Buffer) -> Receiver {
+        Receiver {
             root,
             codec,
             listener: Listener::new(terms, 1..=BLOCK_LEN),
@@ -37,9 +37,9 @@ impl Hearing {
             taken: 0,
             got: 0,
             sent: None,
-            has_told: false,
+            has_reported: false,
             is_direct: false,
-            is_root_gone: false,
+            has_root_failed: false,
             spare: Vec::new(),
         }
     }
@@ -50,15 +50,15 @@ impl Hearing {
 
     /// Returns whether it waits for nothing more by multicast.
     pub(super) fn is_settled(&self) -> bool {
-        self.is_direct || self.has_told
+        self.is_direct || self.has_reported
     }
 
-    pub(super) fn gone(&self) -> Option<u32> {
-        self.is_root_gone.then_some(self.root)
+    pub(super) fn failed(&self) -> Option<u32> {
+        self.has_root_failed.then_some(self.root)
     }
 
-    pub(super) fn on_gone(&mut self, rank: u32) {
-        self.is_root_gone |= rank == self.root && !self.is_settled();
+    pub(super) fn on_failed(&mut self, rank: u32) {
+        self.has_root_failed |= rank == self.root && !self.is_settled();
     }
 
     /// Returns the buffer, and whether its data arrive by a message.
@@ -79,12 +79,12 @@ impl Hearing {
     /// Handles the root's notice that it excludes this member from the multicast. Returns whether
     /// the member takes the data by a message: not if it has already reported them complete.
     pub(super) fn on_direct(&mut self) -> bool {
-        self.is_direct = !self.has_told;
+        self.is_direct = !self.has_reported;
         self.is_direct
     }
 
     /// Returns whether a datagram may belong to this broadcast.
-    pub(super) fn knows(&self, datagram: &[u8]) -> bool {
+    pub(super) fn matches(&self, datagram: &[u8]) -> bool {
         self.codec.knows(datagram)
     }
 
@@ -105,7 +105,7 @@ impl Hearing {
 
     /// Copies complete blocks and returns the next report to the root. `is_drained` is set when all
     /// received datagrams were handled.
-    pub(super) fn report(&mut self, is_drained: bool) -> Option<Word> {
+    pub(super) fn report(&mut self, is_drained: bool) -> Option<Control> {
         let len = self.buffer.len();
         while let Some((block, bytes)) = self.listener.take_block() {
             if let Some(place) = self.buffer.as_mut_slice() {
@@ -114,13 +114,13 @@ impl Hearing {
             self.taken += 1;
             self.spare.push(bytes);
         }
-        let is_whole = self.taken == block_count(len);
-        if let Some(sent) = self.sent.filter(|_| is_drained || is_whole) {
+        let is_complete = self.taken == block_count(len);
+        if let Some(sent) = self.sent.filter(|_| is_drained || is_complete) {
             self.sent = None;
             self.listener.on_sent(sent);
         }
-        if is_whole && !self.has_told {
-            self.has_told = true;
+        if is_complete && !self.has_reported {
+            self.has_reported = true;
             // Requests a report without information about sent datagrams.
             let nothing = Sent {
                 serial: 0,
@@ -130,6 +130,6 @@ impl Hearing {
         }
         let report = self.listener.take_report()?;
         let got = self.got;
-        Some(Word::Report { report, got })
+        Some(Control::Report { report, got })
     }
 }

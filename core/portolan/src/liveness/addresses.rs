@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 
 /// Addresses of one peer, with the results of the probes.
 #[derive(Debug, Default)]
-pub(super) struct Ways {
+pub(super) struct PeerAddresses {
     tried: Box<[(SocketAddr, Outcome)]>,
     /// Index of the proven address. Small, since there can be a record for each of many thousand peers.
     proven: Option<u8>,
@@ -42,19 +42,19 @@ pub(super) struct Ways {
     unanswered: u8,
 }
 
-impl Ways {
+impl PeerAddresses {
     /// Keeps the first [`TARGETS_MAX`] of `addrs`, which are sorted by likelihood.
-    pub(super) fn new(addrs: impl IntoIterator<Item = SocketAddr>) -> Ways {
+    pub(super) fn new(addrs: impl IntoIterator<Item = SocketAddr>) -> PeerAddresses {
         let addrs = addrs.into_iter().take(TARGETS_MAX);
-        Ways {
+        PeerAddresses {
             tried: addrs.map(|addr| (addr, Outcome::Silent)).collect(),
-            ..Ways::default()
+            ..PeerAddresses::default()
         }
     }
 
     /// Sends a probe to the proven address, or to all addresses. `send` gets an address and its nonce.
     /// Returns `true` if a probe was sent.
-    pub(super) fn ask(
+    pub(super) fn probe(
         &mut self,
         now: Instant,
         mut send: impl FnMut(SocketAddr, u64) -> io::Result<()>,
@@ -170,14 +170,14 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 9))
     }
 
-    fn three() -> Ways {
-        Ways::new([addr(1), addr(2), addr(3)])
+    fn three() -> PeerAddresses {
+        PeerAddresses::new([addr(1), addr(2), addr(3)])
     }
 
     /// Sends probes, and returns their nonces by address.
-    fn asked(ways: &mut Ways, at: u64) -> Vec<(SocketAddr, u64)> {
+    fn asked(addresses: &mut PeerAddresses, at: u64) -> Vec<(SocketAddr, u64)> {
         let mut sent = Vec::new();
-        ways.ask(Instant::from_nanos(at), |addr, nonce| {
+        addresses.probe(Instant::from_nanos(at), |addr, nonce| {
             sent.push((addr, nonce));
             Ok(())
         });
@@ -185,54 +185,54 @@ mod tests {
     }
 
     #[test]
-    fn all_are_asked_until_one_answers() {
-        let mut ways = three();
-        let sent = asked(&mut ways, 1000);
+    fn all_addresses_are_probed_until_one_answers() {
+        let mut addresses = three();
+        let sent = asked(&mut addresses, 1000);
         assert_eq!(sent.len(), 3);
         assert!(sent.iter().all(|(_, nonce)| (1000..1032).contains(nonce)));
-        ways.on_answer(sent[1].1);
-        assert_eq!(ways.proven(), Some(addr(2)));
-        assert_eq!(asked(&mut ways, 2000)[..], [(addr(2), 2000 | 1)]);
+        addresses.on_answer(sent[1].1);
+        assert_eq!(addresses.proven(), Some(addr(2)));
+        assert_eq!(asked(&mut addresses, 2000)[..], [(addr(2), 2000 | 1)]);
     }
 
     #[test]
-    fn all_are_asked_again_when_the_proven_one_is_silent() {
-        let mut ways = three();
-        let first = asked(&mut ways, 1000)[0].1;
-        ways.on_answer(first);
+    fn all_addresses_are_probed_again_after_silence() {
+        let mut addresses = three();
+        let first = asked(&mut addresses, 1000)[0].1;
+        addresses.on_answer(first);
         for _ in 0..UNANSWERED_MAX {
-            assert_eq!(asked(&mut ways, 2000).len(), 1);
+            assert_eq!(asked(&mut addresses, 2000).len(), 1);
         }
-        let sent = asked(&mut ways, 3000);
+        let sent = asked(&mut addresses, 3000);
         assert_eq!(sent.len(), 3);
-        ways.on_answer(sent[2].1);
-        assert_eq!(ways.proven(), Some(addr(3)));
+        addresses.on_answer(sent[2].1);
+        assert_eq!(addresses.proven(), Some(addr(3)));
     }
 
     #[test]
-    fn a_refusal_counts_at_the_proven_address_only() {
-        let mut ways = three();
-        let sent = asked(&mut ways, 1000);
-        assert!(!ways.on_refusal(sent[0].1));
-        ways.on_answer(sent[1].1);
-        assert!(!ways.on_refusal(sent[2].1));
-        assert!(ways.on_refusal(sent[1].1));
+    fn refusal_counts_only_at_the_proven_address() {
+        let mut addresses = three();
+        let sent = asked(&mut addresses, 1000);
+        assert!(!addresses.on_refusal(sent[0].1));
+        addresses.on_answer(sent[1].1);
+        assert!(!addresses.on_refusal(sent[2].1));
+        assert!(addresses.on_refusal(sent[1].1));
     }
 
     #[test]
-    fn an_errno_of_sending_is_kept() {
-        let mut ways = Ways::new([addr(1)]);
+    fn send_errno_is_recorded() {
+        let mut addresses = PeerAddresses::new([addr(1)]);
         let refuse = |_, _| Err(io::Error::from_raw_os_error(101));
-        assert!(!ways.ask(Instant::from_nanos(1), refuse));
-        assert_eq!(ways.outcomes(), [(addr(1), Outcome::Unsent(101))]);
+        assert!(!addresses.probe(Instant::from_nanos(1), refuse));
+        assert_eq!(addresses.outcomes(), [(addr(1), Outcome::Unsent(101))]);
     }
 
     #[test]
-    fn a_session_proves_an_address_whatever_its_port() {
-        let mut ways = three();
-        ways.prove(SocketAddr::from(([10, 0, 0, 3], 77)));
-        assert!(ways.is_proven(addr(3)));
-        ways.prove(addr(1));
-        assert!(ways.is_proven(addr(3)), "the first one is kept");
+    fn session_proves_address_for_any_port() {
+        let mut addresses = three();
+        addresses.prove(SocketAddr::from(([10, 0, 0, 3], 77)));
+        assert!(addresses.is_proven(addr(3)));
+        addresses.prove(addr(1));
+        assert!(addresses.is_proven(addr(3)), "the first one is kept");
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Unopened {
 
 /// Time after which a message at an unopened port is reported. Programs that open their ports after
 /// joining do so sooner. `P9.9`
-const UNOPENED_TOLD: Duration = Duration::from_secs(1);
+const UNOPENED_REPORT_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum number of such messages that are recorded. One is enough to report a forgotten port; a
 /// flood is reported in part.
@@ -64,30 +64,30 @@ impl Inner {
     /// source and no other process is left.
     #[inline]
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
-        self.ops.is_done(op) || self.is_deserted() && self.is_from_anybody(op)
+        self.ops.is_done(op) || self.has_no_sender() && self.is_from_anybody(op)
     }
 
     /// Returns whether no event can arrive any more: this wait has slept without one, every other process
     /// of the job has ended, and this process has received what it sent to itself.
     #[inline]
-    pub(crate) fn is_deserted(&self) -> bool {
-        self.is_idle && self.is_last() && self.has_all_of_itself()
+    pub(crate) fn has_no_sender(&self) -> bool {
+        self.is_idle && self.is_last() && self.has_own_messages()
     }
 
     /// Returns an error if no message can arrive any more at a program that polls. In a job of one process
     /// there is no such error, because the process may still send to itself.
     #[inline]
-    pub(crate) fn check_company(&self) -> Result<(), Error> {
+    pub(crate) fn check_any_sender(&self) -> Result<(), Error> {
         self.check_owner()?;
-        match self.job.size > 1 && self.is_last() && self.has_all_of_itself() {
-            true => Err(self.nobody_left()),
+        match self.job.size > 1 && self.is_last() && self.has_own_messages() {
+            true => Err(self.no_sender_error()),
             false => Ok(()),
         }
     }
 
     /// Returns the error of a wait that no process can end any more.
     #[cold]
-    pub(crate) fn nobody_left(&self) -> Error {
+    pub(crate) fn no_sender_error(&self) -> Error {
         let others = self.job.size - 1;
         self.check_owner()
             .err()
@@ -96,16 +96,16 @@ impl Inner {
 
     /// Returns an error if no message can arrive any more from `source`, or from any process if `source`
     /// is `None`.
-    pub(crate) fn check_hope(&self, source: Option<PeerId>) -> Result<(), Error> {
+    pub(crate) fn check_sender(&self, source: Option<PeerId>) -> Result<(), Error> {
         match source {
             Some(peer) => self.check_gone(peer),
-            None => self.check_company(),
+            None => self.check_any_sender(),
         }
     }
 
     /// Tests whether no message that this process has sent to itself is in flight. A message that
     /// waits for a receive does not count.
-    fn has_all_of_itself(&self) -> bool {
+    fn has_own_messages(&self) -> bool {
         let mut transfers = self.core.unfinished_transfers();
         let moves = transfers.any(|(.., has_begun)| has_begun);
         !moves && self.core.unfinished_peers().next().is_none() && self.pending.is_empty()
@@ -128,7 +128,7 @@ impl Inner {
     pub(crate) fn end_orphan(&mut self, op: OpId) {
         let is_over = self.is_last() && self.is_from_anybody(op) && self.check_owner().is_ok();
         if is_over && !self.ops.is_done(op) && self.withdraw(op) {
-            let error = self.nobody_left();
+            let error = self.no_sender_error();
             self.ops.fail(op, error);
         }
     }
@@ -143,17 +143,17 @@ impl Inner {
     }
 
     /// Reports messages that have waited long at ports that are not open.
-    pub(super) fn tell_unopened(&mut self) {
+    pub(super) fn report_unopened(&mut self) {
         let now = self.now;
         let unopened = std::mem::take(&mut self.unopened);
-        let is_due = |item: &Unopened| now.since(item.since) >= UNOPENED_TOLD;
+        let is_due = |item: &Unopened| now.since(item.since) >= UNOPENED_REPORT_AFTER;
         let (due, rest): (Vec<_>, Vec<_>) = unopened.into_iter().partition(is_due);
         self.unopened = rest;
         for Unopened { port, peer, .. } in due {
             if self.port_use(port) == PortUse::Closed {
                 log::warn!(
-                    "a message of rank {} on {} has waited for a second at port {}, which rank {} \
-                     has not opened; open it there, or send to one that is open",
+                    "a message from rank {} on {} has waited 1 s at port {}, which rank {} has not \
+                     opened; open the port there, or send to an open port",
                     peer.0,
                     self.host_of(peer),
                     port.number,
@@ -203,22 +203,22 @@ impl Engine {
     /// Updates the state of `op` after a poll found it incomplete. Fails a receive to which no process can
     /// send any more. In a job of one process a receive does not fail, because the process may still send
     /// to itself.
-    pub(crate) fn look_for(&mut self, op: OpId) {
+    pub(crate) fn on_empty_poll(&mut self, op: OpId) {
         let peer = self.inner.awaited_peer(op);
-        self.look_from(peer);
-        if peer.is_none() && self.inner.job.size > 1 && self.inner.has_all_of_itself() {
+        self.on_empty_poll_from(peer);
+        if peer.is_none() && self.inner.job.size > 1 && self.inner.has_own_messages() {
             self.inner.end_orphan(op);
         }
     }
 
     /// Does the work of a wait for a program that polls. Watches `source`. If that is `None`,
     /// receives the last messages of a job after all other processes have ended.
-    pub(crate) fn look_from(&mut self, source: Option<PeerId>) {
+    pub(crate) fn on_empty_poll_from(&mut self, source: Option<PeerId>) {
         self.catch_up();
         match source {
             Some(peer) if self.inner.is_gone(peer) => {}
-            Some(peer) => self.watch_from_look(peer),
-            None if self.inner.is_last() => self.take_in(),
+            Some(peer) => self.watch_while_polled(peer),
+            None if self.inner.is_last() => self.receive_all(),
             None => {}
         }
     }
@@ -239,7 +239,7 @@ impl Engine {
     pub(super) fn await_report(&mut self, peer: PeerId) {
         let end = self.inner.read_clock() + REPORT_WAIT;
         loop {
-            self.hear_launcher();
+            self.handle_launcher();
             let fd = self.launch.as_ref().map_or(-1, Launch::fd);
             let left = end.since(self.inner.read_clock());
             let info = self.inner.peers.get(peer.0 as usize);
@@ -252,8 +252,8 @@ impl Engine {
         }
     }
 
-    /// Gives up a peer whose end of a connection was closed. If the peer has reported a resource
-    /// that it lacks, that is the cause.
+    /// Gives up a peer whose end of a connection was closed. If the peer has reported an
+    /// exhausted resource, that is the cause.
     pub(super) fn on_departure(&mut self, peer: PeerId, link: LinkId, cause: Cause) {
         self.links.disconnect(peer, link);
         let info = self.inner.peers.get_mut(peer.0 as usize);
@@ -268,13 +268,13 @@ impl Engine {
             .give_up(peer, lacks.map_or(cause, Cause::Starved));
     }
 
-    /// Reports that this process lacks a resource that its connection with `peer` needs: in the
+    /// Reports that this process has run out of a resource that its connection with `peer` needs: in the
     /// log, to the launcher, and in the peer's error.
     #[cold]
-    pub(super) fn on_lacking(&mut self, peer: PeerId, lack: &Lack, what: String) {
+    pub(super) fn on_exhausted(&mut self, peer: PeerId, lack: &Lack, what: String) {
         log::error!("{peer}: {what}");
         if let Some(launch) = &mut self.launch {
-            launch.tell_trouble(&what);
+            launch.report_problem(&what);
         }
         if let Some(info) = self.inner.peers.get_mut(peer.0 as usize) {
             info.report = Some(what.into());

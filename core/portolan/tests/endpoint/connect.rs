@@ -5,7 +5,7 @@ use crate::common::{ANY, PLAIN, Side, bytes, pump, shm, udp};
 use portolan::{Endpoint, EndpointAddress, SubmitError};
 
 /// One side inserts the other one, which discovers it by its first message and answers.
-fn a_stranger_is_answered(open: fn() -> Endpoint, link: &str) {
+fn unknown_peer_is_answered(open: fn() -> Endpoint, link: &str) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
     let (ahoy, mut buf) = (bytes(100, 1), [0xa5; 128]);
@@ -29,17 +29,17 @@ fn a_stranger_is_answered(open: fn() -> Endpoint, link: &str) {
 }
 
 #[test]
-fn a_stranger_is_answered_by_udp() {
-    a_stranger_is_answered(udp, "udp");
+fn unknown_peer_is_answered_by_udp() {
+    unknown_peer_is_answered(udp, "udp");
 }
 
 #[test]
-fn a_stranger_is_answered_by_shared_memory() {
-    a_stranger_is_answered(shm, "shm");
+fn unknown_peer_is_answered_by_shm() {
+    unknown_peer_is_answered(shm, "shm");
 }
 
 /// Both sides insert each other and send at once.
-fn two_meet_at_once(open: fn() -> Endpoint) {
+fn simultaneous_connect_works(open: fn() -> Endpoint) {
     let (mut a, mut b) = (Side::new(open()), Side::new(open()));
     let to_b = a.end.insert(&b.end.address()).unwrap();
     let to_a = b.end.insert(&a.end.address()).unwrap();
@@ -56,17 +56,17 @@ fn two_meet_at_once(open: fn() -> Endpoint) {
 }
 
 #[test]
-fn two_meet_at_once_by_udp() {
-    two_meet_at_once(udp);
+fn simultaneous_connect_works_by_udp() {
+    simultaneous_connect_works(udp);
 }
 
 #[test]
-fn two_meet_at_once_by_shared_memory() {
-    two_meet_at_once(shm);
+fn simultaneous_connect_works_by_shm() {
+    simultaneous_connect_works(shm);
 }
 
 #[test]
-fn an_endpoint_reaches_itself() {
+fn endpoint_reaches_itself() {
     for open in [udp as fn() -> Endpoint, shm] {
         let mut a = Side::new(open());
         let to_a = a.end.insert(&a.end.address()).unwrap();
@@ -83,7 +83,7 @@ fn an_endpoint_reaches_itself() {
 }
 
 #[test]
-fn who_does_not_know_the_token_is_not_heard() {
+fn wrong_token_is_ignored() {
     for open in [udp as fn() -> Endpoint, shm] {
         let (mut a, mut b) = (Side::new(open()), Side::new(open()));
         let mut guessed = *b.end.address().as_bytes();
@@ -104,7 +104,7 @@ fn who_does_not_know_the_token_is_not_heard() {
 }
 
 #[test]
-fn a_peer_that_was_removed_is_no_peer_and_may_come_back() {
+fn removed_peer_may_be_inserted_again() {
     for open in [udp as fn() -> Endpoint, shm] {
         let (mut a, mut b) = (Side::new(open()), Side::new(open()));
         let to_b = a.end.insert(&b.end.address()).unwrap();

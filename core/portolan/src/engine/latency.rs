@@ -9,11 +9,11 @@ use super::Inner;
 
 /// Turns after a short message in which another is expected. Beside a stream they take half a
 /// millisecond, which is more than a program takes between request and answer.
-const HURRIED_TURNS: u32 = 64;
+const LATENCY_MODE_TURNS: u32 = 64;
 
 /// Number of short messages in sequence from which on long ones are split. Fewer also end a window
 /// of long messages, as in a bandwidth test, which should not be slowed down.
-const HURRIED_STREAK: u32 = 4;
+const LATENCY_MODE_COUNT: u32 = 4;
 
 impl Inner {
     /// Records a short message.
@@ -28,13 +28,13 @@ impl Inner {
 
     #[inline]
     fn expects_short(&self) -> bool {
-        self.turn.wrapping_sub(self.short_turn) <= HURRIED_TURNS
+        self.turn.wrapping_sub(self.short_turn) <= LATENCY_MODE_TURNS
     }
 
     /// Tests whether a sequence of short messages is under way, so that they must be polled for
     /// between short parts of long ones.
     #[inline]
-    pub(super) fn is_hurried(&self) -> bool {
-        self.shorts >= HURRIED_STREAK && self.expects_short()
+    pub(super) fn in_latency_mode(&self) -> bool {
+        self.shorts >= LATENCY_MODE_COUNT && self.expects_short()
     }
 }
