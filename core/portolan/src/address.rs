@@ -27,8 +27,8 @@ pub struct Address {
     pub network: Option<(IpAddr, u8)>,
     /// Address for liveness probes.
     pub liveness: Option<SocketAddr>,
-    /// Addresses of its host, the most likely to be reached first. Only one process of each host publishes
-    /// them, so that the table of a large job stays short.
+    /// Addresses of its host, the most likely to be reached first. Only one process of each host
+    /// publishes them, so that the table of a large job stays short.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub addresses: Box<[HostAddress]>,
     /// Reason why its host has no address, with the remedy.

@@ -73,7 +73,8 @@ impl Buffer {
     /// Wraps memory of another language, to receive into.
     ///
     /// # Safety
-    /// Same as [`Buffer::from_raw`]. The bytes must not be used otherwise until the buffer is dropped.
+    /// Same as [`Buffer::from_raw`]. The bytes must not be used otherwise until the buffer is
+    /// dropped.
     #[must_use]
     pub unsafe fn from_raw_mut(at: *mut u8, len: usize) -> Buffer {
         Buffer(Kind::Foreign(Foreign {

@@ -185,8 +185,8 @@ impl Members {
     }
 }
 
-/// Number of recent operations that are stored for comparison with those reported by other members. A
-/// difference to an older one is detected when its data arrives.
+/// Number of recent operations that are stored for comparison with those reported by other members.
+/// A difference to an older one is detected when its data arrives.
 const HISTORY_LEN: usize = 16;
 
 /// Operations of one group, as this process has called them.
@@ -211,7 +211,8 @@ impl State {
         self.broken.as_ref()
     }
 
-    /// Marks the group as broken. The first reason is retained. Returns `true` if this is the first.
+    /// Marks the group as broken. The first reason is retained. Returns `true` if this is the
+    /// first.
     pub(crate) fn break_by(&mut self, fault: Fault) -> bool {
         let is_first = self.broken.is_none();
         self.broken.get_or_insert(fault);

@@ -186,7 +186,7 @@ impl Directory {
         let mut table = self.lock();
         self.has_fresh.store(false, Ordering::Relaxed);
         let fresh = std::mem::take(&mut table.fresh);
-        let told = fresh.into_iter().map(|peer| {
+        let registered = fresh.into_iter().map(|peer| {
             let entry = table.entries[peer.0 as usize];
             Fresh {
                 peer,
@@ -194,7 +194,7 @@ impl Directory {
                 is_unsolicited: entry.state == State::Unsolicited,
             }
         });
-        told.collect()
+        registered.collect()
     }
 
     /// Locks the table. Every update is complete before the lock is released, so poisoning is

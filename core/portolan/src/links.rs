@@ -253,8 +253,8 @@ impl Links {
             .collect()
     }
 
-    /// Marks network links as dormant until a peer is connected by one. They are polled seldom then, and
-    /// need no clock reads.
+    /// Marks network links as dormant until a peer is connected by one. They are polled seldom
+    /// then, and need no clock reads.
     pub(crate) fn rest_networks(&mut self) {
         for open in self.open.iter_mut().filter(|open| !open.lossless) {
             open.dormant = true;
@@ -278,8 +278,8 @@ impl Links {
 
     /// Returns whether a link holds transmitted data that would be lost if this process exited now.
     pub(crate) fn has_unsent(&self) -> bool {
-        let unsaid = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
-        self.open.iter().any(unsaid)
+        let unsent = |open: &OpenLink| matches!(&open.link, AnyLink::Shm(shm) if shm.has_unsaid());
+        self.open.iter().any(unsent)
     }
 
     /// Returns the links. Those that are polled without a system call come first.
@@ -292,8 +292,8 @@ impl Links {
     /// one is polled without a system call.
     #[inline]
     pub(crate) fn avoid_empty_polls(&self, turn: u32) -> bool {
-        let hurried = |open: &OpenLink| open.is_hot(turn) || open.polls_memory && !open.dormant;
-        self.open.iter().any(hurried)
+        let avoids = |open: &OpenLink| open.is_hot(turn) || open.polls_memory && !open.dormant;
+        self.open.iter().any(avoids)
     }
 
     /// Returns the number of peers that are connected by `link`.

@@ -86,8 +86,8 @@ pub(crate) struct Unstarted {
 }
 
 impl Unstarted {
-    /// Binds to `addr` and one of `ports`. The unspecified address of IPv6 stands for all addresses of both
-    /// families.
+    /// Binds to `addr` and one of `ports`. The unspecified address of IPv6 stands for all addresses
+    /// of both families.
     pub(crate) fn bind(addr: IpAddr, ports: PortRange) -> Result<Unstarted, Error> {
         let what = "opening the liveness socket";
         let system = |errno| Error::System { what, errno };
@@ -381,8 +381,8 @@ impl Shared {
         }
     }
 
-    /// Records an ICMP error. Returns the peer that it concerns if it came from the proven address of that
-    /// peer; any other address may belong to another host. `P9.11`
+    /// Records an ICMP error. Returns the peer that it concerns if it came from the proven address
+    /// of that peer; any other address may belong to another host. `P9.11`
     fn on_refusal(&self, quoted: &[u8], destination: Option<SocketAddr>) -> Option<u32> {
         let mut members = self.members_mut();
         let key = self.key_to(&members, message::addressee(quoted).unwrap_or(u32::MAX));
@@ -422,7 +422,8 @@ impl Shared {
         }
     }
 
-    /// Probes the proven address of a peer, or all its addresses. Returns `true` if a probe was sent.
+    /// Probes the proven address of a peer, or all its addresses. Returns `true` if a probe was
+    /// sent.
     fn probe(&self, rank: u32) -> bool {
         let mut members = self.members_mut();
         let Some(mut addresses) = members.addresses.remove(&rank) else {

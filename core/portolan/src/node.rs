@@ -88,7 +88,8 @@ impl fmt::Display for PathInfo {
 /// logs the error that `close` would return.
 pub struct Node {
     engine: Gate<Engine>,
-    /// PooledBuf outside the engine: reading the rank must not take the engine back from its helper.
+    /// PooledBuf outside the engine: reading the rank must not take the engine back from its
+    /// helper.
     job: Box<Job>,
     waiter: Waiter,
     descriptor: Option<Box<Descriptor>>,
@@ -553,8 +554,8 @@ impl Node {
         }
     }
 
-    /// Receives and sends what is ready, runs handlers, and returns at once with the number of frames
-    /// that moved.
+    /// Receives and sends what is ready, runs handlers, and returns at once with the number of
+    /// frames that moved.
     ///
     /// # Errors
     /// [`Error::NobodyLeft`] when every other process of a job of several has ended, and all their
@@ -594,8 +595,8 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NobodyLeft`] when every other process of the job has ended, and `done` still returns
-    /// false: no handler will run any more. [`Error::Forked`] in a process that was forked after it had
-    /// joined, which gets no messages.
+    /// false: no handler will run any more. [`Error::Forked`] in a process that was forked after it
+    /// had joined, which gets no messages.
     pub fn wait_until(&mut self, done: impl Fn() -> bool) -> Result<(), Error> {
         let engine = &mut *self.engine.enter();
         let is_done = Cell::new(false);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pool of memory for long messages: memory of completed messages is reused for later ones. Fresh memory costs a page
-//! fault for each 4 KiB, which takes longer than copying a message into it.
+//! Pool of memory for long messages: memory of completed messages is reused for later ones. Fresh
+//! memory costs a page fault for each 4 KiB, which takes longer than copying a message into it.
 
 use crate::error::Error;
 use portolan_sys::memory;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Minimum length of pooled memory, in bytes. An allocator reuses shorter memory without page faults.
+/// Minimum length of pooled memory, in bytes. An allocator reuses shorter memory without page
+/// faults.
 const POOLED_LEN_MIN: usize = 32 * 1024;
 
 /// Maximum number of pooled bytes: a window of 64 outgoing messages of 64 KiB, and one incoming.

@@ -300,14 +300,14 @@ pub type Options = BTreeMap<String, String>;
 
 /// A variable with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{variable} is {value:?}, not {wanted}")]
+#[error("{variable} is {value:?}, not {expected}")]
 pub struct BadVariable {
     /// Name of the variable.
     pub variable: &'static str,
     /// Its value.
     pub value: String,
     /// Valid values.
-    pub wanted: &'static str,
+    pub expected: &'static str,
 }
 
 impl Setting {
@@ -330,7 +330,7 @@ impl Setting {
             Some(other) => Err(BadVariable {
                 variable: self.variable,
                 value: other.to_owned(),
-                wanted: "0 or 1",
+                expected: "0 or 1",
             }),
         }
     }
@@ -417,9 +417,9 @@ mod tests {
 
     #[test]
     fn every_setting_is_documented() {
-        let told = fs::read_to_string(workspace().join("docs/reference/settings.md")).unwrap();
+        let text = fs::read_to_string(workspace().join("docs/reference/settings.md")).unwrap();
         for setting in ALL {
-            assert!(told.contains(setting.variable), "{}", setting.variable);
+            assert!(text.contains(setting.variable), "{}", setting.variable);
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that `docs/reference/limits.md` matches the code: each row that names a constant is compared with
-//! it.
+//! Checks that `docs/reference/limits.md` matches the code: each row that names a constant is
+//! compared with it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -72,7 +72,8 @@ fn written(text: &str) -> Option<u64> {
     Some(number.replace(',', "").parse::<u64>().ok()? * factor)
 }
 
-/// Reads `file`, a path that begins with the name of a crate. Returns an empty text if no group has it.
+/// Reads `file`, a path that begins with the name of a crate. Returns an empty text if no group has
+/// it.
 fn source_of(file: &str) -> String {
     let groups = ["core", "interfaces", "heritage", "tools", "verify"];
     let mut paths = groups

@@ -46,8 +46,8 @@ impl Target {
     }
 }
 
-/// Returns the addresses in `other` that a host with the addresses `own` can try, the most likely one
-/// first. An address that both hosts have would lead to this host, and is left out.
+/// Returns the addresses in `other` that a host with the addresses `own` can try, the most likely
+/// one first. An address that both hosts have would lead to this host, and is left out.
 pub(crate) fn targets(own: &[HostAddress], other: &[HostAddress]) -> Vec<Target> {
     let is_own = |theirs: &HostAddress| own.iter().any(|ours| ours.addr == theirs.addr);
     let others = other.iter().enumerate();

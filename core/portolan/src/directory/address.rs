@@ -172,8 +172,8 @@ impl EndpointAddress {
         }
     }
 
-    /// Returns `ip` with its prefix length. The address holds only that of the first IP address; for the rest
-    /// the prefix length of this host on the same subnet is assumed.
+    /// Returns `ip` with its prefix length. The address holds only that of the first IP address;
+    /// for the rest the prefix length of this host on the same subnet is assumed.
     fn host_address(&self, ip: IpAddr, own: &Address) -> HostAddress {
         let is_near = |ours: &&HostAddress| ours.network().contains(ip);
         let near = || own.addresses.iter().find(is_near);
@@ -356,7 +356,7 @@ mod tests {
             ..own(2)
         };
         let written = read.write_out(&asker).addresses;
-        let told = written
+        let shown = written
             .iter()
             .map(|it| (it.addr.to_string(), it.prefix_len));
         let far = u8::MAX;
@@ -366,7 +366,7 @@ mod tests {
             ("10.2.0.1", 16),
             ("10.3.0.1", far),
         ];
-        assert!(told.eq(expected.map(|(ip, len)| (ip.to_owned(), len))));
+        assert!(shown.eq(expected.map(|(ip, len)| (ip.to_owned(), len))));
         let six = Address {
             network: Some(("fd00::1".parse().unwrap(), 64)),
             ..many

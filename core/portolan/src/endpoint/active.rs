@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Active messages of an endpoint. Each has a tag and runs the receiver's hook on arrival.
 //!
-//! They are messages to ports: the tag is the port. No receive is posted and nothing is matched. The hook runs within
-//! calls of the endpoint, mostly [`Endpoint::poll`], as soon as a message is complete. A short message may overtake a
-//! long one that was sent before it.
+//! They are messages to ports: the tag is the port. No receive is posted and nothing is matched.
+//! The hook runs within calls of the endpoint, mostly [`Endpoint::poll`], as soon as a message is
+//! complete. A short message may overtake a long one that was sent before it.
 
 use super::Endpoint;
 use super::message::slice_of;
@@ -13,8 +13,9 @@ use crate::ops::{Memory, OpKind};
 use crate::raw::{Cookie, PeerIndex, RawKind, RawPiece, RawWhat, Sent, SubmitError};
 use portolan_proto::{LaneId, PortId, PortMode, SendSpec};
 
-/// Longest message for which both pieces are joined before sending: about the payload of a frame, which has a shorter
-/// send path. The pieces of a longer message are copied into its frames separately.
+/// Longest message for which both pieces are joined before sending: about the payload of a frame,
+/// which has a shorter send path. The pieces of a longer message are copied into its frames
+/// separately.
 const JOINED_LEN_MAX: usize = 1400;
 
 /// Active message, as passed to the hook.
@@ -30,7 +31,8 @@ pub struct ActiveMessage<'a> {
 }
 
 impl Endpoint {
-    /// Runs `hook` for each active message. Messages that arrived before are stored and run it first.
+    /// Runs `hook` for each active message. Messages that arrived before are stored and run it
+    /// first.
     ///
     /// # Errors
     /// [`Error::PortInUse`] if the endpoint has a hook already.
@@ -66,8 +68,8 @@ impl Endpoint {
         BUFFERED_LEN_MAX
     }
 
-    /// Sends two pieces as one active message without queueing it. The caller's memory is free when this returns, and
-    /// there is no completion.
+    /// Sends two pieces as one active message without queueing it. The caller's memory is free when
+    /// this returns, and there is no completion.
     ///
     /// # Errors
     /// [`SubmitError::Again`] if the message must be queued: use [`Endpoint::send_active`] then. After an error nothing
@@ -102,8 +104,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends `piece` as an active message. [`Sent::Done`] means that it was copied into frames; otherwise a completion
-    /// follows.
+    /// Sends `piece` as an active message. [`Sent::Done`] means that it was copied into frames;
+    /// otherwise a completion follows.
     ///
     /// # Errors
     /// After a [`SubmitError`] there is no completion.
@@ -130,8 +132,8 @@ impl Endpoint {
         // SAFETY: the caller guarantees that the piece stays readable and unchanged until the
         // completion.
         let memory = unsafe { Memory::borrowed(bytes) };
-        let asked = (RawKind::Send, RawWhat::Send(false), cookie);
-        let op = engine.enter_op(OpKind::Send(peer), memory, asked);
+        let raw = (RawKind::Send, RawWhat::Send(false), cookie);
+        let op = engine.enter_op(OpKind::Send(peer), memory, raw);
         engine.submit_later(peer, spec, op);
         Ok(Sent::Pending)
     }

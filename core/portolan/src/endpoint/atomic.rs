@@ -85,8 +85,8 @@ impl Endpoint {
         let peer = engine.check_ask(to)?;
         let spec = atomic.spec(0)?;
         let memory = Memory::Owned(Vec::new().into());
-        let asked = (RawKind::Atomic, RawWhat::Silent, Cookie::default());
-        let op = engine.enter_op(OpKind::Remote(peer), memory, asked);
+        let raw = (RawKind::Atomic, RawWhat::Silent, Cookie::default());
+        let op = engine.enter_op(OpKind::Remote(peer), memory, raw);
         let call = Call::Atomic(spec, atomic.operands.into());
         engine.submit_request(peer, op, spec_of(at, None), call);
         Ok(())

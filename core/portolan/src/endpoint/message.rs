@@ -75,8 +75,8 @@ impl Endpoint {
             Memory::Owned(whole.into())
         };
         engine.inner.check_capacity()?;
-        let asked = (RawKind::Send, RawWhat::Send(spec.delivered), cookie);
-        let op = engine.enter_op(OpKind::Send(peer), memory, asked);
+        let raw = (RawKind::Send, RawWhat::Send(spec.delivered), cookie);
+        let op = engine.enter_op(OpKind::Send(peer), memory, raw);
         engine.submit_later(peer, what, op);
         Ok(Sent::Pending)
     }
@@ -108,8 +108,8 @@ impl Endpoint {
         }
         engine.inner.check_capacity()?;
         let copy = memory::gathered(&[bytes]).map_err(SubmitError::NoMemory)?;
-        let asked = (RawKind::Send, RawWhat::Silent, Cookie::default());
-        let op = engine.enter_op(OpKind::Send(peer), Memory::Owned(copy.into()), asked);
+        let raw = (RawKind::Send, RawWhat::Silent, Cookie::default());
+        let op = engine.enter_op(OpKind::Send(peer), Memory::Owned(copy.into()), raw);
         engine.submit_later(peer, what, op);
         Ok(())
     }
@@ -166,8 +166,8 @@ impl Endpoint {
         // SAFETY: the caller guarantees that the buffer is writable until the last completion.
         let memory = unsafe { Memory::of_piece(buffer) };
         let many = RawWhat::Many(Box::new(Many::new(buffer)));
-        let asked = (kind_of(spec), many, cookie);
-        let op = engine.enter_op(recv_kind(selector.source), memory, asked);
+        let raw = (kind_of(spec), many, cookie);
+        let op = engine.enter_op(recv_kind(selector.source), memory, raw);
         let (len, free_min) = (buffer.len as u64, min_free as u64);
         let core = &mut engine.inner.core;
         core.post_many(&selector, op, len, free_min);
@@ -249,9 +249,9 @@ impl Endpoint {
     pub fn discard(&mut self, claim: RawClaim) {
         let source = Some(claim.source);
         let engine = &mut *self.engine.enter();
-        let asked = (RawKind::Recv, RawWhat::Silent, Cookie::default());
+        let raw = (RawKind::Recv, RawWhat::Silent, Cookie::default());
         let memory = Memory::Owned(Vec::new().into());
-        let op = engine.enter_op(recv_kind(source), memory, asked);
+        let op = engine.enter_op(recv_kind(source), memory, raw);
         if !engine.inner.core.recv_claimed(claim.id, op, 0) {
             engine.inner.forget_raw(op);
         }
@@ -302,7 +302,8 @@ impl Engine {
         Ok((op, len))
     }
 
-    /// Completes a receive into `piece` with a held message that fits. Returns `false` if there is none.
+    /// Completes a receive into `piece` with a held message that fits. Returns `false` if there is
+    /// none.
     ///
     /// # Safety
     /// Same as [`Endpoint::recv`].

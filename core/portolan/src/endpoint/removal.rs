@@ -88,7 +88,7 @@ impl Endpoint {
             self.forget_removed();
             return false;
         }
-        self.removed_peers.retain(|leaver| leaver.peer != peer);
+        self.removed_peers.retain(|removed| removed.peer != peer);
         self.engine.enter().inner.set_removed(peer, false);
         true
     }
@@ -97,8 +97,8 @@ impl Endpoint {
     #[cold]
     pub(super) fn forget_removed(&mut self) {
         let mut index = 0;
-        while let Some(leaver) = self.removed_peers.get(index) {
-            if self.is_over(leaver) {
+        while let Some(removed) = self.removed_peers.get(index) {
+            if self.is_over(removed) {
                 let RemovedPeer { peer, .. } = self.removed_peers.swap_remove(index);
                 self.forget(peer);
             } else {
@@ -107,11 +107,11 @@ impl Endpoint {
         }
     }
 
-    fn is_over(&self, leaver: &RemovedPeer) -> bool {
+    fn is_over(&self, removed: &RemovedPeer) -> bool {
         let inner = &self.engine.look().inner;
-        match inner.core.peer_status(leaver.peer) {
+        match inner.core.peer_status(removed.peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
-                inner.last_clock_read() >= leaver.earliest && self.has_settled(leaver.peer)
+                inner.last_clock_read() >= removed.earliest && self.has_settled(removed.peer)
             }
             _ => true,
         }

@@ -79,17 +79,17 @@ fn ended(of: &mut Endpoint, count: usize) -> Vec<(u64, Option<RawError>)> {
 fn severed_session_fails_only_its_operations() {
     let (mut a, mut b, to_b) = connected_pair();
     let others = a.insert(&open(PathChoice::Auto).address()).unwrap();
-    let mut words = [[0; 4]; 2];
-    let [of_b, of_any] = words.each_mut().map(|word| RawPiece {
-        ptr: word.as_mut_ptr(),
-        len: word.len(),
+    let mut buffers = [[0; 4]; 2];
+    let [of_b, of_any] = buffers.each_mut().map(|buffer| RawPiece {
+        ptr: buffer.as_mut_ptr(),
+        len: buffer.len(),
     });
     assert!(a.is_settled(to_b) && !a.is_gone(to_b));
     let from_b = RawRecv {
         source: Some(to_b),
         ..ANY
     };
-    // SAFETY: `words` outlives the receives, whose completions are waited for.
+    // SAFETY: `buffers` outlives the receives, whose completions are waited for.
     unsafe { a.recv(&from_b, &[of_b], Cookie::new(1)) }.unwrap();
     // SAFETY: as above.
     unsafe { a.recv(&ANY, &[of_any], Cookie::new(2)) }.unwrap();
@@ -107,8 +107,8 @@ fn severed_session_fails_only_its_operations() {
 #[test]
 fn connecting_peer_adds_no_work_per_turn() {
     // The other endpoint is open, but makes no call that would answer.
-    let (mut a, absent) = (open(PathChoice::Udp), open(PathChoice::Udp));
-    let to = a.insert(&absent.address()).unwrap();
+    let (mut a, unconnected) = (open(PathChoice::Udp), open(PathChoice::Udp));
+    let to = a.insert(&unconnected.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
     // Held, so that no helper works between the turns.
     let engine = &mut *a.engine.enter();
@@ -120,14 +120,14 @@ fn connecting_peer_adds_no_work_per_turn() {
     let flushes = engine.flush_count() - before.0;
     let clocks = engine.inner.clock_count() - before.1;
     assert!(flushes <= CLOCK_READS_MAX, "{flushes} flushes");
-    assert!(clocks <= 2 * CLOCK_READS_MAX, "{clocks} looks at the clock");
+    assert!(clocks <= 2 * CLOCK_READS_MAX, "{clocks} clock reads");
 }
 
 #[test]
 fn pending_sends_are_not_retried_for_other_peers() {
     let (mut a, mut b, _) = connected_pair();
-    let absent = open(PathChoice::Udp);
-    let to = a.insert(&absent.address()).unwrap();
+    let unconnected = open(PathChoice::Udp);
+    let to = a.insert(&unconnected.address()).unwrap();
     let to_a = b.insert(&a.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
     assert!(!a.engine.look().inner.has_no_pending());
@@ -148,8 +148,8 @@ fn pending_sends_are_not_retried_for_other_peers() {
 #[test]
 fn fast_path_to_one_peer_works_while_another_is_pending() {
     let (mut a, _b, to_b) = connected_pair();
-    let absent = open(PathChoice::Udp);
-    let to = a.insert(&absent.address()).unwrap();
+    let unconnected = open(PathChoice::Udp);
+    let to = a.insert(&unconnected.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
     a.poll(&mut |_| {});
     assert!(!a.engine.look().inner.has_no_pending());
@@ -182,11 +182,11 @@ fn receive_from_one_peer_reads_no_clock() {
         ptr: got.as_mut_ptr(),
         len: got.len(),
     };
-    let looks = |of: &Endpoint| of.engine.look().inner.clock_count();
-    let before = looks(&a);
+    let clock_reads = |of: &Endpoint| of.engine.look().inner.clock_count();
+    let before = clock_reads(&a);
     // SAFETY: `got` outlives the receive, which is withdrawn.
     unsafe { a.recv(&from_b, &[piece], Cookie::new(7)) }.unwrap();
-    assert_eq!(looks(&a), before);
+    assert_eq!(clock_reads(&a), before);
     assert!(a.cancel(7));
 }
 

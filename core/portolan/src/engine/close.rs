@@ -97,10 +97,10 @@ impl Inner {
     /// began to close at `begin`. Regions that peers read are among the operations.
     fn undelivered_sends(&self, begin: Instant) -> impl Iterator<Item = (PeerId, OpId)> + '_ {
         let begun = self.now.since(begin) < STARTED_LINGER;
-        let is_owed = move |op: OpId| begun || self.is_promised(op);
-        let pending = self.pending.iter().filter(move |&(_, op)| is_owed(op));
+        let delays_close = move |op: OpId| begun || self.is_promised(op);
+        let pending = self.pending.iter().filter(move |&(_, op)| delays_close(op));
         let sending = self.core.unfinished_transfers();
-        let sending = sending.filter(move |&(_, op, has_begun)| has_begun || is_owed(op));
+        let sending = sending.filter(move |&(_, op, has_begun)| has_begun || delays_close(op));
         pending.chain(sending.map(|(peer, op, _)| (peer, op)))
     }
 

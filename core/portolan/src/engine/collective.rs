@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of collective operations, and the exchange of failures with other group members.
 //!
-//! A notice is handled when it arrives (`P14.8`), in any call. A member that has finished its part of
-//! an operation therefore still answers members that wait in it. Invariant: a group that is broken
-//! here was reported as broken to all its members, by this process or by the process that reported
-//! it here.
+//! A notice is handled when it arrives (`P14.8`), in any call. A member that has finished its part
+//! of an operation therefore still answers members that wait in it. Invariant: a group that is
+//! broken here was reported as broken to all its members, by this process or by the process that
+//! reported it here.
 
 use super::Inner;
 use super::multicast::CONTROL_PORT;
@@ -159,8 +159,8 @@ impl Inner {
                     return None;
                 }
                 let theirs = Head::parse(bytes)?;
-                let is_whole = bytes.len() as u64 == HEAD_LEN as u64 + theirs.len;
-                if !is_whole {
+                let is_complete = bytes.len() as u64 == HEAD_LEN as u64 + theirs.len;
+                if !is_complete {
                     is_next_data_of = Some(peer);
                 }
                 state.on_unread(me, peer.0, &theirs).err()
@@ -171,8 +171,8 @@ impl Inner {
     /// Checks the unread messages of all groups.
     pub(crate) fn check_groups(&mut self) {
         let entries = self.collectives.groups.values();
-        let whole = entries.filter(|entry| entry.state.broken().is_none());
-        let groups: Vec<Members> = whole.filter_map(|entry| entry.members.clone()).collect();
+        let intact = entries.filter(|entry| entry.state.broken().is_none());
+        let groups: Vec<Members> = intact.filter_map(|entry| entry.members.clone()).collect();
         for group in groups {
             if let Some(pair) = self.find_unread(&group) {
                 self.break_by(group.id(), pair.fault(group.id()), &pair.notice(group.id()));
@@ -184,10 +184,10 @@ impl Inner {
     /// notified.
     pub(crate) fn check_unreported(&mut self) -> Result<(), Error> {
         let entries = self.collectives.groups.iter();
-        let mut untold = entries.filter(|(_, entry)| {
+        let mut unreported = entries.filter(|(_, entry)| {
             !entry.is_reported && matches!(entry.state.broken(), Some(Fault::Mismatch(_)))
         });
-        match untold.next().map(|(id, _)| *id) {
+        match unreported.next().map(|(id, _)| *id) {
             Some(group) => Err(self.report_broken(group)),
             None => Ok(()),
         }

@@ -120,9 +120,9 @@ impl Engine {
         &mut self,
         kind: OpKind,
         memory: Memory,
-        asked: (RawKind, RawWhat, Cookie),
+        raw: (RawKind, RawWhat, Cookie),
     ) -> OpId {
-        let op = self.inner.enter_raw(kind, memory, asked);
+        let op = self.inner.enter_raw(kind, memory, raw);
         if let Some(peer) = kind.awaited_peer() {
             self.wait_for(peer);
         }
@@ -150,14 +150,14 @@ impl Engine {
         call: Call<'_>,
     ) {
         let inner = &mut self.inner;
-        let gone = match inner.core.peer_status(peer) {
+        let failure = match inner.core.peer_status(peer) {
             PeerStatus::Failed(cause @ (Cause::ProcessGone | Cause::Violation(_))) => Some(cause),
             _ => match inner.submit_remote(peer, op, spec, call) {
                 Ok(()) => None,
                 Err(_) => Some(Cause::NoPath),
             },
         };
-        if let Some(cause) = gone {
+        if let Some(cause) = failure {
             inner.complete_send(op, peer, Err(OpError::PeerGone(peer, cause)));
         }
         self.settle();

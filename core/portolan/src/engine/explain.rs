@@ -55,7 +55,7 @@ impl Inner {
         let seconds = self.now.since(since).as_secs_f64();
         let (what, on) = self.describe_awaited(awaited, since);
         Waits {
-            text: format!("waits for {seconds:.1} s: {what}"),
+            text: format!("has waited {seconds:.1} s: {what}"),
             on: on.iter().map(|peer| peer.0).collect(),
         }
     }
@@ -79,7 +79,8 @@ impl Inner {
         }
     }
 
-    /// Describes what a call that began to wait at `since` waits for, and the peers that can end it.
+    /// Describes what a call that began to wait at `since` waits for, and the peers that can end
+    /// it.
     fn describe_awaited(&self, awaited: Awaited, since: Instant) -> (String, Vec<PeerId>) {
         match awaited {
             Awaited::Op(op) | Awaited::Credit(op) => {

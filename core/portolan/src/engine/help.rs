@@ -69,16 +69,16 @@ impl Exposed {
         self.count -= 1;
     }
 
-    /// Returns the first message for which `offered` reports that its receiver requests help. Calls it
-    /// once per peer.
+    /// Returns the first message for which `offered` reports that its receiver requests help. Calls
+    /// it once per peer.
     fn find(&mut self, offered: impl Fn(PeerId) -> Option<u64>) -> Option<(PeerId, OpId)> {
         let by_peer = &self.by_peer;
         self.peers
             .retain(|peer| !by_peer[peer.0 as usize].is_empty());
         self.peers.iter().find_map(|peer| {
-            let wanted = offered(*peer)?;
+            let pulled = offered(*peer)?;
             let list = &by_peer[peer.0 as usize];
-            let (op, _) = list.iter().find(|(_, addr)| *addr == wanted)?;
+            let (op, _) = list.iter().find(|(_, addr)| *addr == pulled)?;
             Some((*peer, *op))
         })
     }
@@ -138,8 +138,7 @@ mod tests {
             let peer = if index % 2 == 0 { A } else { B };
             exposed.add(peer, op(1, index), 1000 + index);
         }
-        let helped =
-            |exposed: &mut Exposed, wanted| exposed.find(|peer| (peer == A).then_some(wanted));
+        let helped = |exposed: &mut Exposed, addr| exposed.find(|peer| (peer == A).then_some(addr));
         assert_eq!(helped(&mut exposed, 1004), Some((A, op(1, 4))));
         assert_eq!(helped(&mut exposed, 1001), None, "it is the other peer's");
         exposed.remove(op(1, 0));

@@ -14,7 +14,8 @@ use portolan_proto::{Cause, Instant, PeerId, PeerStatus, PortId};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// System port for control messages of multicasts: below the port for notices, above those of groups.
+/// System port for control messages of multicasts: below the port for notices, above those of
+/// groups.
 pub(super) const CONTROL_PORT: PortId = PortId::system(u16::MAX - 1);
 
 /// Name of the counter for malformed control messages.
@@ -151,10 +152,10 @@ impl Inner {
     #[cold]
     pub(crate) fn work_on_multicasts(&mut self) -> usize {
         let moved = self.multicasts.turn(self.now);
-        for (rank, word) in self.multicasts.take_controls() {
+        for (rank, control) in self.multicasts.take_controls() {
             let spec = system_spec(CONTROL_PORT);
             // The failure of a peer is reported by its own link.
-            if let Err(error) = self.send_copy_spec(PeerId(rank), spec, &word) {
+            if let Err(error) = self.send_copy_spec(PeerId(rank), spec, &control) {
                 log::debug!("sending a control message of a broadcast to rank {rank}: {error}");
             }
         }

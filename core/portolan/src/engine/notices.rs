@@ -73,7 +73,7 @@ impl Engine {
             Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
             Notice::PeerLacks { peer, lack } => {
                 if let Some(info) = self.inner.peers.get_mut(peer as usize) {
-                    info.lacks = Some(lack.resource.summary());
+                    info.exhausted = Some(lack.resource.summary());
                     info.report = Some(lack.to_string().into());
                 }
             }

@@ -12,8 +12,8 @@ use portolan_proto::Instant;
 /// is about half a round trip on raw Ethernet, so these polls take less than a tenth of the time.
 const COLD_WAIT_NS: u64 = 2_000;
 
-/// Longest wait while frames arrive, in nanoseconds: their handling makes turns long, and no process
-/// spins.
+/// Longest wait while frames arrive, in nanoseconds: their handling makes turns long, and no
+/// process spins.
 const COLD_WAIT_BUSY_NS: u64 = 8_000;
 
 /// Fewest turns between polls of cold links while frames arrive: each frame postpones the poll by

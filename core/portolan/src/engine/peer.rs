@@ -11,7 +11,7 @@ pub(crate) struct PeerInfo {
     /// process.
     pub(super) report: Option<Box<str>>,
     /// Resource that the peer has reported as exhausted.
-    pub(super) lacks: Option<&'static str>,
+    pub(super) exhausted: Option<&'static str>,
     /// Set when the launcher has reported that the peer's process has ended.
     pub(super) has_ended: bool,
     /// Set when the process had left the job before it ended.
@@ -59,7 +59,7 @@ impl PeerInfo {
     /// Records that a session with the peer is open.
     pub(super) fn on_up(&mut self) {
         (self.is_opening, self.is_event_noted) = (false, false);
-        if !self.has_ended && self.lacks.is_none() {
+        if !self.has_ended && self.exhausted.is_none() {
             // The report was about an earlier session.
             self.report = None;
         }

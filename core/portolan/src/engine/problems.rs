@@ -67,15 +67,15 @@ impl Inner {
         self.ops.is_done(op) || self.has_no_sender() && self.is_from_anybody(op)
     }
 
-    /// Returns whether no event can arrive any more: this wait has slept without one, every other process
-    /// of the job has ended, and this process has received what it sent to itself.
+    /// Returns whether no event can arrive any more: this wait has slept without one, every other
+    /// process of the job has ended, and this process has received what it sent to itself.
     #[inline]
     pub(crate) fn has_no_sender(&self) -> bool {
         self.is_idle && self.is_last() && self.has_own_messages()
     }
 
-    /// Returns an error if no message can arrive any more at a program that polls. In a job of one process
-    /// there is no such error, because the process may still send to itself.
+    /// Returns an error if no message can arrive any more at a program that polls. In a job of one
+    /// process there is no such error, because the process may still send to itself.
     #[inline]
     pub(crate) fn check_any_sender(&self) -> Result<(), Error> {
         self.check_owner()?;
@@ -94,8 +94,8 @@ impl Inner {
             .unwrap_or(Error::NobodyLeft { others })
     }
 
-    /// Returns an error if no message can arrive any more from `source`, or from any process if `source`
-    /// is `None`.
+    /// Returns an error if no message can arrive any more from `source`, or from any process if
+    /// `source` is `None`.
     pub(crate) fn check_sender(&self, source: Option<PeerId>) -> Result<(), Error> {
         match source {
             Some(peer) => self.check_gone(peer),
@@ -200,9 +200,9 @@ impl Inner {
 }
 
 impl Engine {
-    /// Updates the state of `op` after a poll found it incomplete. Fails a receive to which no process can
-    /// send any more. In a job of one process a receive does not fail, because the process may still send
-    /// to itself.
+    /// Updates the state of `op` after a poll found it incomplete. Fails a receive to which no
+    /// process can send any more. In a job of one process a receive does not fail, because the
+    /// process may still send to itself.
     pub(crate) fn on_empty_poll(&mut self, op: OpId) {
         let peer = self.inner.awaited_peer(op);
         self.on_empty_poll_from(peer);
@@ -260,16 +260,16 @@ impl Engine {
         let is_awaited = info
             .as_ref()
             .is_some_and(|info| info.watched_since.is_some());
-        let lacks = info.and_then(|info| info.lacks.take());
-        if lacks.is_none() && cause == Cause::ProcessGone && is_awaited {
+        let exhausted = info.and_then(|info| info.exhausted.take());
+        if exhausted.is_none() && cause == Cause::ProcessGone && is_awaited {
             self.await_report(peer);
         }
         self.inner
-            .give_up(peer, lacks.map_or(cause, Cause::Starved));
+            .give_up(peer, exhausted.map_or(cause, Cause::Starved));
     }
 
-    /// Reports that this process has run out of a resource that its connection with `peer` needs: in the
-    /// log, to the launcher, and in the peer's error.
+    /// Reports that this process has run out of a resource that its connection with `peer` needs:
+    /// in the log, to the launcher, and in the peer's error.
     #[cold]
     pub(super) fn on_exhausted(&mut self, peer: PeerId, lack: &Lack, what: String) {
         log::error!("{peer}: {what}");

@@ -13,18 +13,19 @@ use portolan_proto::{Cause, Instant, LinkId, PeerId, PeerStatus};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Time to wait for the most likely address before all are probed: many round trips of a cluster's network,
-/// so that an ordinary session needs no probes.
+/// Time to wait for the most likely address before all are probed: many round trips of a cluster's
+/// network, so that an ordinary session needs no probes.
 const PROBE_AFTER: Duration = Duration::from_millis(10);
 
-/// Longest pause between probes. The first pause is [`PROBE_AFTER`], and each is twice the one before.
+/// Longest pause between probes. The first pause is [`PROBE_AFTER`], and each is twice the one
+/// before.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Time after which a peer that another path reaches is no longer probed: UDP is filtered.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 
-/// Time after which a peer is given up if every address refuses UDP. On a loaded host its process may still
-/// be about to open the socket.
+/// Time after which a peer is given up if every address refuses UDP. On a loaded host its process
+/// may still be about to open the socket.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
 /// Search for the address of one peer.
@@ -42,24 +43,26 @@ impl Engine {
     /// Returns the address of `peer` for UDP and streams: a proven one, or the most likely one.
     pub(super) fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
         let other = self.inner.table.of(peer)?;
-        let ways = self.inner.table.addresses_of(&other);
+        let addrs = self.inner.table.addresses_of(&other);
         let proven = self.liveness.as_ref().and_then(|it| it.proven(peer));
-        let found = proven.and_then(|proven| ways.iter().find(|way| is_same_place(**way, proven)));
-        found.or(ways.first()).copied()
+        let found =
+            proven.and_then(|proven| addrs.iter().find(|addr| is_same_place(**addr, proven)));
+        found.or(addrs.first()).copied()
     }
 
-    /// Passes the addresses for liveness probes of `peer` to [`Liveness`](crate::liveness::Liveness). The
-    /// address of a peer on this host is proven at once, since the kernel that answers is this host's own.
+    /// Passes the addresses for liveness probes of `peer` to
+    /// [`Liveness`](crate::liveness::Liveness). The address of a peer on this host is proven at
+    /// once, since the kernel that answers is this host's own.
     pub(super) fn pass_addresses(&self, peer: PeerId) {
         let table = &self.inner.table;
         let liveness = (self.liveness.as_ref()).filter(|liveness| !liveness.has_addresses(peer));
         let (Some(liveness), Some(other)) = (liveness, table.of(peer)) else {
             return;
         };
-        let ways = table.liveness_of(&other);
-        liveness.set_addresses(peer, ways.iter().copied());
+        let addrs = table.liveness_of(&other);
+        liveness.set_addresses(peer, addrs.iter().copied());
         if other.host == table.own().host
-            && let Some(own) = ways.first()
+            && let Some(own) = addrs.first()
         {
             liveness.prove(peer, *own);
         }
@@ -89,7 +92,8 @@ impl Engine {
         }
     }
 
-    /// Probes all addresses of the peers that UDP has not reached, and switches to those that answer.
+    /// Probes all addresses of the peers that UDP has not reached, and switches to those that
+    /// answer.
     pub(super) fn scout(&mut self) {
         if self.inner.scouts.is_empty() || self.liveness.is_none() {
             return;
@@ -122,11 +126,11 @@ impl Engine {
             scout.probe_at = now + scout.pause;
             scout.pause = (scout.pause * 2).min(PAUSE_MAX);
         }
-        let way = self.address_of(peer);
-        if let Some(way) = way.filter(|way| !is_same_place(*way, scout.at)) {
-            log::debug!("{peer} answers at {way}, not at {}", scout.at);
-            scout.at = way;
-            let addr = LinkAddr::Udp { socket: way };
+        let addr = self.address_of(peer);
+        if let Some(addr) = addr.filter(|addr| !is_same_place(*addr, scout.at)) {
+            log::debug!("{peer} answers at {addr}, not at {}", scout.at);
+            scout.at = addr;
+            let addr = LinkAddr::Udp { socket: addr };
             if let Err(error) = self.links.connect(peer, LinkId::UDP, &addr) {
                 log::debug!("udp to {peer}: {error}");
             }
@@ -134,8 +138,8 @@ impl Engine {
         true
     }
 
-    /// Tests whether every address of `peer` refuses UDP, or cannot be sent to, after `waited` of at least
-    /// [`REFUSED_FOR`] without a session.
+    /// Tests whether every address of `peer` refuses UDP, or cannot be sent to, after `waited` of
+    /// at least [`REFUSED_FOR`] without a session.
     pub(super) fn is_refused(&self, peer: PeerId, waited: Duration) -> bool {
         // Raw frames may still pass.
         if waited < REFUSED_FOR || self.inner.table.links_to(peer) != [LinkId::UDP] {
@@ -157,7 +161,8 @@ impl Engine {
 }
 
 impl super::Inner {
-    /// Describes the addresses of `peer` that were tried for `seconds`, the result of each, and the remedy.
+    /// Describes the addresses of `peer` that were tried for `seconds`, the result of each, and the
+    /// remedy.
     fn unreached_text(
         &self,
         peer: PeerId,
@@ -185,15 +190,15 @@ impl super::Inner {
         let Some(other) = self.table.of(peer) else {
             return "it is not in this job".to_owned();
         };
-        let lacks = [own, &*other].into_iter().find_map(|end| {
+        let text = [own, &*other].into_iter().find_map(|end| {
             let why = end.unusable.as_ref()?;
             Some(format!(
                 "host {} has no usable network address: {why}",
                 end.host_name
             ))
         });
-        if let Some(lacks) = lacks {
-            return lacks;
+        if let Some(text) = text {
+            return text;
         }
         let (ours, theirs) = (&own.addresses, self.table.published(&other));
         if ours.is_empty() || theirs.is_empty() {

@@ -372,46 +372,53 @@ mod tests {
     fn turns(waiter: &mut Waiter) -> (u32, u32) {
         waiter.begin();
         let mut now = Instant::from_nanos(1_000_000);
-        let spun = pass(waiter, &mut now, Idle::Spin);
+        let spin_turns = pass(waiter, &mut now, Idle::Spin);
         let yielded = pass(waiter, &mut now, Idle::Yield);
         assert_eq!(waiter.idle(), Idle::Sleep);
-        (spun, yielded)
+        (spin_turns, yielded)
     }
 
     /// Returns the turns of a spin of `time`, rounded up to whole checks, after the first check.
-    fn spun(time: Duration) -> u32 {
-        let looks = time
+    fn spin_turns(time: Duration) -> u32 {
+        let checks = time
             .as_nanos()
             .div_ceil(TURN.as_nanos() * u128::from(CHECK_TURNS));
-        (u32::try_from(looks).unwrap() + 1) * CHECK_TURNS
+        (u32::try_from(checks).unwrap() + 1) * CHECK_TURNS
     }
 
     #[test]
     fn wait_spins_then_yields_then_sleeps() {
-        assert_eq!(turns(&mut Waiter::of_job(2, 2)), (spun(SPIN_MIN), YIELDS));
+        assert_eq!(
+            turns(&mut Waiter::of_job(2, 2)),
+            (spin_turns(SPIN_MIN), YIELDS)
+        );
         assert_eq!(
             turns(&mut Waiter::of_job(3, 2)),
-            (spun(SPIN_CROWDED), YIELDS)
+            (spin_turns(SPIN_CROWDED), YIELDS)
         );
     }
 
     #[test]
     fn endpoint_without_competitors_spins_long() {
         let mut waiter = Waiter::of_endpoint(2);
-        assert_eq!(turns(&mut waiter).0, spun(SPIN_CROWDED), "nothing is known");
+        assert_eq!(
+            turns(&mut waiter).0,
+            spin_turns(SPIN_CROWDED),
+            "nothing is known"
+        );
         // Yields that take no time let no other process run.
-        assert_eq!(turns(&mut waiter).0, spun(SPIN_MIN));
+        assert_eq!(turns(&mut waiter).0, spin_turns(SPIN_MIN));
     }
 
     #[test]
     fn short_sleeps_lengthen_spin_and_long_sleeps_shorten_it() {
         let mut waiter = Waiter::of_job(1, 2);
         (0..20).for_each(|_| waiter.on_slept(SPIN_MIN));
-        assert_eq!(turns(&mut waiter), (spun(SPIN_MAX), YIELDS));
+        assert_eq!(turns(&mut waiter), (spin_turns(SPIN_MAX), YIELDS));
         (0..20).for_each(|_| waiter.on_slept(SPIN_MAX * 2));
         assert_eq!(waiter.idle(), Idle::Sleep, "nothing has come since");
         waiter.on_slept(SPIN_MIN);
-        assert_eq!(turns(&mut waiter), (spun(SPIN_MIN), YIELDS));
+        assert_eq!(turns(&mut waiter), (spin_turns(SPIN_MIN), YIELDS));
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Engine {
             return;
         }
         let listed = std::mem::take(&mut self.inner.watched);
-        let mut asks = false;
+        let mut is_other_probed = false;
         for peer in listed {
             let now = self.inner.now;
             let info = &mut self.inner.peers[peer.0 as usize];
@@ -122,16 +122,16 @@ impl Engine {
             }
             if info.watched_since.is_some() || info.is_doubted {
                 self.inner.list(peer);
-                asks |= self.check_one(peer, asks);
+                is_other_probed |= self.check_one(peer, is_other_probed);
             } else {
                 info.watch = None;
             }
         }
     }
 
-    /// Checks one peer. `asks` is set if another peer is probed in this round. Returns `true` if
-    /// this one is probed.
-    fn check_one(&mut self, peer: PeerId, asks: bool) -> bool {
+    /// Checks one peer. `is_other_probed` is set if another peer is probed in this round. Returns
+    /// `true` if this one is probed.
+    fn check_one(&mut self, peer: PeerId, is_other_probed: bool) -> bool {
         let now = self.inner.now;
         if self.check_state(peer, now) == PeerState::Gone {
             let report = "its kernel refused the connection";
@@ -150,7 +150,7 @@ impl Engine {
             info.is_opening = false;
         }
         let heard = self.inner.core.last_heard(peer).unwrap_or_default();
-        self.check_peer(peer, now, heard.max(since), asks)
+        self.check_peer(peer, now, heard.max(since), is_other_probed)
     }
 
     /// Returns the state of `peer`: it is gone if the network reports so and its kernel confirms
@@ -176,7 +176,13 @@ impl Engine {
 
     /// Checks the silence of a peer (`P9.3`), or a session that does not open (`P9.5`). Parameters
     /// and result are as in [`Engine::check_one`].
-    fn check_peer(&mut self, peer: PeerId, now: Instant, heard: Instant, asks: bool) -> bool {
+    fn check_peer(
+        &mut self,
+        peer: PeerId,
+        now: Instant,
+        heard: Instant,
+        is_other_probed: bool,
+    ) -> bool {
         // The other side may have connected shared memory.
         self.pass_addresses(peer);
         let is_near = self.inner.is_near(peer);
@@ -184,43 +190,44 @@ impl Engine {
             return false;
         };
         let answer = liveness.answer(peer);
-        let rhythm = self.inner.rhythm(asks);
+        let rhythm = self.inner.rhythm(is_other_probed);
         let info = &mut self.inner.peers[peer.0 as usize];
         let signs = Signs {
-            heard: heard.max(answer.asked),
+            heard: heard.max(answer.probed_at),
             is_near,
             is_opening: info.is_opening,
-            answered: (answer.asked > Instant::default()).then_some((answer.asked, answer.idle)),
+            answered: (answer.probed_at > Instant::default())
+                .then_some((answer.probed_at, answer.idle)),
         };
         let since = info.watched_since.unwrap_or_default();
         let watch = info.watch.get_or_insert_default();
-        if answer.asked > watch.heard().max(since) {
+        if answer.probed_at > watch.heard().max(since) {
             self.inner.delays.note(answer.delay);
         }
         let (patience, delays) = (&self.inner.patience, &mut self.inner.delays);
-        let look = watch.look(now, &signs, patience, delays, rhythm);
+        let step = watch.look(now, &signs, patience, delays, rhythm);
         let opening_for = watch.opening_for();
-        if look.ask {
+        if step.ask {
             liveness.probe(peer);
             // Also send a request of the protocol: a peer that has given up this session answers
             // so.
             self.inner.core.ask(peer);
         }
         if let Some(launch) = &mut self.launch
-            && look.inquire
+            && step.inquire
         {
             launch.inquire(peer.0, now.as_nanos());
         }
         // Silence of a peer that was never heard from means that the addresses are wrong. `P9.11`
         let is_met = self.inner.core.peer_status(peer) == PeerStatus::Up
-            || answer.asked > Instant::default();
-        match look.loss {
+            || answer.probed_at > Instant::default();
+        match step.loss {
             Some(Loss::Silent) if is_met => self.lose_silent(peer),
             Some(Loss::Unopened) => self.give_up_unreached(peer, opening_for),
             _ if self.is_refused(peer, opening_for) => self.give_up_unreached(peer, opening_for),
             _ => {}
         }
-        look.ask
+        step.ask
     }
 
     /// Gives up a peer that has been silent for too long.
@@ -234,15 +241,15 @@ impl Engine {
 
     /// Handles the answers of agents about silent peers.
     pub(super) fn handle_inquiry_replies(&mut self) {
-        while let Some(word) = self.launch.as_mut().and_then(Launch::poll_inquiry_reply) {
-            let Some(info) = self.inner.peers.get_mut(word.rank as usize) else {
+        while let Some(reply) = self.launch.as_mut().and_then(Launch::poll_inquiry_reply) {
+            let Some(info) = self.inner.peers.get_mut(reply.rank as usize) else {
                 continue;
             };
-            let asked = Instant::from_nanos(word.asked);
+            let sent = Instant::from_nanos(reply.asked);
             if let Some(watch) = &mut info.watch {
-                watch.on_word(asked, word.state.into());
+                watch.on_word(sent, reply.state.into());
             }
-            self.inner.delays.note(self.inner.now.since(asked));
+            self.inner.delays.note(self.inner.now.since(sent));
         }
     }
 
@@ -316,8 +323,9 @@ impl Inner {
         }
     }
 
-    /// Returns the intervals for a check. `asks` is set if another peer is probed in this round.
-    fn rhythm(&self, asks: bool) -> Rhythm {
+    /// Returns the intervals for a check. `is_other_probed` is set if another peer is probed in
+    /// this round.
+    fn rhythm(&self, is_other_probed: bool) -> Rhythm {
         let sleep = self.calm_sleep();
         // Less than a sleep, after which the answer to the previous probe is that old.
         let ask_after = sleep * 3 / 4;
@@ -326,7 +334,11 @@ impl Inner {
             step: sleep * 5 / 4,
             // Earlier if another peer is probed now, so that several peers wake this process no
             // more often than one.
-            ask_after: if asks { ask_after / 2 } else { ask_after },
+            ask_after: if is_other_probed {
+                ask_after / 2
+            } else {
+                ask_after
+            },
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Agent {
     problem_reported: bool,
     input: Input,
     gone: VecDeque<EndedRank>,
-    words: VecDeque<InquiryReply>,
+    inquiry_replies: VecDeque<InquiryReply>,
     /// Set when the agent has requested the process's pending waits.
     explain: bool,
     job: Job,
@@ -51,7 +51,7 @@ impl Agent {
         let fd: i32 = text.parse().map_err(|_| BadVariable {
             variable: FD_VARIABLE,
             value: text.clone(),
-            wanted: "a descriptor number; unset it to run as a job of one",
+            expected: "a descriptor number; unset it to run as a job of one",
         })?;
         let owned = portolan_sys::inherit::claim_inherited_socket(fd)
             .map_err(|errno| LaunchError::NotInherited { fd, errno })?;
@@ -76,7 +76,7 @@ impl Agent {
             problem_reported: false,
             input,
             gone: VecDeque::new(),
-            words: VecDeque::new(),
+            inquiry_replies: VecDeque::new(),
             explain: false,
             job: welcomed(welcome)?,
         })
@@ -132,7 +132,7 @@ impl Agent {
 
     /// Returns the next answer to an inquiry that [`Agent::poll`] has received.
     pub(super) fn poll_inquiry_reply(&mut self) -> Option<InquiryReply> {
-        self.words.pop_front()
+        self.inquiry_replies.pop_front()
     }
 
     /// Returns whether the agent has requested the process's pending waits since the last call.
@@ -231,7 +231,7 @@ impl Agent {
         loop {
             match next_message(&mut self.input.lines) {
                 Ok(Some(ToProcess::Gone(gone))) => self.gone.push_back(gone),
-                Ok(Some(ToProcess::Word(word))) => self.words.push_back(word),
+                Ok(Some(ToProcess::Word(word))) => self.inquiry_replies.push_back(word),
                 Ok(Some(ToProcess::Explain)) => self.explain = true,
                 Ok(None) => return,
                 Ok(Some(_)) | Err(_) => {

@@ -59,8 +59,8 @@ fn detect(
     variable: impl Fn(&str) -> Option<String>,
     is_socket: impl Fn(i32) -> bool,
 ) -> Result<Found, LaunchError> {
-    let asked = variable(LAUNCHER.variable);
-    match asked.as_deref() {
+    let setting = variable(LAUNCHER.variable);
+    match setting.as_deref() {
         None | Some("auto") => {}
         Some("none") => {
             let why = format!("{}=none", LAUNCHER.variable);
@@ -70,7 +70,7 @@ fn detect(
             return Err(LaunchError::from(BadVariable {
                 variable: LAUNCHER.variable,
                 value: other.to_owned(),
-                wanted: "auto or none",
+                expected: "auto or none",
             }));
         }
     }

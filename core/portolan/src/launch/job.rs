@@ -66,8 +66,8 @@ impl Job {
         self.rank == u32::MAX
     }
 
-    /// Returns the name of this host for errors and for the setting `network`: the launcher's name, or
-    /// the host's own.
+    /// Returns the name of this host for errors and for the setting `network`: the launcher's name,
+    /// or the host's own.
     pub(crate) fn host_name(&self) -> String {
         self.host_name.clone().unwrap_or_else(own_name)
     }
@@ -126,7 +126,7 @@ impl PathChoice {
         choice.ok_or(BadVariable {
             variable: settings::PATH.variable,
             value,
-            wanted: "auto, shm, udp, packet or xdp",
+            expected: "auto, shm, udp, packet or xdp",
         })
     }
 }

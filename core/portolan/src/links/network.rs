@@ -19,8 +19,8 @@ pub(crate) struct Network {
 }
 
 /// Returns the addresses among `interfaces` that the job may use, the most likely to reach other
-/// hosts first. `selection` is the value of the setting `network`. Without it and without the setting
-/// `interface` the list may be empty.
+/// hosts first. `selection` is the value of the setting `network`. Without it and without the
+/// setting `interface` the list may be empty.
 ///
 /// # Errors
 /// [`Error::Setting`] if one of the two settings leaves no address of this host.

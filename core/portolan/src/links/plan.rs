@@ -109,7 +109,8 @@ pub(crate) fn ports(job: &Job) -> Result<PortRange, Error> {
     Ok(parsed("ports", settings::PORTS.of(job))?.unwrap_or_default())
 }
 
-/// Returns the addresses among `interfaces` that `job` may use, the most likely to reach other hosts first.
+/// Returns the addresses among `interfaces` that `job` may use, the most likely to reach other
+/// hosts first.
 ///
 /// # Errors
 /// [`Error::Setting`] for an invalid setting or one that leaves no address.
@@ -148,9 +149,9 @@ impl Plan {
             PathChoice::Auto => job.host_count > 1,
             _ => true,
         };
-        let asked = LinkSettings::of(job)?;
+        let settings = LinkSettings::of(job)?;
         // An empty selection is an error even if this job needs no network.
-        let mut candidates = network::candidates(job, asked.selection.as_ref(), &interfaces)?;
+        let mut candidates = network::candidates(job, settings.selection.as_ref(), &interfaces)?;
         if job.is_endpoint() {
             retain_published(&mut candidates);
         }
@@ -158,22 +159,22 @@ impl Plan {
         let mut usable = network
             .as_ref()
             .map(|network| Usable::new(&candidates, &interfaces, network.addr));
-        if asked.selection.is_none() {
+        if settings.selection.is_none() {
             usable.iter_mut().for_each(Usable::sort_by_speed);
         }
-        let die = asked.die.filter(|spec| spec.rank == job.rank);
+        let die = settings.die.filter(|spec| spec.rank == job.rank);
         Ok(Plan {
             shm: matches!(job.path, PathChoice::Auto | PathChoice::Shm),
-            raw: raw(job.path, asked.xdp).filter(|_| wants_network),
+            raw: raw(job.path, settings.xdp).filter(|_| wants_network),
             broker: broker(job)?,
             network,
             usable,
-            ports: asked.ports,
-            fault: asked.fault,
-            checksum: asked.checksum,
+            ports: settings.ports,
+            fault: settings.fault,
+            checksum: settings.checksum,
             die: die.map(|spec| (spec, spec.countdown())),
             pcap: recording(job)?,
-            frame_len_max: asked.frame_len_max,
+            frame_len_max: settings.frame_len_max,
             model: settings::MODEL.of(job),
             stream: streams::usage(job)?,
         })

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The setting `network`: the addresses of a host that a job may use.
 //!
-//! A value is a list of terms, `10.1.0.0/16,eth*,!docker0`. A term is a subnet, an address, the name of
-//! an interface, or a pattern for names; `!` excludes. `a=eth0;b*=eth1;10.1.0.0/16` has a list for host
-//! `a`, one for hosts that match `b*`, and one for all other hosts. The first list that matches applies.
+//! A value is a list of terms, `10.1.0.0/16,eth*,!docker0`. A term is a subnet, an address, the
+//! name of an interface, or a pattern for names; `!` excludes. `a=eth0;b*=eth1;10.1.0.0/16` has a
+//! list for host `a`, one for hosts that match `b*`, and one for all other hosts. The first list
+//! that matches applies.
 //!
-//! This module filters and sorts. It does not test whether an address reaches other hosts.
-//! The one invariant: without a value, every interface that may lead to another host is a candidate.
+//! This module filters and sorts. It does not test whether an address reaches other hosts. The one
+//! invariant: without a value, every interface that may lead to another host is a candidate.
 
 use ipnet::IpNet;
 use portolan_link::{Interface, InterfaceKind, Network};
@@ -219,9 +220,9 @@ fn preference(terms: &[Term], candidate: &Candidate<'_>) -> Option<Preference> {
     Some((term, kind, scope(candidate.network.addr)))
 }
 
-/// Ranks kinds of interface by the likelihood that they connect the hosts of a cluster: hardware first,
-/// virtual interfaces later. `None` for loopback and for bridges of containers and virtual machines,
-/// which do not lead to other hosts.
+/// Ranks kinds of interface by the likelihood that they connect the hosts of a cluster: hardware
+/// first, virtual interfaces later. `None` for loopback and for bridges of containers and virtual
+/// machines, which do not lead to other hosts.
 fn rank(kind: InterfaceKind) -> Option<u8> {
     match kind {
         InterfaceKind::Device | InterfaceKind::Bond => Some(0),
@@ -234,8 +235,8 @@ fn rank(kind: InterfaceKind) -> Option<u8> {
     }
 }
 
-/// Ranks addresses of one interface: link-local addresses are last. Hosts give themselves such an IPv4
-/// address when nothing configured the network, and an IPv6 one in any case.
+/// Ranks addresses of one interface: link-local addresses are last. Hosts give themselves such an
+/// IPv4 address when nothing configured the network, and an IPv6 one in any case.
 fn scope(addr: IpAddr) -> u8 {
     match addr {
         IpAddr::V4(addr) if addr.is_link_local() => 2,

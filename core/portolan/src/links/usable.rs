@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Addresses of this host that a job uses: those to publish, those to bind to, and the reason if there are
-//! none.
+//! Addresses of this host that a job uses: those to publish, those to bind to, and the reason if
+//! there are none.
 //!
 //! Invariant: sockets are bound so that a peer reaches them at every published address.
 
@@ -31,7 +31,8 @@ pub(crate) struct Usable {
 }
 
 impl Usable {
-    /// Builds the value for `candidates` among `interfaces`. Without candidates, sockets bind to `fallback`.
+    /// Builds the value for `candidates` among `interfaces`. Without candidates, sockets bind to
+    /// `fallback`.
     pub(crate) fn new(
         candidates: &[Candidate<'_>],
         interfaces: &[Interface],
@@ -106,7 +107,8 @@ fn published(candidate: &Candidate<'_>) -> HostAddress {
     }
 }
 
-/// Reads the speed of an interface in Mbit/s. For an unknown speed the kernel returns -1 or an error.
+/// Reads the speed of an interface in Mbit/s. For an unknown speed the kernel returns -1 or an
+/// error.
 fn speed(name: &str) -> Option<u32> {
     let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
     text.trim().parse().ok()
@@ -121,16 +123,19 @@ fn reason(interfaces: &[Interface]) -> String {
                 InterfaceKind::ContainerBridge | InterfaceKind::VirtualMachineBridge
             )
     };
-    let lacks = interfaces.iter().filter(leads_elsewhere).map(lack);
+    let reasons = interfaces
+        .iter()
+        .filter(leads_elsewhere)
+        .map(unusable_reason);
     // The first interfaces are the most likely ones.
-    let lacks: Vec<String> = lacks.take(NAMED_MAX).collect();
-    match lacks.is_empty() {
+    let reasons: Vec<String> = reasons.take(NAMED_MAX).collect();
+    match reasons.is_empty() {
         true => "it has no network interface except loopback".to_owned(),
-        false => lacks.join("; "),
+        false => reasons.join("; "),
     }
 }
 
-fn lack(interface: &Interface) -> String {
+fn unusable_reason(interface: &Interface) -> String {
     let name = &interface.name;
     match interface {
         Interface { up: false, .. } => format!("{name} is down (`ip link set {name} up`)"),
@@ -212,10 +217,10 @@ mod tests {
     fn missing_address_is_explained() {
         let mut down = interface("eth0", 1, &[]);
         down.up = false;
-        let told = usable(&[down, interface("eth1", 2, &[])]);
-        let why = told.unusable.unwrap();
+        let usable_addresses = usable(&[down, interface("eth1", 2, &[])]);
+        let why = usable_addresses.unusable.unwrap();
         assert!(why.contains("ip link set eth0 up"), "{why}");
         assert!(why.contains("dev eth1"), "{why}");
-        assert_eq!(told.bind.to_string(), "127.0.0.1");
+        assert_eq!(usable_addresses.bind.to_string(), "127.0.0.1");
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Addresses of a peer, and the result of the probes to each.
 //!
-//! An address is no proof: two hosts may have the same one, and two networks may use the same subnet. So
-//! probes go to all addresses at once, and only an answer with the right hash proves that an address leads
-//! to the peer (`P9.11`).
+//! An address is no proof: two hosts may have the same one, and two networks may use the same
+//! subnet. So probes go to all addresses at once, and only an answer with the right hash proves
+//! that an address leads to the peer (`P9.11`).
 //!
 //! Invariant: the result at an unproven address does not count as death of the peer.
 
@@ -36,7 +36,8 @@ pub(crate) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct PeerAddresses {
     tried: Box<[(SocketAddr, Outcome)]>,
-    /// Index of the proven address. Small, since there can be a record for each of many thousand peers.
+    /// Index of the proven address. Small, since there can be a record for each of many thousand
+    /// peers.
     proven: Option<u8>,
     /// Probes to the proven address since its last answer.
     unanswered: u8,
@@ -52,8 +53,8 @@ impl PeerAddresses {
         }
     }
 
-    /// Sends a probe to the proven address, or to all addresses. `send` gets an address and its nonce.
-    /// Returns `true` if a probe was sent.
+    /// Sends a probe to the proven address, or to all addresses. `send` gets an address and its
+    /// nonce. Returns `true` if a probe was sent.
     pub(super) fn probe(
         &mut self,
         now: Instant,
@@ -141,8 +142,8 @@ impl PeerAddresses {
     }
 }
 
-/// Tests whether two addresses differ at most in the port. The same link-local address on another interface
-/// counts as different.
+/// Tests whether two addresses differ at most in the port. The same link-local address on another
+/// interface counts as different.
 pub(crate) fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     let place = |mut addr: SocketAddr| {
         addr.set_port(0);
@@ -151,8 +152,8 @@ pub(crate) fn is_same_place(a: SocketAddr, b: SocketAddr) -> bool {
     place(a) == place(b)
 }
 
-/// Returns the nonce of a probe to the address at `index`: the time, rounded up so that it is not earlier
-/// than the reason for the probe. An answer takes longer than the rounding.
+/// Returns the nonce of a probe to the address at `index`: the time, rounded up so that it is not
+/// earlier than the reason for the probe. An answer takes longer than the rounding.
 fn nonce(now: Instant, index: usize) -> u64 {
     let rounded = now.as_nanos().saturating_add(INDEX_BITS) & !INDEX_BITS;
     rounded | (index as u64 & INDEX_BITS)
@@ -175,7 +176,7 @@ mod tests {
     }
 
     /// Sends probes, and returns their nonces by address.
-    fn asked(addresses: &mut PeerAddresses, at: u64) -> Vec<(SocketAddr, u64)> {
+    fn probe_all(addresses: &mut PeerAddresses, at: u64) -> Vec<(SocketAddr, u64)> {
         let mut sent = Vec::new();
         addresses.probe(Instant::from_nanos(at), |addr, nonce| {
             sent.push((addr, nonce));
@@ -187,23 +188,23 @@ mod tests {
     #[test]
     fn all_addresses_are_probed_until_one_answers() {
         let mut addresses = three();
-        let sent = asked(&mut addresses, 1000);
+        let sent = probe_all(&mut addresses, 1000);
         assert_eq!(sent.len(), 3);
         assert!(sent.iter().all(|(_, nonce)| (1000..1032).contains(nonce)));
         addresses.on_answer(sent[1].1);
         assert_eq!(addresses.proven(), Some(addr(2)));
-        assert_eq!(asked(&mut addresses, 2000)[..], [(addr(2), 2000 | 1)]);
+        assert_eq!(probe_all(&mut addresses, 2000)[..], [(addr(2), 2000 | 1)]);
     }
 
     #[test]
     fn all_addresses_are_probed_again_after_silence() {
         let mut addresses = three();
-        let first = asked(&mut addresses, 1000)[0].1;
+        let first = probe_all(&mut addresses, 1000)[0].1;
         addresses.on_answer(first);
         for _ in 0..UNANSWERED_MAX {
-            assert_eq!(asked(&mut addresses, 2000).len(), 1);
+            assert_eq!(probe_all(&mut addresses, 2000).len(), 1);
         }
-        let sent = asked(&mut addresses, 3000);
+        let sent = probe_all(&mut addresses, 3000);
         assert_eq!(sent.len(), 3);
         addresses.on_answer(sent[2].1);
         assert_eq!(addresses.proven(), Some(addr(3)));
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn refusal_counts_only_at_the_proven_address() {
         let mut addresses = three();
-        let sent = asked(&mut addresses, 1000);
+        let sent = probe_all(&mut addresses, 1000);
         assert!(!addresses.on_refusal(sent[0].1));
         addresses.on_answer(sent[1].1);
         assert!(!addresses.on_refusal(sent[2].1));

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Time of its probe; zero before the first.
-    pub(crate) asked: Instant,
+    pub(crate) probed_at: Instant,
     /// Time from the probe to the answer.
     pub(crate) delay: Duration,
     /// Time since the peer's program had last polled its links.
@@ -54,27 +54,28 @@ impl Life {
     pub(super) fn answer(&self) -> Answer {
         let duration = |word: &AtomicU64| Duration::from_nanos(word.load(Ordering::Relaxed));
         Answer {
-            asked: self.seen(),
+            probed_at: self.seen(),
             delay: duration(&self.delay),
             idle: duration(&self.idle),
         }
     }
 
-    /// Records an answer to the probe of time `asked`. `P9.2`: a time in the future cannot be
+    /// Records an answer to the probe of time `probed_at`. `P9.2`: a time in the future cannot be
     /// genuine.
-    pub(super) fn on_answer(&self, asked: u64, idle: Duration, now: Instant) {
-        if asked > now.as_nanos() || asked <= self.answered.load(Ordering::Relaxed) {
+    pub(super) fn on_answer(&self, probed_at: u64, idle: Duration, now: Instant) {
+        if probed_at > now.as_nanos() || probed_at <= self.answered.load(Ordering::Relaxed) {
             return;
         }
         let idle = u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX);
         self.idle.store(idle, Ordering::Relaxed);
-        self.delay.store(now.as_nanos() - asked, Ordering::Relaxed);
-        self.answered.store(asked, Ordering::Relaxed);
+        self.delay
+            .store(now.as_nanos() - probed_at, Ordering::Relaxed);
+        self.answered.store(probed_at, Ordering::Relaxed);
     }
 
-    /// Records that the probe of time `asked` was returned as undeliverable.
-    pub(super) fn on_refusal(&self, asked: u64) {
-        self.refused.fetch_max(asked, Ordering::Relaxed);
+    /// Records that the probe of time `probed_at` was returned as undeliverable.
+    pub(super) fn on_refusal(&self, probed_at: u64) {
+        self.refused.fetch_max(probed_at, Ordering::Relaxed);
     }
 
     /// Records a report of the peer's death. Returns `true` if the report is new, so that the peer
@@ -118,7 +119,7 @@ mod tests {
         let life = Life::default();
         assert_eq!(life.state(), PeerState::Trusted);
         life.on_refusal(SECOND);
-        assert!(life.doubt(at(SECOND + 10)), "the first is news");
+        assert!(life.doubt(at(SECOND + 10)), "the first report is new");
         assert!(!life.doubt(at(SECOND + 11)));
         assert_eq!(life.state(), PeerState::Doubted);
         // A refusal of a probe from before the report confirms nothing.
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(life.state(), PeerState::Gone);
         life.on_answer(SECOND + 20, Duration::ZERO, at(SECOND + 30));
         assert_eq!(life.state(), PeerState::Trusted);
-        assert!(life.doubt(at(9 * SECOND)), "later doubt is news again");
+        assert!(life.doubt(at(9 * SECOND)), "a later report is new again");
         assert_eq!(life.state(), PeerState::Doubted);
     }
 

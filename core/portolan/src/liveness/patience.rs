@@ -44,10 +44,10 @@ mod tests {
         }
         for value in ["", "5", "99ms", "1001s", "-1s", "soon"] {
             job.options.insert("peer_timeout".into(), value.into());
-            let said = peer_timeout(&job).unwrap_err().to_string();
+            let text = peer_timeout(&job).unwrap_err().to_string();
             assert!(
-                said.contains("peer_timeout") && said.contains("100ms"),
-                "{said}"
+                text.contains("peer_timeout") && text.contains("100ms"),
+                "{text}"
             );
         }
     }

@@ -114,8 +114,8 @@ fn replayed_messages_are_ignored() {
     let (question, from) = question_at(&peer);
     let answer = from_peer(Kind::Answer, question.nonce);
     peer.send_to(&answer, from).unwrap();
-    let asked = Instant::from_nanos(question.nonce);
-    assert!(wait_for(|| prober.seen(PeerId(1)) == asked));
+    let probed_at = Instant::from_nanos(question.nonce);
+    assert!(wait_for(|| prober.seen(PeerId(1)) == probed_at));
     // The same answer again, one for a probe that was never sent, and a recorded probe.
     peer.send_to(&answer, from).unwrap();
     let early = from_peer(Kind::Answer, u64::MAX);
@@ -126,7 +126,7 @@ fn replayed_messages_are_ignored() {
     peer.recv_from(&mut bytes).unwrap();
     let reply = Message::decode(&bytes, &Key::derive(&SECRET)).unwrap();
     assert_eq!(reply.kind, Kind::Answer, "a question is answered");
-    assert_eq!(prober.seen(PeerId(1)), asked);
+    assert_eq!(prober.seen(PeerId(1)), probed_at);
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn refusal_at_unproven_address_is_no_death() {
 
 #[test]
 fn working_address_is_found() {
-    let (silent, stranger) = (peer_socket(), start(bind(), 2, &[]));
+    let (silent, unknown) = (peer_socket(), start(bind(), 2, &[]));
     let (prober, living) = (bind(), bind());
     let at = [
         silent.local_addr().unwrap(),
-        stranger.shared.socket.local_addr().unwrap(),
+        unknown.shared.socket.local_addr().unwrap(),
         living.addr().unwrap(),
     ];
     let prober = prober.start(0, 3, &SECRET, Clock::new()).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control messages ("words" in the protocol) between root and members, little-endian; see P17 in docs/reference/protocol.md.
+//! Control messages ("words" in the protocol) between root and members, little-endian; see P17 in
+//! docs/reference/protocol.md.
 
 use super::Id;
 use portolan_multicast::{Front, Lack, Report, Sent};
@@ -14,8 +15,8 @@ const HEADER_LEN: usize = 16;
 const REPORT_LEN: usize = HEADER_LEN + 24;
 const RANGE_LEN: usize = 8;
 
-/// Maximum number of ranges in a report. They fit the shortest frame with a header; a message sent by
-/// rendezvous would wait forever for a buffer. Further ranges follow in the next report.
+/// Maximum number of ranges in a report. They fit the shortest frame with a header; a message sent
+/// by rendezvous would wait forever for a buffer. Further ranges follow in the next report.
 const RANGES_MAX: usize = 100;
 
 /// Longest reason, in bytes.
@@ -120,7 +121,7 @@ impl Control {
         if head[0] != VERSION {
             return None;
         }
-        let word = match (head[1], rest.len()) {
+        let control = match (head[1], rest.len()) {
             (1, 4) => Control::Ready {
                 window: u32::from_le_bytes(field(rest, 0)?),
             },
@@ -141,11 +142,12 @@ impl Control {
             },
             _ => return None,
         };
-        Some((id, word))
+        Some((id, control))
     }
 }
 
-/// Returns the longest prefix of `text` of at most `len_max` bytes that ends between two characters.
+/// Returns the longest prefix of `text` of at most `len_max` bytes that ends between two
+/// characters.
 fn truncated(text: &str, len_max: usize) -> &str {
     let mut end = text.len().min(len_max);
     while !text.is_char_boundary(end) {
@@ -247,8 +249,8 @@ mod tests {
 
     #[test]
     fn controls_and_announcements_round_trip() {
-        for word in controls() {
-            assert_eq!(Control::parse(&word.to_bytes(ID)), Some((ID, word)));
+        for control in controls() {
+            assert_eq!(Control::parse(&control.to_bytes(ID)), Some((ID, control)));
         }
         let announcement = Announcement {
             piece_len: 1416,
@@ -262,8 +264,8 @@ mod tests {
 
     #[test]
     fn invalid_controls_are_rejected() {
-        for word in controls() {
-            let bytes = word.to_bytes(ID);
+        for control in controls() {
+            let bytes = control.to_bytes(ID);
             let refused = |bytes: &[u8]| Control::parse(bytes).is_none();
             let mut other = bytes.clone();
             other[0] = 2;
@@ -271,8 +273,11 @@ mod tests {
             other[..2].copy_from_slice(&[1, 7]);
             assert!(refused(&other), "of another kind");
             assert!(refused(&bytes[..HEADER_LEN - 1]));
-            let is_text = matches!(word, Control::Refused { .. });
-            assert!(is_text || refused(&[&bytes[..], &[0]].concat()), "{word:?}");
+            let is_text = matches!(control, Control::Refused { .. });
+            assert!(
+                is_text || refused(&[&bytes[..], &[0]].concat()),
+                "{control:?}"
+            );
         }
         let long = Control::Refused {
             why: "ü".repeat(REASON_LEN_MAX),
@@ -292,8 +297,8 @@ mod tests {
             if let [version, kind, ..] = &mut bytes[..] {
                 (*version, *kind) = (1, *kind % 8);
             }
-            if let Some((id, word)) = Control::parse(&bytes) {
-                assert_eq!(Control::parse(&word.to_bytes(id)), Some((id, word)));
+            if let Some((id, control)) = Control::parse(&bytes) {
+                assert_eq!(Control::parse(&control.to_bytes(id)), Some((id, control)));
             }
         }
     }

@@ -199,8 +199,8 @@ impl Root {
     }
 
     /// Begins to send when all members have joined. `window_of` returns the window of a member.
-    /// Returns the control messages to send: members with a wider window (their own, or the announced one if
-    /// that is less) must report more often. `P17.4`
+    /// Returns the control messages to send: members with a wider window (their own, or the
+    /// announced one if that is less) must report more often. `P17.4`
     pub(super) fn begin(
         &mut self,
         window_of: impl Fn(u32) -> u32,
@@ -273,8 +273,9 @@ impl Root {
         let Some(caster) = caster.filter(|_| !self.is_blocked && !self.has_failed) else {
             return Vec::new();
         };
-        let told: Vec<(u32, Sent)> = caster.on_time(now);
-        told.into_iter()
+        let messages: Vec<(u32, Sent)> = caster.on_time(now);
+        messages
+            .into_iter()
             .map(|(rank, sent)| (rank, Control::Sent(sent)))
             .collect()
     }

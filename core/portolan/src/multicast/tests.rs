@@ -414,7 +414,7 @@ fn send_error_delivers_data_by_messages() {
 fn unused_groups_close_after_linger_or_when_capacity_is_needed() {
     let mut own = multicasts();
     let group_of = |id| Members::new(id, vec![0, 1, 2].into());
-    let kept: Vec<Members> = (0..4).map(group_of).collect();
+    let live: Vec<Members> = (0..4).map(group_of).collect();
     let has = |state: &GroupState| state.reach.is_some();
     let enter = |own: &mut Multicasts, members: &Members| {
         let id = Id {
@@ -429,7 +429,7 @@ fn unused_groups_close_after_linger_or_when_capacity_is_needed() {
         state.reach = Some((0, true));
         Ok::<_, String>(())
     };
-    kept.iter()
+    live.iter()
         .for_each(|group| enter(&mut own, group).unwrap());
     for id in 4..100 {
         enter(&mut own, &group_of(id)).unwrap();
@@ -438,7 +438,7 @@ fn unused_groups_close_after_linger_or_when_capacity_is_needed() {
     let begin = Instant::from_nanos(1);
     own.close_unused(begin);
     let before = own.groups.len();
-    assert!(before > kept.len() && !own.is_close_due(begin));
+    assert!(before > live.len() && !own.is_close_due(begin));
     own.close_unused(begin + LINGER / 2);
     assert_eq!(own.groups.len(), before, "they may come again");
     // The group with a new handle remains.

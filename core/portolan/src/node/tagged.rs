@@ -260,8 +260,8 @@ impl Node {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::UnexpectedMemoryFull`] when no such message can arrive before other
-    /// messages are received; [`Error::PeerGone`] when its source has ended; [`Error::NobodyLeft`] when every
-    /// other process of a job of several has ended.
+    /// messages are received; [`Error::PeerGone`] when its source has ended; [`Error::NobodyLeft`]
+    /// when every other process of a job of several has ended.
     pub fn peek(&mut self, which: TagMatch) -> Result<Option<Envelope>, Error> {
         let engine = &mut *self.engine.enter();
         let selector = engine.inner.selector(which)?;
@@ -318,8 +318,8 @@ impl Node {
 }
 
 impl Engine {
-    /// Makes progress once and calls `find` to search for a message. Returns an error if there is none and
-    /// none can arrive any more.
+    /// Makes progress once and calls `find` to search for a message. Returns an error if there is
+    /// none and none can arrive any more.
     fn poll_for<T>(
         &mut self,
         selector: &Selector,

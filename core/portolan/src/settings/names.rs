@@ -128,16 +128,16 @@ mod tests {
     #[test]
     fn typo_is_refused_with_a_suggestion() {
         for (name, meant) in [("atuh", "auth"), ("Auth", "auth"), ("schedle", "schedule")] {
-            let told = check_option(name).unwrap_err().to_string();
-            assert!(told.contains(&format!("the closest is {meant},")), "{told}");
+            let text = check_option(name).unwrap_err().to_string();
+            assert!(text.contains(&format!("the closest is {meant},")), "{text}");
         }
         for (name, meant) in [
             ("PORTOLAN_SCHEDLE", "PORTOLAN_SCHEDULE"),
             ("PORTOLAN_PEER_TIMOEUT", "PORTOLAN_PEER_TIMEOUT"),
             ("PORTOLAN_ATUH", "PORTOLAN_AUTH"),
         ] {
-            let told = check_variable(name).unwrap_err().to_string();
-            assert!(told.contains(&format!("the closest is {meant},")), "{told}");
+            let text = check_variable(name).unwrap_err().to_string();
+            assert!(text.contains(&format!("the closest is {meant},")), "{text}");
         }
     }
 

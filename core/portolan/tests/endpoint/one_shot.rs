@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One-shot regions, as MPI libraries use them for active messages: a process registers a buffer and sends its
-//! key, the peer gets or puts the bytes and reports that, and the process deregisters the buffer. Many are in
-//! flight in both directions, with each setting of `stream`, with and without loss. Every byte is compared.
+//! One-shot regions, as MPI libraries use them for active messages: a process registers a buffer
+//! and sends its key, the peer gets or puts the bytes and reports that, and the process deregisters
+//! the buffer. Many are in flight in both directions, with each setting of `stream`, with and
+//! without loss. Every byte is compared.
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece};
 use crate::lab::{Lab, ROLE, hear, introduce, open, say};

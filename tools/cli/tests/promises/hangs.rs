@@ -18,7 +18,7 @@ const HANGS: &[(&str, &[&str])] = &[
     (
         "hang: receive",
         &[
-            "rank 0 waits for ",
+            "rank 0 has waited ",
             ": receive at port 1 from rank 1",
             "rank 1 does not answer",
         ],

@@ -3,28 +3,28 @@
 //! The setting decides, or the measured cost.
 //!
 //! The cost depends on the machine, the frame length and the other traffic, so it is measured with
-//! the traffic itself. At intervals, a probe receives batches in both ways alternately and times
-//! each: the system call, the core's work and the copies. The way with the lower median cost per
+//! the traffic itself. At intervals, a probe receives batches by both methods alternately and times
+//! each: the system call, the core's work and the copies. The method with the lower median cost per
 //! byte is used until the next probe.
 
 use crate::clock::Clock;
 use crate::error::Error;
 use portolan_proto::Instant;
 
-/// Batches of each way in a probe. They are enough for a median that a few interrupts do not move.
-/// Both ways together are 2 MB of full batches.
+/// Batches of each method in a probe. They are enough for a median that a few interrupts do not
+/// move. Both methods together are 2 MB of full batches.
 const SAMPLES: usize = 16;
 
-/// Batches between probes. The more expensive way then takes one batch in 64. This costs less than
-/// 0.5 % even if that way is 25 % more expensive.
+/// Batches between probes. The more expensive method then takes one batch in 64. This costs less
+/// than 0.5 % even if that method is 25 % more expensive.
 const BETWEEN_PROBES: u32 = 1024;
 
 /// Length in bytes below which a batch is not measured: the cost of the call hides that of the
 /// copy.
 const BATCH_LEN_MIN: usize = 16 << 10;
 
-/// Inverse of the saving that justifies a switch (1/20, 5 %). Medians of two equal ways differ by a
-/// few per cent, and needless switches make measurements hard to repeat.
+/// Inverse of the saving that justifies a switch (1/20, 5 %). Medians of two equal methods differ
+/// by a few per cent, and needless switches make measurements hard to repeat.
 const MARGIN: u64 = 20;
 
 /// Way to receive bulk payload.
@@ -35,7 +35,7 @@ enum Mode {
     Auto,
 }
 
-/// Measured choice between the ways; see the module documentation.
+/// Measured choice between the methods; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Placement {
     mode: Mode,
@@ -100,7 +100,8 @@ impl Placement {
         };
         Ok(Placement {
             mode,
-            // Until a measurement is made, use the way whose cost does not depend on predictions.
+            // Until a measurement is made, use the method whose cost does not depend on
+            // predictions.
             speculates: mode == Mode::Speculative,
             batches_left: 0,
             costs: Default::default(),
@@ -123,7 +124,7 @@ impl Placement {
             return self.speculates;
         }
         let probes = self.batches_left == 0;
-        // Alternate, so that both ways see the same traffic.
+        // Alternate, so that both methods see the same traffic.
         let speculates = match probes {
             true => self.costs[1].count <= self.costs[0].count && !self.costs[1].is_full(),
             false => self.speculates,
@@ -168,7 +169,7 @@ impl Placement {
     }
 
     fn decide(&mut self) {
-        let [bounced, speculative] = [0, 1].map(|way: usize| self.costs[way].take_median());
+        let [bounced, speculative] = [0, 1].map(|method: usize| self.costs[method].take_median());
         let (own, other) = match self.speculates {
             true => (speculative, bounced),
             false => (bounced, speculative),
@@ -221,12 +222,12 @@ mod tests {
     #[test]
     fn probe_alternates_and_skips_short_batches() {
         let mut placement = with("auto");
-        let mut ways = [0, 0];
+        let mut methods = [0, 0];
         for _ in 0..2 * SAMPLES {
             receive(&mut placement, 100);
-            ways[usize::from(receive(&mut placement, 64_000))] += 1;
+            methods[usize::from(receive(&mut placement, 64_000))] += 1;
         }
-        assert_eq!(ways, [SAMPLES, SAMPLES]);
+        assert_eq!(methods, [SAMPLES, SAMPLES]);
         assert_eq!(placement.batches_left, BETWEEN_PROBES);
         let chosen = placement.speculates;
         for _ in 0..BETWEEN_PROBES {

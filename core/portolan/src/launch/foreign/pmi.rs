@@ -87,8 +87,8 @@ impl Pmi {
         let answer = Answer(self.next_line()?);
         if answer.field("cmd") != Some(expected) {
             // A value may be part of the line, so the line is not shown whole.
-            let said = answer.field("cmd").unwrap_or("no command");
-            return Err(refused(format!("expected {expected}, got {said}")));
+            let got = answer.field("cmd").unwrap_or("no command");
+            return Err(refused(format!("expected {expected}, got {got}")));
         }
         match answer.field("rc") {
             None | Some("0") => Ok(answer),

@@ -95,8 +95,8 @@ impl Space for PmixSpace {
             Some(pmix) => Ok(pmix),
             None => Pmix::init(&libraries()),
         };
-        let asked = again.as_mut().map(|pmix| pmix.abort(status, reason));
-        if !matches!(asked, Ok(Ok(()))) {
+        let request = again.as_mut().map(|pmix| pmix.abort(status, reason));
+        if !matches!(request, Ok(Ok(()))) {
             log::warn!("cannot request the launcher to end the job; it will get the exit status");
         }
     }

@@ -85,11 +85,11 @@ impl Node {
         let len = bytes.len();
         // Empty data are sent too, so that every member detects a mismatch.
         let count = len.div_ceil(BLOCK_LEN).max(1);
-        let mut asked = 0;
+        let mut expected = 0;
         for index in 0..count {
-            while cast.before.is_some() && asked < count.min(index + IN_FLIGHT_MAX) {
-                self.expect_block(cast, block(asked, len).len())?;
-                asked += 1;
+            while cast.before.is_some() && expected < count.min(index + IN_FLIGHT_MAX) {
+                self.expect_block(cast, block(expected, len).len())?;
+                expected += 1;
             }
             let place = &mut bytes[block(index, len)];
             let memory = match cast.receiving.pop_front() {
