@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records that members of a group exchange about collective operations: heads before the data, and
-//! notices ("news") of waits and failures (chapter P14 of docs/reference/protocol.md).
+//! notices of waits and failures (chapter P14 of docs/reference/protocol.md).
 //!
 //! This module has records and bookkeeping only; `node/collective.rs` sends and receives.
 //! Invariant: a group in which two members were in different operations is permanently broken at

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control messages ("words" in the protocol) between root and members, little-endian; see P17 in
+//! Control messages between root and members, little-endian; see P17 in
 //! docs/reference/protocol.md.
 
 use super::Id;
