@@ -195,7 +195,7 @@ pub(crate) struct State {
     /// Recent operations, newest last.
     history: VecDeque<Head>,
     /// Numbers of the pending operations, by their lowest bits.
-    under_way: [Option<u64>; PENDING_OPS_MAX],
+    pending: [Option<u64>; PENDING_OPS_MAX],
     /// Operations in which other members wait and that this process has not reached, by rank.
     waiting: BTreeMap<u32, Head>,
     broken: Option<Fault>,
@@ -229,11 +229,11 @@ impl State {
             seq: self.last_seq() + 1,
             ..*call
         };
-        let under_way = &mut self.under_way[head.slot()];
-        if under_way.is_some() {
+        let pending = &mut self.pending[head.slot()];
+        if pending.is_some() {
             return Err(Busy);
         }
-        *under_way = Some(head.seq);
+        *pending = Some(head.seq);
         if self.history.len() == HISTORY_LEN {
             self.history.pop_front();
         }
@@ -243,9 +243,9 @@ impl State {
 
     /// Ends an operation, once.
     pub(crate) fn end(&mut self, head: &Head) {
-        let under_way = &mut self.under_way[head.slot()];
-        if *under_way == Some(head.seq) {
-            *under_way = None;
+        let pending = &mut self.pending[head.slot()];
+        if *pending == Some(head.seq) {
+            *pending = None;
         }
     }
 

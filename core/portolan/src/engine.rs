@@ -350,7 +350,7 @@ impl Inner {
     }
 
     /// Reports the loss of `peer` to the launcher and returns the error for the program.
-    pub(crate) fn gone_error(&self, peer: PeerId, cause: Cause) -> Error {
+    pub(crate) fn peer_error(&self, peer: PeerId, cause: Cause) -> Error {
         let report = self.peers[peer.0 as usize].report_text();
         let reason = Reason { cause, report };
         self.report_lost(peer.0, &reason);
@@ -427,7 +427,7 @@ impl Engine {
         self
     }
 
-    /// Asks the launcher to end the job.
+    /// Requests the launcher to end the job.
     pub(crate) fn abort(&mut self, status: i32, reason: &str) {
         if let Some(launch) = &mut self.launch
             && !self.inner.owner.is_another()

@@ -88,16 +88,16 @@ impl fmt::Display for PathInfo {
 /// logs the error that `close` would return.
 pub struct Node {
     engine: Gate<Engine>,
-    /// PooledBuf outside the engine: reading the rank must not take the engine back from its
+    /// Kept outside the engine: reading the rank must not take the engine back from its
     /// helper.
     job: Box<Job>,
     waiter: Waiter,
     descriptor: Option<Box<Descriptor>>,
     /// All processes of the job.
     all: Group,
-    clean: bool,
+    is_clean: bool,
     /// Set when the process has left the job.
-    closed: bool,
+    is_closed: bool,
     model: model::Status,
 }
 
@@ -618,7 +618,7 @@ impl Node {
     /// Ends the whole job with exit status `status`, because of `reason`. This process should end
     /// too.
     pub fn abort(&mut self, status: i32, reason: &str) {
-        self.clean = false;
+        self.is_clean = false;
         self.engine.enter().abort(status, reason);
     }
 
@@ -638,10 +638,10 @@ impl Node {
     }
 
     fn leave_job(&mut self) -> Result<(), Error> {
-        self.closed = true;
+        self.is_closed = true;
         let engine = &mut *self.engine.enter();
         engine.inner.check_owner()?;
-        if !self.clean {
+        if !self.is_clean {
             return Ok(());
         }
         // Closing discards messages at ports, which may include reports of a mismatch.
@@ -659,7 +659,7 @@ impl Drop for Node {
             self.engine.enter().abandon();
             return;
         }
-        if std::thread::panicking() || self.closed {
+        if std::thread::panicking() || self.is_closed {
             return;
         }
         if let Err(error) = self.leave_job() {

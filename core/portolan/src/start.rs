@@ -22,10 +22,10 @@ use rand::TryRngCore;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns the address of this process, with the addresses of its host if `publishes`.
+/// Returns the address of this process, with the addresses of its host if `is_publisher`.
 pub(crate) fn own_address(
     host_name: String,
-    publishes: bool,
+    is_publisher: bool,
     plan: &Plan,
     links: &Links,
     liveness: Option<&Unstarted>,
@@ -43,7 +43,7 @@ pub(crate) fn own_address(
         liveness: liveness.and_then(Unstarted::addr),
         addresses: plan
             .usable()
-            .filter(|_| publishes)
+            .filter(|_| is_publisher)
             .map_or_else(Box::default, |usable| usable.addresses.clone().into()),
         unusable: plan
             .usable()

@@ -146,7 +146,7 @@ fn start(port: u16, lives_port: u16) -> (KillOnDrop, SocketAddr) {
     job.options.insert("interface".into(), "lo".into());
     job.options.insert("model".into(), "off".into());
     let version = VERSION;
-    say(&ours, &ToProcess::Welcome(Welcome { version, job }));
+    send_message(&ours, &ToProcess::Welcome(Welcome { version, job }));
     let mut line = String::new();
     BufReader::new(&ours).read_line(&mut line).unwrap();
     let ToAgent::Address { address: own } = serde_json::from_str(&line).unwrap() else {
@@ -164,14 +164,14 @@ fn start(port: u16, lives_port: u16) -> (KillOnDrop, SocketAddr) {
     let addresses: Vec<Value> = std::iter::once(own.clone())
         .chain((1..=PEERS).map(of_peer))
         .collect();
-    say(&ours, &ToProcess::Table { addresses });
+    send_message(&ours, &ToProcess::Table { addresses });
     // Must stay open as long as this program runs.
     std::mem::forget(ours);
     let socket = own["links"][0]["socket"].as_str().unwrap();
     (child, socket.parse().unwrap())
 }
 
-fn say(mut to: &UnixStream, message: &ToProcess) {
+fn send_message(mut to: &UnixStream, message: &ToProcess) {
     let mut line = serde_json::to_vec(message).unwrap();
     line.push(b'\n');
     to.write_all(&line).unwrap();

@@ -128,7 +128,7 @@ impl Inner {
             return self.lost(by, Cause::Closed, report);
         }
         match (self.core.peer_status(PeerId(rank)), by) {
-            (PeerStatus::Failed(cause), _) => self.gone_error(PeerId(rank), cause),
+            (PeerStatus::Failed(cause), _) => self.peer_error(PeerId(rank), cause),
             (_, Some(by)) => self.lost(rank, Cause::Reported, format!("rank {by} reports: {why}")),
             (_, None) => self.lost(rank, Cause::Reported, why),
         }

@@ -274,7 +274,7 @@ impl Inner {
                 if unheard {
                     self.note_undelivered(peer, cause);
                 }
-                self.note_gone(peer);
+                self.fail_operations_of(peer);
             }
             Event::MemoryFull { peer, error } => {
                 let error = self.op_error(OpId(u64::MAX), error);

@@ -128,7 +128,7 @@ impl Inner {
             PeerStatus::Failed(cause) => cause,
             _ => Cause::ProcessGone,
         };
-        Err(self.gone_error(PeerId(rank), cause))
+        Err(self.peer_error(PeerId(rank), cause))
     }
 
     /// Ends a broadcast by multicast, settled or not.

@@ -26,16 +26,16 @@ impl Engine {
     }
 
     pub(super) fn handle_launcher(&mut self) {
-        while let Some(gone) = self.launch.as_mut().and_then(Launch::poll) {
-            let Some(info) = self.inner.peers.get_mut(gone.rank as usize) else {
+        while let Some(ended) = self.launch.as_mut().and_then(Launch::poll) {
+            let Some(info) = self.inner.peers.get_mut(ended.rank as usize) else {
                 continue;
             };
-            let peer = PeerId(gone.rank);
+            let peer = PeerId(ended.rank);
             // A missing resource explains more than the way in which the process then ended.
             if info.report.is_none() {
-                info.report = Some(format!("its host's agent reports: {}", gone.cause).into());
+                info.report = Some(format!("its host's agent reports: {}", ended.cause).into());
             }
-            (info.has_ended, info.has_left) = (true, gone.is_success);
+            (info.has_ended, info.has_left) = (true, ended.is_success);
             self.inner.ended_count += 1;
             self.receive_all();
             self.give_up_for_good(peer, Cause::ProcessGone);
@@ -94,7 +94,7 @@ impl Engine {
             }
             Notice::Capacity(len) => self.inner.core.set_buffer_len(link, len),
             Notice::Dropped(name) => *self.inner.link_drops.entry(name).or_default() += 1,
-            Notice::Down(error) => log::warn!("{link} link does not work now: {error}"),
+            Notice::Down(error) => log::warn!("link {link} is down: {error}"),
             _ => {}
         }
     }

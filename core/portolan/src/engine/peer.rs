@@ -24,7 +24,7 @@ pub(crate) struct PeerInfo {
     pub(super) sent_turn: u32,
     /// Messages sent in that turn, and a flag that is set when the turn before had a burst.
     sent_count: u32,
-    sends_bursts: bool,
+    is_bursty: bool,
     /// Time from which the peer is awaited, or suspected by the core.
     pub(super) watched_since: Option<Instant>,
     /// Time of the program's last poll for this peer, if polling is the only reason to watch it.
@@ -72,10 +72,10 @@ impl PeerInfo {
         if self.sent_turn == turn {
             self.sent_count = self.sent_count.wrapping_add(1);
         } else {
-            self.sends_bursts = self.sent_count > ALONE_MAX;
+            self.is_bursty = self.sent_count > ALONE_MAX;
             (self.sent_turn, self.sent_count) = (turn, 1);
         }
-        self.sent_count > if self.sends_bursts { 1 } else { ALONE_MAX }
+        self.sent_count > if self.is_bursty { 1 } else { ALONE_MAX }
     }
 
     /// Tests whether no message was sent to this peer in this turn.

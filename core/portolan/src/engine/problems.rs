@@ -166,7 +166,7 @@ impl Inner {
     /// Returns the error of an operation for the program.
     pub(crate) fn op_error(&self, op: OpId, error: OpError) -> Error {
         match error {
-            OpError::PeerGone(peer, cause) => self.gone_error(peer, cause),
+            OpError::PeerGone(peer, cause) => self.peer_error(peer, cause),
             OpError::Truncated { message_len } => {
                 let (port, source) = match self.ops.kind(op) {
                     Some(OpKind::Recv { port, source }) => (port.number, source),

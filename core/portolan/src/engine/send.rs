@@ -111,7 +111,7 @@ impl Inner {
     ) -> Result<Submitted, Error> {
         match refused {
             Refused::Gone(cause @ (Cause::ProcessGone | Cause::Violation(_))) => {
-                Err(self.gone_error(peer, cause))
+                Err(self.peer_error(peer, cause))
             }
             Refused::Unknown | Refused::Gone(_) => {
                 self.connect(peer)?;
@@ -172,7 +172,7 @@ impl Inner {
     /// Returns an error if `peer` was given up.
     pub(crate) fn check_gone(&self, peer: PeerId) -> Result<(), Error> {
         match self.core.peer_status(peer) {
-            PeerStatus::Failed(cause) => Err(self.gone_error(peer, cause)),
+            PeerStatus::Failed(cause) => Err(self.peer_error(peer, cause)),
             _ => Ok(()),
         }
     }

@@ -274,11 +274,11 @@ impl Inner {
     /// Gives up `peer`. Operations that only it could complete fail with `cause`. `P9.6`
     pub(super) fn give_up(&mut self, peer: PeerId, cause: Cause) {
         self.core.fail_peer(peer, cause);
-        self.note_gone(peer);
+        self.fail_operations_of(peer);
     }
 
     /// Fails the operations that wait for `peer`, which was given up.
-    pub(crate) fn note_gone(&mut self, peer: PeerId) {
+    pub(crate) fn fail_operations_of(&mut self, peer: PeerId) {
         let PeerStatus::Failed(cause) = self.core.peer_status(peer) else {
             return;
         };

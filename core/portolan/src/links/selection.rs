@@ -41,7 +41,7 @@ struct List {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Term {
-    excludes: bool,
+    is_excluded: bool,
     what: Matcher,
 }
 
@@ -79,7 +79,7 @@ impl Selection {
     /// Selects the addresses of one interface.
     pub(crate) fn of_interface(name: &str) -> Selection {
         let term = Term {
-            excludes: false,
+            is_excluded: false,
             what: Matcher::Name(name.to_owned()),
         };
         let list = List {
@@ -140,12 +140,12 @@ fn list(text: &str) -> Result<List, Malformed> {
 
 fn term(text: &str) -> Result<Term, Malformed> {
     let text = text.trim();
-    let (excludes, text) = match text.strip_prefix('!') {
+    let (is_excluded, text) = match text.strip_prefix('!') {
         Some(rest) => (true, rest.trim()),
         None => (false, text),
     };
     let what = matcher(text)?;
-    Ok(Term { excludes, what })
+    Ok(Term { is_excluded, what })
 }
 
 fn matcher(text: &str) -> Result<Matcher, Malformed> {
@@ -178,7 +178,7 @@ impl Term {
             Matcher::Subnet(subnet) => subnet.contains(&candidate.network.addr),
             Matcher::Name(name) => *name == interface.name,
             Matcher::Pattern(pattern) => {
-                (self.excludes || !interface.loopback) && pattern.matches(&interface.name)
+                (self.is_excluded || !interface.loopback) && pattern.matches(&interface.name)
             }
         }
     }
@@ -206,7 +206,7 @@ type Preference = (usize, u8, u8);
 /// Returns the place of `candidate`, or `None` if `terms` do not select it. A term may select an
 /// interface whose kind is not selected by default.
 fn preference(terms: &[Term], candidate: &Candidate<'_>) -> Option<Preference> {
-    let (excluding, including): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.excludes);
+    let (excluding, including): (Vec<_>, Vec<_>) = terms.iter().partition(|term| term.is_excluded);
     if excluding.iter().any(|term| term.matches(candidate)) {
         return None;
     }

@@ -63,7 +63,7 @@ impl Task {
     }
 
     /// Builds one message of header and data.
-    fn whole<'a>(&self, place: &'a mut [u8; INBOX_LEN_MAX], bytes: &[u8]) -> &'a [u8] {
+    fn with_header<'a>(&self, place: &'a mut [u8; INBOX_LEN_MAX], bytes: &[u8]) -> &'a [u8] {
         let len = HEAD_LEN + bytes.len();
         place[..HEAD_LEN].copy_from_slice(&self.head.to_bytes());
         place[HEAD_LEN..len].copy_from_slice(bytes);
@@ -208,9 +208,9 @@ impl Node {
         let peer = self.peer_of(task, member)?;
         let mut place = [0; INBOX_LEN_MAX];
         if Task::is_inline(bytes.len()) {
-            return self.send_message(task, peer, task.whole(&mut place, bytes));
+            return self.send_message(task, peer, task.with_header(&mut place, bytes));
         }
-        self.send_message(task, peer, task.whole(&mut place, &[]))?;
+        self.send_message(task, peer, task.with_header(&mut place, &[]))?;
         self.send_message(task, peer, bytes)
     }
 
@@ -292,7 +292,7 @@ impl Node {
 
     fn begin_message(&mut self, task: &Task, peer: PeerId, inline: &[u8]) -> Result<(), Error> {
         let mut place = [0; INBOX_LEN_MAX];
-        let message = task.whole(&mut place, inline);
+        let message = task.with_header(&mut place, inline);
         let engine = &mut *self.engine.enter();
         let spec = system_spec(task.port());
         let sent = engine.inner.send_copy_spec(peer, spec, message);
@@ -502,7 +502,7 @@ impl Node {
         self.engine
             .look()
             .inner
-            .gone_error(peer, Cause::Violation(what))
+            .peer_error(peer, Cause::Violation(what))
     }
 
     /// Cancels a receive without a message and returns its buffer.

@@ -48,10 +48,10 @@ impl Node {
             .usable()
             .map(|usable| Unstarted::bind(usable.bind_both(), plan.ports()))
             .transpose()?;
-        let publishes = job.local_rank == 0;
+        let is_publisher = job.local_rank == 0;
         let own = own_address(
             job.host_name(),
-            publishes,
+            is_publisher,
             &plan,
             &links,
             unstarted.as_ref(),
@@ -81,8 +81,8 @@ impl Node {
             waiter,
             descriptor: None,
             all,
-            clean: true,
-            closed: false,
+            is_clean: true,
+            is_closed: false,
             model,
         })
     }

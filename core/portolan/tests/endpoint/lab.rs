@@ -115,7 +115,7 @@ fn host() {
         }
         pump(&mut [&mut side], |sides| sides[0].take_sent(2));
     }
-    say(&format!(
+    print_line(&format!(
         "links {}",
         side.end.links_to(peer.unwrap()).join(" ")
     ));
@@ -126,7 +126,7 @@ pub(crate) fn open(path: PathChoice) -> (Side, EndpointAddress) {
     let mut config = EndpointConfig::default();
     config.path = path;
     let side = Side::new(Endpoint::open(&config).unwrap());
-    say(&format!("address {}", hex(side.end.address().as_bytes())));
+    print_line(&format!("address {}", hex(side.end.address().as_bytes())));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     let other = EndpointAddress::from_bytes(&unhex(line.trim())).unwrap();
@@ -138,20 +138,20 @@ pub(crate) fn introduce(children: &mut [Child; 2]) -> [BufReader<ChildStdout>; 2
     let mut lines = children
         .each_mut()
         .map(|child| BufReader::new(child.stdout.take().unwrap()));
-    let addresses = lines.each_mut().map(|out| hear(out, "address "));
+    let addresses = lines.each_mut().map(|out| read_line_after(out, "address "));
     for (child, other) in children.iter_mut().zip(addresses.iter().rev()) {
         writeln!(child.stdin.as_mut().unwrap(), "{other}").unwrap();
     }
     lines
 }
 
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     println!("\n{line}");
     std::io::stdout().flush().unwrap();
 }
 
 /// Returns the rest of the first line that starts with `beginning`.
-pub(crate) fn hear(lines: &mut BufReader<ChildStdout>, beginning: &str) -> String {
+pub(crate) fn read_line_after(lines: &mut BufReader<ChildStdout>, beginning: &str) -> String {
     let mut line = String::new();
     while lines.read_line(&mut line).unwrap() > 0 {
         if let Some(rest) = line.strip_prefix(beginning) {
@@ -174,7 +174,7 @@ fn small_messages_and_bulk_use_separate_paths_between_hosts() {
     let mut children = [0, 1].map(|role| lab.start((role, role), "lab::host", &[]));
     let mut lines = introduce(&mut children);
     for out in &mut lines {
-        assert_eq!(hear(out, "links "), "udp packet stream");
+        assert_eq!(read_line_after(out, "links "), "udp packet stream");
     }
     for child in &mut children {
         assert!(child.wait().unwrap().success());

@@ -10,8 +10,8 @@
     reason = "a test that unwraps an error has failed; lengths and numbers here are small"
 )]
 
-mod absence;
 mod common;
+mod computing;
 mod connect;
 mod death;
 mod lab;
@@ -19,4 +19,4 @@ mod messages;
 mod one_shot;
 mod remote;
 mod removal;
-mod rest;
+mod sleep;

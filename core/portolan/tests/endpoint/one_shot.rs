@@ -5,7 +5,7 @@
 //! without loss. Every byte is compared.
 
 use crate::common::{ANY, PLAIN, Side, bytes, piece};
-use crate::lab::{Lab, ROLE, hear, introduce, open, say};
+use crate::lab::{Lab, ROLE, introduce, open, print_line, read_line_after};
 use portolan::{Cookie, PathChoice, PeerIndex, RawAccess, RawKind, RawPiece, RawRemote, RawSend};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -269,7 +269,7 @@ fn host() {
     party.run();
     let end = &party.side.end;
     let (links, streamed) = (end.links_to(peer), end.counters().stream_bytes);
-    say(&format!("streamed {streamed} by {}", links.join(" ")));
+    print_line(&format!("streamed {streamed} by {}", links.join(" ")));
     // The peer may need acknowledgements until the test closes the input.
     let input = std::thread::spawn(|| std::io::stdin().lines().count());
     while !input.is_finished() {
@@ -301,7 +301,7 @@ impl Exchange<'_> {
         let mut children = [0, 1].map(start);
         let mut lines = introduce(&mut children);
         for out in &mut lines {
-            self.check_links(&hear(out, "streamed "));
+            self.check_links(&read_line_after(out, "streamed "));
         }
         for child in &mut children {
             drop(child.stdin.take());

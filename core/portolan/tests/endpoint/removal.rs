@@ -21,7 +21,7 @@ fn connected_pair(open: fn() -> Endpoint) -> (Side, Side, PeerIndex) {
 }
 
 /// Sends, waits until all sends are complete, and removes the receiver at once.
-fn what_was_sent_arrives(open: fn() -> Endpoint) {
+fn sent_messages_arrive(open: fn() -> Endpoint) {
     let (mut a, mut b, to_b) = connected_pair(open);
     let sent: Vec<_> = (0..COUNT).map(|seed| bytes(8, seed as u8)).collect();
     for (context, bytes) in (0..).zip(&sent) {
@@ -46,12 +46,12 @@ fn what_was_sent_arrives(open: fn() -> Endpoint) {
 
 #[test]
 fn messages_sent_before_removal_arrive_by_shm() {
-    what_was_sent_arrives(shm);
+    sent_messages_arrive(shm);
 }
 
 #[test]
 fn messages_sent_before_removal_arrive_by_udp() {
-    what_was_sent_arrives(udp);
+    sent_messages_arrive(udp);
 }
 
 /// Repeats the test above in a process whose network loses 30 % of all frames.

@@ -40,7 +40,7 @@ enum Mode {
 pub(crate) struct Placement {
     mode: Mode,
     /// Way that is in use: speculative or bounced.
-    speculates: bool,
+    is_speculative: bool,
     /// Batches until the next probe; 0 during a probe.
     batches_left: u32,
     /// Cost of bounced and of speculative batches, in picoseconds per byte.
@@ -52,7 +52,7 @@ pub(crate) struct Placement {
 /// Batch that is being received.
 #[derive(Debug)]
 struct Batch {
-    speculates: bool,
+    is_speculative: bool,
     len: usize,
     /// Start time, in probes only.
     started: Option<Instant>,
@@ -102,7 +102,7 @@ impl Placement {
             mode,
             // Until a measurement is made, use the method whose cost does not depend on
             // predictions.
-            speculates: mode == Mode::Speculative,
+            is_speculative: mode == Mode::Speculative,
             batches_left: 0,
             costs: Default::default(),
             batch: None,
@@ -121,20 +121,20 @@ impl Placement {
     #[inline]
     pub(crate) fn begin_batch(&mut self) -> bool {
         if self.mode != Mode::Auto {
-            return self.speculates;
+            return self.is_speculative;
         }
         let probes = self.batches_left == 0;
         // Alternate, so that both methods see the same traffic.
-        let speculates = match probes {
+        let is_speculative = match probes {
             true => self.costs[1].count <= self.costs[0].count && !self.costs[1].is_full(),
-            false => self.speculates,
+            false => self.is_speculative,
         };
         self.batch = Some(Batch {
-            speculates,
+            is_speculative,
             len: 0,
             started: probes.then(|| self.clock.now()),
         });
-        speculates
+        is_speculative
     }
 
     /// Counts a frame of the batch.
@@ -162,7 +162,7 @@ impl Placement {
         };
         let ns = u64::try_from(self.clock.now().since(started).as_nanos()).unwrap_or(u64::MAX);
         let cost = ns.saturating_mul(1000) / batch.len as u64;
-        self.costs[usize::from(batch.speculates)].push(cost);
+        self.costs[usize::from(batch.is_speculative)].push(cost);
         if self.costs.iter().all(Costs::is_full) {
             self.decide();
         }
@@ -170,12 +170,12 @@ impl Placement {
 
     fn decide(&mut self) {
         let [bounced, speculative] = [0, 1].map(|method: usize| self.costs[method].take_median());
-        let (own, other) = match self.speculates {
+        let (own, other) = match self.is_speculative {
             true => (speculative, bounced),
             false => (bounced, speculative),
         };
         if other + own / MARGIN < own {
-            self.speculates = !self.speculates;
+            self.is_speculative = !self.is_speculative;
         }
         log::debug!("placement: {bounced} ps/B bounced, {speculative} ps/B speculative");
         self.batches_left = BETWEEN_PROBES;
@@ -201,10 +201,10 @@ mod tests {
 
     /// Receives a batch. Returns `true` if it was speculative.
     fn receive(placement: &mut Placement, len: usize) -> bool {
-        let speculates = placement.begin_batch();
+        let is_speculative = placement.begin_batch();
         placement.count(len);
         placement.end_batch();
-        speculates
+        is_speculative
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         }
         assert_eq!(methods, [SAMPLES, SAMPLES]);
         assert_eq!(placement.batches_left, BETWEEN_PROBES);
-        let chosen = placement.speculates;
+        let chosen = placement.is_speculative;
         for _ in 0..BETWEEN_PROBES {
             assert_eq!(receive(&mut placement, 64_000), chosen);
         }
@@ -240,12 +240,12 @@ mod tests {
     fn clearly_cheaper_method_wins() {
         let mut placement = with("auto");
         probe(&mut placement, 100, 96);
-        assert!(!placement.speculates);
+        assert!(!placement.is_speculative);
         probe(&mut placement, 100, 90);
-        assert!(placement.speculates);
+        assert!(placement.is_speculative);
         probe(&mut placement, 100, 104);
-        assert!(placement.speculates);
+        assert!(placement.is_speculative);
         probe(&mut placement, 100, 110);
-        assert!(!placement.speculates);
+        assert!(!placement.is_speculative);
     }
 }
