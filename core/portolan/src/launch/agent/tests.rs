@@ -91,7 +91,7 @@ fn rank_death_before_table_ends_exchange() {
     assert!(
         error
             .to_string()
-            .contains("rank 0 on lab-h0 is gone: exit status 3"),
+            .contains("rank 0 on lab-h0 failed: exit status 3"),
         "{error}"
     );
 }

@@ -207,8 +207,8 @@ fn faulty_or_closed_pmi_server_is_an_error() {
     let barrier = "cmd=barrier_out";
     for (answers, word) in [
         (&[refusal][..], "rc=-1"),
-        (&["nonsense"], "nothing of the kind"),
-        (&[INIT, MAXES, "cmd=my_kvsname"], "does not name"),
+        (&["nonsense"], "got no command"),
+        (&[INIT, MAXES, "cmd=my_kvsname"], "returned no name"),
         (&[INIT, MAXES, NAME], "closed the connection"),
         (&[INIT, MAXES, NAME, barrier, missing], "key_k_not_found"),
     ] {
