@@ -150,7 +150,10 @@ fn different_members_are_reported_first() {
     };
     assert!(!mismatch.is_of_length());
     let text = mismatch.to_string();
-    assert!(text.contains("members of group 7 have other members"), "{text}");
+    assert!(
+        text.contains("members of group 7 have other members"),
+        "{text}"
+    );
 }
 
 #[test]
