@@ -9,7 +9,7 @@
 use super::explanation::Explanation;
 use super::wire::{self, End, Order};
 use crate::output::WriteError;
-use portolan::launch::Gone;
+use portolan::launch::EndedRank;
 use portolan::launch::wire::Waits;
 use portolan_sys::lack::Lack;
 use serde_json::Value;
@@ -494,7 +494,7 @@ impl Control {
         };
         *state = RankState::Failed { running };
         let cause = self.with_problem(rank, cause);
-        let gone = Gone {
+        let gone = EndedRank {
             rank,
             host: self.hosts[rank as usize].clone(),
             cause,
@@ -516,7 +516,7 @@ impl Control {
 
     /// Returns true if the other ranks continue after the failure of `gone`. `aborts` is set if it
     /// requested the end of the job.
-    fn continues_after(&mut self, gone: &Gone, status: i32, aborts: bool) -> bool {
+    fn continues_after(&mut self, gone: &EndedRank, status: i32, aborts: bool) -> bool {
         let continues = match self.on_failure {
             OnFailure::End => false,
             OnFailure::Continue => self.has_begun() && !aborts,

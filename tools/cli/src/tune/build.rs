@@ -39,7 +39,7 @@ pub(super) fn path_model(path: Path, points: &Points, mtu: usize) -> Option<Path
     let eager: Vec<Times> = eager_lens(path)
         .filter_map(|(len, variant)| Times::new(points, len, variant))
         .collect();
-    fit_stages(&mut model, &eager, Way::Eager);
+    fit_stages(&mut model, &eager, Protocol::Eager);
     let asked: Vec<Times> = fitted_lens()
         .filter(|len| (model.frame_len..=SINGLE_LEN_MAX).contains(len))
         .filter_map(|len| Times::new(points, len, Variant::Rendezvous))
@@ -117,7 +117,7 @@ impl Times {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn fit_stages(model: &mut PathModel, seen: &[Times], way: Way) {
+fn fit_stages(model: &mut PathModel, seen: &[Times], way: Protocol) {
     let by_call = model.call_len == model.datagram_len;
     let (frame_len, datagram_len) = (model.frame_len, model.datagram_len);
     let columns = |seen: &Times| {
@@ -181,7 +181,7 @@ fn once(row: Row) -> Row {
 /// separate timing mostly measures cold caches. The whole is therefore fitted to lone messages, and
 /// divided in the ratio of the separate times. With a rendezvous only the receiver copies.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn divide(stages: &mut Stages, seen: &[Times], way: Way) {
+fn divide(stages: &mut Stages, seen: &[Times], way: Protocol) {
     let rows = seen.iter().map(|seen| Row {
         columns: vec![1.0, 0.0, seen.len as f64],
         y: seen.lone,
@@ -206,7 +206,7 @@ fn divide(stages: &mut Stages, seen: &[Times], way: Way) {
 
 /// Fits the time of lone messages beyond, or below, that of sender and receiver.
 #[allow(clippy::cast_precision_loss, reason = "lengths are far below 2^52")]
-fn fit_rest(model: &mut PathModel, seen: &[Times], stages: &mut Stages, way: Way) {
+fn fit_rest(model: &mut PathModel, seen: &[Times], stages: &mut Stages, way: Protocol) {
     let by_call = model.call_len == model.datagram_len;
     let rows = seen.iter().map(|seen| {
         let pieces = match seen.len {
@@ -263,7 +263,7 @@ fn fit_long(model: &mut PathModel, points: &Points) {
         let lens = fitted_lens().filter(|len| *len > SINGLE_LEN_MAX);
         lens.filter_map(move |len| {
             let us = points.us(len, Variant::Default, kind)?;
-            let known = model.predict(len, Way::Asked, load, 0)?;
+            let known = model.predict(len, Protocol::Rendezvous, load, 0)?;
             let columns = FAR_LENS.map(|from| len.saturating_sub(from) as f64);
             Some(Row {
                 columns: columns.to_vec(),

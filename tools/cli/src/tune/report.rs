@@ -130,10 +130,10 @@ impl Report {
     }
 }
 
-fn way(path: Path, task: Task) -> Way {
+fn way(path: Path, task: Task) -> Protocol {
     match task.is_rendezvous(path) {
-        true => Way::Asked,
-        false => Way::Eager,
+        true => Protocol::Rendezvous,
+        false => Protocol::Eager,
     }
 }
 

@@ -46,7 +46,7 @@ fn costs(text: &mut String, paths: &[PathModel]) {
     for path in paths {
         let protocols = [
             ("eager", Some(&path.eager)),
-            ("rendezvous", path.asked.as_ref()),
+            ("rendezvous", path.rendezvous.as_ref()),
         ];
         for (protocol, stages) in protocols {
             let Some(stages) = stages else { continue };
@@ -59,11 +59,11 @@ fn costs(text: &mut String, paths: &[PathModel]) {
                 stage(&stages.receiver)
             );
         }
-        if path.asked.is_some() {
+        if path.rendezvous.is_some() {
             let _ = writeln!(
                 text,
                 "{:7} the rendezvous itself costs {:.2} us",
-                "", path.ask_us
+                "", path.rendezvous_us
             );
         }
     }

@@ -53,7 +53,7 @@ fn machine(path: Path, receiver_ns: f64) -> PathModel {
 /// Returns the time of the machine for a task.
 fn time(machine: &PathModel, path: Path, task: Task, kind: Kind) -> f64 {
     let way = if task.is_rendezvous(path) {
-        Way::Asked
+        Protocol::Rendezvous
     } else {
         Protocol::Eager
     };
@@ -121,7 +121,7 @@ fn fit_recovers_costs_from_noisy_times() {
                 continue;
             }
             let way = if task.is_rendezvous(path) {
-                Way::Asked
+                Protocol::Rendezvous
             } else {
                 Protocol::Eager
             };
