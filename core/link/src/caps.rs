@@ -52,7 +52,7 @@ pub struct LinkCaps {
     /// Set if [`crate::Link::receive_placed`] follows plans.
     pub placement: bool,
     /// Set if an empty poll reads memory only and makes no system call.
-    pub looks_at_memory: bool,
+    pub polls_memory: bool,
     /// Bytes of payload that the receive side buffers while no process receives (socket buffer or
     /// ring).
     pub rx_buffer_len: usize,

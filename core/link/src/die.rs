@@ -18,7 +18,7 @@ use thiserror::Error;
 
 /// Direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Killed before the call that would send the frame.
     Sent,
     /// Killed after the frame arrived, before it is processed.
@@ -32,7 +32,7 @@ pub struct DieSpec {
     /// Rank of the process.
     pub rank: u32,
     /// Direction of the frames that are counted.
-    pub way: Way,
+    pub direction: Direction,
     /// Number of the frame, from 1, over all links of the process.
     pub frame: u64,
 }
@@ -49,26 +49,30 @@ impl FromStr for DieSpec {
         let mut parts = text.split(':');
         let mut next = || parts.next().ok_or(DieSpecError);
         let rank = next()?.parse().map_err(|_| DieSpecError)?;
-        let way = match next()? {
-            "sent" => Way::Sent,
-            "received" => Way::Received,
+        let direction = match next()? {
+            "sent" => Direction::Sent,
+            "received" => Direction::Received,
             _ => return Err(DieSpecError),
         };
         let frame = next()?.parse().map_err(|_| DieSpecError)?;
         if frame == 0 || parts.next().is_some() {
             return Err(DieSpecError);
         }
-        Ok(DieSpec { rank, way, frame })
+        Ok(DieSpec {
+            rank,
+            direction,
+            frame,
+        })
     }
 }
 
 impl fmt::Display for DieSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let way = match self.way {
-            Way::Sent => "sent",
-            Way::Received => "received",
+        let direction = match self.direction {
+            Direction::Sent => "sent",
+            Direction::Received => "received",
         };
-        write!(f, "{}:{way}:{}", self.rank, self.frame)
+        write!(f, "{}:{direction}:{}", self.rank, self.frame)
     }
 }
 
@@ -76,7 +80,7 @@ impl fmt::Display for DieSpec {
 pub struct Die<L> {
     inner: L,
     caps: LinkCaps,
-    way: Way,
+    direction: Direction,
     /// Remaining frames, shared by all links of the process.
     left: Arc<AtomicU64>,
 }
@@ -99,7 +103,7 @@ impl<L: Link> Die<L> {
                 ..inner.caps().clone()
             },
             inner,
-            way: spec.way,
+            direction: spec.direction,
             left,
         }
     }
@@ -132,16 +136,16 @@ impl<L: Link> Link for Die<L> {
     }
 
     fn transmit(&mut self, peer: PeerId, frame: &TxFrame<'_>) -> Result<(), TxError> {
-        if self.way == Way::Sent {
+        if self.direction == Direction::Sent {
             count_down(&self.left, Run::new(frame).count as u64);
         }
         self.inner.transmit(peer, frame)
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let (way, left) = (self.way, &self.left);
+        let (direction, left) = (self.direction, &self.left);
         self.inner.receive(budget, &mut |frame| {
-            if way == Way::Received {
+            if direction == Direction::Received {
                 count_down(left, 1);
             }
             sink(frame);
@@ -182,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_read_as_it_is_written() {
+    fn spec_survives_a_round_trip() {
         for text in ["1:sent:17", "0:received:1"] {
             assert_eq!(text.parse::<DieSpec>().unwrap().to_string(), text);
         }

@@ -71,7 +71,7 @@ impl Errors {
             return Ok(());
         }
         let what = format!("endpoint {ENDPOINT_ALL} on {name}");
-        let remedy = "0xFFFF stands for everyone; choose another endpoint";
+        let remedy = "0xFFFF is the broadcast endpoint; choose another one";
         Err(self.of_errno(what, libc::EINVAL, remedy))
     }
 
@@ -118,7 +118,7 @@ impl Errors {
             return Err(unreachable("its address is not a raw Ethernet one"));
         };
         if endpoint == ENDPOINT_ALL || mac[0] & 1 != 0 {
-            return Err(unreachable("its address is a group's, not a process's"));
+            return Err(unreachable("its address is a group address"));
         }
         Ok((MacAddr(mac), endpoint))
     }

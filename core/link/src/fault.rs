@@ -67,7 +67,7 @@ pub struct Fault<L> {
 /// Function that alters a datagram, given the number of a bit.
 pub type Spoil = fn(&mut [u8], usize);
 
-fn turn_bit(datagram: &mut [u8], bit: usize) {
+fn flip_bit(datagram: &mut [u8], bit: usize) {
     datagram[bit / 8 % datagram.len()] ^= 1 << (bit % 8);
 }
 
@@ -91,7 +91,7 @@ impl<L: Link> Fault<L> {
             caps,
             plan: Plan::new(spec),
             counters: FaultCounters::default(),
-            spoil: turn_bit,
+            spoil: flip_bit,
             connected: BTreeSet::new(),
             held: VecDeque::new(),
             fates: Vec::new(),
@@ -151,11 +151,11 @@ impl<L: Link> Fault<L> {
             for (index, &fate) in fates.iter().enumerate() {
                 if fate.is_loss() {
                     self.counters.dropped += 1;
-                } else if !fate.is_good() {
-                    self.meet_fate(peer, run, index, fate);
+                } else if !fate.is_unaltered() {
+                    self.apply_fate(peer, run, index, fate);
                 }
                 if Some(index) == last {
-                    self.overtaken();
+                    self.release_overtaken();
                 }
             }
         }
@@ -164,7 +164,7 @@ impl<L: Link> Fault<L> {
     }
 
     /// Applies the fault of one datagram, after the unaltered datagrams of its run have left.
-    fn meet_fate(&mut self, peer: PeerId, run: &Run<'_>, index: usize, fate: Fate) {
+    fn apply_fate(&mut self, peer: PeerId, run: &Run<'_>, index: usize, fate: Fate) {
         let mut frame = std::mem::take(&mut self.scratch);
         run.copy_datagram(index, &mut frame);
         if let Some(bit) = fate.corrupt_bit {
@@ -182,7 +182,7 @@ impl<L: Link> Fault<L> {
         } else if fate.leaves_in_run() {
             // Already sent with the run.
         } else if self.inner.transmit(peer, &TxFrame::whole(&frame)).is_ok() {
-            self.overtaken();
+            self.release_overtaken();
         } else {
             self.hold(peer, &frame, Duration::ZERO, false);
         }
@@ -208,7 +208,7 @@ impl<L: Link> Fault<L> {
     }
 
     /// Makes reordered frames due, because a frame has passed them.
-    fn overtaken(&mut self) {
+    fn release_overtaken(&mut self) {
         if self.held.iter().any(|held| held.overtakable) {
             let now = Instant::now();
             for held in self.held.iter_mut().filter(|held| held.overtakable) {
@@ -250,12 +250,12 @@ impl<L: Link> Link for Fault<L> {
             || !self.connected.contains(&peer);
         self.plan
             .draw(run.count, run.datagram_len(), &mut self.fates);
-        if !refused && !self.fates.iter().all(Fate::is_good) {
+        if !refused && !self.fates.iter().all(Fate::is_unaltered) {
             return self.transmit_badly(peer, &run);
         }
         self.inner.transmit(peer, frame)?;
         self.counters.frames += run.count as u64;
-        self.overtaken();
+        self.release_overtaken();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! Reports of a link besides frames: errors, notices, and wake descriptors.
 
 use crate::{LinkKind, PeerId};
-use portolan_sys::lack::{Explained, Lack};
+use portolan_sys::shortage::{Explained, Shortage};
 use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
@@ -40,9 +40,9 @@ pub enum LinkError {
 impl LinkError {
     /// Returns the exhausted resource, if that caused the error.
     #[must_use]
-    pub fn lack(&self) -> Option<Lack> {
+    pub fn shortage(&self) -> Option<Shortage> {
         match self {
-            LinkError::System { errno, .. } => Lack::of(errno),
+            LinkError::System { errno, .. } => Shortage::of(errno),
             LinkError::Unreachable { .. } => None,
         }
     }
@@ -59,11 +59,11 @@ impl fmt::Debug for LinkError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TxError {
-    /// Back-pressure: no room at present; nothing was sent.
-    #[error("no room now")]
+    /// Back-pressure: nothing was sent; retry after progress.
+    #[error("link is full; retry later")]
     Full,
     /// The frame is longer than the path carries. `frame_len_max` is the system's current value.
-    #[error("frame too long for the path, at most {frame_len_max} bytes")]
+    #[error("frame is longer than the path carries, at most {frame_len_max} bytes")]
     TooLong {
         /// Largest frame that passes, 0 if unknown.
         frame_len_max: usize,
@@ -72,7 +72,7 @@ pub enum TxError {
     #[error("peer {0} is not connected")]
     NotConnected(PeerId),
     /// Any other error; treated as a lost frame on lossy links.
-    #[error("transmit: {0}")]
+    #[error("cannot transmit: {0}")]
     System(#[from] io::Error),
 }
 
@@ -85,7 +85,7 @@ const REFUSALS_MAX: u32 = 64;
 /// the frame or the device's MTU was lowered. The frame then counts as lost. `refusals` counts such
 /// failures since the last success.
 #[cold]
-pub(crate) fn is_refused_for_good(error: &io::Error, refusals: &mut u32) -> bool {
+pub(crate) fn is_refused_permanently(error: &io::Error, refusals: &mut u32) -> bool {
     if error.raw_os_error() != Some(libc::ENOBUFS) {
         // EAGAIN is the socket's own buffer, which the device drains.
         return false;
@@ -99,10 +99,10 @@ pub(crate) fn is_refused_for_good(error: &io::Error, refusals: &mut u32) -> bool
 #[non_exhaustive]
 pub enum PullError {
     /// This link or system cannot pull; use frames.
-    #[error("not supported here")]
+    #[error("reading a peer's memory is not supported")]
     Unsupported,
     /// The peer's memory is not readable at that address.
-    #[error("pull from peer {0}: {1}")]
+    #[error("cannot read memory of peer {0}: {1}")]
     Failed(PeerId, io::Error),
 }
 
@@ -111,23 +111,23 @@ pub enum PullError {
 #[non_exhaustive]
 pub enum Notice {
     /// The peer's process closed its end or died. Reported only by links that can be certain.
-    PeerGone(PeerId),
+    PeerDied(PeerId),
     /// The peer's process is alive and closed its end of the connection.
     PeerClosed(PeerId),
     /// The peer's process reports that it lacks a resource. This explains why it closes or exits
     /// soon after.
-    PeerLacks {
+    PeerShortage {
         /// Peer concerned.
         peer: PeerId,
         /// Exhausted resource.
-        lack: Lack,
+        shortage: Shortage,
     },
     /// This process lacks a resource for its connection with the peer; the connection is abandoned.
-    Lacking {
+    Shortage {
         /// Peer concerned.
         peer: PeerId,
         /// Exhausted resource.
-        lack: Lack,
+        shortage: Shortage,
         /// Attempted action, exhausted resource, and remedy.
         what: String,
     },

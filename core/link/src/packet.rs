@@ -270,7 +270,7 @@ fn open_leased(interface: &Interface, config: &PacketConfig) -> Result<Opened, L
         ring_len: u32::try_from(config.receive_buffer_len).unwrap_or(u32::MAX),
     };
     let broker = config.broker.as_deref().unwrap_or_default();
-    let lease = lease::ask(broker, &request).map_err(|error| {
+    let lease = lease::acquire(broker, &request).map_err(|error| {
         let errno = io::Error::from_raw_os_error(libc::EPERM);
         let what = format!("raw socket on {name} without CAP_NET_RAW; at {broker} {error}");
         ERRORS.system(what, errno, PRIVILEGE_REMEDY)
@@ -308,7 +308,7 @@ fn prepare_socket(
     let fd = socket.as_fd();
     let prepared = net::attach_filter(fd, &filter::accepting(config.endpoint, mac))
         .and_then(|()| net::bypass_qdisc(fd))
-        .and_then(|()| net::wish_receive_buffer(fd, config.receive_buffer_len));
+        .and_then(|()| net::request_receive_buffer(fd, config.receive_buffer_len));
     prepared.map_err(|source| {
         ERRORS.system(
             format!("set options of the raw socket on {name}"),
@@ -330,7 +330,7 @@ fn caps(mtu: usize, intake: &Intake) -> LinkCaps {
         lossless: false,
         pull: false,
         placement: false,
-        looks_at_memory: intake.is_ring(),
+        polls_memory: intake.is_ring(),
         rx_buffer_len: intake.buffer_len,
     }
 }

@@ -47,7 +47,7 @@ impl<L: Link> Pcap<L> {
     /// # Errors
     /// Returns the error of creating or writing the file, with its path.
     pub fn create(inner: L, path: &Path) -> io::Result<Self> {
-        let own = seen_as(&inner.local_addr(), MacAddr([2, 0, 0, 0, 0, 0]));
+        let own = recorded_as(&inner.local_addr(), MacAddr([2, 0, 0, 0, 0, 0]));
         let capture = Capture::create(path)?;
         Ok(Pcap {
             caps: LinkCaps {
@@ -65,7 +65,7 @@ impl<L: Link> Pcap<L> {
 
     fn record_sent(&mut self, peer: PeerId, frame: &TxFrame<'_>) {
         let (own_mac, own_endpoint) = self.own;
-        let (mac, endpoint) = self.seen_peer(Some(peer));
+        let (mac, endpoint) = self.recorded_peer(Some(peer));
         let header = header(own_mac, own_endpoint, mac, endpoint);
         let capture = &mut self.capture;
         Run::new(frame).for_each_copy(&mut self.scratch, |datagram| {
@@ -73,7 +73,7 @@ impl<L: Link> Pcap<L> {
         });
     }
 
-    fn seen_peer(&self, peer: Option<PeerId>) -> (MacAddr, u16) {
+    fn recorded_peer(&self, peer: Option<PeerId>) -> (MacAddr, u16) {
         match peer {
             Some(BROADCAST) => (MacAddr([0xff; 6]), ENDPOINT_ALL),
             Some(peer) => self
@@ -97,7 +97,7 @@ impl<L: Link> Link for Pcap<L> {
 
     fn connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         self.inner.connect(peer, addr)?;
-        self.peers.insert(peer, seen_as(addr, stand_in(peer)));
+        self.peers.insert(peer, recorded_as(addr, stand_in(peer)));
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl<L: Link> Link for Pcap<L> {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let unknown = self.seen_peer(None);
+        let unknown = self.recorded_peer(None);
         let (own, peers, capture) = (self.own, &self.peers, &mut self.capture);
         self.inner.receive(budget, &mut |frame| {
             let known = frame.from.and_then(|peer| peers.get(&peer).copied());
@@ -209,11 +209,11 @@ impl Capture {
         self.packet.extend_from_slice(header);
         self.packet.extend_from_slice(head);
         let full_len = self.packet.len() + body.map_or(0, Body::len);
-        let kept = full_len.min(SNAP_LEN as usize);
-        self.packet.truncate(kept);
+        let captured_len = full_len.min(SNAP_LEN as usize);
+        self.packet.truncate(captured_len);
         if let Some(body) = body {
             let from = self.packet.len();
-            self.packet.resize(kept, 0);
+            self.packet.resize(captured_len, 0);
             body.copy_to(0, &mut self.packet[from..]);
         }
         #[allow(clippy::disallowed_methods, reason = "captures hold dates")]
@@ -237,7 +237,10 @@ impl Capture {
 
     fn give_up(&mut self, error: &dyn std::error::Error) {
         self.writer = None;
-        log::warn!("capture file {} ends here: {error}", self.path.display());
+        log::warn!(
+            "capture file {} is closed after a write error: {error}",
+            self.path.display()
+        );
     }
 }
 
@@ -248,7 +251,7 @@ impl Drop for Capture {
 }
 
 /// Returns the hardware address and endpoint recorded for an address.
-fn seen_as(addr: &LinkAddr, otherwise: MacAddr) -> (MacAddr, u16) {
+fn recorded_as(addr: &LinkAddr, otherwise: MacAddr) -> (MacAddr, u16) {
     match addr {
         LinkAddr::Packet { mac, endpoint } => (MacAddr(*mac), *endpoint),
         LinkAddr::Udp { socket } => (otherwise, socket.port()),
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_cannot_be_made_is_named() {
+    fn error_names_the_capture_file() {
         let net = SimNet::new(1, SimParams::default());
         let made = Pcap::create(net.port().unwrap(), Path::new("/no/such/dir/x.pcap"));
         assert!(

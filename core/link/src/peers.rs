@@ -16,7 +16,7 @@ impl<T> PeerTable<T> {
     /// Inserts or replaces the entry of `peer`.
     pub(crate) fn insert(&mut self, kind: LinkKind, peer: PeerId, to: T) -> Result<(), LinkError> {
         if peer >= PEERS_MAX {
-            let why = "peer numbers are ranks, and this one is beyond 2^20";
+            let why = "peer numbers are ranks, and this one is not below 2^20";
             return Err(LinkError::Unreachable { kind, peer, why });
         }
         let slot = peer as usize;

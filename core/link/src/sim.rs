@@ -77,7 +77,7 @@ impl SimNet {
             lossless: params.loss == 0.0 && params.delay.0 == params.delay.1,
             pull: false,
             placement: false,
-            looks_at_memory: true,
+            polls_memory: true,
             rx_buffer_len: params.queue_frames_max * params.frame_len_max,
         };
         SimNet {
@@ -186,7 +186,7 @@ impl Link for SimLink {
             return Err(TxError::TooLong { frame_len_max });
         }
         let mut switch = self.net.lock();
-        if !switch.has_room(to, run.count) {
+        if !switch.has_space(to, run.count) {
             return Err(TxError::Full);
         }
         run.for_each_copy(&mut self.scratch, |datagram| switch.forward(to, datagram));
@@ -195,10 +195,10 @@ impl Link for SimLink {
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        for handed in 0..budget {
+        for delivered in 0..budget {
             // Unlocked while the sink runs, because it may send through a port of this switch.
             let Some(frame) = self.net.lock().take(self.index) else {
-                return handed;
+                return delivered;
             };
             sink(RxFrame {
                 from: None,

@@ -17,7 +17,7 @@
 //! Invariant: an error that the network reports about an earlier datagram becomes a [`Notice`]. It
 //! never costs a frame that is being sent or received at that moment.
 
-mod booking;
+mod capacity;
 mod data;
 mod place;
 mod second;
@@ -29,7 +29,7 @@ use crate::{
     Link, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId, Receiver, RxFrame, TxError,
     TxFrame, WakeSet,
 };
-use booking::Booking;
+use capacity::CapacityMeter;
 use place::Slots;
 use portolan_sys::memory::PageBuf;
 use portolan_sys::net::{
@@ -127,7 +127,7 @@ pub struct Udp {
     rx_buf: PageBuf,
     scatter: Scatter,
     slots: Slots,
-    booking: Booking,
+    capacity_meter: CapacityMeter,
     notices: VecDeque<Notice>,
     /// Drops not reported yet.
     drops_pending: u32,
@@ -151,7 +151,7 @@ impl Udp {
 
     /// Opens the link for the family of `config.bind`.
     fn open_one(config: &UdpConfig) -> Result<Self, LinkError> {
-        let wanted = match config.port {
+        let target = match config.port {
             0 if !config.ports.is_any() => format!("{} port {}", config.bind, config.ports),
             port => SocketAddr::new(config.bind, port).to_string(),
         };
@@ -171,17 +171,17 @@ impl Udp {
             0 => config.ports.open(bind),
             port => bind(port),
         };
-        let socket = socket.map_err(failed(format!("bind {wanted}")))?;
+        let socket = socket.map_err(failed(format!("bind {target}")))?;
         let fd = socket.as_fd();
-        prepare(fd, config).map_err(failed(format!("set options of the socket on {wanted}")))?;
+        prepare(fd, config).map_err(failed(format!("set options of the socket on {target}")))?;
         let local = socket
             .local_addr()
-            .map_err(failed(format!("name of {wanted}")))?;
+            .map_err(failed(format!("name of {target}")))?;
         let interfaces = net::interfaces().map_err(failed("list the interfaces".into()))?;
         let segmentation = config.offload && net::segmentation_supported(fd);
-        let booked_max =
+        let charged_max =
             net::receive_buffer_len(fd).map_err(failed("read buffer lengths".into()))?;
-        let caps = caps(config, &interfaces, booked_max);
+        let caps = caps(config, &interfaces, charged_max);
         let rx_buffer_len = caps.rx_buffer_len;
         Ok(Udp {
             caps,
@@ -196,7 +196,7 @@ impl Udp {
             rx_buf: PageBuf::zeroed(1 << 16),
             scatter: Scatter::new(place::PIECES_MAX),
             slots: Slots::new(),
-            booking: Booking::new(booked_max, rx_buffer_len),
+            capacity_meter: CapacityMeter::new(charged_max, rx_buffer_len),
             notices: VecDeque::with_capacity(NOTICES_MAX),
             drops_pending: 0,
             refusals: 0,
@@ -208,8 +208,8 @@ impl Udp {
     /// towards `to`, if an entry reported it.
     fn drain_errors(&mut self, to: Option<IpAddr>) -> Option<usize> {
         let places = 0..self.sockets.len();
-        let told = |place| self.drain_errors_of(place, to);
-        places.filter_map(told).last()
+        let drain = |place| self.drain_errors_of(place, to);
+        places.filter_map(drain).last()
     }
 
     fn drain_errors_of(&mut self, place: usize, to: Option<IpAddr>) -> Option<usize> {
@@ -270,11 +270,11 @@ impl Udp {
     }
 
     #[cold]
-    fn look_for_marks(&mut self, place: usize) {
+    fn enable_mark_reports(&mut self, place: usize) {
         let socket = &mut self.sockets[place];
-        socket.sees_marks = true;
+        socket.reports_marks = true;
         if let Err(error) = net::report_marks(socket.as_fd(), self.local.is_ipv6()) {
-            log::debug!("the kernel tells of no marks: {error}");
+            log::debug!("cannot enable reports of congestion marks: {error}");
         }
     }
 
@@ -292,7 +292,7 @@ impl Udp {
                 self.sockets.push(socket);
                 self.busy.set(Some(peer));
             }
-            Err(error) => log::debug!("no socket connected to peer {peer}: {error}"),
+            Err(error) => log::debug!("cannot open a socket connected to peer {peer}: {error}"),
         }
     }
 
@@ -388,7 +388,7 @@ impl Link for Udp {
         }
         self.notices
             .pop_front()
-            .or_else(|| self.booking.news().map(Notice::Capacity))
+            .or_else(|| self.capacity_meter.take_change().map(Notice::Capacity))
             .or_else(|| self.poll_drops())
             .or_else(|| self.second.as_mut()?.poll_notice())
     }
@@ -411,8 +411,8 @@ impl Link for Udp {
 
 fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
     let ipv6 = config.bind.is_ipv6();
-    net::wish_receive_buffer(fd, config.receive_buffer_len)?;
-    net::wish_send_buffer(fd, config.send_buffer_len)?;
+    net::request_receive_buffer(fd, config.receive_buffer_len)?;
+    net::request_send_buffer(fd, config.send_buffer_len)?;
     net::probe_path_mtu(fd, ipv6)?;
     net::enable_error_queue(fd, ipv6)?;
     net::set_ecn(fd, ipv6, net::ECN_CAPABLE)?;
@@ -423,7 +423,7 @@ fn prepare(fd: BorrowedFd<'_>, config: &UdpConfig) -> io::Result<()> {
     Ok(())
 }
 
-fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> LinkCaps {
+fn caps(config: &UdpConfig, interfaces: &[Interface], charged_max: usize) -> LinkCaps {
     let named = config.mtu.filter(|_| config.bind.is_unspecified());
     let mtu = named.unwrap_or_else(|| mtu_of(interfaces, config.bind));
     let frame_len_max = mtu
@@ -440,22 +440,22 @@ fn caps(config: &UdpConfig, interfaces: &[Interface], booked_max: usize) -> Link
         lossless: false,
         pull: false,
         placement: true,
-        looks_at_memory: false,
-        rx_buffer_len: payload_capacity(booked_max),
+        polls_memory: false,
+        rx_buffer_len: payload_capacity(charged_max),
     }
 }
 
-/// Returns the payload that certainly fits a receive buffer of `booked_len` bytes, the kernel's
-/// doubled value. `Booking` later measures the actual capacity.
+/// Returns the payload that certainly fits a receive buffer of `charged_len` bytes, the kernel's
+/// doubled value. `CapacityMeter` later measures the actual capacity.
 ///
 /// The kernel charges each datagram with its `truesize`: a full frame of 1472 bytes costs 2304
 /// bytes with drivers that use 2 KiB buffers, and up to 4352 bytes with drivers that give each
 /// frame a page. Up to a quarter of the buffer stays charged after it was read, because
-/// `udp_rmem_release` returns memory in batches. A quarter of the booked value, which is half of
+/// `udp_rmem_release` returns memory in batches. A quarter of the charged value, which is half of
 /// the granted size, covers both. Frames much shorter than the MTU cost more, at least 768 bytes
 /// each.
-fn payload_capacity(booked_len: usize) -> usize {
-    booked_len / 4
+fn payload_capacity(charged_len: usize) -> usize {
+    charged_len / 4
 }
 
 /// Returns the MTU of the interface that has address `ip`. For an unspecified address, returns the
@@ -468,12 +468,12 @@ fn mtu_of(interfaces: &[Interface], ip: IpAddr) -> usize {
             .iter()
             .any(|net| net.addr == ip || (interface.loopback && net.contains(ip)))
     };
-    let leads_elsewhere = |interface: &&Interface| interface.up && !interface.loopback;
+    let is_external = |interface: &&Interface| interface.up && !interface.loopback;
     let owner = interfaces.iter().find(has);
     let smallest = || {
         interfaces
             .iter()
-            .filter(leads_elsewhere)
+            .filter(is_external)
             .min_by_key(|found| found.mtu)
     };
     let any = || interfaces.iter().find(|interface| interface.loopback);

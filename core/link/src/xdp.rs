@@ -151,7 +151,7 @@ pub struct Xdp {
     /// Set if the kernel may have dropped frames since the last check.
     may_have_dropped: bool,
     /// Drops reported by the kernel, and the part of them still to be reported here.
-    drops_told: u64,
+    drops_reported: u64,
     drops_pending: u64,
     /// Received frames refused by this link, to be reported as notices.
     refused: u32,
@@ -177,15 +177,11 @@ impl Xdp {
         let interface = ERRORS.find_interface(name)?;
         let mac = ERRORS.mac_of(&interface)?;
         let frame_len = ETHERNET_LEN + interface.mtu;
-        let has_room = |len: &u32| frame_len + HEADROOM <= *len as usize;
-        let chunk_len = CHUNK_LENS.into_iter().find(has_room).ok_or_else(|| {
+        let fits = |len: &u32| frame_len + HEADROOM <= *len as usize;
+        let chunk_len = CHUNK_LENS.into_iter().find(fits).ok_or_else(|| {
             let what = format!("frames of {frame_len} bytes on {name}");
             let errno = io::Error::from_raw_os_error(libc::EMSGSIZE);
-            ERRORS.system(
-                what,
-                errno,
-                "lower its MTU to 3826, or take the packet link",
-            )
+            ERRORS.system(what, errno, "lower its MTU to 3826, or use the packet link")
         })?;
         let group = Group::enter(&Purpose {
             interface: &interface,
@@ -193,15 +189,15 @@ impl Xdp {
             mode: config.mode,
             chunk_len,
         })?;
-        check_alike(&group, config, chunk_len)?;
+        check_same_settings(&group, config, chunk_len)?;
         let (socket, rx, tx) = open_socket(&group, interface.index).map_err(|errno| {
-            let what = format!("an AF_XDP socket beside others on {name}");
+            let what = format!("open an AF_XDP socket on {name}");
             ERRORS.system(what, errno, "give the program CAP_NET_RAW")
         })?;
         let chunks = take_place(&group, name)?;
         let group = Arc::new(group);
         let server = Server::start(&group).map_err(|errno| {
-            let what = format!("a thread to let others join on {name}");
+            let what = format!("start the thread that lets others join on {name}");
             ERRORS.system(what, errno, "raise the limit of processes (`ulimit -u`)")
         })?;
         let mut link = Xdp {
@@ -218,7 +214,7 @@ impl Xdp {
             refusals: 0,
             backlog: 0,
             may_have_dropped: false,
-            drops_told: 0,
+            drops_reported: 0,
             drops_pending: 0,
             refused: 0,
             is_listed: false,
@@ -228,8 +224,12 @@ impl Xdp {
         };
         // Frames arrive from here on.
         link.enlist().map_err(|errno| {
-            let what = format!("endpoint {} on {name}", config.endpoint);
-            ERRORS.system(what, errno, "choose one that no other process there has")
+            let what = format!("register endpoint {} on {name}", config.endpoint);
+            ERRORS.system(
+                what,
+                errno,
+                "choose an endpoint that no other process there has",
+            )
         })?;
         Ok(link)
     }
@@ -259,7 +259,7 @@ impl Drop for Xdp {
             let _ = bpf::remove_socket(self.group.map.as_fd(), u32::from(self.endpoint));
         }
         while let Some(desc) = self.rx.take() {
-            self.chunks.give_back(desc.addr);
+            self.chunks.return_chunk(desc.addr);
         }
         self.chunks.leave();
     }
@@ -303,9 +303,9 @@ impl Link for Xdp {
             return Some(Notice::Dropped("xdp_bad_length"));
         }
         if std::mem::take(&mut self.may_have_dropped) {
-            let told = self.socket.drops().unwrap_or(self.drops_told);
-            self.drops_pending += told.saturating_sub(self.drops_told);
-            self.drops_told = told;
+            let drops = self.socket.drops().unwrap_or(self.drops_reported);
+            self.drops_pending += drops.saturating_sub(self.drops_reported);
+            self.drops_reported = drops;
         }
         self.drops_pending = self.drops_pending.checked_sub(1)?;
         Some(Notice::Dropped("xdp_receive_ring_full"))
@@ -321,19 +321,19 @@ impl Link for Xdp {
 }
 
 /// Checks the settings against those of the group's founder, which all members share.
-fn check_alike(group: &Group, config: &XdpConfig, chunk_len: u32) -> Result<(), LinkError> {
+fn check_same_settings(group: &Group, config: &XdpConfig, chunk_len: u32) -> Result<(), LinkError> {
     let (name, theirs) = (&config.interface, group.mode);
     let busy = || io::Error::from_raw_os_error(libc::EBUSY);
     if theirs != config.mode {
         let what = format!(
-            "{} mode on {name}, where others have {theirs} mode",
+            "{} mode on {name}, where other processes use {theirs} mode",
             config.mode
         );
         return Err(ERRORS.system(what, busy(), "use one mode for all processes of a host"));
     }
     if group.layout.chunk_len < chunk_len {
-        let what = format!("the MTU of {name} has grown since others opened it");
-        return Err(ERRORS.system(what, busy(), "end them first"));
+        let what = format!("the MTU of {name} was raised after other processes opened it");
+        return Err(ERRORS.system(what, busy(), "end those processes first"));
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ fn open_socket(group: &Group, interface: u32) -> io::Result<Opened> {
     let socket = XdpSocket::open()?;
     socket.make_rx_ring(RX_LEN)?;
     socket.make_tx_ring(TX_LEN)?;
-    net::wish_send_buffer(socket.as_fd(), SEND_BUFFER_LEN)?;
+    net::request_send_buffer(socket.as_fd(), SEND_BUFFER_LEN)?;
     socket.bind_beside(&group.owner, interface, u32::from(QUEUE))?;
     let (rx, tx) = (socket.rx_ring(RX_LEN)?, socket.tx_ring(TX_LEN)?);
     Ok((socket, rx, tx))
@@ -353,17 +353,17 @@ fn open_socket(group: &Group, interface: u32) -> io::Result<Opened> {
 fn take_place(group: &Group, name: &InterfaceRef) -> Result<Chunks, LinkError> {
     let taken = Chunks::take_place(group.layout, group.file.as_fd(), &group.owner);
     let failed = |errno, remedy| {
-        let what = format!("a place among the processes that use AF_XDP on {name}");
+        let what = format!("take a place among the processes that use AF_XDP on {name}");
         ERRORS.system(what, errno, remedy)
     };
     match taken {
         Ok(Some(chunks)) => Ok(chunks),
         Ok(None) => Err(failed(
             io::Error::from_raw_os_error(libc::EUSERS),
-            "there are as many as cores, at least 8, and those of killed processes are lost until all have \
-             ended: start fewer, or take the packet link",
+            "there are as many places as cores, at least 8, and those of killed processes are lost until \
+             all have ended; start fewer processes, or use the packet link",
         )),
-        Err(errno) => Err(failed(errno, "mount /proc, and give it memory")),
+        Err(errno) => Err(failed(errno, "mount /proc, and raise the memory limits")),
     }
 }
 
@@ -376,7 +376,7 @@ fn caps(mtu: usize) -> LinkCaps {
         lossless: false,
         pull: false,
         placement: false,
-        looks_at_memory: true,
+        polls_memory: true,
         rx_buffer_len: RX_LEN as usize * frame_len_max(mtu),
     }
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ADDRS, Lab, WAYS, open_packet};
+use common::{ADDRS, Lab, METHODS, open_packet};
 use portolan_link::fault::{Fault, FaultSpec};
 use portolan_link::pcap::Pcap;
 use portolan_link::sim::{SimNet, SimParams};
@@ -125,10 +125,10 @@ fn packet_conforms_on_the_loopback() {
     let Some(lab) = Lab::try_new("packet_conforms_on_the_loopback") else {
         return;
     };
-    for way in WAYS {
-        conformance::run(&format!("packet by {way:?}, loopback"), &mut |count| {
+    for method in METHODS {
+        conformance::run(&format!("packet by {method:?}, loopback"), &mut |count| {
             (0..count)
-                .map(|_| boxed(lab.on(0, || open_packet("lo", way))))
+                .map(|_| boxed(lab.on(0, || open_packet("lo", method))))
                 .collect()
         });
     }
@@ -139,9 +139,9 @@ fn packet_conforms_between_hosts() {
     let Some(lab) = Lab::try_new("packet_conforms_between_hosts") else {
         return;
     };
-    for way in WAYS {
-        conformance::run(&format!("packet by {way:?}, veth"), &mut |count| {
-            let open = |index: usize| lab.on(index.min(1), || open_packet("eth0", way));
+    for method in METHODS {
+        conformance::run(&format!("packet by {method:?}, veth"), &mut |count| {
+            let open = |index: usize| lab.on(index.min(1), || open_packet("eth0", method));
             (0..count).map(|index| boxed(open(index))).collect()
         });
     }
@@ -155,13 +155,16 @@ fn packet_conforms_with_jumbo_frames() {
     for host in 0..2 {
         lab.ip(host, &["link", "set", "eth0", "mtu", "9000"]);
     }
-    for way in WAYS {
-        conformance::run(&format!("packet by {way:?}, jumbo frames"), &mut |count| {
-            let open = |index: usize| lab.on(index.min(1), || open_packet("eth0", way));
-            let links: Vec<_> = (0..count).map(|index| boxed(open(index))).collect();
-            assert_eq!(links[0].caps().frame_len_max, 8996);
-            links
-        });
+    for method in METHODS {
+        conformance::run(
+            &format!("packet by {method:?}, jumbo frames"),
+            &mut |count| {
+                let open = |index: usize| lab.on(index.min(1), || open_packet("eth0", method));
+                let links: Vec<_> = (0..count).map(|index| boxed(open(index))).collect();
+                assert_eq!(links[0].caps().frame_len_max, 8996);
+                links
+            },
+        );
     }
 }
 

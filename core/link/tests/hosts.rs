@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ADDRS, Lab, WAYS, open_packet};
+use common::{ADDRS, Lab, METHODS, open_packet};
 use portolan_link::packet::{BROADCAST, InterfaceRef, Packet, PacketConfig, ReceiveBy};
 use portolan_link::udp::{Udp, UdpConfig};
 use portolan_link::{Link, LinkError, Notice, Segments, TxError, TxFrame, interfaces};
@@ -13,21 +13,21 @@ use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Longer than any delay by a scheduler.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn packet_and_ip_share_an_interface() {
     let Some(lab) = Lab::try_new("packet_and_ip_share_an_interface") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("eth0", way));
-        let mut b = lab.on(1, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("eth0", method));
+        let mut b = lab.on(1, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         let socket = |host: usize| lab.on(host, move || UdpSocket::bind((ADDRS[host], 0)).unwrap());
         let (left, right) = (socket(0), socket(1));
         left.connect(right.local_addr().unwrap()).unwrap();
-        right.set_read_timeout(Some(PATIENCE)).unwrap();
+        right.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         for number in 0..200_u32 {
             let bytes = number.to_be_bytes();
             a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
@@ -38,7 +38,7 @@ fn packet_and_ip_share_an_interface() {
         }
         let mut got = Vec::new();
         let start = Instant::now();
-        while got.len() < 200 && start.elapsed() < PATIENCE {
+        while got.len() < 200 && start.elapsed() < TEST_TIMEOUT {
             b.receive(64, &mut |frame| {
                 got.push(u32::from_be_bytes(frame.head[..4].try_into().unwrap()))
             });
@@ -53,13 +53,13 @@ fn packet_and_ip_share_an_interface() {
 }
 
 #[test]
-fn host_that_is_gone_is_no_error_of_the_link() {
-    let Some(lab) = Lab::try_new("host_that_is_gone_is_no_error_of_the_link") else {
+fn missing_host_is_not_a_link_error() {
+    let Some(lab) = Lab::try_new("missing_host_is_not_a_link_error") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("eth0", way));
-        let b = lab.on(1, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("eth0", method));
+        let b = lab.on(1, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         drop(b);
         a.transmit(1, &TxFrame::whole(b"to nobody")).unwrap();
@@ -72,11 +72,11 @@ fn broadcast_reaches_every_process_of_the_other_host() {
     let Some(lab) = Lab::try_new("broadcast_reaches_every_process_of_the_other_host") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("eth0", method));
         let mut others = [
-            lab.on(1, || open_packet("eth0", way)),
-            lab.on(1, || open_packet("eth0", way)),
+            lab.on(1, || open_packet("eth0", method)),
+            lab.on(1, || open_packet("eth0", method)),
         ];
         a.transmit(BROADCAST, &TxFrame::whole(&[7; 64])).unwrap();
         for other in &mut others {
@@ -87,8 +87,8 @@ fn broadcast_reaches_every_process_of_the_other_host() {
 }
 
 #[test]
-fn shrunken_mtu_is_told_with_its_peer() {
-    let Some(lab) = Lab::try_new("shrunken_mtu_is_told_with_its_peer") else {
+fn shrunken_mtu_is_reported_with_its_peer() {
+    let Some(lab) = Lab::try_new("shrunken_mtu_is_reported_with_its_peer") else {
         return;
     };
     let open = |host: usize| {
@@ -133,13 +133,13 @@ fn shrunken_mtu_is_told_with_its_peer() {
 }
 
 #[test]
-fn packet_tells_the_mtu_of_the_moment() {
-    let Some(lab) = Lab::try_new("packet_tells_the_mtu_of_the_moment") else {
+fn packet_reports_the_current_mtu() {
+    let Some(lab) = Lab::try_new("packet_reports_the_current_mtu") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("eth0", way));
-        let mut b = lab.on(1, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("eth0", method));
+        let mut b = lab.on(1, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         assert_eq!(a.caps().frame_len_max, 1496);
         lab.ip(0, &["link", "set", "eth0", "mtu", "1000"]);
@@ -157,17 +157,17 @@ fn packet_tells_the_mtu_of_the_moment() {
 
 /// The kernel truncates frames longer than a ring slot or a call's buffer.
 #[test]
-fn frame_longer_than_the_receivers_mtu_was_is_refused_and_counted() {
-    let Some(lab) = Lab::try_new("frame_longer_than_the_receivers_mtu_was_is_refused_and_counted")
+fn frame_longer_than_the_receive_slot_is_refused_and_counted() {
+    let Some(lab) = Lab::try_new("frame_longer_than_the_receive_slot_is_refused_and_counted")
     else {
         return;
     };
-    for way in WAYS {
-        let mut b = lab.on(1, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut b = lab.on(1, || open_packet("eth0", method));
         for host in 0..2 {
             lab.ip(host, &["link", "set", "eth0", "mtu", "9000"]);
         }
-        let mut a = lab.on(0, || open_packet("eth0", way));
+        let mut a = lab.on(0, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         a.transmit(1, &TxFrame::whole(&[1; 8000])).unwrap();
         a.transmit(1, &TxFrame::whole(&[2; 1496])).unwrap();
@@ -185,20 +185,20 @@ fn frame_longer_than_the_receivers_mtu_was_is_refused_and_counted() {
 }
 
 #[test]
-fn interface_that_goes_down_is_noticed_and_may_come_back() {
-    let Some(lab) = Lab::try_new("interface_that_goes_down_is_noticed_and_may_come_back") else {
+fn interface_down_is_reported_and_recovers() {
+    let Some(lab) = Lab::try_new("interface_down_is_reported_and_recovers") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("eth0", way));
-        let mut b = lab.on(1, || open_packet("eth0", way));
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("eth0", method));
+        let mut b = lab.on(1, || open_packet("eth0", method));
         a.connect(1, &b.local_addr()).unwrap();
         lab.ip(0, &["link", "set", "eth0", "down"]);
         assert_eq!(a.receive(64, &mut |_| {}), 0);
         // A call has already reported it; with a ring the socket is checked rarely.
-        let asks = if way == ReceiveBy::Ring { 64 } else { 1 };
-        let told = (0..asks).find_map(|_| a.poll_notice());
-        assert!(matches!(told, Some(Notice::Down(_))), "{told:?}");
+        let polls = if method == ReceiveBy::Ring { 64 } else { 1 };
+        let notice = (0..polls).find_map(|_| a.poll_notice());
+        assert!(matches!(notice, Some(Notice::Down(_))), "{notice:?}");
         let sent = a.transmit(1, &TxFrame::whole(b"into the void"));
         assert!(matches!(sent, Err(TxError::System(_))), "{sent:?}");
         let config = PacketConfig::new(InterfaceRef::Name("eth0".into()), 1);
@@ -210,7 +210,7 @@ fn interface_that_goes_down_is_noticed_and_may_come_back() {
         let start = Instant::now();
         while a.transmit(1, &TxFrame::whole(&[9; 64])).is_err() {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TEST_TIMEOUT,
                 "the interface does not come back"
             );
         }
@@ -253,7 +253,7 @@ fn receive_one(link: &mut impl Link) -> Vec<u8> {
     let start = Instant::now();
     let mut got = None;
     while got.is_none() {
-        assert!(start.elapsed() < PATIENCE, "nothing arrived");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nothing arrived");
         link.receive(1, &mut |frame| got = Some(frame.head.to_vec()));
     }
     got.unwrap()

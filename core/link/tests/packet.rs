@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Lab, WAYS, open_packet, packet_config};
+use common::{Lab, METHODS, open_packet, packet_config};
 use portolan_link::packet::{BROADCAST, ENDPOINT_ALL, Packet, ReceiveBy};
 use portolan_link::{Link, LinkAddr, Notice, TxFrame};
 
@@ -16,12 +16,12 @@ fn received(link: &mut Packet) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_reach_the_endpoint_they_are_for() {
-    let Some(lab) = Lab::try_new("frames_reach_the_endpoint_they_are_for") else {
+fn frames_reach_their_endpoint() {
+    let Some(lab) = Lab::try_new("frames_reach_their_endpoint") else {
         return;
     };
-    for way in WAYS {
-        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", way)));
+    for method in METHODS {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", method)));
         a.connect(2, &b.local_addr()).unwrap();
         a.transmit(2, &TxFrame::whole(b"for b")).unwrap();
         assert_eq!(received(&mut b), [b"for b"]);
@@ -34,8 +34,8 @@ fn broadcast_reaches_all_but_its_sender() {
     let Some(lab) = Lab::try_new("broadcast_reaches_all_but_its_sender") else {
         return;
     };
-    for way in WAYS {
-        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", way)));
+    for method in METHODS {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| lab.on(0, || open_packet("lo", method)));
         a.transmit(BROADCAST, &TxFrame::whole(b"to all")).unwrap();
         assert_eq!(received(&mut b), [b"to all"]);
         assert_eq!(received(&mut c), [b"to all"]);
@@ -48,9 +48,9 @@ fn overflow_is_reported_frame_by_frame() {
     let Some(lab) = Lab::try_new("overflow_is_reported_frame_by_frame") else {
         return;
     };
-    for way in WAYS {
-        let mut a = lab.on(0, || open_packet("lo", way));
-        let mut config = packet_config("lo", way);
+    for method in METHODS {
+        let mut a = lab.on(0, || open_packet("lo", method));
+        let mut config = packet_config("lo", method);
         config.receive_buffer_len = 4096;
         let mut b = lab.on(0, || Packet::open(&config).unwrap());
         a.connect(0, &b.local_addr()).unwrap();
@@ -72,8 +72,8 @@ fn overflow_is_reported_frame_by_frame() {
 }
 
 #[test]
-fn group_addresses_are_no_peers() {
-    let Some(lab) = Lab::try_new("group_addresses_are_no_peers") else {
+fn group_addresses_are_refused_as_peers() {
+    let Some(lab) = Lab::try_new("group_addresses_are_refused_as_peers") else {
         return;
     };
     let mut a = lab.on(0, || open_packet("lo", ReceiveBy::Call));
@@ -91,8 +91,8 @@ fn group_addresses_are_no_peers() {
 
 /// Several laps with a full ring and frames of all lengths.
 #[test]
-fn ring_hands_over_every_frame_lap_after_lap() {
-    let Some(lab) = Lab::try_new("ring_hands_over_every_frame_lap_after_lap") else {
+fn ring_delivers_every_frame_in_every_lap() {
+    let Some(lab) = Lab::try_new("ring_delivers_every_frame_in_every_lap") else {
         return;
     };
     let mut a = lab.on(0, || open_packet("eth0", ReceiveBy::Ring));
@@ -100,21 +100,25 @@ fn ring_hands_over_every_frame_lap_after_lap() {
     config.receive_buffer_len = 128 << 10;
     let mut b = lab.on(1, || Packet::open(&config).unwrap());
     a.connect(0, &b.local_addr()).unwrap();
-    let room = b.caps().rx_buffer_len / b.caps().frame_len_max;
-    assert_eq!(room, 80);
+    let slot_count = b.caps().rx_buffer_len / b.caps().frame_len_max;
+    assert_eq!(slot_count, 80);
     for lap in 0..5_usize {
-        let frame = |index: usize| vec![(lap * room + index).to_le_bytes()[0]; 100 + 17 * index];
-        for index in 0..room {
+        let frame =
+            |index: usize| vec![(lap * slot_count + index).to_le_bytes()[0]; 100 + 17 * index];
+        for index in 0..slot_count {
             a.transmit(0, &TxFrame::whole(&frame(index))).unwrap();
         }
-        assert_eq!(received(&mut b), (0..room).map(frame).collect::<Vec<_>>());
+        assert_eq!(
+            received(&mut b),
+            (0..slot_count).map(frame).collect::<Vec<_>>()
+        );
         assert!(b.poll_notice().is_none(), "nothing was dropped");
     }
     // One frame too many, and its successor: the ring is full, and then no longer.
-    for _ in 0..=room {
+    for _ in 0..=slot_count {
         a.transmit(0, &TxFrame::whole(&[7; 64])).unwrap();
     }
-    assert_eq!(received(&mut b).len(), room);
+    assert_eq!(received(&mut b).len(), slot_count);
     let dropped = b.poll_notice();
     assert!(matches!(dropped, Some(Notice::Dropped(_))), "{dropped:?}");
     assert!(b.poll_notice().is_none());
@@ -124,14 +128,14 @@ fn ring_hands_over_every_frame_lap_after_lap() {
 
 /// A ring longer than the kernel can count.
 #[test]
-fn where_no_ring_can_be_frames_come_by_calls() {
-    let Some(lab) = Lab::try_new("where_no_ring_can_be_frames_come_by_calls") else {
+fn without_a_ring_frames_arrive_by_calls() {
+    let Some(lab) = Lab::try_new("without_a_ring_frames_arrive_by_calls") else {
         return;
     };
     let mut config = packet_config("eth0", ReceiveBy::Ring);
     config.receive_buffer_len = usize::MAX / 2;
     let mut a = lab.on(0, || Packet::open(&config).unwrap());
-    assert!(!a.caps().looks_at_memory);
+    assert!(!a.caps().polls_memory);
     let mut b = lab.on(1, || open_packet("eth0", ReceiveBy::Ring));
     b.connect(0, &a.local_addr()).unwrap();
     b.transmit(0, &TxFrame::whole(b"hello")).unwrap();

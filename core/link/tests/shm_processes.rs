@@ -15,7 +15,7 @@ use std::{env, fs, thread};
 const CHILD_NAME: &str = "PORTOLAN_TEST_SHM_NAME";
 const CHILD_JOB: &str = "PORTOLAN_TEST_SHM_JOB";
 const SECRET: [u8; 32] = [3; 32];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const MEMORY_LEN: usize = 3_000_000;
 
 fn open(rank: u32, job: u128) -> Shm {
@@ -90,7 +90,7 @@ fn child() {
         }
         match link.poll_notice() {
             None => sleep(&mut link),
-            Some(Notice::PeerGone(0)) => return,
+            Some(Notice::PeerDied(0)) => return,
             Some(other) => panic!("{other:?}"),
         }
     }
@@ -100,7 +100,7 @@ fn sleep(link: &mut Shm) {
     let mut wake = WakeSet::default();
     if link.arm(&mut wake) {
         assert!(
-            wait_readable(&wake.fds, Some(PATIENCE)).unwrap(),
+            wait_readable(&wake.fds, Some(TEST_TIMEOUT)).unwrap(),
             "nothing for a long time"
         );
         link.disarm();
@@ -121,7 +121,7 @@ fn next_frame(link: &mut Shm) -> Vec<u8> {
 
 /// Connects to the child with the addresses that it sent. Returns its pid and the address of its
 /// memory.
-fn meet(link: &mut Shm) -> (u32, u64) {
+fn connect_to_child(link: &mut Shm) -> (u32, u64) {
     let words = String::from_utf8(next_frame(link)).unwrap();
     let mut words = words.split(' ');
     let pid = words.next().unwrap().parse().unwrap();
@@ -147,7 +147,7 @@ fn frames_bounce_between_sleeping_processes() {
     let job = new_job();
     let mut link = open(0, job);
     let _child = start_child(&link, job);
-    meet(&mut link);
+    connect_to_child(&mut link);
     for number in 0..5000u32 {
         link.transmit(1, &TxFrame::whole(&number.to_le_bytes()))
             .unwrap();
@@ -161,7 +161,7 @@ fn killed_peer_is_reported_once_and_leaves_nothing() {
     let before = shared_memory_files();
     let mut link = open(0, job);
     let mut child = start_child(&link, job);
-    meet(&mut link);
+    connect_to_child(&mut link);
     assert_eq!(sockets_of(job), 2);
     child.0.kill().unwrap();
     child.0.wait().unwrap();
@@ -170,9 +170,9 @@ fn killed_peer_is_reported_once_and_leaves_nothing() {
         if let Some(notice) = link.poll_notice() {
             break notice;
         }
-        assert!(begin.elapsed() < PATIENCE, "its end is not noticed");
+        assert!(begin.elapsed() < TEST_TIMEOUT, "its end is not reported");
     };
-    assert!(matches!(notice, Notice::PeerGone(1)), "{notice:?}");
+    assert!(matches!(notice, Notice::PeerDied(1)), "{notice:?}");
     assert!(link.poll_notice().is_none());
     let late = link.transmit(1, &TxFrame::whole(b"late"));
     assert!(matches!(late, Err(TxError::NotConnected(1))), "{late:?}");
@@ -187,15 +187,15 @@ fn killing_a_peer_wakes_a_sleeper() {
     let job = new_job();
     let mut link = open(0, job);
     let mut child = start_child(&link, job);
-    meet(&mut link);
+    connect_to_child(&mut link);
     let mut wake = WakeSet::default();
     while !link.arm(&mut wake) {
         assert!(link.poll_notice().is_none());
     }
     child.0.kill().unwrap();
-    assert!(wait_readable(&wake.fds, Some(PATIENCE)).unwrap());
+    assert!(wait_readable(&wake.fds, Some(TEST_TIMEOUT)).unwrap());
     link.disarm();
-    assert!(matches!(link.poll_notice(), Some(Notice::PeerGone(1))));
+    assert!(matches!(link.poll_notice(), Some(Notice::PeerDied(1))));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn memory_of_the_peer_is_pulled_until_it_is_killed() {
     let job = new_job();
     let mut link = open(0, job);
     let mut child = start_child(&link, job);
-    let (_, addr) = meet(&mut link);
+    let (_, addr) = connect_to_child(&mut link);
     let mut copy = vec![0; MEMORY_LEN];
     match link.pull(1, addr, &mut copy) {
         Ok(()) => assert!(copy.iter().all(|&byte| byte == 0x5c)),

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ADDRS, Lab, WAYS, open_packet};
+use common::{ADDRS, Lab, METHODS, open_packet};
 use portolan_link::packet::InterfaceRef;
 use portolan_link::xdp::{Xdp, XdpConfig, XdpMode};
 use portolan_link::{Link, LinkError, Notice, TxFrame, conformance};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than any delay by a scheduler.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const MODES: [XdpMode; 2] = [XdpMode::Generic, XdpMode::Native];
 
@@ -56,7 +56,7 @@ fn receive_one(link: &mut impl Link) -> Vec<u8> {
     let start = Instant::now();
     let mut got = None;
     while got.is_none() {
-        assert!(start.elapsed() < PATIENCE, "nothing arrived");
+        assert!(start.elapsed() < TEST_TIMEOUT, "nothing arrived");
         link.receive(1, &mut |frame| got = Some(frame.head.to_vec()));
     }
     got.unwrap()
@@ -99,13 +99,13 @@ fn xdp_conforms_with_the_longest_frames() {
         links
     });
     lab.ip(1, &["link", "set", "eth0", "mtu", "3827"]);
-    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
-    assert!(told.contains("lower its MTU to 3826"), "{told}");
+    let error = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    assert!(error.contains("lower its MTU to 3826"), "{error}");
 }
 
 #[test]
-fn ip_goes_on_beside_it() {
-    let Some(lab) = lab("ip_goes_on_beside_it") else {
+fn ip_works_beside_it() {
+    let Some(lab) = lab("ip_works_beside_it") else {
         return;
     };
     for mode in MODES {
@@ -114,7 +114,7 @@ fn ip_goes_on_beside_it() {
         let socket = |host: usize| lab.on(host, move || UdpSocket::bind((ADDRS[host], 0)).unwrap());
         let (left, right) = (socket(0), socket(1));
         left.connect(right.local_addr().unwrap()).unwrap();
-        right.set_read_timeout(Some(PATIENCE)).unwrap();
+        right.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         for number in 0..200_u32 {
             let bytes = number.to_be_bytes();
             a.transmit(1, &TxFrame::whole(&bytes)).unwrap();
@@ -135,7 +135,7 @@ fn stream_passes(lab: &Lab) {
     let addr = listener.local_addr().unwrap();
     let mut stream = lab.on(0, || TcpStream::connect(addr).unwrap());
     let (mut accepted, _) = listener.accept().unwrap();
-    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    accepted.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| at.to_le_bytes()[1]).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| stream.write_all(&bytes).unwrap());
@@ -146,15 +146,15 @@ fn stream_passes(lab: &Lab) {
 }
 
 #[test]
-fn it_speaks_with_packet_links_which_go_on_beside_it() {
-    let Some(lab) = lab("it_speaks_with_packet_links_which_go_on_beside_it") else {
+fn it_interoperates_with_packet_links() {
+    let Some(lab) = lab("it_interoperates_with_packet_links") else {
         return;
     };
     for mode in MODES {
-        for way in WAYS {
+        for method in METHODS {
             let (mut a, mut b) = (open(&lab, 0, mode), open(&lab, 1, mode));
-            let mut plain_a = lab.on(0, || open_packet("eth0", way));
-            let mut plain_b = lab.on(1, || open_packet("eth0", way));
+            let mut plain_a = lab.on(0, || open_packet("eth0", method));
+            let mut plain_b = lab.on(1, || open_packet("eth0", method));
             passes(&mut a, &mut plain_b, 1);
             passes(&mut plain_b, &mut a, 2);
             passes(&mut plain_a, &mut plain_b, 3);
@@ -166,8 +166,8 @@ fn it_speaks_with_packet_links_which_go_on_beside_it() {
 }
 
 #[test]
-fn processes_come_and_go_and_the_last_takes_the_program_along() {
-    let Some(lab) = lab("processes_come_and_go_and_the_last_takes_the_program_along") else {
+fn last_process_detaches_the_program() {
+    let Some(lab) = lab("last_process_detaches_the_program") else {
         return;
     };
     for mode in MODES {
@@ -213,12 +213,12 @@ fn child() {
     };
     let _link = Xdp::open(&config(mode.parse().unwrap())).unwrap();
     println!("\nopen");
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TEST_TIMEOUT);
 }
 
 #[test]
-fn killed_founder_leaves_the_others_working() {
-    let Some(lab) = lab("killed_founder_leaves_the_others_working") else {
+fn others_continue_after_the_founder_is_killed() {
+    let Some(lab) = lab("others_continue_after_the_founder_is_killed") else {
         return;
     };
     for mode in MODES {
@@ -229,8 +229,8 @@ fn killed_founder_leaves_the_others_working() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(founder.stdout.take().unwrap());
-        assert!(said.lines().any(|line| line.unwrap() == "open"));
+        let output = BufReader::new(founder.stdout.take().unwrap());
+        assert!(output.lines().any(|line| line.unwrap() == "open"));
         let mut from = open(&lab, 0, mode);
         let mut other = open(&lab, 1, mode);
         passes(&mut from, &mut other, 1);
@@ -247,8 +247,8 @@ fn killed_founder_leaves_the_others_working() {
 
 /// Sends more frames than the area has chunks through each of two processes that share it.
 #[test]
-fn chunks_go_round() {
-    let Some(lab) = lab("chunks_go_round") else {
+fn chunks_are_reused() {
+    let Some(lab) = lab("chunks_are_reused") else {
         return;
     };
     for mode in MODES {
@@ -267,8 +267,8 @@ fn chunks_go_round() {
 }
 
 #[test]
-fn process_that_does_not_receive_does_not_hinder_others() {
-    let Some(lab) = lab("process_that_does_not_receive_does_not_hinder_others") else {
+fn idle_receiver_does_not_block_others() {
+    let Some(lab) = lab("idle_receiver_does_not_block_others") else {
         return;
     };
     for mode in MODES {
@@ -285,38 +285,41 @@ fn process_that_does_not_receive_does_not_hinder_others() {
         let mut taken = 0;
         while idle.receive(64, &mut |_| taken += 1) > 0 {}
         assert!((1..5000).contains(&taken), "{taken} frames waited");
-        let told = idle.poll_notice();
+        let notice = idle.poll_notice();
         assert!(
-            matches!(told, Some(Notice::Dropped("xdp_receive_ring_full"))),
-            "{told:?}"
+            matches!(notice, Some(Notice::Dropped("xdp_receive_ring_full"))),
+            "{notice:?}"
         );
-        let told = 1 + std::iter::from_fn(|| idle.poll_notice()).count();
-        assert_eq!(taken + told, 5000, "each frame is taken or told of");
+        let dropped = 1 + std::iter::from_fn(|| idle.poll_notice()).count();
+        assert_eq!(taken + dropped, 5000, "each frame is received or reported");
     }
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused_with_a_remedy() {
-    let Some(lab) = lab("what_cannot_be_shared_is_refused_with_a_remedy") else {
+fn conflicting_settings_are_refused_with_a_remedy() {
+    let Some(lab) = lab("conflicting_settings_are_refused_with_a_remedy") else {
         return;
     };
     let first = config(XdpMode::Generic);
     let _open = lab.on(1, || Xdp::open(&first).unwrap());
-    let told = refusal(&lab, &first).to_string();
-    assert!(told.contains("no other process there has"), "{told}");
-    let told = refusal(&lab, &config(XdpMode::Native)).to_string();
-    assert!(told.contains("others have generic mode"), "{told}");
+    let error = refusal(&lab, &first).to_string();
+    assert!(error.contains("no other process there has"), "{error}");
+    let error = refusal(&lab, &config(XdpMode::Native)).to_string();
+    assert!(
+        error.contains("other processes use generic mode"),
+        "{error}"
+    );
     let most = std::iter::from_fn(|| lab.on(1, || Xdp::open(&config(XdpMode::Generic)).ok()));
     let most: Vec<_> = most.take(64).collect();
     assert!(most.len() >= 7, "{} more", most.len());
-    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
-    assert!(told.contains("start fewer"), "{told}");
+    let error = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    assert!(error.contains("start fewer"), "{error}");
 }
 
 /// Another user may take the name of a group before it is founded.
 #[test]
-fn strangers_name_is_not_joined() {
-    let Some(lab) = lab("strangers_name_is_not_joined") else {
+fn name_of_another_user_is_not_joined() {
+    let Some(lab) = lab("name_of_another_user_is_not_joined") else {
         return;
     };
     let eth0 = lab.on(1, || portolan_link::interfaces().unwrap());
@@ -326,26 +329,26 @@ fn strangers_name_is_not_joined() {
          s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); \
          s.bind('\\0portolan-xdp-{eth0}-0'); s.listen(); print('open', flush=True); sys.stdin.read()"
     );
-    let mut stranger = lab
+    let mut other_user = lab
         .command(1, Path::new("python3"))
         .args(["-c", &program])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = String::new();
-    let mut reader = BufReader::new(stranger.stdout.take().unwrap());
-    reader.read_line(&mut said).unwrap();
-    assert_eq!(said, "open\n");
-    let told = refusal(&lab, &config(XdpMode::Generic)).to_string();
-    stranger.kill().unwrap();
-    stranger.wait().unwrap();
-    assert!(told.contains("another user's"), "{told}");
+    let mut output = String::new();
+    let mut reader = BufReader::new(other_user.stdout.take().unwrap());
+    reader.read_line(&mut output).unwrap();
+    assert_eq!(output, "open\n");
+    let error = refusal(&lab, &config(XdpMode::Generic)).to_string();
+    other_user.kill().unwrap();
+    other_user.wait().unwrap();
+    assert!(error.contains("another user's"), "{error}");
 }
 
 #[test]
-fn interface_that_goes_down_is_told_to_who_sends_and_may_come_back() {
-    let Some(lab) = lab("interface_that_goes_down_is_told_to_who_sends_and_may_come_back") else {
+fn interface_down_is_reported_to_senders_and_recovers() {
+    let Some(lab) = lab("interface_down_is_reported_to_senders_and_recovers") else {
         return;
     };
     for mode in MODES {
@@ -364,7 +367,7 @@ fn interface_that_goes_down_is_told_to_who_sends_and_may_come_back() {
         let mut got = Vec::new();
         while got != [9; 64] {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TEST_TIMEOUT,
                 "the interface does not come back"
             );
             let _ = a.transmit(1, &TxFrame::whole(&[9; 64]));

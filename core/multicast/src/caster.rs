@@ -14,14 +14,14 @@ use std::time::Duration;
 
 /// Silence after which the source reports what was sent: several times the sleep and wake-up of an
 /// idle host. A shorter time costs messages, a longer one leaves the wire idle.
-const PATIENCE: Duration = Duration::from_millis(3);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(3);
 
 /// Upper bound of that time, which doubles while a host does not answer.
-const PATIENCE_MAX: Duration = Duration::from_millis(400);
+const REPORT_TIMEOUT_MAX: Duration = Duration::from_millis(400);
 
 /// Lost pieces considered for combination with another one. The blocks in flight have some hundreds
 /// of lost pieces at worst.
-const LOOKED_THROUGH: usize = 64;
+const CANDIDATES_MAX: usize = 64;
 
 /// Blocks that must have begun after a block before its lost pieces are repaired, while there is
 /// new data to send. All hosts have then reported their losses, and one datagram repairs more of
@@ -72,10 +72,10 @@ pub struct Caster<T> {
     blocks: VecDeque<Block>,
     members: BTreeMap<u32, Member>,
     /// Lost pieces, with the hosts that lack them, until they are sent again.
-    wanted: BTreeMap<(u64, u16), Vec<u32>>,
+    lost: BTreeMap<(u64, u16), Vec<u32>>,
     /// Time of the last datagram or progress report.
     moved: T,
-    patience: Duration,
+    report_timeout: Duration,
 }
 
 impl<T: Moment> Caster<T> {
@@ -94,9 +94,9 @@ impl<T: Moment> Caster<T> {
             first: 0,
             blocks: VecDeque::new(),
             members: members.collect(),
-            wanted: BTreeMap::new(),
+            lost: BTreeMap::new(),
             moved: now,
-            patience: PATIENCE,
+            report_timeout: REPORT_TIMEOUT,
         }
     }
 
@@ -107,7 +107,7 @@ impl<T: Moment> Caster<T> {
         if self.serial - seen.min(self.serial) >= self.window {
             return None;
         }
-        let oldest = self.wanted.first_key_value();
+        let oldest = self.lost.first_key_value();
         let is_due = oldest.is_some_and(|((block, _), _)| block + REPAIR_LAG <= self.front.block);
         let (block, pieces) = match is_due {
             true => self.repair(),
@@ -132,16 +132,16 @@ impl<T: Moment> Caster<T> {
 
     /// Records that the datagram of [`Caster::next`] was sent just now.
     pub fn on_sent(&mut self, now: T) {
-        (self.moved, self.patience) = (now, PATIENCE);
+        (self.moved, self.report_timeout) = (now, REPORT_TIMEOUT);
     }
 
     /// Returns the first lost piece and further lost pieces of its block, such that each host lacks
     /// at most one of them.
     fn repair(&mut self) -> Option<(u64, Vec<u16>)> {
-        let ((block, piece), mut ranks) = self.wanted.pop_first()?;
+        let ((block, piece), mut ranks) = self.lost.pop_first()?;
         let mut pieces = vec![piece];
-        let others = self.wanted.range((block, 0)..=(block, u16::MAX));
-        for ((_, other), theirs) in others.take(LOOKED_THROUGH) {
+        let others = self.lost.range((block, 0)..=(block, u16::MAX));
+        for ((_, other), theirs) in others.take(CANDIDATES_MAX) {
             if pieces.len() == PIECES_MAX {
                 break;
             }
@@ -151,7 +151,7 @@ impl<T: Moment> Caster<T> {
             }
         }
         for piece in &pieces[1..] {
-            self.wanted.remove(&(block, *piece));
+            self.lost.remove(&(block, *piece));
         }
         Some((block, pieces))
     }
@@ -185,17 +185,17 @@ impl<T: Moment> Caster<T> {
         let seen = report.seen.min(self.serial);
         member.seen = member.seen.max(seen);
         member.next = member.next.max(report.next);
-        for lack in &report.lacks {
-            let index = lack.block.checked_sub(self.first);
+        for missing in &report.missing {
+            let index = missing.block.checked_sub(self.first);
             let index = index.and_then(|index| usize::try_from(index).ok());
             let Some(sent) = index.and_then(|index| self.blocks.get(index)) else {
                 continue;
             };
             let count = u16::try_from(sent.serials.len()).unwrap_or(u16::MAX);
-            for piece in lack.ranges.iter().flat_map(|(a, b)| *a..(*b).min(count)) {
+            for piece in missing.ranges.iter().flat_map(|(a, b)| *a..(*b).min(count)) {
                 let last = sent.serials[usize::from(piece)];
                 if last > 0 && last <= seen {
-                    let ranks = self.wanted.entry((lack.block, piece)).or_default();
+                    let ranks = self.lost.entry((missing.block, piece)).or_default();
                     if !ranks.contains(&rank) {
                         ranks.push(rank);
                     }
@@ -205,9 +205,9 @@ impl<T: Moment> Caster<T> {
     }
 
     /// Removes a failed host.
-    pub fn on_gone(&mut self, rank: u32) {
+    pub fn remove_member(&mut self, rank: u32) {
         self.members.remove(&rank);
-        self.wanted.retain(|_, ranks| {
+        self.lost.retain(|_, ranks| {
             ranks.retain(|other| *other != rank);
             !ranks.is_empty()
         });
@@ -220,14 +220,14 @@ impl<T: Moment> Caster<T> {
         while self.first < below && self.blocks.pop_front().is_some() {
             self.first += 1;
         }
-        self.wanted = self.wanted.split_off(&(self.first, 0));
+        self.lost = self.lost.split_off(&(self.first, 0));
     }
 
     /// Returns the time to call [`Caster::on_time`], or `None` while every host has everything.
     #[must_use]
     pub fn timeout(&self) -> Option<T> {
         let is_behind = self.members.values().any(|member| self.is_behind(member));
-        is_behind.then(|| self.moved + self.patience)
+        is_behind.then(|| self.moved + self.report_timeout)
     }
 
     /// Returns the hosts to notify after a silence, and the report for each.
@@ -236,7 +236,7 @@ impl<T: Moment> Caster<T> {
             return Vec::new();
         }
         self.moved = now;
-        self.patience = (2 * self.patience).min(PATIENCE_MAX);
+        self.report_timeout = (2 * self.report_timeout).min(REPORT_TIMEOUT_MAX);
         let sent = Sent {
             serial: self.serial,
             front: self.front,

@@ -73,7 +73,7 @@ impl Codec {
             pieces => {
                 out.resize(body + piece_len, 0);
                 for piece in pieces {
-                    lay_over(
+                    xor_into(
                         &mut out[body..],
                         &message[piece_range(*piece, message.len(), piece_len)],
                     );
@@ -94,7 +94,7 @@ impl Codec {
     /// Returns `true` if a datagram may be from this source, judging by its first bytes. Only its
     /// tag proves it.
     #[must_use]
-    pub fn knows(&self, bytes: &[u8]) -> bool {
+    pub fn is_from_source(&self, bytes: &[u8]) -> bool {
         bytes.starts_with(&self.token.to_le_bytes())
     }
 
@@ -102,7 +102,7 @@ impl Codec {
     /// source.
     pub fn read<'a>(&self, bytes: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
         let (head, body) = bytes.split_at_mut_checked(HEADER_LEN)?;
-        if !self.knows(head) {
+        if !self.is_from_source(head) {
             return None;
         }
         let number = |from: usize, to: usize| {
@@ -140,7 +140,7 @@ fn nonce(serial: u64) -> Nonce {
 }
 
 /// Combines `over` into `under` by exclusive or, up to the shorter length.
-pub(super) fn lay_over(under: &mut [u8], over: &[u8]) {
+pub(super) fn xor_into(under: &mut [u8], over: &[u8]) {
     for (under, over) in under.iter_mut().zip(over) {
         *under ^= over;
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_survives_the_wire() {
+    fn datagram_survives_a_round_trip() {
         let message: Vec<u8> = (0..1000_u32).map(|it| it.to_le_bytes()[0]).collect();
         let codec = codec();
         for (pieces, body) in [
@@ -182,13 +182,13 @@ mod tests {
         codec.write(&mut out, &header(&[0, 2, 3]), &message, 300);
         let (_, body) = codec.read(&mut out).unwrap();
         let mut body = body.to_vec();
-        lay_over(&mut body, &message[..300]);
-        lay_over(&mut body, &message[900..]);
+        xor_into(&mut body, &message[..300]);
+        xor_into(&mut body, &message[900..]);
         assert!(body == message[600..900]);
     }
 
     #[test]
-    fn what_others_send_is_not_read() {
+    fn datagrams_of_other_sources_are_rejected() {
         let (codec, other) = (codec(), codec());
         let message = vec![7; 1000];
         let written = |codec: &Codec| {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sealed_datagram_with_a_turned_bit_is_not_read() {
+    fn datagram_with_a_flipped_bit_is_rejected() {
         let codec = codec();
         let mut out = Vec::new();
         codec.write(&mut out, &header(&[1, 2]), &[7; 1000], 300);

@@ -43,7 +43,7 @@ const PORTS: u16 = 12_000;
 
 /// Bytes that the kernel charges for a datagram in a socket's buffer if its driver receives into
 /// pages: a page and a record.
-const BOOKED_LEN: u64 = 4096 + 512;
+const CHARGED_LEN: u64 = 4096 + 512;
 
 /// Parameters agreed on by source and hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +64,13 @@ pub struct Report {
     /// The first incomplete block.
     pub next: u64,
     /// Sent pieces that have not arrived.
-    pub lacks: Vec<Lack>,
+    #[serde(rename = "lacks")]
+    pub missing: Vec<MissingPieces>,
 }
 
 /// Missing pieces of a block, as half-open ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lack {
+pub struct MissingPieces {
     /// Number of the block.
     pub block: u64,
     /// Ranges, each with its first piece and one past its last.
@@ -143,8 +144,8 @@ pub fn group_of(job_id: [u8; 16], number: u16, ports: PortRange) -> SocketAddrV4
 /// bytes can certainly hold.
 #[must_use]
 pub fn window_of(buffer_len: u64, piece_len: usize) -> u64 {
-    let booked = BOOKED_LEN.max(2 * piece_len as u64);
-    (buffer_len / booked).max(1)
+    let charged = CHARGED_LEN.max(2 * piece_len as u64);
+    (buffer_len / charged).max(1)
 }
 
 /// Returns the number of pieces of a block of `len` bytes.

@@ -2,8 +2,8 @@
 //! Host side of multicast: assembles blocks from pieces, and reports missing pieces.
 
 use super::caster::Sent;
-use super::datagram::{Header, lay_over};
-use super::{Front, Lack, Report, Terms, piece_count, piece_range};
+use super::datagram::{Header, xor_into};
+use super::{Front, MissingPieces, Report, Terms, piece_count, piece_range};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,7 @@ const RANGES_MAX: usize = 512;
 #[derive(Debug)]
 struct Partial {
     bytes: Vec<u8>,
-    has: Vec<bool>,
+    is_present: Vec<bool>,
     missing: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Listener {
     /// The first block that was not taken.
     next: u64,
     blocks: BTreeMap<u64, Partial>,
-    is_asked: bool,
+    is_report_due: bool,
 }
 
 impl Listener {
@@ -51,7 +51,7 @@ impl Listener {
             front: Front::default(),
             next: 0,
             blocks: BTreeMap::new(),
-            is_asked: false,
+            is_report_due: false,
         }
     }
 
@@ -86,7 +86,7 @@ impl Listener {
             bytes.resize(header.len, 0);
             Partial {
                 bytes,
-                has: vec![false; usize::from(count)],
+                is_present: vec![false; usize::from(count)],
                 missing: usize::from(count),
             }
         });
@@ -97,7 +97,7 @@ impl Listener {
     pub fn on_sent(&mut self, sent: Sent) {
         self.seen = self.seen.max(sent.serial);
         self.front = self.front.max(sent.front);
-        self.is_asked = true;
+        self.is_report_due = true;
     }
 
     /// Narrows the source's window, because another host can buffer fewer datagrams. `P17.4`
@@ -117,20 +117,20 @@ impl Listener {
 
     /// Returns a report for the source, if one is due.
     pub fn take_report(&mut self) -> Option<Report> {
-        if !self.is_asked && self.seen - self.reported < self.report_interval {
+        if !self.is_report_due && self.seen - self.reported < self.report_interval {
             return None;
         }
-        self.is_asked = false;
+        self.is_report_due = false;
         self.reported = self.seen;
         Some(Report {
             seen: self.seen,
             next: self.next,
-            lacks: self.lacks(),
+            missing: self.missing(),
         })
     }
 
-    fn lacks(&self) -> Vec<Lack> {
-        let mut lacks = Vec::new();
+    fn missing(&self) -> Vec<MissingPieces> {
+        let mut missing = Vec::new();
         let mut left = RANGES_MAX;
         for block in self.next..=self.front.block {
             let sent = match block == self.front.block {
@@ -140,7 +140,7 @@ impl Listener {
             let ranges = match self.blocks.get(&block) {
                 // The source has the number of pieces.
                 None => vec![(0, sent)],
-                Some(partial) => partial.lacks(sent),
+                Some(partial) => partial.missing_ranges(sent),
             };
             let ranges: Vec<_> = ranges
                 .into_iter()
@@ -149,13 +149,13 @@ impl Listener {
                 .collect();
             left -= ranges.len();
             if !ranges.is_empty() {
-                lacks.push(Lack { block, ranges });
+                missing.push(MissingPieces { block, ranges });
             }
             if left == 0 {
                 break;
             }
         }
-        lacks
+        missing
     }
 }
 
@@ -171,11 +171,11 @@ impl Partial {
         if len != header.len {
             return;
         }
-        let mut lacking = header
+        let mut missing = header
             .pieces
             .iter()
-            .filter(|it| !self.has[usize::from(**it)]);
-        let (Some(&piece), None) = (lacking.next(), lacking.next()) else {
+            .filter(|it| !self.is_present[usize::from(**it)]);
+        let (Some(&piece), None) = (missing.next(), missing.next()) else {
             return;
         };
         let place = piece_range(piece, len, piece_len);
@@ -196,19 +196,19 @@ impl Partial {
                     (&mut low[place.clone()], &high[..range.len()])
                 }
             };
-            lay_over(under, over);
+            xor_into(under, over);
         }
-        self.has[usize::from(piece)] = true;
+        self.is_present[usize::from(piece)] = true;
         self.missing -= 1;
     }
 
     /// Returns the ranges of missing pieces below `sent`.
-    fn lacks(&self, sent: u16) -> Vec<(u16, u16)> {
+    fn missing_ranges(&self, sent: u16) -> Vec<(u16, u16)> {
         let mut ranges: Vec<(u16, u16)> = Vec::new();
         if self.missing == 0 {
             return ranges;
         }
-        for (index, has) in (0..sent).zip(&self.has) {
+        for (index, has) in (0..sent).zip(&self.is_present) {
             match ranges.last_mut() {
                 _ if *has => {}
                 Some((_, end)) if *end == index => *end = index + 1,

@@ -48,7 +48,7 @@ impl Run {
 
     /// Returns `true` if another datagram of the same length fits.
     #[must_use]
-    pub fn has_room(&self, count_max: usize) -> bool {
+    pub fn has_space(&self, count_max: usize) -> bool {
         let count = self.bytes.len() / self.datagram_len.max(1);
         let fits = self.bytes.len() + self.datagram_len <= RUN_LEN_MAX;
         !self.is_full && fits && count < count_max.clamp(1, RUN_COUNT_MAX)
@@ -101,7 +101,7 @@ impl Socket {
         sockopt::set_ip_multicast_ttl(&socket, 1)?;
         sockopt::set_ip_multicast_loop(&socket, true)?;
         net::probe_path_mtu(socket.as_fd(), false)?;
-        let _ = net::wish_send_buffer(socket.as_fd(), SEND_BUFFER_LEN);
+        let _ = net::request_send_buffer(socket.as_fd(), SEND_BUFFER_LEN);
         Ok(Socket::of(socket, group))
     }
 
@@ -114,7 +114,7 @@ impl Socket {
         sockopt::set_ip_add_membership(&socket, group.ip(), &own)?;
         // Privileged processes may exceed the system's limit.
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_LEN).is_err() {
-            let _ = net::wish_receive_buffer(socket.as_fd(), BUFFER_LEN);
+            let _ = net::request_receive_buffer(socket.as_fd(), BUFFER_LEN);
         }
         // If this fails, datagrams arrive one by one.
         let _ = net::enable_receive_offload(socket.as_fd());

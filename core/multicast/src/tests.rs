@@ -17,13 +17,13 @@ const WINDOW: u64 = 64;
 const LENS: std::ops::RangeInclusive<usize> = 72..=(1 << 20) + 72;
 
 /// Blocks that the source keeps, and for which hosts have room.
-const BLOCKS_KEPT: u64 = 6;
+const BLOCKS_HELD: u64 = 6;
 
 struct Host {
     listener: Listener,
     got: Vec<Vec<u8>>,
     loss: f64,
-    is_gone: bool,
+    has_failed: bool,
 }
 
 struct Net {
@@ -66,7 +66,7 @@ impl Net {
             listener: Listener::new(terms, LENS),
             got: Vec::new(),
             loss: *loss,
-            is_gone: false,
+            has_failed: false,
         };
         Net {
             random,
@@ -81,13 +81,13 @@ impl Net {
     }
 
     fn lowest(&self) -> u64 {
-        let alive = self.hosts.values().filter(|host| !host.is_gone);
+        let alive = self.hosts.values().filter(|host| !host.has_failed);
         alive.map(|host| host.got.len() as u64).min().unwrap_or(0)
     }
 
     /// Sends everything that may be sent now. Returns `false` if nothing was sent.
     fn send(&mut self) -> bool {
-        let limit = (self.lowest() + BLOCKS_KEPT).min(self.messages.len() as u64);
+        let limit = (self.lowest() + BLOCKS_HELD).min(self.messages.len() as u64);
         let messages = &self.messages;
         let len_of = |seq| (seq < limit).then(|| messages[usize::try_from(seq).unwrap()].len());
         let Some(header) = self.caster.next(self.now, len_of) else {
@@ -98,7 +98,7 @@ impl Net {
         let mut bytes = Vec::new();
         self.codec.write(&mut bytes, &header, message, PIECE_LEN);
         let (header, body) = self.codec.read(&mut bytes).unwrap();
-        for host in self.hosts.values_mut().filter(|host| !host.is_gone) {
+        for host in self.hosts.values_mut().filter(|host| !host.has_failed) {
             if self.random.random_bool(host.loss) {
                 continue;
             }
@@ -108,14 +108,14 @@ impl Net {
     }
 
     /// Delivers reports, and advances time if nothing else happens. Returns `false` at the end.
-    fn turn(&mut self) -> bool {
+    fn step(&mut self) -> bool {
         let mut has_moved = self.send();
         // Some reports are delayed.
         let ranks: Vec<u32> = self.hosts.keys().copied().collect();
         for rank in ranks {
             let is_late = self.random.random_bool(0.3);
             let host = self.hosts.get_mut(&rank).unwrap();
-            if host.is_gone || is_late {
+            if host.has_failed || is_late {
                 continue;
             }
             if let Some(report) = host.listener.take_report() {
@@ -141,10 +141,10 @@ impl Net {
     }
 
     fn run(&mut self) {
-        while self.turn() {
-            assert!(self.datagrams < 1_000_000, "it does not end");
+        while self.step() {
+            assert!(self.datagrams < 1_000_000, "the exchange does not end");
         }
-        for (rank, host) in self.hosts.iter().filter(|(_, host)| !host.is_gone) {
+        for (rank, host) in self.hosts.iter().filter(|(_, host)| !host.has_failed) {
             assert!(host.got == self.messages, "host {rank}");
         }
     }
@@ -157,7 +157,7 @@ impl Net {
 
 impl Host {
     fn take(&mut self, header: &Header, body: &[u8]) {
-        let limit = self.got.len() as u64 + BLOCKS_KEPT;
+        let limit = self.got.len() as u64 + BLOCKS_HELD;
         self.listener
             .on_datagram(header, body, limit, || vec![0xa5; 3]);
         while let Some((seq, message)) = self.listener.take_block() {
@@ -175,7 +175,7 @@ fn without_losses_each_piece_is_sent_once() {
 }
 
 #[test]
-fn all_hosts_get_all_blocks_whatever_is_lost() {
+fn all_hosts_get_all_blocks_despite_losses() {
     for seed in 0..40 {
         let mut random = ChaCha8Rng::seed_from_u64(1000 + seed);
         let count = random.random_range(1..9);
@@ -186,7 +186,7 @@ fn all_hosts_get_all_blocks_whatever_is_lost() {
 
 /// With one datagram per lost piece, the ratio would be 1.08.
 #[test]
-fn one_datagram_repairs_what_several_hosts_lost() {
+fn one_datagram_repairs_losses_of_several_hosts() {
     // As many pieces as a block of 1 MiB has.
     let mut net = Net::of_blocks(3, &[0.01; 8], 40, 73_000..73_700);
     net.run();
@@ -196,20 +196,20 @@ fn one_datagram_repairs_what_several_hosts_lost() {
 }
 
 #[test]
-fn hosts_that_are_gone_are_not_waited_for() {
+fn failed_hosts_are_not_awaited() {
     for seed in 0..20 {
         let mut net = Net::new(seed, &[0.05; 4], 30);
         let moment = net.random.random_range(1..1500);
         for turn in 0.. {
             if turn == moment {
-                net.hosts.get_mut(&2).unwrap().is_gone = true;
+                net.hosts.get_mut(&2).unwrap().has_failed = true;
                 // Until its failure is reported, it may only delay the other hosts.
                 for _ in 0..1000 {
-                    net.turn();
+                    net.step();
                 }
-                net.caster.on_gone(2);
+                net.caster.remove_member(2);
             }
-            if !net.turn() && turn > moment {
+            if !net.step() && turn > moment {
                 break;
             }
         }
@@ -262,15 +262,15 @@ fn nonsense_of_a_host_is_no_harm() {
     let mut net = Net::new(9, &[0.1; 2], 10);
     let mut random = ChaCha8Rng::seed_from_u64(9);
     for _ in 0..500 {
-        net.turn();
-        let lack = super::Lack {
+        net.step();
+        let missing = super::MissingPieces {
             block: random.random_range(0..20),
             ranges: vec![(random.random(), random.random())],
         };
         let report = Report {
             seen: 0,
             next: 0,
-            lacks: vec![lack],
+            missing: vec![missing],
         };
         net.caster.on_report(random.random_range(0..4), &report);
     }
@@ -279,7 +279,7 @@ fn nonsense_of_a_host_is_no_harm() {
 
 /// Datagrams that a source of another version might send: only the tag is valid.
 #[test]
-fn any_headers_and_bodies_are_taken_or_dropped() {
+fn arbitrary_datagrams_do_not_panic() {
     let terms = Terms {
         piece_len: PIECE_LEN,
         window: WINDOW,
@@ -309,14 +309,14 @@ fn any_headers_and_bodies_are_taken_or_dropped() {
                 100
             }
         ];
-        listener.on_datagram(&header, &body, taken + BLOCKS_KEPT, Vec::new);
+        listener.on_datagram(&header, &body, taken + BLOCKS_HELD, Vec::new);
         if let Some((seq, message)) = listener.take_block() {
             assert_eq!(seq, taken);
             assert!(LENS.contains(&message.len()));
             taken += 1;
         }
         let report = listener.take_report();
-        assert!(report.is_none_or(|report| report.lacks.len() <= 512));
+        assert!(report.is_none_or(|report| report.missing.len() <= 512));
     }
     assert!(taken > 0, "nothing was whole");
 }

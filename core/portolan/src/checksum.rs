@@ -13,7 +13,7 @@ pub(crate) use choice::Choice;
 
 use portolan_link::{Segments, TxFrame};
 use portolan_proto::DropReason;
-use portolan_sys::effort;
+use portolan_sys::usage;
 use portolan_wire::{CHECK_LEN, CheckedFrame, FrameHeader, FrameKind, SealedFrame, Sum};
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
@@ -42,7 +42,7 @@ impl Sums {
         self.heads.clear();
         if frame.payload.is_empty() {
             let sum = sum_of_frame(frame.head);
-            effort::copies();
+            usage::count_copy();
             self.heads.extend_from_slice(&CheckedFrame::front(sum));
             self.heads.extend_from_slice(frame.head);
         } else {

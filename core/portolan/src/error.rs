@@ -9,7 +9,7 @@ use crate::collective::CollectiveMismatch;
 use crate::launch::LaunchError;
 use portolan_link::LinkError;
 use portolan_proto::{Cause, RemoteFault};
-use portolan_sys::lack::{Explained, Lack};
+use portolan_sys::shortage::{Explained, Shortage};
 use std::fmt;
 use std::io;
 use thiserror::Error;
@@ -134,7 +134,7 @@ pub enum Error {
         /// Requested length, in bytes.
         len: usize,
         /// The limit and the remedy.
-        lack: Lack,
+        lack: Shortage,
     },
     /// No link reaches the peer.
     #[error("no path to rank {rank} on {host}: {why}")]

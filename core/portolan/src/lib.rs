@@ -73,7 +73,7 @@ pub use ops::{Completion, Received, Request};
 pub use port::{Lane, Message, PortConfig, Target};
 pub use portolan_link::{PortRange, PortsUsedUp};
 pub use portolan_proto::{Access, Cause, Counters, DropReason, RemoteFault};
-pub use portolan_sys::effort::Effort;
+pub use portolan_sys::usage::Usage;
 pub use raw::{
     Cookie, EndpointLimits, Idle, PeerIndex, RawAccess, RawClaim, RawCompletion, RawEnvelope,
     RawError, RawKind, RawPiece, RawRecv, RawRemote, RawSend, RawSpace, Sent, SubmitError,

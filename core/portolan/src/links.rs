@@ -16,7 +16,7 @@ use portolan_link::{
     Link, LinkAddr, LinkError, Notice, Receiver, RxFrame, TxError, TxFrame, WakeSet,
 };
 use portolan_proto::{LinkId, LinkParams, PeerId};
-use portolan_sys::effort;
+use portolan_sys::usage;
 use std::ops::ControlFlow;
 
 /// Turns between polls of a link without a connected peer: one system call in 5 µs of turns.
@@ -365,7 +365,7 @@ impl Links {
         let result = match open.lossless {
             true => {
                 // Copied into the ring.
-                effort::copies();
+                usage::count_copy();
                 open.link.transmit(peer.0, frame)
             }
             false => {

@@ -29,9 +29,9 @@ use addresses::PeerAddresses;
 use life::Life;
 use message::{Key, Kind, LEN, Message};
 use portolan_proto::{Instant, PeerId};
-use portolan_sys::lack::Lack;
 use portolan_sys::net::{PortRange, bind_datagram, enable_error_queue, recv_error_quoting};
 use portolan_sys::process::spawn_quiet;
+use portolan_sys::shortage::Shortage;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recvfrom, shutdown};
 use std::collections::HashMap;
@@ -148,7 +148,7 @@ impl Unstarted {
         let started = spawn_quiet("portolan-alive", move || in_thread.run());
         let thread = started.map_err(|errno| Error::System {
             what: "starting a thread",
-            errno: match Lack::of_thread(&errno) {
+            errno: match Shortage::of_thread(&errno) {
                 Some(lack) => io::Error::other(format!("{errno}; {lack}")),
                 None => errno,
             },
@@ -286,7 +286,7 @@ fn receive(socket: &UdpSocket, bytes: &mut [u8]) -> Result<Option<(usize, Socket
 impl Shared {
     fn run(&self) {
         // A shared descriptor table would slow down every system call of the program.
-        if let Err(error) = portolan_sys::descriptors::keep_only(self.socket.as_fd()) {
+        if let Err(error) = portolan_sys::descriptors::unshare_except(self.socket.as_fd()) {
             log::debug!("a descriptor table for the liveness thread: {error}");
         }
         // One byte more than a message, to detect longer datagrams.

@@ -125,7 +125,7 @@ impl Node {
     #[must_use]
     pub fn host_name(&self, rank: u32) -> Option<String> {
         let known = rank < self.size();
-        known.then(|| self.engine.look().inner.host_of(PeerId(rank)))
+        known.then(|| self.engine.read().inner.host_of(PeerId(rank)))
     }
 
     /// Returns the program's own option `name`, given with `portolan run --option app.NAME=VALUE`.
@@ -150,28 +150,28 @@ impl Node {
     /// Returns the protocol's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.engine.look().inner.core.counters().clone()
+        self.engine.read().inner.core.counters().clone()
     }
 
     /// Returns the number of engine turns in calls of the program, modulo 2^32. Each turn polls the
     /// links. A sleeping process takes few.
     #[must_use]
     pub fn turn_count(&self) -> u32 {
-        self.engine.look().inner.turn_count()
+        self.engine.read().inner.turn_count()
     }
 
     /// Returns the number of liveness probes, and answers to probes of peers, that this process has
     /// sent (`P9.3`). Each causes at most three wake-ups.
     #[must_use]
     pub fn question_count(&self) -> u64 {
-        self.engine.look().question_count()
+        self.engine.read().question_count()
     }
 
     /// Returns whether messages to process `rank` use shared memory, which loses none. Interfaces
     /// use this to choose their services.
     #[must_use]
     pub fn shares_memory(&self, rank: u32) -> bool {
-        let engine = self.engine.look();
+        let engine = self.engine.read();
         let status = engine.inner.core.path_status(PeerId(rank), LinkId::SHM);
         status.is_some_and(|path| path.up)
     }
@@ -180,19 +180,19 @@ impl Node {
     /// (setting `multicast`).
     #[must_use]
     pub fn multicast_count(&self) -> u64 {
-        self.engine.look().inner.multicast_count()
+        self.engine.read().inner.multicast_count()
     }
 
     /// Returns the number of drops of the protocol and the links, by reason.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        self.engine.look().inner.drops()
+        self.engine.read().inner.drops()
     }
 
     /// Returns the paths to process `rank` that were tried so far.
     #[must_use]
     pub fn paths(&self, rank: u32) -> Vec<PathInfo> {
-        let engine = self.engine.look();
+        let engine = self.engine.read();
         let status = |link| engine.inner.core.path_status(PeerId(rank), link);
         LinkId::ALL
             .into_iter()
@@ -247,7 +247,7 @@ impl Node {
     /// # Errors
     /// [`Error::PortClosed`].
     pub fn has_handler(&self, port: u16) -> Result<bool, Error> {
-        self.engine.look().inner.has_handler(port)
+        self.engine.read().inner.has_handler(port)
     }
 
     /// Sends `bytes`. The caller may reuse them when this returns.

@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::raw::{Cookie, RawKind, RawOp, RawPiece, RawWhat};
 use portolan_proto::{MatchBits, OpId, PeerId, PortId};
-use portolan_sys::effort;
+use portolan_sys::usage;
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
@@ -514,7 +514,7 @@ impl Ops {
         match_bits: Option<MatchBits>,
     ) -> bool {
         let len = bytes.len();
-        effort::copies();
+        usage::count_copy();
         portolan_proto::copy(&mut self.bytes_mut(id)[..len], bytes);
         self.complete_ok(id, Received { len, source }, match_bits)
     }

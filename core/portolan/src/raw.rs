@@ -4,7 +4,7 @@
 
 use crate::error::memory_full;
 use portolan_proto::{Cause, ClaimId, OpError, OpId, PeerId, RemoteFault};
-use portolan_sys::lack::Lack;
+use portolan_sys::shortage::Shortage;
 use std::fmt;
 use std::ops::Range;
 use std::ptr;
@@ -345,7 +345,7 @@ pub enum SubmitError {
     /// The process was forked from the one that opened the endpoint.
     Forked,
     /// No memory for a copy of the pieces.
-    NoMemory(Lack),
+    NoMemory(Shortage),
 }
 
 impl fmt::Display for SubmitError {

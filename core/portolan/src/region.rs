@@ -2,8 +2,8 @@
 //! Registered buffers: memory that suits bulk data best.
 
 use crate::error::Error;
-use portolan_sys::lack::Lack;
 use portolan_sys::pages::{Backing, Pages};
+use portolan_sys::shortage::Shortage;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -28,7 +28,7 @@ impl Region {
     /// # Errors
     /// [`Error::NoMemory`] when the system or a limit of the process leaves no memory.
     pub fn new(len: usize) -> Result<Region, Error> {
-        let pages = Pages::new(len).map_err(|errno| match Lack::of(&errno) {
+        let pages = Pages::new(len).map_err(|errno| match Shortage::of(&errno) {
             Some(lack) => Error::NoMemory {
                 what: "a region",
                 len,

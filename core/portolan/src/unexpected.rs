@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::launch::Job;
 use crate::settings;
-use portolan_sys::lack::Lack;
+use portolan_sys::shortage::Shortage;
 use std::fs;
 use std::path::Path;
 
@@ -144,7 +144,7 @@ fn host_len() -> u64 {
 
 /// Returns the limit of this process's address space or data, if it has one (ulimit -v, -d).
 fn own_len() -> Option<u64> {
-    Lack::memory().limit
+    Shortage::memory().limit
 }
 
 /// Returns `MemTotal` of proc(5), which is in units of 1024 bytes.

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 #[cfg(not(loom))]
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 #[cfg(loom)]
 use loom::sync::atomic::{Ordering, fence};
 
@@ -51,7 +51,7 @@ pub fn light() {
 pub fn heavy() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
     full();
-    effort::calls(Call::Membarrier);
+    usage::count_call(Call::Membarrier);
     register() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
@@ -76,7 +76,7 @@ pub fn heavy_own() {
     full();
     if register_own() {
         // It cannot fail, because it succeeded during registration.
-        effort::calls(Call::Membarrier);
+        usage::count_call(Call::Membarrier);
         let _ = membarrier(MembarrierCommand::PrivateExpedited);
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waking the process at the other end of a connected socket, and detecting that it has left.
 
-use crate::effort::{self, Call};
-use crate::lack::Lack;
+use crate::shortage::Shortage;
+use crate::usage::{self, Call};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags};
@@ -12,21 +12,21 @@ use std::os::fd::AsFd;
 /// read by the next call.
 const DRAIN_MAX: usize = 64;
 
-/// Record types: doorbell, farewell, and the prefix of a lack.
+/// Record types: doorbell, farewell, and the prefix of a shortage.
 const BELL: u8 = 1;
 const FAREWELL: u8 = 2;
-const LACK: u8 = 3;
+const SHORTAGE: u8 = 3;
 
 /// Bytes of the longest record, and one to detect a longer one.
-const RECORD_LEN: usize = 1 + Lack::LEN + 1;
+const RECORD_LEN: usize = 1 + Shortage::LEN + 1;
 
 /// Result of draining a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
     /// The other end is open; this many doorbells were read.
     Bells(usize),
-    /// The process at the other end reports a lack; more records may wait.
-    Lack(Lack),
+    /// The process at the other end reports a shortage; more records may wait.
+    Shortage(Shortage),
     /// The other end is being closed by a live process.
     Farewell,
     /// The other end is closed.
@@ -45,15 +45,15 @@ pub fn bid_farewell(socket: impl AsFd) {
     send(socket, &[FAREWELL]);
 }
 
-/// Reports a lack of this process. `P8.13`
-pub fn tell_lack(socket: impl AsFd, lack: &Lack) {
-    let mut record = [LACK; 1 + Lack::LEN];
-    record[1..].copy_from_slice(&lack.encode());
+/// Reports a shortage in this process. `P8.13`
+pub fn report_shortage(socket: impl AsFd, shortage: &Shortage) {
+    let mut record = [SHORTAGE; 1 + Shortage::LEN];
+    record[1..].copy_from_slice(&shortage.encode());
     send(socket, &record);
 }
 
 fn send(socket: impl AsFd, record: &[u8]) {
-    effort::calls(Call::Sendto);
+    usage::count_call(Call::Sendto);
     let _ = net::send(socket, record, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
@@ -61,13 +61,13 @@ fn send(socket: impl AsFd, record: &[u8]) {
 pub fn drain(socket: impl AsFd) -> Drained {
     let mut record = [0u8; RECORD_LEN];
     for bells in 0..DRAIN_MAX {
-        effort::calls(Call::Recvfrom);
+        usage::count_call(Call::Recvfrom);
         match net::recv(socket.as_fd(), &mut record, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Drained::HungUp,
             Ok(_) if record[0] == FAREWELL => return Drained::Farewell,
-            Ok((len, _)) if record[0] == LACK => {
-                if let Some(lack) = record.get(1..len).and_then(Lack::decode) {
-                    return Drained::Lack(lack);
+            Ok((len, _)) if record[0] == SHORTAGE => {
+                if let Some(shortage) = record.get(1..len).and_then(Shortage::decode) {
+                    return Drained::Shortage(shortage);
                 }
             }
             // A reset means that the other end left doorbells unread; it is returned before the
@@ -87,9 +87,9 @@ pub fn is_hung_up(socket: impl AsFd) -> bool {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    effort::calls(Call::Poll);
-    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(gone)
+    let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    usage::count_call(Call::Poll);
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(closed)
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn bells_are_counted_and_taken_off() {
+    fn drain_counts_and_removes_bells() {
         let (ours, theirs) = pair();
         ring(&theirs);
         ring(&theirs);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn farewell_is_told_from_a_hang_up_even_if_bells_were_left_unread() {
+    fn farewell_is_distinguished_from_hang_up_with_unread_bells() {
         let (ours, theirs) = pair();
         ring(&ours);
         ring(&theirs);
@@ -142,24 +142,29 @@ mod tests {
     }
 
     #[test]
-    fn a_lack_is_heard_before_what_follows_it_and_garbage_is_not() {
+    fn shortage_is_read_in_order_and_garbage_is_ignored() {
         let (ours, theirs) = pair();
-        let lack = Lack::memory();
+        let shortage = Shortage::memory();
         ring(&theirs);
-        tell_lack(&theirs, &lack);
+        report_shortage(&theirs, &shortage);
         bid_farewell(&theirs);
         drop(theirs);
-        assert_eq!(drain(&ours), Drained::Lack(lack));
+        assert_eq!(drain(&ours), Drained::Shortage(shortage));
         assert_eq!(drain(&ours), Drained::Farewell);
         let (ours, theirs) = pair();
-        for garbage in [&[LACK][..], &[LACK, 200], &[LACK; 9], &[LACK; 4000]] {
+        for garbage in [
+            &[SHORTAGE][..],
+            &[SHORTAGE, 200],
+            &[SHORTAGE; 9],
+            &[SHORTAGE; 4000],
+        ] {
             send(&theirs, garbage);
         }
         assert_eq!(drain(&ours), Drained::Bells(4));
     }
 
     #[test]
-    fn hang_up_is_seen_behind_bells() {
+    fn hang_up_is_detected_behind_bells() {
         let (ours, theirs) = pair();
         assert!(!is_hung_up(&ours));
         ring(&theirs);

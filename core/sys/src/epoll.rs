@@ -85,14 +85,19 @@ impl Epoll {
         )?)
     }
 
-    /// Starts or stops reporting `source`, which is in the set with `token`, also when it has room
-    /// to write.
+    /// Starts or stops reporting `source`, which is in the set with `token`, also when it is
+    /// writable.
     ///
     /// # Errors
     /// Returns the error of `epoll_ctl`.
-    pub fn watch_room(&self, source: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
+    pub fn watch_writable(
+        &self,
+        source: impl AsFd,
+        token: u64,
+        is_watched: bool,
+    ) -> io::Result<()> {
         let mut flags = EventFlags::IN | EventFlags::RDHUP;
-        flags.set(EventFlags::OUT, wanted);
+        flags.set(EventFlags::OUT, is_watched);
         Ok(epoll::modify(
             &self.0,
             source,
@@ -111,7 +116,7 @@ impl Epoll {
     ///
     /// # Errors
     /// Returns the error of `epoll_wait`, except interruptions.
-    pub fn look(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn poll(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
         let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec {
             tv_sec: 0,
@@ -121,12 +126,12 @@ impl Epoll {
             Err(Errno::INTR) => return Ok(()),
             other => other?,
         };
-        let gone = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
+        let closed = EventFlags::HUP | EventFlags::RDHUP | EventFlags::ERR;
         ready.extend(events.iter().map(|event| {
             let (data, flags) = (event.data, event.flags);
             Ready {
                 token: data.u64(),
-                hung_up: flags.intersects(gone),
+                hung_up: flags.intersects(closed),
             }
         }));
         Ok(())
@@ -145,9 +150,9 @@ mod tests {
     use crate::doorbell;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-    fn look(set: &Epoll) -> Vec<Ready> {
+    fn poll(set: &Epoll) -> Vec<Ready> {
         let mut ready = Vec::new();
-        set.look(&mut ready).unwrap();
+        set.poll(&mut ready).unwrap();
         ready
     }
 
@@ -158,10 +163,10 @@ mod tests {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let set = Epoll::new().unwrap();
         set.add(&ours, 7).unwrap();
-        assert_eq!(look(&set), []);
+        assert_eq!(poll(&set), []);
         doorbell::ring(&theirs);
         assert_eq!(
-            look(&set),
+            poll(&set),
             [Ready {
                 token: 7,
                 hung_up: false
@@ -170,13 +175,13 @@ mod tests {
         set.change(&ours, 8).unwrap();
         drop(theirs);
         assert_eq!(
-            look(&set),
+            poll(&set),
             [Ready {
                 token: 8,
                 hung_up: true
             }]
         );
         set.remove(&ours);
-        assert_eq!(look(&set), []);
+        assert_eq!(poll(&set), []);
     }
 }

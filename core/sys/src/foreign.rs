@@ -35,8 +35,8 @@ pub enum ForeignError {
         text: String,
     },
     /// The library returned an invalid result.
-    #[error("unusable answer: {0}")]
-    Answer(String),
+    #[error("invalid result: {0}")]
+    InvalidResult(String),
 }
 
 /// A library that stays loaded until the process ends.
@@ -58,7 +58,7 @@ impl Library {
             Names::Private => unix::RTLD_NOW | unix::RTLD_LOCAL,
             Names::Global => unix::RTLD_NOW | unix::RTLD_GLOBAL,
         };
-        let mut why = "nothing to try".to_owned();
+        let mut why = "no name was given".to_owned();
         for name in names {
             // SAFETY: these are libraries made to be loaded, and run their own initialisers.
             match unsafe { unix::Library::open(Some(name), flags) } {
@@ -89,7 +89,8 @@ impl Library {
 
 /// Converts `text` for C.
 pub(crate) fn c_text(text: &str) -> Result<CString, ForeignError> {
-    CString::new(text).map_err(|_| ForeignError::Answer(format!("{text:?} holds a zero byte")))
+    CString::new(text)
+        .map_err(|_| ForeignError::InvalidResult(format!("{text:?} contains a zero byte")))
 }
 
 #[cfg(test)]
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn error_names_the_missing_library_and_function() {
         let names = ["libno-such-1.so".to_owned(), "libno-such-2.so".to_owned()];
         let error = Library::open(&names, Names::Private)
             .err()

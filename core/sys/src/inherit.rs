@@ -208,7 +208,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn a_given_descriptor_is_inherited_under_its_number() {
+    fn given_descriptor_is_inherited_under_its_number() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let number = theirs.as_raw_fd();
         let mut command = Command::new("sh");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_given_nothing_inherits_nothing() {
+    fn child_with_give_nothing_inherits_only_standard_descriptors() {
         let open = |prepare: fn(&mut Command)| {
             let (_ours, theirs) = UnixStream::pair().unwrap();
             let number = theirs.as_raw_fd();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_inherited_socket_is_refused() {
+    fn other_descriptors_are_refused() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let refused = claim_inherited_socket(theirs.as_fd().as_raw_fd()).unwrap_err();
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_runs_on_the_cores_that_it_is_given() {
+    fn child_runs_on_the_given_cores() {
         let mine = || std::fs::read_to_string("/proc/self/status").unwrap();
         let list = |status: &str| -> String {
             let line = status
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_dies_with_the_thread_that_started_it() {
+    fn child_dies_with_the_thread_that_started_it() {
         let mut child = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
             command.arg("60");

@@ -14,7 +14,7 @@ use std::ptr;
 /// FI_VERSION(1, 14): the oldest that Open MPI 4 and MPICH 4 request.
 const VERSION: u32 = 1 << 16 | 14;
 /// FI_TAGGED and FI_REMOTE_COMM: tagged messages, also to other hosts.
-const WANTED: u64 = 1 << 3 | 1 << 52;
+const REQUIRED_CAPS: u64 = 1 << 3 | 1 << 52;
 /// FI_EP_RDM.
 const RELIABLE_DATAGRAM: c_int = 3;
 
@@ -137,7 +137,7 @@ unsafe fn collect(mut info: *const Info, providers: &mut Vec<String>) {
             let (endpoint, fabric) = ((*info).ep_attr, (*info).fabric_attr);
             let fits = !endpoint.is_null()
                 && (*endpoint).kind == RELIABLE_DATAGRAM
-                && (*info).caps & WANTED == WANTED;
+                && (*info).caps & REQUIRED_CAPS == REQUIRED_CAPS;
             if fits && !fabric.is_null() && !(*fabric).provider.is_null() {
                 let name = CStr::from_ptr((*fabric).provider).to_string_lossy();
                 if !providers.iter().any(|known| *known == name) {
@@ -154,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_libfabric_is_refused() {
+    fn other_libraries_are_refused() {
         let error = offer(&["libc.so.6".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("fi_getinfo"), "{error}");
     }
 
     #[test]
-    fn a_list_is_read_to_its_end() {
+    fn provider_list_is_read_to_its_end() {
         let fabric = |name: &'static CStr| FabricAttr {
             fabric: ptr::null(),
             name: ptr::null(),
@@ -183,11 +183,11 @@ mod tests {
             fabric_attr,
         };
         let (reliable, stream) = (&raw const reliable, &raw const stream);
-        let last = info(ptr::null(), WANTED, reliable, &raw const tcp);
+        let last = info(ptr::null(), REQUIRED_CAPS, reliable, &raw const tcp);
         let local = info(&raw const last, 1 << 3, reliable, &raw const shm);
         let twice = info(&raw const local, u64::MAX, reliable, &raw const tcp);
-        let other = info(&raw const twice, WANTED, stream, &raw const shm);
-        let empty = info(&raw const other, WANTED, ptr::null(), ptr::null());
+        let other = info(&raw const twice, REQUIRED_CAPS, stream, &raw const shm);
+        let empty = info(&raw const other, REQUIRED_CAPS, ptr::null(), ptr::null());
         let mut found = Vec::new();
         // SAFETY: five live entries, the last of which ends the list.
         unsafe { collect(&raw const empty, &mut found) };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory whose length is chosen by a program or a peer. A lack of memory is reported as an error
-//! instead of aborting.
+//! Memory whose length is chosen by a program or a peer. A shortage of memory is an error, not an
+//! abort.
 #![allow(
     unsafe_code,
     reason = "zeroed memory that may be refused, and copies by pointers"
 )]
 
-use crate::lack::Lack;
+use crate::shortage::Shortage;
 use std::alloc::{Layout, alloc_zeroed};
 use std::ops::{Deref, DerefMut};
 use std::ptr;
@@ -14,16 +14,16 @@ use std::ptr;
 /// Returns a vector of `len` zero bytes, whose pages are not touched yet.
 ///
 /// # Errors
-/// [`Lack`] if there is not enough memory.
-pub fn zeroed(len: usize) -> Result<Vec<u8>, Lack> {
+/// [`Shortage`] if there is not enough memory.
+pub fn zeroed(len: usize) -> Result<Vec<u8>, Shortage> {
     if len == 0 {
         return Ok(Vec::new());
     }
-    let layout = Layout::array::<u8>(len).map_err(|_| Lack::memory())?;
+    let layout = Layout::array::<u8>(len).map_err(|_| Shortage::memory())?;
     // SAFETY: the layout has a nonzero length.
     let bytes = unsafe { alloc_zeroed(layout) };
     if bytes.is_null() {
-        return Err(Lack::memory());
+        return Err(Shortage::memory());
     }
     // SAFETY: just allocated by the global allocator with the layout of `len` bytes, all of them
     // initialised, with no other owner.
@@ -33,13 +33,15 @@ pub fn zeroed(len: usize) -> Result<Vec<u8>, Lack> {
 /// Returns the concatenated pieces.
 ///
 /// # Errors
-/// [`Lack`] if there is not enough memory.
-pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Lack> {
+/// [`Shortage`] if there is not enough memory.
+pub fn gathered(pieces: &[&[u8]]) -> Result<Vec<u8>, Shortage> {
     let len = pieces.iter().map(|piece| piece.len()).sum();
-    let mut whole = Vec::new();
-    whole.try_reserve_exact(len).map_err(|_| Lack::memory())?;
-    pieces.iter().for_each(|piece| append(&mut whole, piece));
-    Ok(whole)
+    let mut joined = Vec::new();
+    joined
+        .try_reserve_exact(len)
+        .map_err(|_| Shortage::memory())?;
+    pieces.iter().for_each(|piece| append(&mut joined, piece));
+    Ok(joined)
 }
 
 /// Appends `bytes`, fast at any relative alignment ([`copy_raw`]).
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_copied_whatever_its_length() {
+    fn copies_of_all_lengths_are_complete() {
         for len in [0, 1, 1023, 1024, 1025, 5000] {
             let src: Vec<u8> = (0..=255).cycle().take(len).collect();
             let mut dst = vec![0xa5; len];
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_buffer_begins_with_a_page() {
+    fn page_buffer_begins_at_a_page() {
         for len in [0, 1, 4096, 100_000] {
             let mut buf = PageBuf::zeroed(len);
             assert!(buf.as_ptr().addr().is_multiple_of(4096));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_is_zero_and_what_there_is_not_is_refused() {
+    fn memory_is_zeroed_and_oversized_requests_are_refused() {
         for len in [0, 1, 100_000] {
             assert_eq!(zeroed(len).unwrap(), vec![0; len]);
         }

@@ -14,7 +14,6 @@ mod beside;
 mod datagram;
 mod error_queue;
 mod interfaces;
-mod lending;
 mod netns;
 mod options;
 mod packet;
@@ -25,19 +24,18 @@ mod scatter;
 mod stream;
 mod wire_end;
 mod xdp;
+mod zero_copy;
 
 pub use addr::SockAddr;
 pub use beside::{close_beside, connect_beside};
 pub use datagram::{Received, Sender, recv, recv_segments, send, send_to};
 pub use error_queue::{ErrorOrigin, SocketError, recv_error, recv_error_quoting};
 pub use interfaces::{Interface, InterfaceKind, MacAddr, Network, interfaces, is_of_one_link};
-pub use lending::{DirectReader, LendingWriter};
 pub use netns::enter_netns;
 pub use options::{
-    ECN_CAPABLE, ECN_MET, bind_datagram, enable_error_queue, enable_receive_offload,
-    probe_path_mtu, receive_booked_len, receive_buffer_len, receive_drops, report_marks,
-    segmentation_supported, send_buffer_len, set_ecn, set_segment_len, wish_receive_buffer,
-    wish_send_buffer,
+    ECN_CAPABLE, ECN_CE, bind_datagram, enable_error_queue, enable_receive_offload, probe_path_mtu,
+    receive_buffer_len, receive_charged_len, receive_drops, report_marks, request_receive_buffer,
+    request_send_buffer, segmentation_supported, send_buffer_len, set_ecn, set_segment_len,
 };
 pub use packet::{
     FilterOp, attach_filter, bind_packet, bypass_qdisc, ignore_outgoing, lock_filter, packet_drops,
@@ -48,11 +46,12 @@ pub use poll::{Readiness, readiness, sleep_until_readable, wait_readable, wait_w
 pub use ports::{BadPortRange, PortRange, PortsUsedUp};
 pub use scatter::Scatter;
 pub use stream::{
-    Pipe, abort_stream, begin_connect, connect_within, listen_stream, prepare_stream,
-    stream_stands, stream_timeouts,
+    Pipe, abort_stream, begin_connect, connect_within, is_stream_connected, listen_stream,
+    prepare_stream, stream_timeouts,
 };
-pub use wire_end::{Arrived, WIRE_FRAME_ROOM, WireEnd, wire_addresses};
+pub use wire_end::{Arrived, WIRE_FRAME_LEN_MAX, WireEnd, wire_addresses};
 pub use xdp::{Area, AreaLock, ConsumerRing, ProducerRing, XdpSocket, XdpSocketUse};
+pub use zero_copy::{DirectReader, ZeroCopyWriter};
 
 use std::io;
 

@@ -55,25 +55,25 @@ impl Pages {
         if len < LARGE_PAGE_LEN {
             return Self::map(len, len.max(1), Backing::Small);
         }
-        let whole_len = len
+        let rounded_len = len
             .checked_next_multiple_of(LARGE_PAGE_LEN)
             .ok_or(io::ErrorKind::OutOfMemory)?;
         // Reserved pages are few; having none is normal.
-        if let Ok(pages) = Self::map(len, whole_len, Backing::Reserved) {
+        if let Ok(pages) = Self::map(len, rounded_len, Backing::Reserved) {
             return Ok(pages);
         }
         // One page more, so that a large page can begin within the first.
-        let room_len = whole_len.checked_add(LARGE_PAGE_LEN);
+        let padded_len = rounded_len.checked_add(LARGE_PAGE_LEN);
         Self::map(
             len,
-            room_len.ok_or(io::ErrorKind::OutOfMemory)?,
+            padded_len.ok_or(io::ErrorKind::OutOfMemory)?,
             Backing::Advised,
         )
     }
 
-    fn map(len: usize, mapped_len: usize, wanted: Backing) -> io::Result<Self> {
+    fn map(len: usize, mapped_len: usize, requested: Backing) -> io::Result<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = match wanted {
+        let flags = match requested {
             Backing::Reserved => MapFlags::PRIVATE | MapFlags::HUGETLB,
             _ => MapFlags::PRIVATE,
         };
@@ -86,9 +86,9 @@ impl Pages {
             mapped_len,
             bytes: base,
             len,
-            backing: wanted,
+            backing: requested,
         };
-        if wanted == Backing::Advised {
+        if requested == Backing::Advised {
             pages.advise();
         }
         pages.populate()?;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_refused() {
+    fn oversized_request_is_refused() {
         assert!(Pages::new(usize::MAX / 2).is_err());
         assert!(Pages::new(usize::MAX).is_err());
     }

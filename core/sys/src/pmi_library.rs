@@ -187,7 +187,8 @@ fn number(name: &'static CStr, function: OneInt) -> Result<u32, ForeignError> {
     let call = name.to_str().unwrap_or_default();
     // SAFETY: `value` is live.
     check(call, unsafe { function(&raw mut value) })?;
-    u32::try_from(value).map_err(|_| ForeignError::Answer(format!("{call} says {value}")))
+    u32::try_from(value)
+        .map_err(|_| ForeignError::InvalidResult(format!("{call} returned {value}")))
 }
 
 /// Calls a function that writes a text of at most `len` bytes.
@@ -198,10 +199,10 @@ fn text(
 ) -> Result<String, ForeignError> {
     // One byte more, so that the text is terminated even if the library fills all bytes.
     let mut bytes = vec![0_u8; len as usize + 1];
-    let told = c_int::try_from(len).unwrap_or(c_int::MAX);
-    check(call, fill(bytes.as_mut_ptr().cast(), told))?;
+    let len_max = c_int::try_from(len).unwrap_or(c_int::MAX);
+    check(call, fill(bytes.as_mut_ptr().cast(), len_max))?;
     bytes[len as usize] = 0;
     let text = CStr::from_bytes_until_nul(&bytes)
-        .map_err(|_| ForeignError::Answer(format!("{call} gave no text")))?;
+        .map_err(|_| ForeignError::InvalidResult(format!("{call} returned no string")))?;
     Ok(text.to_string_lossy().into_owned())
 }

@@ -160,7 +160,7 @@ impl Pmix {
         };
         // SAFETY: as above; a number owns nothing.
         unsafe { libc::free(value.cast()) };
-        size.ok_or_else(|| ForeignError::Answer("PMIX_JOB_SIZE is no number".to_owned()))
+        size.ok_or_else(|| ForeignError::InvalidResult("PMIX_JOB_SIZE is not a number".to_owned()))
     }
 
     /// Publishes `text` under `key` for all processes, from the next [`Pmix::fence`] on.
@@ -189,7 +189,7 @@ impl Pmix {
         // SAFETY: no arguments.
         let status = unsafe { (self.commit)() };
         self.check("PMIx_Commit", status)?;
-        let everybody = Proc {
+        let all_ranks = Proc {
             rank: RANK_WILDCARD,
             ..self.me
         };
@@ -199,7 +199,7 @@ impl Pmix {
             info(TIMEOUT, KIND_INT, Data { integer: seconds }),
         ];
         // SAFETY: one process and two infos are live, as the counts state.
-        let status = unsafe { (self.fence)(&raw const everybody, 1, infos.as_ptr(), infos.len()) };
+        let status = unsafe { (self.fence)(&raw const all_ranks, 1, infos.as_ptr(), infos.len()) };
         self.check("PMIx_Fence", status)
     }
 
@@ -219,7 +219,7 @@ impl Pmix {
                 libc::free(string.cast());
             }
             libc::free(value.cast());
-            text.ok_or_else(|| ForeignError::Answer(format!("{key} is no text")))
+            text.ok_or_else(|| ForeignError::InvalidResult(format!("{key} is not a string")))
         }
     }
 
@@ -246,12 +246,12 @@ impl Pmix {
 
     /// Returns a value that the caller must free.
     fn value_of(&self, rank: u32, key: &CStr) -> Result<*mut Value, ForeignError> {
-        let whose = Proc { rank, ..self.me };
+        let owner = Proc { rank, ..self.me };
         let mut value = ptr::null_mut();
         // SAFETY: process and key are live, `value` receives a pointer, no infos are passed.
         let status = unsafe {
             (self.get)(
-                &raw const whose,
+                &raw const owner,
                 key.as_ptr(),
                 ptr::null(),
                 0,
@@ -260,7 +260,7 @@ impl Pmix {
         };
         self.check("PMIx_Get", status)?;
         if value.is_null() {
-            return Err(ForeignError::Answer(format!("{key:?} has no value")));
+            return Err(ForeignError::InvalidResult(format!("{key:?} has no value")));
         }
         Ok(value)
     }
@@ -287,19 +287,19 @@ fn info(key: &CStr, kind: u16, data: Data) -> Info {
     for (place, byte) in bytes.iter_mut().zip(key.to_bytes()) {
         *place = byte.cast_signed();
     }
-    let mut whole = Data { words: [0; 3] };
+    let mut padded = Data { words: [0; 3] };
     // The rest of the union stays zero, because the library may copy all of it.
     //
     // SAFETY: each member is written separately, and any bits are a valid word.
     unsafe {
         match kind {
-            KIND_BOOL => whole.flag = data.flag,
-            _ => whole.integer = data.integer,
+            KIND_BOOL => padded.flag = data.flag,
+            _ => padded.integer = data.integer,
         }
     }
     Info {
         key: bytes,
         flags: 0,
-        value: Value { kind, data: whole },
+        value: Value { kind, data: padded },
     }
 }

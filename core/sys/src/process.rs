@@ -67,13 +67,13 @@ impl ProcessHandle {
 /// ordinary threads. Returns `false` if the priority was not granted, which needs `CAP_SYS_NICE`;
 /// the timers always are.
 #[must_use]
-pub fn keep_time() -> bool {
+pub fn set_precise_timers() -> bool {
     // SAFETY: PR_SET_TIMERSLACK takes nanoseconds and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
     // The lowest real-time priority, so that no other real-time thread is delayed.
-    let lowest = libc::sched_param { sched_priority: 1 };
+    let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure is a live local; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) == 0 }
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) == 0 }
 }
 
 /// Starts a thread with all signals blocked, so that the program's handlers run on its own threads.
@@ -137,7 +137,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_process_that_is_killed_has_ended_when_the_call_returns() {
+    fn kill_returns_after_the_process_has_exited() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let handle = ProcessHandle::open(child.id()).unwrap();
         handle.kill(Duration::from_secs(60)).unwrap();

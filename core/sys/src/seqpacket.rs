@@ -6,7 +6,7 @@
     reason = "getsockopt(SO_PEERCRED) with a peer that has no pid here; a descriptor known by number"
 )]
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use rustix::io::Errno;
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -108,7 +108,7 @@ impl SeqpacketListener {
     /// # Errors
     /// Fails mostly for lack of descriptors.
     pub fn accept(&self) -> io::Result<Option<Seqpacket>> {
-        effort::calls(Call::Accept4);
+        usage::count_call(Call::Accept4);
         match net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Ok(Some(Seqpacket(socket))),
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -119,18 +119,18 @@ impl SeqpacketListener {
 
 /// A reserved descriptor, for use when no other is left.
 #[derive(Debug)]
-pub struct Spare(Option<OwnedFd>);
+pub struct ReserveFd(Option<OwnedFd>);
 
-impl Spare {
+impl ReserveFd {
     /// Reserves a descriptor, if one is free.
     #[must_use]
-    pub fn take(listener: &SeqpacketListener) -> Spare {
-        Spare(listener.0.try_clone().ok())
+    pub fn new(listener: &SeqpacketListener) -> ReserveFd {
+        ReserveFd(listener.0.try_clone().ok())
     }
 
     /// Frees the reserved descriptor, accepts the next waiting connection with it, and closes that
-    /// after `work`. Returns `None` if there is no reserve, or no connection waits.
-    pub fn lend<T>(
+    /// after `work`. Returns `None` if no descriptor is reserved, or no connection waits.
+    pub fn accept_with<T>(
         &mut self,
         listener: &SeqpacketListener,
         work: impl FnOnce(Seqpacket) -> T,
@@ -138,7 +138,7 @@ impl Spare {
         drop(self.0.take()?);
         let accepted = listener.accept();
         let result = accepted.ok().flatten().map(work);
-        *self = Spare::take(listener);
+        *self = ReserveFd::new(listener);
         result
     }
 }
@@ -248,7 +248,7 @@ impl Seqpacket {
     /// `WouldBlock` while the other end does not read.
     pub fn send(&self, record: &[u8]) -> io::Result<()> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        effort::calls(Call::Sendto);
+        usage::count_call(Call::Sendto);
         net::send(&self.0, record, flags)?;
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Seqpacket {
             "space for one descriptor"
         );
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        effort::calls(Call::Sendmsg);
+        usage::count_call(Call::Sendmsg);
         net::sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags)?;
         Ok(())
     }
@@ -281,7 +281,7 @@ impl Seqpacket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        effort::calls(Call::Recvmsg);
+        usage::count_call(Call::Recvmsg);
         let received =
             match net::recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_a_name_too_and_groups_are_known() {
+    fn names_may_be_paths_and_peer_groups_are_read() {
         let path = std::env::temp_dir().join(format!("portolan-sys-{}", std::process::id()));
         let path = path.to_str().unwrap();
         let _ = std::fs::remove_file(path);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn name_is_free_again_when_the_listener_is_gone() {
+    fn name_is_free_after_the_listener_closes() {
         let name = name("free");
         let listener = SeqpacketListener::bind(&name).unwrap();
         let taken = SeqpacketListener::bind(&name).unwrap_err();

@@ -2,7 +2,7 @@
 //! Reading and writing another process's memory without its help, if the kernel allows it.
 #![allow(unsafe_code, reason = "process_vm_readv and process_vm_writev")]
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use std::io;
 
 /// Copies `dst.len()` bytes from address `remote_addr` of process `pid`.
@@ -53,7 +53,7 @@ fn write_some(pid: libc::pid_t, remote_addr: u64, src: &[u8]) -> io::Result<usiz
         iov_base: std::ptr::without_provenance_mut(remote_base),
         iov_len: src.len(),
     };
-    effort::calls(Call::ProcessVmWritev);
+    usage::count_call(Call::ProcessVmWritev);
     // SAFETY: `local` describes `src`, borrowed for the call, which only reads it. `remote` is an
     // address of another process, which offered that memory for writing (`RingReceiver::offer`) and
     // waits until the write has ended. The kernel checks that it is mapped there.
@@ -72,7 +72,7 @@ fn read_some(pid: libc::pid_t, remote_addr: u64, dst: &mut [u8]) -> io::Result<u
         iov_base: std::ptr::without_provenance_mut(remote_base),
         iov_len: dst.len(),
     };
-    effort::calls(Call::ProcessVmReadv);
+    usage::count_call(Call::ProcessVmReadv);
     // SAFETY: `local` describes `dst`, borrowed mutably for the call; `remote` is an address of
     // another process, which the kernel checks there. If `pid` is this process, the caller named
     // its own memory by number and gets a copy as from any other process.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_process_is_an_error() {
+    fn exited_process_is_an_error() {
         // Above the kernel's largest pid (2^22).
         let err = read_process(1 << 30, 8, &mut [0; 16]).unwrap_err();
         assert_eq!(err.raw_os_error(), Some(libc::ESRCH));

@@ -2,7 +2,7 @@
 //! Sleeping on descriptors owned elsewhere, and yielding the core.
 #![allow(unsafe_code, reason = "ppoll on descriptor numbers")]
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr;
@@ -27,7 +27,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
         tv_nsec: libc::c_long::from(timeout.subsec_nanos().cast_signed()),
     });
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    effort::calls(Call::Ppoll);
+    usage::count_call(Call::Ppoll);
     // SAFETY: `entries` has `count` elements and `timeout` is null or points to a local; both live
     // through the call. Descriptors are only polled; a stale number is reported as invalid.
     let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, timeout, ptr::null()) };
@@ -42,7 +42,7 @@ pub fn wait_readable(fds: &[RawFd], timeout: Option<Duration>) -> io::Result<boo
 
 /// Yields the core to other processes that need it.
 pub fn yield_now() {
-    effort::calls(Call::SchedYield);
+    usage::count_call(Call::SchedYield);
     std::thread::yield_now();
 }
 

@@ -40,7 +40,7 @@ fn start_and_use_up() {
 }
 
 #[test]
-fn a_thread_that_was_started_needs_no_more_memory_to_begin() {
+fn started_thread_needs_no_more_memory() {
     if std::env::var_os(LIMITED).is_some() {
         return start_and_use_up();
     }

@@ -3,7 +3,7 @@
 //! counts, so a machine's noise does not affect them.
 
 use crate::rounds::median;
-use portolan::Effort;
+use portolan::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,8 +25,8 @@ impl Costs {
     /// Returns the cost at `end`, which moved `messages` messages with `effort`. It is empty for a
     /// bare row, which does not use the library.
     #[allow(clippy::cast_precision_loss, reason = "three digits are reported")]
-    pub(crate) fn of(end: &str, effort: &Effort, messages: u64) -> Costs {
-        if *effort == Effort::default() {
+    pub(crate) fn of(end: &str, effort: &Usage, messages: u64) -> Costs {
+        if *effort == Usage::default() {
             return Costs::default();
         }
         let each = |count: u64| count as f64 / messages.max(1) as f64;

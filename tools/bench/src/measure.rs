@@ -12,7 +12,7 @@ use crate::extra::{Account, Extra};
 use crate::percentiles::{PS_PER_US, Tail, packed};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use portolan::Effort;
+use portolan::Usage;
 use quanta::Clock;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -161,7 +161,7 @@ pub(crate) fn drive(
     warm_up(pace, shape, &mut turn)?;
     let mut times = histogram()?;
     let spent_before = process_time();
-    let effort_before = Effort::of_this_thread();
+    let effort_before = Usage::of_this_thread();
     let start = Instant::now();
     let mut turns = 0_u64;
     let mut before = clock.raw();
@@ -177,7 +177,7 @@ pub(crate) fn drive(
     }
     let elapsed = start.elapsed();
     let cpu_s = (process_time() - spent_before).as_secs_f64();
-    let effort = Effort::of_this_thread().since(&effort_before);
+    let effort = Usage::of_this_thread().since(&effort_before);
     turn(true)?;
     let mut sample = shape.sample(&times, turns, elapsed);
     sample.cpu_s = cpu_s;

@@ -20,7 +20,7 @@ use crate::worker;
 use crate::{bidir, incast, interfere, loaded, logp};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-use portolan::{Buffer, Completion, Effort, Node, PortConfig, Region, Target};
+use portolan::{Buffer, Completion, Node, PortConfig, Region, Target, Usage};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::chown;
@@ -203,7 +203,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
     let foreign = (spec.conditions.interfere > 0)
         .then(|| interfere::count(node))
         .transpose()?;
-    let before = Effort::of_this_thread();
+    let before = Usage::of_this_thread();
     let messages = match metric {
         Metric::Pingpong => answer(node, spec),
         Metric::Stream => receive_stream(node, spec, &mut meter),
@@ -216,7 +216,7 @@ fn account(node: &mut Node, spec: &Spec, metric: Metric) -> Result<()> {
         Metric::Loaded => loaded::answer(node).map(|()| 0),
         Metric::Incast => bail!("rank 1 of an incast is a sender like the others"),
     }?;
-    let effort = Effort::of_this_thread().since(&before);
+    let effort = Usage::of_this_thread().since(&before);
     let mut account = portolan_account::of(node, &meter);
     if spec.calls && messages > 0 {
         account.effort = Costs::of("receiver", &effort, messages);

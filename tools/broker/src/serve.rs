@@ -143,7 +143,7 @@ impl Broker {
             wait_readable(&fds, LOOK_INTERVAL)?;
             self.accept();
             ready.clear();
-            self.epoll.look(&mut ready)?;
+            self.epoll.poll(&mut ready)?;
             self.free_gone();
             ready.iter().for_each(|ready| self.handle(*ready));
             self.close_idle();

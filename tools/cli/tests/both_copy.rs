@@ -14,7 +14,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl::set_dumpable;
 use nix::unistd::Pid;
 use portolan::{Error, Node, Target};
-use portolan_sys::effort::Effort;
+use portolan_sys::usage::Usage;
 use portolan_sys::vm_read::write_process;
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ fn as_rank() {
 }
 
 fn count_of(call: &str) -> u64 {
-    let all = Effort::of_this_thread();
+    let all = Usage::of_this_thread();
     let found = all.calls().find(|(name, _)| *name == call);
     found.map_or(0, |(_, count)| count)
 }

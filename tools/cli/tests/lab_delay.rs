@@ -14,7 +14,7 @@ use common::payload::{check, payload};
 use common::ranks::{joined, role, run_ranks};
 use common::{PATIENCE, can_make_labs, kill, portolan, processes_with, refused, run, wait_until};
 use portolan::{Node, Target};
-use portolan_sys::net::{WIRE_FRAME_ROOM, WireEnd, interfaces};
+use portolan_sys::net::{WIRE_FRAME_LEN_MAX, WireEnd, interfaces};
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::process::Command;
@@ -225,7 +225,7 @@ fn tags_of_vlans_are_carried() {
     frame.extend_from_slice(&[0x81, 0, 0x60, 7, 0x88, 0xb5]);
     frame.extend_from_slice(&payload(0, 3, 0, 400));
     sender.send(&frame).unwrap();
-    let mut room = vec![0xa5; WIRE_FRAME_ROOM];
+    let mut room = vec![0xa5; WIRE_FRAME_LEN_MAX];
     wait_until("the frame", || {
         loop {
             match receiver.receive(&mut room).unwrap() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of pages that are exposed to a plain stream of bytes, and changed as early as the rules of
-//! `portolan_sys::net::LendingWriter` allow, while frames are lost and retransmitted. The receiver
+//! `portolan_sys::net::ZeroCopyWriter` allow, while frames are lost and retransmitted. The receiver
 //! must get the original bytes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -10,7 +10,7 @@ mod common;
 use common::can_make_labs;
 use common::labs::Lab;
 use common::payload::{check, payload};
-use portolan_sys::net::{DirectReader, LendingWriter};
+use portolan_sys::net::{DirectReader, ZeroCopyWriter};
 use std::io::{Read, Write};
 use std::sync::mpsc;
 use std::thread::{spawn, yield_now};
@@ -43,7 +43,7 @@ fn pages_may_change_when_the_peer_s_program_has_said_that_it_has_them() {
                 far.write_all(b"y").unwrap();
             }
         });
-        let mut writer = LendingWriter::new(AT_ONCE);
+        let mut writer = ZeroCopyWriter::new(AT_ONCE);
         let mut pages = vec![0; LEN];
         let mut word = [0];
         for round in 0..ROUNDS {
@@ -76,12 +76,12 @@ fn over_a_wire_pages_may_change_when_the_peer_s_tcp_has_acknowledged_them() {
                 read.send(()).unwrap();
             }
         });
-        let mut writer = LendingWriter::new(AT_ONCE);
+        let mut writer = ZeroCopyWriter::new(AT_ONCE);
         let mut pages = vec![0; SHORT_LEN];
         for round in 0..ROUNDS {
             pages.copy_from_slice(&payload(0, 2, round, SHORT_LEN));
             writer.write_all(&near, &pages).unwrap();
-            while writer.acknowledged(&near).unwrap() < writer.taken() {
+            while writer.acknowledged(&near).unwrap() < writer.accepted_len() {
                 yield_now();
             }
             pages.fill(0xee);

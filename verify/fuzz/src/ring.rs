@@ -70,7 +70,7 @@ fn rest(sender: &mut RingSender, receiver: &mut RingReceiver) {
     receiver.arm();
     sender.arm();
     let _ = receiver.has_entry();
-    let _ = sender.has_room(100);
+    let _ = sender.has_space(100);
     let _ = receiver.publish();
     receiver.disarm();
     sender.disarm();

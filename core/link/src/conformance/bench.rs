@@ -6,10 +6,10 @@ use crate::{Link, LinkCaps, LinkKind, Notice, PeerId, RxFrame, TxError, TxFrame}
 use std::time::{Duration, Instant};
 
 /// Longer than any delay by a scheduler.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Message for an unexpected congestion mark.
-pub(super) const UNMARKED: &str = "nothing between these links marks frames";
+pub(super) const UNMARKED: &str = "no network here marks frames";
 
 /// Payload of the shortest frame: Ethernet pads frames to 60 bytes, of which 18 are the header of
 /// raw Ethernet links.
@@ -26,7 +26,7 @@ impl Bench {
     /// because a link may do more for a first frame.
     pub(super) fn new(name: String, make: &mut Make<'_>) -> Self {
         let mut links = make(3);
-        assert_eq!(links.len(), 3, "{name}: three links were asked for");
+        assert_eq!(links.len(), 3, "{name}: three links were requested");
         let addrs: Vec<_> = links.iter().map(|link| link.local_addr()).collect();
         for (link, peer) in [(0, 1), (0, 2), (1, 0), (2, 0)] {
             links[link]
@@ -56,11 +56,7 @@ impl Bench {
             match self.links[from].transmit(rank(to), frame) {
                 Ok(()) => break,
                 Err(TxError::Full) => {
-                    assert!(
-                        start.elapsed() < PATIENCE,
-                        "{}: no room for ever",
-                        self.name
-                    );
+                    assert!(start.elapsed() < TEST_TIMEOUT, "{}: stayed full", self.name);
                     self.receive_all();
                 }
                 Err(error) => panic!("{}: {error}", self.name),
@@ -80,7 +76,7 @@ impl Bench {
     /// Waits until exactly `frames` have arrived at link `at`, in order.
     pub(super) fn expect(&mut self, at: usize, frames: &[Vec<u8>]) {
         let start = Instant::now();
-        while self.inboxes[at].len() < frames.len() && start.elapsed() < PATIENCE {
+        while self.inboxes[at].len() < frames.len() && start.elapsed() < TEST_TIMEOUT {
             self.receive_all();
         }
         let got = std::mem::take(&mut self.inboxes[at]);
@@ -118,14 +114,14 @@ impl Bench {
     pub(super) fn receive(&mut self, at: usize, budget: usize) -> usize {
         let inbox = &mut self.inboxes[at];
         let before = inbox.len();
-        let said = self.links[at].receive(budget, &mut |frame| inbox.push(copy_of(&frame, at)));
+        let returned = self.links[at].receive(budget, &mut |frame| inbox.push(copy_of(&frame, at)));
         assert_eq!(
-            said,
+            returned,
             inbox.len() - before,
-            "{}: frames counted and handed",
+            "{}: frames counted and delivered",
             self.name
         );
-        said
+        returned
     }
 
     /// Performs one turn of a link's user: polls its notices, during which links also do control
@@ -133,7 +129,7 @@ impl Bench {
     pub(super) fn receive_all(&mut self) {
         for at in 0..self.links.len() {
             while let Some(notice) = self.links[at].poll_notice() {
-                if let Notice::PeerGone(peer) | Notice::PeerClosed(peer) = notice {
+                if let Notice::PeerDied(peer) | Notice::PeerClosed(peer) = notice {
                     self.links[at].disconnect(peer);
                 }
             }

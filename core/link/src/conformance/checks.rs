@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of the suite.
 
-use super::bench::{Bench, PATIENCE, rank};
+use super::bench::{Bench, TEST_TIMEOUT, rank};
 use super::plans;
 use crate::{Segments, TxError, TxFrame, WakeSet};
 use portolan_sys::net::wait_readable;
@@ -16,27 +16,27 @@ pub(super) const ALL: &[Check] = &[
         "frames of all lengths arrive intact",
         frames_of_all_lengths_arrive_intact,
     ),
-    ("gathered frames arrive whole", gathered_frames_arrive_whole),
+    (
+        "gathered frames arrive complete",
+        gathered_frames_arrive_complete,
+    ),
     ("runs arrive as datagrams", runs_arrive_as_datagrams),
     (
-        "frames reach only whom they are for",
-        frames_reach_only_whom_they_are_for,
+        "frames reach only their destination",
+        frames_reach_only_their_destination,
     ),
-    (
-        "what cannot be sent is refused",
-        what_cannot_be_sent_is_refused,
-    ),
+    ("invalid frames are refused", invalid_frames_are_refused),
     (
         "plans are followed or ignored",
         plans::plans_are_followed_or_ignored,
     ),
     (
-        "whatever was planned, frames arrive as sent",
-        plans::whatever_was_planned_frames_arrive_as_sent,
+        "frames arrive intact under any plan",
+        plans::frames_arrive_intact_under_any_plan,
     ),
     (
-        "frames beyond enough come with later calls",
-        plans::frames_beyond_enough_come_with_later_calls,
+        "frames beyond enough arrive in later calls",
+        plans::frames_beyond_enough_arrive_in_later_calls,
     ),
     ("back-pressure passes", back_pressure_passes),
     ("budget is honoured", budget_is_honoured),
@@ -59,7 +59,7 @@ fn capabilities_make_sense(bench: &mut Bench) {
 }
 
 fn frames_of_all_lengths_arrive_intact(bench: &mut Bench) {
-    let most = bench.caps().frame_len_max;
+    let longest = bench.caps().frame_len_max;
     // 42 and 43 are around Ethernet's padding; 255 to 257 around the limit of a one-byte length.
     for len in [
         1,
@@ -72,9 +72,9 @@ fn frames_of_all_lengths_arrive_intact(bench: &mut Bench) {
         256,
         257,
         500,
-        most / 2,
-        most - 1,
-        most,
+        longest / 2,
+        longest - 1,
+        longest,
     ] {
         for (from, to) in [(0, 1), (1, 0)] {
             let bytes = pattern(len, len);
@@ -84,7 +84,7 @@ fn frames_of_all_lengths_arrive_intact(bench: &mut Bench) {
     }
 }
 
-fn gathered_frames_arrive_whole(bench: &mut Bench) {
+fn gathered_frames_arrive_complete(bench: &mut Bench) {
     let bytes = pattern(500, 3);
     let pieces = bench.caps().gather_max.min(400);
     let slices: Vec<_> = bytes[20..20 + pieces].chunks(1).map(IoSlice::new).collect();
@@ -136,12 +136,12 @@ fn gathered_frames_arrive_whole(bench: &mut Bench) {
 
 fn runs_arrive_as_datagrams(bench: &mut Bench) {
     let caps = bench.caps();
-    let most = caps.frame_len_max - 24;
+    let longest = caps.frame_len_max - 24;
     for count in [1, 2, 3, caps.segments_max] {
         if count > caps.segments_max {
             continue;
         }
-        for (len, last_len) in [(100, 100), (100, 1), (most, most), (most, 7)] {
+        for (len, last_len) in [(100, 100), (100, 1), (longest, longest), (longest, 7)] {
             run_arrives(bench, count, len, last_len);
         }
     }
@@ -176,7 +176,7 @@ fn run_arrives(bench: &mut Bench, count: usize, len: usize, last_len: usize) {
     bench.expect(1, &expected);
 }
 
-fn frames_reach_only_whom_they_are_for(bench: &mut Bench) {
+fn frames_reach_only_their_destination(bench: &mut Bench) {
     let (one, two) = (pattern(100, 1), pattern(100, 2));
     bench.send(0, 1, &TxFrame::whole(&one));
     bench.send(0, 2, &TxFrame::whole(&two));
@@ -187,7 +187,7 @@ fn frames_reach_only_whom_they_are_for(bench: &mut Bench) {
     }
 }
 
-fn what_cannot_be_sent_is_refused(bench: &mut Bench) {
+fn invalid_frames_are_refused(bench: &mut Bench) {
     let hello = TxFrame::whole(b"hello");
     let link = &mut bench.links[0];
     assert!(matches!(
@@ -220,7 +220,7 @@ fn what_cannot_be_sent_is_refused(bench: &mut Bench) {
     ));
     // Immediately, even if the peer has not noticed yet.
     link.connect(1, &addr)
-        .expect("a peer that was forgotten connects again");
+        .expect("a disconnected peer connects again");
     bench.send(0, 1, &hello);
     bench.expect(1, &[b"hello".to_vec()]);
 }
@@ -248,10 +248,7 @@ fn back_pressure_passes(bench: &mut Bench) {
     assert!(arrived <= accepted, "{arrived} arrived of {accepted}");
     if bench.caps().lossless {
         assert_eq!(arrived, accepted, "frames that were accepted arrive");
-        assert!(
-            accepted < 50_000,
-            "what does not lose has a bound, and says so"
-        );
+        assert!(accepted < 50_000, "a lossless link reports back-pressure");
     }
     bench.send(0, 1, &frame);
     bench.expect(1, &[bytes]);
@@ -263,15 +260,15 @@ fn budget_is_honoured(bench: &mut Bench) {
         bench.send(0, 1, &TxFrame::whole(frame));
     }
     let start = Instant::now();
-    let mut handed = 0;
-    while handed < frames.len() && start.elapsed() < PATIENCE {
+    let mut delivered = 0;
+    while delivered < frames.len() && start.elapsed() < TEST_TIMEOUT {
         let now = bench.receive(1, 3);
         // The budget is approximate: frames merged by the kernel are delivered together.
         assert!(
             now < 3 + bench.caps().segments_max,
             "{now} frames with a budget of 3"
         );
-        handed += now;
+        delivered += now;
     }
     bench.expect(1, &frames);
     bench.send(0, 1, &TxFrame::whole(b"later"));
@@ -283,7 +280,10 @@ fn sleep_is_refused_while_frames_wait(bench: &mut Bench) {
     bench.send(0, 1, &TxFrame::whole(b"wake up"));
     let start = Instant::now();
     while arm(bench, 1) {
-        assert!(start.elapsed() < PATIENCE, "slept over a waiting frame");
+        assert!(
+            start.elapsed() < TEST_TIMEOUT,
+            "arm permits sleep although a frame waits"
+        );
     }
     bench.expect(1, &[b"wake up".to_vec()]);
 }
@@ -295,7 +295,7 @@ fn sleeper_is_woken(bench: &mut Bench) {
         while bench.links[1].poll_notice().is_some() {}
         assert!(
             bench.links[1].arm(&mut wake),
-            "nothing waits, and sleep is refused"
+            "arm refuses sleep although nothing waits"
         );
         assert!(!wake.fds.is_empty(), "nothing to wait for");
         let slept = Duration::from_millis(5);
@@ -306,7 +306,7 @@ fn sleeper_is_woken(bench: &mut Bench) {
         bench.links[0]
             .transmit(rank(1), &TxFrame::whole(b"wake up"))
             .expect("there is room");
-        let woken = wait_readable(&wake.fds, PATIENCE).expect("poll works");
+        let woken = wait_readable(&wake.fds, TEST_TIMEOUT).expect("poll works");
         assert!(woken, "not woken by a frame");
         bench.links[1].disarm();
         bench.expect(1, &[b"wake up".to_vec()]);

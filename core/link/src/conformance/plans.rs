@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks of placement plans: followed or ignored, frames must be delivered as sent.
 
-use super::bench::{Bench, PATIENCE, UNMARKED};
+use super::bench::{Bench, TEST_TIMEOUT, UNMARKED};
 use super::checks::pattern;
 use crate::{Expected, Plan, Receiver, RxFrame, Segments, TxFrame};
 use rand::{Rng, SeedableRng};
@@ -35,7 +35,7 @@ impl Expected for Run {
     }
 }
 
-/// Receives with a plan, and keeps whole frames in the order of delivery.
+/// Receives with a plan, and stores complete frames in the order of delivery.
 #[derive(Default)]
 struct Taker {
     run: Option<Run>,
@@ -62,7 +62,7 @@ impl Taker {
         }
     }
 
-    fn fences_stand(&self) -> bool {
+    fn are_fences_intact(&self) -> bool {
         let (front, rest) = self.memory.split_at(FENCE);
         let back = &rest[rest.len() - FENCE..];
         front.iter().chain(back).all(|&byte| byte == 0xa5)
@@ -102,7 +102,7 @@ impl Receiver for Taker {
     fn placed(&mut self, header: &[u8], payload_len: usize, marked: bool) {
         assert!(!marked, "{UNMARKED}");
         assert_eq!(self.others_in_batch, 0, "placed frames come first");
-        let run = self.run.expect("only what was planned can be placed");
+        let run = self.run.expect("only planned frames can be placed");
         let at = FENCE + self.placed_count * run.fragment_len;
         let payload = &self.memory[at..at + payload_len];
         self.frames.push([header, payload].concat());
@@ -131,7 +131,7 @@ fn exchange(bench: &mut Bench, first: u32, lens: &[usize], run: Option<Run>) -> 
     bench.send(0, 1, &frame);
     let mut taker = Taker::expecting(run);
     let start = Instant::now();
-    while taker.frames.len() < lens.len() && start.elapsed() < PATIENCE {
+    while taker.frames.len() < lens.len() && start.elapsed() < TEST_TIMEOUT {
         bench.links[1].receive_placed(64, &mut taker);
     }
     let mut rest = &payload[..];
@@ -145,7 +145,7 @@ fn exchange(bench: &mut Bench, first: u32, lens: &[usize], run: Option<Run>) -> 
         );
     }
     assert_eq!(taker.frames.len(), lens.len(), "{lens:?} with {run:?}");
-    assert!(taker.fences_stand(), "{lens:?} with {run:?}");
+    assert!(taker.are_fences_intact(), "{lens:?} with {run:?}");
     taker
 }
 
@@ -186,7 +186,7 @@ pub(super) fn plans_are_followed_or_ignored(bench: &mut Bench) {
     exchange(bench, 7, &[caps.frame_len_max - HEADER_LEN], Some(run));
 }
 
-pub(super) fn whatever_was_planned_frames_arrive_as_sent(bench: &mut Bench) {
+pub(super) fn frames_arrive_intact_under_any_plan(bench: &mut Bench) {
     let caps = bench.caps();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     for _ in 0..300 {
@@ -241,7 +241,7 @@ impl Receiver for One {
 
 /// A link with a kernel queue or a ring leaves the rest there; any other link may deliver all at
 /// once.
-pub(super) fn frames_beyond_enough_come_with_later_calls(bench: &mut Bench) {
+pub(super) fn frames_beyond_enough_arrive_in_later_calls(bench: &mut Bench) {
     let sent: Vec<_> = (0..10).map(header).collect();
     for head in &sent {
         let frame = TxFrame {
@@ -252,10 +252,10 @@ pub(super) fn frames_beyond_enough_come_with_later_calls(bench: &mut Bench) {
         bench.send(0, 1, &frame);
     }
     let (mut got, start) = (Vec::new(), Instant::now());
-    while got.len() < sent.len() && start.elapsed() < PATIENCE {
+    while got.len() < sent.len() && start.elapsed() < TEST_TIMEOUT {
         let mut one = One::default();
-        let said = bench.links[1].receive_placed(64, &mut one);
-        assert_eq!(said, one.0.len());
+        let returned = bench.links[1].receive_placed(64, &mut one);
+        assert_eq!(returned, one.0.len());
         got.extend(one.0);
     }
     assert_eq!(got.len(), sent.len());

@@ -18,7 +18,7 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn is_unaltered(&self) -> bool {
         !self.drop
             && !self.duplicate
             && !self.reorder
@@ -32,7 +32,7 @@ impl Fate {
             duplicate: false,
             ..*self
         };
-        leaves.is_good()
+        leaves.is_unaltered()
     }
 
     /// Returns `true` if no copy of the datagram is sent.

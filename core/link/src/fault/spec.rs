@@ -36,16 +36,16 @@ pub enum FaultSpecError {
     #[error("fault setting `{0}`: write drop=, dup=, reorder=, corrupt=, delay= or seed=")]
     Unknown(String),
     /// Repeated setting.
-    #[error("fault setting `{0}` is there twice: remove one")]
+    #[error("fault setting `{0}` is given twice; remove one")]
     Twice(String),
     /// Invalid probability.
-    #[error("fault setting `{0}`: `{1}` is no probability; write a number from 0 to 1")]
+    #[error("fault setting `{0}`: `{1}` is not a probability; write a number from 0 to 1")]
     Probability(String, String),
     /// Invalid delay.
-    #[error("fault setting `delay`: `{0}` is no delay; write it like 0.01:200us")]
+    #[error("fault setting `delay`: `{0}` is not a delay; write it like 0.01:200us")]
     Delay(String),
     /// Invalid seed.
-    #[error("fault setting `seed`: `{0}` is no seed; write a whole number from 0 to 2^64 - 1")]
+    #[error("fault setting `seed`: `{0}` is not a seed; write an integer from 0 to 2^64 - 1")]
     Seed(String),
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_read() {
+    fn all_settings_are_parsed() {
         let text = "drop=0.01,dup=0.005, reorder=0.02,corrupt=1,delay=0.5:200us,seed=7";
         let spec: FaultSpec = text.parse().unwrap();
         let delay_by = Duration::from_micros(200);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_setting() {
         let message = |text: &str| text.parse::<FaultSpec>().unwrap_err().to_string();
         assert!(message("loss=0.1").contains("`loss=0.1`"));
         assert!(message("drop").contains("write drop="));

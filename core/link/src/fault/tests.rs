@@ -62,7 +62,7 @@ fn duplicates_arrive_twice() {
 }
 
 #[test]
-fn reordered_frames_are_overtaken_and_none_is_lost() {
+fn reordered_frames_are_overtaken_without_loss() {
     let (counters, mut got) = thousand("reorder=0.1");
     assert!(counters.reordered > 50 && !got.is_sorted());
     got.sort();
@@ -71,7 +71,7 @@ fn reordered_frames_are_overtaken_and_none_is_lost() {
 }
 
 #[test]
-fn corruption_turns_one_bit() {
+fn corruption_flips_one_bit() {
     let (counters, got) = thousand("corrupt=0.1");
     let wrong_bits = |(number, frame): (u32, &Vec<u8>)| {
         (u32::from_be_bytes(frame[..].try_into().unwrap()) ^ number).count_ones()
@@ -94,7 +94,7 @@ fn delayed_frame_leaves_in_time_and_forbids_sleep() {
 }
 
 #[test]
-fn each_datagram_of_a_run_has_its_own_fate() {
+fn each_datagram_of_a_run_draws_its_own_faults() {
     let (mut a, mut b) = pair("drop=0.5,seed=1", SimParams::default());
     let head: Vec<u8> = (0..40).collect();
     let body = [0xa5; 40 * 10];

@@ -6,10 +6,10 @@
 
 use super::{BROADCAST, HEADER_LEN, Packet};
 use crate::cut::checked_single;
-use crate::notice::is_refused_for_good;
+use crate::notice::is_refused_permanently;
 use crate::{PeerId, Receiver, TxError, TxFrame};
-use portolan_sys::effort;
 use portolan_sys::net;
+use portolan_sys::usage;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -30,7 +30,7 @@ impl Packet {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        effort::copies();
+        usage::count_copy();
         self.tx_buf[..HEADER_LEN].copy_from_slice(header);
         let mut end = HEADER_LEN + frame.head.len();
         self.tx_buf[HEADER_LEN..end].copy_from_slice(frame.head);
@@ -61,7 +61,7 @@ impl Packet {
         match error.raw_os_error() {
             // EAGAIN is the socket's send buffer, ENOBUFS the driver's queue.
             Some(libc::EAGAIN | libc::ENOBUFS) => {
-                if is_refused_for_good(&error, &mut self.refusals) {
+                if is_refused_permanently(&error, &mut self.refusals) {
                     Err(TxError::System(error))
                 } else {
                     Err(TxError::Full)

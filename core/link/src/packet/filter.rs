@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ones_own_broadcast_is_refused() {
+    fn own_broadcast_is_refused() {
         assert!(!accepted(&header(OWN, 7, ALL, ENDPOINT_ALL)));
         assert!(accepted(&header(OWN, 8, ALL, ENDPOINT_ALL)));
         assert!(accepted(&header(OTHER, 7, ALL, ENDPOINT_ALL)));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_socket_hears_its_own_frames_and_no_others() {
+    fn leased_socket_receives_only_its_own_frames() {
         let passes = |frame: &[u8]| passes(&only_own(7, OWN), frame);
         let own = header(OTHER, 9, OWN, 7);
         assert!(passes(&own));

@@ -25,7 +25,7 @@ pub const SOCKET_DEFAULT: &str = "/run/portolan/broker.sock";
 
 /// Returns the broker's address for a setting, or `None` for `off`.
 #[must_use]
-pub fn asked(setting: Option<String>) -> Option<String> {
+pub fn broker_address(setting: Option<String>) -> Option<String> {
     let name = setting.unwrap_or_else(|| SOCKET_DEFAULT.to_owned());
     (name != "off").then_some(name)
 }
@@ -50,7 +50,7 @@ const NAME_LEN: usize = 16;
 
 /// Time limit for a broker's reply. It opens a socket in some 10 ms, one after the other, and a
 /// host has as many processes as cores.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between attempts to connect while the broker's backlog is full.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -135,13 +135,14 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Malformed => {
-                f.write_str("it calls the request malformed; use one version of both")
-            }
+            Refusal::Malformed => f.write_str(
+                "it finds the request malformed; use one version of Portolan and its broker",
+            ),
             Refusal::Version(version) => {
                 write!(
                     f,
-                    "it speaks version {version}, and this {VERSION}; use one version of both"
+                    "it has protocol version {version} and this process {VERSION}; use one version of \
+                     Portolan and its broker"
                 )
             }
             Refusal::NoSuchNic => f.write_str(
@@ -306,20 +307,22 @@ pub struct Lease {
 /// Reason why no lease was obtained.
 #[derive(Debug)]
 pub enum LeaseError {
-    /// No process answers at that address.
-    Silent(io::Error),
+    /// No broker replies at that address.
+    NoReply(io::Error),
     /// The broker refused.
     Refused(Refusal),
-    /// The reply is not a broker's.
-    Strange,
+    /// The reply is malformed.
+    InvalidReply,
 }
 
 impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LeaseError::Silent(error) => write!(f, "no broker answers: {error}"),
+            LeaseError::NoReply(error) => write!(f, "no broker replies: {error}"),
             LeaseError::Refused(refusal) => write!(f, "the broker refuses: {refusal}"),
-            LeaseError::Strange => f.write_str("what answers is no broker of this version"),
+            LeaseError::InvalidReply => {
+                f.write_str("the reply is not one of a broker of this version")
+            }
         }
     }
 }
@@ -328,17 +331,17 @@ impl fmt::Display for LeaseError {
 ///
 /// # Errors
 /// See [`LeaseError`].
-pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
-    let deadline = Instant::now() + PATIENCE;
+pub fn acquire(name: &str, request: &Request) -> Result<Lease, LeaseError> {
+    let deadline = Instant::now() + REPLY_TIMEOUT;
     let record = request
         .encode()
         .ok_or(LeaseError::Refused(Refusal::NoSuchNic))?;
-    let connection = connect(name, deadline).map_err(LeaseError::Silent)?;
+    let connection = connect(name, deadline).map_err(LeaseError::NoReply)?;
     let mut closed = false;
     if let Err(error) = connection.send(&record) {
         closed = is_closed(&error);
         if !closed {
-            return Err(LeaseError::Silent(error));
+            return Err(LeaseError::NoReply(error));
         }
     }
     // One byte more than a reply, to detect longer records.
@@ -346,15 +349,15 @@ pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
     let record = loop {
         match connection.receive_with_fd(&mut buffer) {
             Ok(Some(record)) => break record,
-            Ok(None) => wait(&connection, deadline).map_err(LeaseError::Silent)?,
+            Ok(None) => wait(&connection, deadline).map_err(LeaseError::NoReply)?,
             // A connection refused before the request was read or sent reports the hang-up first.
             // The reply is queued behind it.
             Err(error) if is_closed(&error) && !closed => closed = true,
-            Err(error) => return Err(LeaseError::Silent(error)),
+            Err(error) => return Err(LeaseError::NoReply(error)),
         }
     };
     if record.len == 0 {
-        return Err(LeaseError::Silent(io::ErrorKind::ConnectionReset.into()));
+        return Err(LeaseError::NoReply(io::ErrorKind::ConnectionReset.into()));
     }
     match (decode_reply(&buffer[..record.len]), record.fd) {
         (Some(Ok(grant)), Some(socket)) => Ok(Lease {
@@ -364,10 +367,10 @@ pub fn ask(name: &str, request: &Request) -> Result<Lease, LeaseError> {
         }),
         (Some(Ok(_)), None) if record.fd_lost => {
             let errno = io::Error::from_raw_os_error(libc::EMFILE);
-            Err(LeaseError::Silent(errno))
+            Err(LeaseError::NoReply(errno))
         }
         (Some(Err(refusal)), _) => Err(LeaseError::Refused(refusal)),
-        _ => Err(LeaseError::Strange),
+        _ => Err(LeaseError::InvalidReply),
     }
 }
 
@@ -412,26 +415,26 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_did_not_wait_for_the_request_is_read() {
+    fn refusal_sent_before_the_request_is_read() {
         let name = format!("@portolan-test-refusal-{}", std::process::id());
         let listener = SeqpacketListener::bind_named(&name).unwrap();
         let refuse = move || {
             let waited = [listener.as_fd().as_raw_fd()];
-            net::wait_readable(&waited, PATIENCE).unwrap();
+            net::wait_readable(&waited, REPLY_TIMEOUT).unwrap();
             let connection = listener.accept().unwrap().unwrap();
-            net::wait_readable(&[connection.as_fd().as_raw_fd()], PATIENCE).unwrap();
+            net::wait_readable(&[connection.as_fd().as_raw_fd()], REPLY_TIMEOUT).unwrap();
             let refusal = Err(Refusal::Connections(7));
             connection.send(&encode_reply(&refusal)).unwrap();
         };
         let broker = thread::spawn(refuse);
-        let asked = ask(&name, &request());
+        let asked = acquire(&name, &request());
         broker.join().unwrap();
         let refused = matches!(asked, Err(LeaseError::Refused(Refusal::Connections(7))));
         assert!(refused, "{:?}", asked.map(|_| ()));
     }
 
     #[test]
-    fn requests_are_read_as_they_were_written() {
+    fn requests_survive_a_round_trip() {
         let record = request().encode().unwrap();
         assert_eq!(Request::decode(&record), Ok(request()));
         for name in ["", "sixteen-bytes-xx", "a/b", "a b", "a:1", "ä"] {
@@ -449,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_whole_request_is_one() {
+    fn truncated_and_altered_requests_are_refused() {
         let record = request().encode().unwrap();
         for len in 0..REQUEST_LEN {
             assert!(Request::decode(&record[..len]).is_err(), "{len}");
@@ -467,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_as_they_were_written() {
+    fn replies_survive_a_round_trip() {
         let grant = Grant {
             endpoint: 7,
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -489,8 +492,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_answers_where_no_broker_is() {
-        let missing = ask("@portolan-no-such-broker", &request());
-        assert!(matches!(missing, Err(LeaseError::Silent(_))), "{missing:?}");
+    fn missing_broker_is_reported() {
+        let missing = acquire("@portolan-no-such-broker", &request());
+        assert!(
+            matches!(missing, Err(LeaseError::NoReply(_))),
+            "{missing:?}"
+        );
     }
 }

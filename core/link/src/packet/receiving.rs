@@ -7,21 +7,21 @@
 
 use super::{ETHERNET_LEN, HEADER_LEN, PacketConfig, ReceiveBy, frame_len_max};
 use crate::{LinkError, Receiver, RxFrame};
-use portolan_sys::lack::Explained;
 use portolan_sys::net::{self, Interface, PacketRing};
+use portolan_sys::shortage::Explained;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most memory that the kernel charges for a waiting frame, in lengths of a full frame. With
 /// drivers that give each frame a page, a full frame costs three, and a short one as much.
-const BOOKED_MAX: usize = 4;
+const CHARGED_MAX: usize = 4;
 
 /// Polls for notices of a silent ring per check of its socket for an error: after some 10 ms of
 /// spinning.
-const SILENT_ASKS: u32 = 64;
+const POLLS_PER_CHECK: u32 = 64;
 
 /// Location of received frames.
-enum Way {
+enum Method {
     Ring(PacketRing),
     /// Copied into this buffer by one system call each.
     Call(Box<[u8]>),
@@ -29,7 +29,7 @@ enum Way {
 
 /// Receive state, with the counters of dropped frames.
 pub(super) struct Intake {
-    way: Way,
+    method: Method,
     /// Bytes of payload that can wait, in full frames.
     pub(super) buffer_len: usize,
     /// Set if the last poll found nothing.
@@ -41,7 +41,7 @@ pub(super) struct Intake {
     /// Set if the kernel may have dropped frames since the last check.
     may_have_dropped: bool,
     /// Polls for notices since the last frame.
-    silent_asks: u32,
+    idle_polls: u32,
     /// Received frames refused by this link, to be reported as notices.
     pub(super) refused: u32,
 }
@@ -73,7 +73,9 @@ fn attach(
     PacketRing::attach(socket, frame_len, config.receive_buffer_len)
         .inspect_err(|error| {
             let (name, why) = (&interface.name, Explained(error, None));
-            log::warn!("raw Ethernet on {name} takes a call for each frame, having no ring: {why}");
+            log::warn!(
+                "raw Ethernet on {name} has no receive ring, so each frame costs a system call: {why}"
+            );
         })
         .ok()
 }
@@ -83,29 +85,29 @@ impl Intake {
         let slot_count = ring.slot_count();
         let buffer_len = slot_count * frame_len_max(mtu);
         // The frame being delivered may occupy one slot.
-        Intake::new(Way::Ring(ring), buffer_len, slot_count - 1)
+        Intake::new(Method::Ring(ring), buffer_len, slot_count - 1)
     }
 
     fn by_calls(socket: BorrowedFd<'_>, mtu: usize) -> Intake {
         let frame_len = ETHERNET_LEN + mtu;
-        let booked_len = net::receive_buffer_len(socket).unwrap_or(0);
+        let charged_len = net::receive_buffer_len(socket).unwrap_or(0);
         // The kernel charges a full frame with about 1.6 times its length where drivers use 2 KiB
         // buffers, and about three times where they give each frame a page. Much shorter frames
         // cost more: at least 768 bytes each.
-        let buffer_len = booked_len / 3;
-        let way = Way::Call(vec![0; frame_len].into_boxed_slice());
-        Intake::new(way, buffer_len, booked_len / (BOOKED_MAX * frame_len))
+        let buffer_len = charged_len / 3;
+        let method = Method::Call(vec![0; frame_len].into_boxed_slice());
+        Intake::new(method, buffer_len, charged_len / (CHARGED_MAX * frame_len))
     }
 
-    fn new(way: Way, buffer_len: usize, backlog_min: usize) -> Intake {
+    fn new(method: Method, buffer_len: usize, backlog_min: usize) -> Intake {
         Intake {
-            way,
+            method,
             buffer_len,
             polled_empty: true,
             backlog: 0,
             backlog_min: backlog_min.max(1),
             may_have_dropped: false,
-            silent_asks: 0,
+            idle_polls: 0,
             refused: 0,
         }
     }
@@ -119,15 +121,15 @@ impl Intake {
         budget: usize,
         receiver: &mut R,
     ) -> io::Result<usize> {
-        match self.way {
-            Way::Ring(_) => Ok(self.receive_by_ring(budget, receiver)),
-            Way::Call(_) => self.receive_by_calls(socket, budget, receiver),
+        match self.method {
+            Method::Ring(_) => Ok(self.receive_by_ring(budget, receiver)),
+            Method::Call(_) => self.receive_by_calls(socket, budget, receiver),
         }
     }
 
     #[inline]
     fn receive_by_ring<R: Receiver + ?Sized>(&mut self, budget: usize, receiver: &mut R) -> usize {
-        let Way::Ring(ring) = &mut self.way else {
+        let Method::Ring(ring) = &mut self.method else {
             return 0;
         };
         let (mut taken, mut refused) = (0, 0);
@@ -135,7 +137,7 @@ impl Intake {
         while taken < budget && (taken == 0 || !receiver.has_enough()) {
             let frame = ring.take(|frame| {
                 behind_drops |= frame.behind_drops;
-                hand_over(frame.bytes, frame.len, receiver)
+                deliver(frame.bytes, frame.len, receiver)
             });
             match frame {
                 Some(true) => {}
@@ -157,7 +159,7 @@ impl Intake {
         taken - refused
     }
 
-    /// Stops after a frame that followed an empty poll, as the UDP link does: its answer need not
+    /// Stops after a frame that followed an empty poll, as the UDP link does: its reply need not
     /// wait for one more system call.
     #[inline]
     fn receive_by_calls<R: Receiver + ?Sized>(
@@ -166,7 +168,7 @@ impl Intake {
         budget: usize,
         receiver: &mut R,
     ) -> io::Result<usize> {
-        let Way::Call(buf) = &mut self.way else {
+        let Method::Call(buf) = &mut self.method else {
             return Ok(0);
         };
         let (mut taken, mut refused) = (0, 0);
@@ -176,7 +178,7 @@ impl Intake {
             match net::recv(socket, buf) {
                 Ok(Some(len)) => {
                     taken += 1;
-                    refused += usize::from(!hand_over(buf, len, receiver));
+                    refused += usize::from(!deliver(buf, len, receiver));
                     if std::mem::replace(&mut self.polled_empty, false) {
                         break;
                     }
@@ -207,7 +209,7 @@ impl Intake {
     /// Counts `taken` consecutive frames, `refused` of which were invalid.
     #[inline]
     fn note(&mut self, taken: usize, refused: usize) {
-        self.silent_asks = 0;
+        self.idle_polls = 0;
         self.backlog += taken;
         if self.backlog >= self.backlog_min {
             self.backlog = 0;
@@ -231,9 +233,11 @@ impl Intake {
     /// Returns an error of the interface. A receive call reports it itself; with a ring the socket
     /// is checked from time to time while no frames arrive.
     pub(super) fn error(&mut self, socket: BorrowedFd<'_>) -> Option<io::Error> {
-        let Way::Ring(_) = self.way else { return None };
-        self.silent_asks = self.silent_asks.wrapping_add(1);
-        match self.silent_asks.is_multiple_of(SILENT_ASKS) {
+        let Method::Ring(_) = self.method else {
+            return None;
+        };
+        self.idle_polls = self.idle_polls.wrapping_add(1);
+        match self.idle_polls.is_multiple_of(POLLS_PER_CHECK) {
             true => net::pending_error(socket),
             false => None,
         }
@@ -241,23 +245,23 @@ impl Intake {
 
     /// Returns `true` if a frame is waiting.
     pub(super) fn has_frame(&self, socket: BorrowedFd<'_>) -> bool {
-        match &self.way {
-            Way::Ring(ring) => ring.has_frame(),
-            Way::Call(_) => net::readiness(socket).readable,
+        match &self.method {
+            Method::Ring(ring) => ring.has_frame(),
+            Method::Call(_) => net::readiness(socket).readable,
         }
     }
 
     /// Returns `true` if a poll costs no system call.
     pub(super) fn is_ring(&self) -> bool {
-        matches!(self.way, Way::Ring(_))
+        matches!(self.method, Method::Ring(_))
     }
 }
 
-/// Delivers the bytes behind the header of a frame of `len` bytes, of which `kept` holds the
+/// Delivers the bytes behind the header of a frame of `len` bytes, of which `captured` holds the
 /// captured part. Returns `false` for a truncated or too short frame, which is refused.
 #[inline]
-fn hand_over<R: Receiver + ?Sized>(kept: &[u8], len: usize, receiver: &mut R) -> bool {
-    let Some(head) = kept.get(HEADER_LEN..len) else {
+fn deliver<R: Receiver + ?Sized>(captured: &[u8], len: usize, receiver: &mut R) -> bool {
+    let Some(head) = captured.get(HEADER_LEN..len) else {
         return false;
     };
     receiver.frame(RxFrame {

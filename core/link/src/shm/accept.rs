@@ -5,8 +5,8 @@ use super::Shm;
 use super::hello::{Hello, OPEN_HELLO_LEN};
 use super::peer::{Inbound, Life, Returning, Token};
 use crate::{Notice, PeerId};
-use portolan_sys::lack::{Explained, Lack};
 use portolan_sys::seqpacket::{Record, Seqpacket};
+use portolan_sys::shortage::{Explained, Shortage};
 use portolan_sys::{doorbell, ring};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,10 +21,10 @@ const ACCEPT_MAX: usize = 4096;
 
 /// Time at which a connection is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entrance {
-    Open,
+enum Admission {
+    Now,
     /// Admitted once the caller has removed the peer's earlier, ended connection.
-    OnceForgotten,
+    AfterRemoval,
 }
 
 /// Time that connections wait for descriptors that a program may use briefly. It is well within the
@@ -34,7 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Pause of accepting.
 pub(super) struct Pause {
     since: Instant,
-    lack: Option<Lack>,
+    shortage: Option<Shortage>,
 }
 
 /// A connection that has not identified itself.
@@ -55,7 +55,7 @@ impl Shm {
         }
     }
 
-    /// Retries accepting after a lack of descriptors. If the lack lasts, the waiting processes are
+    /// Retries accepting after a shortage of descriptors. If it lasts, the waiting processes are
     /// informed.
     pub(super) fn retry_accepting(&mut self) {
         if self.accept_pause.is_some() {
@@ -68,7 +68,7 @@ impl Shm {
     }
 
     /// Accepts waiting processes, or reports the reason for a refusal to them.
-    pub(super) fn answer_waiting(&mut self) {
+    pub(super) fn accept_or_refuse_waiting(&mut self) {
         self.accept_waiting();
         if self.accept_pause.is_some() {
             self.refuse_waiting();
@@ -83,7 +83,7 @@ impl Shm {
             self.epoll.remove(&self.listener);
             self.accept_pause = Some(Pause {
                 since: Instant::now(),
-                lack: Lack::of(err),
+                shortage: Shortage::of(err),
             });
         }
     }
@@ -99,12 +99,12 @@ impl Shm {
 
     /// Informs the processes waiting to be accepted that no descriptor is free. `P8.13`
     fn refuse_waiting(&mut self) {
-        let Some(lack) = self.accept_pause.as_ref().and_then(|pause| pause.lack) else {
+        let Some(shortage) = self.accept_pause.as_ref().and_then(|pause| pause.shortage) else {
             return;
         };
         for _ in 0..ACCEPT_MAX {
             let Shm {
-                spare,
+                reserve,
                 listener,
                 key,
                 name,
@@ -113,37 +113,41 @@ impl Shm {
                 ..
             } = self;
             let is_open = config.open.is_some();
-            let heard = spare.lend(listener, |socket| {
+            let hello = reserve.accept_with(listener, |socket| {
                 let mut buffer = [0; OPEN_HELLO_LEN + 1];
                 let is_ours = socket.peer_cred().is_ok_and(|cred| cred.uid == *uid);
                 let record = socket.receive_with_fd(&mut buffer).ok().flatten();
-                decline(&socket, &lack);
+                decline(&socket, &shortage);
                 let len = record.filter(|_| is_ours)?.len;
                 Hello::decode(&buffer[..len], key, name, is_open).ok()
             });
-            let Some(hello) = heard else { break };
+            let Some(hello) = hello else { break };
             if let Some(peer) = hello.and_then(|hello| self.check_hello(&hello).ok()) {
-                self.report_lacking(peer, lack);
+                self.notify_shortage(peer, shortage);
             }
         }
-        self.announce_lack(lack);
+        self.announce_shortage(shortage);
     }
 
     /// Closes the connection of `peer` because this process lacks a resource for it. `P8.13`
-    fn refuse_connection(&mut self, socket: Seqpacket, peer: PeerId, lack: Lack) {
-        decline(&socket, &lack);
+    fn refuse_connection(&mut self, socket: Seqpacket, peer: PeerId, shortage: Shortage) {
+        decline(&socket, &shortage);
         drop(socket);
-        self.report_lacking(peer, lack);
-        self.announce_lack(lack);
+        self.notify_shortage(peer, shortage);
+        self.announce_shortage(shortage);
     }
 
-    fn report_lacking(&mut self, peer: PeerId, lack: Lack) {
-        let what = format!("shm link: take a connection of peer {peer}: {lack}");
-        self.notices.push_back(Notice::Lacking { peer, lack, what });
+    fn notify_shortage(&mut self, peer: PeerId, shortage: Shortage) {
+        let what = format!("shm link: accept a connection of peer {peer}: {shortage}");
+        self.notices.push_back(Notice::Shortage {
+            peer,
+            shortage,
+            what,
+        });
     }
 
     /// Reads the hello of an accepted connection that had not sent it before.
-    pub(super) fn hear_greeting(&mut self, id: u32) {
+    pub(super) fn read_greeting(&mut self, id: u32) {
         let Some(index) = self.greetings.iter().position(|greeting| greeting.id == id) else {
             return;
         };
@@ -209,9 +213,9 @@ impl Shm {
         let is_open = self.config.open.is_some();
         let hello = Hello::decode(record, &self.key, &self.name, is_open)?;
         let peer = self.check_hello(&hello)?;
-        let lack = Lack::of(&io::Error::from_raw_os_error(libc::EMFILE));
-        if let Some(lack) = lack {
-            self.refuse_connection(socket, peer, lack);
+        let shortage = Shortage::of(&io::Error::from_raw_os_error(libc::EMFILE));
+        if let Some(shortage) = shortage {
+            self.refuse_connection(socket, peer, shortage);
         }
         Err("shm: no descriptor for a connection")
     }
@@ -225,22 +229,22 @@ impl Shm {
     ) -> Result<(), &'static str> {
         let pid = self.check_user(&socket)?;
         let peer = self.check_hello(hello)?;
-        let entrance = self.entrance(peer, &socket)?;
+        let admission = self.admission(peer, &socket)?;
         let ring_len = usize::try_from(hello.ring_len).map_err(|_| "shm: unusable ring")?;
         let ring = match ring::open(memory, ring_len) {
             Ok(ring) => ring,
             Err(err) => {
                 log::warn!("shm link: hello of peer {peer}: {}", Explained(&err, None));
-                if let Some(lack) = Lack::of(&err) {
-                    self.refuse_connection(socket, peer, lack);
+                if let Some(shortage) = Shortage::of(&err) {
+                    self.refuse_connection(socket, peer, shortage);
                 }
                 return Err("shm: unusable ring");
             }
         };
         let inbound = Inbound { ring, peer, socket };
-        match entrance {
-            Entrance::Open => self.take_in(inbound, pid),
-            Entrance::OnceForgotten => {
+        match admission {
+            Admission::Now => self.take_in(inbound, pid),
+            Admission::AfterRemoval => {
                 // Only its newest connection can still be valid.
                 self.returning.retain(|other| other.inbound.peer != peer);
                 self.returning.push(Returning { inbound, pid });
@@ -285,17 +289,17 @@ impl Shm {
 
     /// Decides when `peer`, which sent a hello by `socket`, is admitted. One connection exists at a
     /// time; a new one is admitted after the end of the old one was reported and handled. `P8.8`
-    fn entrance(&mut self, peer: PeerId, socket: &Seqpacket) -> Result<Entrance, &'static str> {
-        self.look_for_departure(peer);
+    fn admission(&mut self, peer: PeerId, socket: &Seqpacket) -> Result<Admission, &'static str> {
+        self.check_departure(peer);
         let is_known = self.inbound.iter().any(|inbound| inbound.peer == peer);
         let is_over = doorbell::is_hung_up(socket);
         match self.life_of(peer).unwrap_or_default() {
             Life::Live if is_known => Err("shm: second hello of a peer"),
-            Life::Live => Ok(Entrance::Open),
-            Life::Leaving | Life::Gone if !is_over => Ok(Entrance::OnceForgotten),
+            Life::Live => Ok(Admission::Now),
+            Life::Leaving | Life::Departed if !is_over => Ok(Admission::AfterRemoval),
             // Its hello may be accepted after its hang-up was seen.
-            Life::Leaving if !is_known => Ok(Entrance::Open),
-            Life::Leaving | Life::Gone => Err("shm: hello of a peer that is gone"),
+            Life::Leaving if !is_known => Ok(Admission::Now),
+            Life::Leaving | Life::Departed => Err("shm: hello of a peer that is gone"),
         }
     }
 
@@ -309,8 +313,8 @@ impl Shm {
 }
 
 /// Reports why a connection is refused, and that this process is alive.
-fn decline(socket: &Seqpacket, lack: &Lack) {
-    doorbell::tell_lack(socket, lack);
+fn decline(socket: &Seqpacket, shortage: &Shortage) {
+    doorbell::report_shortage(socket, shortage);
     doorbell::bid_farewell(socket);
 }
 
@@ -318,8 +322,8 @@ impl Drop for Shm {
     /// Informs processes still waiting to be accepted if this process lacks a resource. Otherwise
     /// they would only see the end of this process.
     fn drop(&mut self) {
-        if self.lack.is_some() {
-            self.answer_waiting();
+        if self.shortage.is_some() {
+            self.accept_or_refuse_waiting();
         }
     }
 }

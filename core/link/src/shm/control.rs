@@ -6,15 +6,15 @@
 
 use super::Shm;
 use super::config::ShmConfig;
-use super::data::{Scratch, TURN_MAX};
+use super::data::{BURST_MAX, Scratch};
 use super::hello::{Hello, HelloKey};
-use super::peer::{Channel, Departure, Heard, Life, Outbound, Token};
+use super::peer::{Channel, Departure, Life, Outbound, Reports, Token};
 use crate::{HostId, LinkAddr, LinkCaps, LinkError, LinkKind, Notice, PeerId};
 use portolan_sys::doorbell;
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::lack::Lack;
 use portolan_sys::ring::{self, RingBroken};
-use portolan_sys::seqpacket::{PeerCred, Seqpacket, SeqpacketListener, Spare, effective_uid};
+use portolan_sys::seqpacket::{PeerCred, ReserveFd, Seqpacket, SeqpacketListener, effective_uid};
+use portolan_sys::shortage::Shortage;
 use portolan_sys::vm_read;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -23,7 +23,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Refusals kept for reporting. Departures are always kept: there is one per peer.
+/// Refusals queued for reporting. Departures are always queued: there is one per peer.
 const REFUSALS_MAX: usize = 256;
 
 /// Entries of a gather list. The ring takes any number; this is the limit of the system calls of
@@ -34,7 +34,7 @@ const RAISE_LIMITS: &str = "raise the limits of open files (ulimit -n) and of me
 
 /// Time that a connection waits for the limit on descriptors in flight: the time in which a session
 /// may open (P9.5).
-const UNDER_WAY_PATIENCE: Duration = Duration::from_secs(10);
+const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Shm {
     /// Opens the link of one process. Peers can connect from now on.
@@ -58,7 +58,7 @@ impl Shm {
         let what = format!("listen on the abstract unix socket {name}");
         let listener =
             SeqpacketListener::bind(name.as_bytes()).map_err(system(what, RAISE_LIMITS))?;
-        let spare = Spare::take(&listener);
+        let reserve = ReserveFd::new(&listener);
         let epoll = Epoll::new().map_err(system("create an epoll set", RAISE_LIMITS))?;
         epoll
             .add(&listener, Token::Listener.encode())
@@ -71,7 +71,7 @@ impl Shm {
             outbound: Vec::new(),
             inbound: Vec::new(),
             cursor: 0,
-            turn_left: TURN_MAX,
+            burst_left: BURST_MAX,
             scratch: Scratch::new(),
             key: HelloKey::derive(&config.secret),
             can_pull: config.allow_pull,
@@ -85,8 +85,8 @@ impl Shm {
             greetings: Vec::new(),
             greeting_next: 0,
             accept_pause: None,
-            spare,
-            lack: None,
+            reserve,
+            shortage: None,
             peers: HashMap::new(),
             returning: Vec::new(),
             leaving: Vec::new(),
@@ -98,16 +98,16 @@ impl Shm {
     pub(super) fn connect_peer(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         let connected = self.try_connect(peer, addr);
         if let Err(error) = &connected
-            && let Some(lack) = error.lack()
+            && let Some(shortage) = error.shortage()
         {
-            self.announce_lack(lack);
+            self.announce_shortage(shortage);
         }
         connected
     }
 
     fn try_connect(&mut self, peer: PeerId, addr: &LinkAddr) -> Result<(), LinkError> {
         // Otherwise the hang-up of the old connection, once seen, would also end the new one.
-        self.look_for_departure(peer);
+        self.check_departure(peer);
         let name = self.check_addr(peer, addr)?;
         if self
             .outbound
@@ -189,42 +189,43 @@ impl Shm {
 
     /// Reports to all peers which resource this process lacks, because it may exit for that reason.
     /// `P8.13`
-    pub(super) fn announce_lack(&mut self, lack: Lack) {
-        if self.lack.replace(lack) == Some(lack) {
+    pub(super) fn announce_shortage(&mut self, shortage: Shortage) {
+        if self.shortage.replace(shortage) == Some(shortage) {
             return;
         }
         let outbound = self.outbound.iter().flatten().filter_map(Outbound::socket);
         let inbound = self.inbound.iter().map(|inbound| &inbound.socket);
         for socket in outbound.chain(inbound) {
-            doorbell::tell_lack(socket, &lack);
+            doorbell::report_shortage(socket, &shortage);
         }
         // Otherwise processes that wait to be accepted would only see the end of this process.
-        self.answer_waiting();
+        self.accept_or_refuse_waiting();
     }
 
     /// Checks if a connection with `peer` has hung up, before the epoll set reports it.
-    pub(super) fn look_for_departure(&mut self, peer: PeerId) {
-        let mut all = Heard::default();
+    pub(super) fn check_departure(&mut self, peer: PeerId) {
+        let mut all = Reports::default();
         for socket in self.sockets_of(peer) {
-            let heard = Heard::at(socket);
-            all.lack = all.lack.or(heard.lack);
-            all.departure = heard.departure;
+            let reports = Reports::read(socket);
+            all.shortage = all.shortage.or(reports.shortage);
+            all.departure = reports.departure;
             if all.departure.is_some() {
                 break;
             }
         }
-        self.on_heard(peer, &all);
+        self.on_reports(peer, &all);
     }
 
     /// Handles what `peer` reported on its socket.
-    fn on_heard(&mut self, peer: PeerId, heard: &Heard) {
-        if let Some(lack) = heard.lack
+    fn on_reports(&mut self, peer: PeerId, reports: &Reports) {
+        if let Some(shortage) = reports.shortage
             && let Some(state) = self.peers.get_mut(&peer)
-            && !std::mem::replace(&mut state.lacks, true)
+            && !std::mem::replace(&mut state.has_shortage, true)
         {
-            self.notices.push_back(Notice::PeerLacks { peer, lack });
+            self.notices
+                .push_back(Notice::PeerShortage { peer, shortage });
         }
-        if let Some(departure) = heard.departure {
+        if let Some(departure) = reports.departure {
             self.leave(peer, departure);
         }
     }
@@ -234,7 +235,7 @@ impl Shm {
         self.retry_pending();
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
-        if self.epoll.look(&mut ready).is_err() {
+        if self.epoll.poll(&mut ready).is_err() {
             self.refuse("shm: cannot look at sockets");
         }
         for event in &ready {
@@ -282,19 +283,19 @@ impl Shm {
     fn handle(&mut self, event: Ready) {
         match Token::decode(event.token) {
             Token::Listener => self.accept_waiting(),
-            Token::Greeting(id) => self.hear_greeting(id),
+            Token::Greeting(id) => self.read_greeting(id),
             Token::Outbound(peer) => {
                 let outbound = self.outbound.get(peer as usize).and_then(Option::as_ref);
                 if let Some(socket) = outbound.and_then(Outbound::socket) {
-                    let heard = hear(socket, event);
-                    self.on_heard(peer, &heard);
+                    let reports = read_reports(socket, event);
+                    self.on_reports(peer, &reports);
                 }
             }
             Token::Inbound(peer) => {
                 let inbound = self.inbound.iter().find(|inbound| inbound.peer == peer);
                 if let Some(inbound) = inbound {
-                    let heard = hear(&inbound.socket, event);
-                    self.on_heard(peer, &heard);
+                    let reports = read_reports(&inbound.socket, event);
+                    self.on_reports(peer, &reports);
                 }
             }
         }
@@ -311,12 +312,12 @@ impl Shm {
             self.remove_inbound(peer);
             let mut farewell = false;
             if let Some(state) = self.peers.get_mut(&peer) {
-                state.life = Life::Gone;
+                state.life = Life::Departed;
                 farewell = state.farewell;
             }
             self.notices.push_back(match farewell {
                 true => Notice::PeerClosed(peer),
-                false => Notice::PeerGone(peer),
+                false => Notice::PeerDied(peer),
             });
         }
     }
@@ -359,7 +360,7 @@ impl Shm {
             return no("its rank is above the limit of this link; raise rank_count_max");
         }
         match self.peers.get(&peer).map(|state| state.life) {
-            Some(Life::Leaving | Life::Gone) => no("it has left; disconnect it first"),
+            Some(Life::Leaving | Life::Departed) => no("it has left; disconnect it first"),
             Some(Life::Live) | None => Ok(name),
         }
     }
@@ -387,7 +388,9 @@ impl Shm {
             Some(open) => {
                 // P8.10: the key comes from the peer's address only.
                 let key = open.directory.key_of(peer);
-                let key = key.ok_or_else(|| unreachable(peer, "nobody has said who it is"))?;
+                let key = key.ok_or_else(|| {
+                    unreachable(peer, "its endpoint id is not known to this process")
+                })?;
                 (hello.from, hello.to) = (0, 0);
                 hello.endpoint_id = Some(open.directory.own_endpoint_id());
                 hello.encode(&HelloKey::derive(&key), name)
@@ -399,13 +402,13 @@ impl Shm {
             Ok(None) => {
                 return Err(unreachable(
                     peer,
-                    "another user's process answers at its address",
+                    "a process of another user listens at its address",
                 ));
             }
             Err(err) if is_temporary(&err, *since) => return Ok(false),
             Err(err) => {
                 let what = format!("connect to the socket {name} of peer {peer}");
-                return Err(system(what, "see whether that process has ended")(err));
+                return Err(system(what, "check if that process has ended")(err));
             }
         };
         let what = format!("watch the connection to peer {peer}");
@@ -422,15 +425,15 @@ impl Shm {
 
     /// Handles the failure of a pending connection.
     fn fail_pending(&mut self, peer: PeerId, error: &LinkError) {
-        let Some(lack) = error.lack() else {
+        let Some(shortage) = error.shortage() else {
             log::warn!("{error}");
             return self.leave(peer, Departure::Died);
         };
         self.close(peer);
-        self.announce_lack(lack);
-        self.notices.push_back(Notice::Lacking {
+        self.announce_shortage(shortage);
+        self.notices.push_back(Notice::Shortage {
             peer,
-            lack,
+            shortage,
             what: error.to_string(),
         });
     }
@@ -472,12 +475,12 @@ fn connect_as(
 
 /// Reads what the other end has sent. A hang-up counts as death unless an explanation was read
 /// before it.
-fn hear(socket: &Seqpacket, event: Ready) -> Heard {
-    let mut heard = Heard::at(socket);
+fn read_reports(socket: &Seqpacket, event: Ready) -> Reports {
+    let mut reports = Reports::read(socket);
     if event.hung_up {
-        heard.departure.get_or_insert(Departure::Died);
+        reports.departure.get_or_insert(Departure::Died);
     }
-    heard
+    reports
 }
 
 /// Returns `true` for a full backlog or too many descriptors of this user in flight: both pass when
@@ -486,7 +489,7 @@ fn hear(socket: &Seqpacket, event: Ready) -> Heard {
 fn is_temporary(err: &io::Error, since: Instant) -> bool {
     match err.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS) => true,
-        Some(libc::ETOOMANYREFS) => since.elapsed() < UNDER_WAY_PATIENCE,
+        Some(libc::ETOOMANYREFS) => since.elapsed() < IN_FLIGHT_TIMEOUT,
         _ => false,
     }
 }
@@ -501,7 +504,7 @@ fn caps(config: &ShmConfig) -> LinkCaps {
         pull: config.allow_pull,
         // The rest of the ring may be padding, or consumed space that was not returned yet.
         placement: false,
-        looks_at_memory: true,
+        polls_memory: true,
         rx_buffer_len: config.ring_len / 2,
     }
 }
@@ -522,7 +525,7 @@ fn socket_name(config: &ShmConfig) -> String {
 fn fresh_nonce() -> Result<[u8; 16], LinkError> {
     let mut nonce = [0; 16];
     let filled = OsRng.try_fill_bytes(&mut nonce).map_err(io::Error::other);
-    filled.map_err(system("ask the system for randomness", RAISE_LIMITS))?;
+    filled.map_err(system("read random bytes from the system", RAISE_LIMITS))?;
     Ok(nonce)
 }
 

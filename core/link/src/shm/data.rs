@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 /// Longest frame that is copied out as a whole before it is parsed. A page is cheap to copy inside
 /// the first-level cache, and parsing needs memory that does not change.
-const WHOLE_LEN_MAX: usize = 4096;
+const COPIED_LEN_MAX: usize = 4096;
 
 /// First bytes of a longer frame that are copied out: one cache line, which holds its headers. The
 /// rest is copied once, to its destination.
@@ -17,15 +17,15 @@ const HEAD_LEN: usize = 64;
 
 /// Frames taken from one ring before the next is served: enough to pay for the switch, few enough
 /// that a flood from one peer delays other peers by about 1 µs.
-pub(super) const TURN_MAX: usize = 32;
+pub(super) const BURST_MAX: usize = 32;
 
 /// Private copy of a frame or of its head.
 #[repr(align(64))]
-pub(super) struct Scratch([u8; WHOLE_LEN_MAX]);
+pub(super) struct Scratch([u8; COPIED_LEN_MAX]);
 
 impl Scratch {
     pub(super) fn new() -> Box<Self> {
-        Box::new(Scratch([0; WHOLE_LEN_MAX]))
+        Box::new(Scratch([0; COPIED_LEN_MAX]))
     }
 }
 
@@ -47,7 +47,7 @@ impl Shm {
         };
         match outbound.ring.push(frame.head, frame.payload) {
             Ok(bell) => {
-                outbound.answer(bell);
+                outbound.notify(bell);
                 Ok(())
             }
             Err(err) => Err(self.push_failed(peer, frame, err)),
@@ -91,16 +91,16 @@ impl Shm {
             let Some(inbound) = self.inbound.get_mut(self.cursor) else {
                 break;
             };
-            let turn = self.turn_left.min(budget - received);
-            let (count, result) = take_turn(inbound, turn, &mut self.scratch, sink);
+            let burst = self.burst_left.min(budget - received);
+            let (count, result) = receive_burst(inbound, burst, &mut self.scratch, sink);
             received += count;
             if let Ok(ControlFlow::Break(())) = result
-                && count < self.turn_left
+                && count < self.burst_left
             {
-                self.turn_left -= count;
+                self.burst_left -= count;
                 break;
             }
-            self.turn_left = TURN_MAX;
+            self.burst_left = BURST_MAX;
             self.cursor += 1;
             match result {
                 Ok(ControlFlow::Continue(())) => {}
@@ -115,39 +115,39 @@ impl Shm {
     }
 }
 
-/// Receives up to `turn` frames from one ring, or fewer if `sink` breaks off.
+/// Receives up to `burst` frames from one ring, or fewer if `sink` breaks off.
 #[inline]
-fn take_turn(
+fn receive_burst(
     inbound: &mut Inbound,
-    turn: usize,
+    burst: usize,
     scratch: &mut Scratch,
     sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
 ) -> (usize, Result<ControlFlow<()>, RingBroken>) {
-    for count in 0..turn {
+    for count in 0..burst {
         let entry = match inbound.ring.peek() {
             Ok(Some(entry)) => entry,
             Ok(None) => return (count, Ok(ControlFlow::Continue(()))),
             Err(broken) => return (count, Err(broken)),
         };
         let len = entry.len();
-        let flow = hand_over(entry, inbound.peer, scratch, sink);
+        let flow = deliver(entry, inbound.peer, scratch, sink);
         let bell = inbound.ring.consume(len);
-        inbound.answer(bell);
+        inbound.notify(bell);
         if flow.is_break() {
             return (count + 1, Ok(flow));
         }
     }
-    (turn, Ok(ControlFlow::Continue(())))
+    (burst, Ok(ControlFlow::Continue(())))
 }
 
 #[inline]
-fn hand_over(
+fn deliver(
     entry: Entry<'_>,
     peer: PeerId,
     scratch: &mut Scratch,
     sink: &mut (impl FnMut(RxFrame<'_>) -> ControlFlow<()> + ?Sized),
 ) -> ControlFlow<()> {
-    let head_len = if entry.len() <= WHOLE_LEN_MAX {
+    let head_len = if entry.len() <= COPIED_LEN_MAX {
         entry.len()
     } else {
         HEAD_LEN

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn version_is_refused_by_name_before_the_hash_is_looked_at() {
+    fn version_is_checked_before_the_hash() {
         let mut record = hello().encode(&key(), NAME);
         record[4] = VERSION + 1;
         let refused = Hello::decode(&record, &key(), NAME, false);

@@ -42,8 +42,8 @@ use data::Scratch;
 use hello::HelloKey;
 use peer::{Inbound, Outbound, Peer, Returning};
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::lack::Lack;
-use portolan_sys::seqpacket::{SeqpacketListener, Spare};
+use portolan_sys::seqpacket::{ReserveFd, SeqpacketListener};
+use portolan_sys::shortage::Shortage;
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
@@ -59,7 +59,7 @@ pub struct Shm {
     /// Index in `inbound` at which the next turn begins.
     cursor: usize,
     /// Frames that may still be received there before the next ring is served.
-    turn_left: usize,
+    burst_left: usize,
     scratch: Box<Scratch>,
 
     // Control path.
@@ -78,9 +78,9 @@ pub struct Shm {
     /// Set while descriptors are exhausted; the listener is not watched meanwhile.
     accept_pause: Option<Pause>,
     /// Reserve descriptor, used to inform waiting peers when no other is left.
-    spare: Spare,
-    /// Lack that this process has reported to its peers.
-    lack: Option<Lack>,
+    reserve: ReserveFd,
+    /// Shortage that this process has reported to its peers.
+    shortage: Option<Shortage>,
     peers: HashMap<PeerId, Peer>,
     /// Connections of peers that returned before they were removed; at most one per peer.
     returning: Vec<Returning>,
@@ -114,7 +114,7 @@ impl Shm {
 
     /// Returns `true` if transmitted frames would be lost if this process exited now, because their
     /// peer has not received the ring yet.
-    pub fn has_unsaid(&self) -> bool {
+    pub fn has_pending_connections(&self) -> bool {
         !self.pending.is_empty()
     }
 }

@@ -4,9 +4,9 @@
 use super::pull::OfferRecord;
 use crate::PeerId;
 use portolan_sys::doorbell::{self, Drained};
-use portolan_sys::lack::Lack;
 use portolan_sys::ring::{Bell, RingReceiver, RingSender};
 use portolan_sys::seqpacket::Seqpacket;
+use portolan_sys::shortage::Shortage;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ impl Outbound {
     /// Rings the peer if requested. While the connection is pending, no process can be asleep at
     /// its other end.
     #[inline]
-    pub(super) fn answer(&self, bell: Bell) {
+    pub(super) fn notify(&self, bell: Bell) {
         if bell == Bell::Ring
             && let Channel::Open(socket) = &self.channel
         {
@@ -64,7 +64,7 @@ pub(super) struct Inbound {
 impl Inbound {
     /// Rings the peer if requested.
     #[inline]
-    pub(super) fn answer(&self, bell: Bell) {
+    pub(super) fn notify(&self, bell: Bell) {
         if bell == Bell::Ring {
             doorbell::ring(&self.socket);
         }
@@ -83,8 +83,8 @@ pub(super) struct Peer {
     pub(super) life: Life,
     /// Set if it sent a farewell before it hung up: its process is alive.
     pub(super) farewell: bool,
-    /// Set if it reported a lack.
-    pub(super) lacks: bool,
+    /// Set if it reported a shortage.
+    pub(super) has_shortage: bool,
     /// Pid of the peer as reported by the kernel; `None` if its memory cannot be read.
     pub(super) pid: Option<u32>,
     pub(super) offers: OfferRecord,
@@ -99,27 +99,27 @@ pub(super) enum Departure {
     Closed,
 }
 
-/// Reports of a lack read in one call. A process reports each resource once; further reports are
-/// read by the next poll.
-const LACKS_MAX: usize = 8;
+/// Reports of a shortage read in one call. A process reports each resource once; further reports
+/// are read by the next poll.
+const REPORTS_MAX: usize = 8;
 
 /// Reports received from the other end of a socket.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Reports {
     /// Resource that its process lacks.
-    pub(super) lack: Option<Lack>,
+    pub(super) shortage: Option<Shortage>,
     /// Reason for its departure, if it has left.
     pub(super) departure: Option<Departure>,
 }
 
-impl Heard {
+impl Reports {
     /// Reads everything that waits at `socket`, including doorbells.
-    pub(super) fn at(socket: &Seqpacket) -> Heard {
-        let mut heard = Heard::default();
-        for _ in 0..LACKS_MAX {
-            heard.departure = match doorbell::drain(socket) {
-                Drained::Lack(lack) => {
-                    heard.lack = Some(lack);
+    pub(super) fn read(socket: &Seqpacket) -> Reports {
+        let mut reports = Reports::default();
+        for _ in 0..REPORTS_MAX {
+            reports.departure = match doorbell::drain(socket) {
+                Drained::Shortage(shortage) => {
+                    reports.shortage = Some(shortage);
                     continue;
                 }
                 Drained::Bells(_) => None,
@@ -128,7 +128,7 @@ impl Heard {
             };
             break;
         }
-        heard
+        reports
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) enum Life {
     /// Hung up; frames sent before are still being received.
     Leaving,
     /// Reported as departed.
-    Gone,
+    Departed,
 }
 
 /// Source of an event of the epoll set.

@@ -17,49 +17,49 @@ use std::time::Duration;
 
 /// Polls for the end of the peer's copy before this core is yielded: some microseconds, in which a
 /// running peer finishes.
-const LOOKS: u32 = 200;
+const SPINS_MAX: u32 = 200;
 
 /// Yields before sleeping, for a stopped peer.
-const YIELDS: u32 = 200;
+const YIELDS_MAX: u32 = 200;
 
 /// Interval between polls of a peer that makes no progress.
-const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Unused offers after which the peer is assumed to be busy, or to share this core.
-const IN_VAIN_MAX: u32 = 2;
+const UNUSED_MAX: u32 = 2;
 
 /// Long messages read without an offer after that. An unused offer costs one call per share, which
 /// is negligible among so many.
-const ALONE_COUNT: u32 = 16;
+const SKIP_COUNT: u32 = 16;
 
 /// History of offers to a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OfferRecord {
-    in_vain: u32,
+    unused: u32,
     /// Messages still to be read without an offer.
-    alone: u32,
+    skips_left: u32,
     /// Set if the peer cannot write to this process.
-    never: bool,
+    cannot_write: bool,
 }
 
 impl OfferRecord {
     /// Returns `true` if the next message, of `len` bytes, is to be offered.
     fn should_offer(&mut self, len: usize) -> bool {
-        if len < OFFER_LEN_MIN || self.never {
+        if len < OFFER_LEN_MIN || self.cannot_write {
             return false;
         }
-        self.alone = self.alone.saturating_sub(1);
-        self.alone == 0
+        self.skips_left = self.skips_left.saturating_sub(1);
+        self.skips_left == 0
     }
 
     /// Records that the peer did or did not copy a part.
     fn note(&mut self, has_helped: bool) {
         match has_helped {
             true => *self = OfferRecord::default(),
-            false => self.in_vain += 1,
+            false => self.unused += 1,
         }
-        if self.in_vain >= IN_VAIN_MAX {
-            self.alone = ALONE_COUNT;
+        if self.unused >= UNUSED_MAX {
+            self.skips_left = SKIP_COUNT;
         }
     }
 }
@@ -78,7 +78,7 @@ impl Shm {
             return Err(PullError::Unsupported);
         };
         if state.life != Life::Live {
-            return Err(gone(peer));
+            return Err(disconnected(peer));
         }
         let pid = state.pid.ok_or(PullError::Unsupported)?;
         let inbound = self.inbound.iter_mut().find(|inbound| inbound.peer == peer);
@@ -90,12 +90,12 @@ impl Shm {
         match result {
             // A process closes its sockets before its pid can be reused. The bytes are therefore
             // the peer's if it has not hung up by now.
-            Ok(()) if self.is_hung_up(peer) => Err(gone(peer)),
+            Ok(()) if self.is_hung_up(peer) => Err(disconnected(peer)),
             Ok(()) => Ok(()),
             Err(Failed::System(err)) => Err(self.pull_failed(peer, err)),
             Err(Failed::Broken(broken)) => {
                 self.break_off(peer, broken);
-                Err(gone(peer))
+                Err(disconnected(peer))
             }
         }
     }
@@ -106,7 +106,7 @@ impl Shm {
                 self.can_pull = false;
                 PullError::Unsupported
             }
-            // The kernel's answer does not change, so later messages need not try again.
+            // The kernel's decision does not change, so later messages need not try again.
             Some(libc::EPERM | libc::EACCES) => {
                 if let Some(state) = self.peers.get_mut(&peer) {
                     state.pid = None;
@@ -188,7 +188,7 @@ fn pull_shared(
     match helped {
         Helped::From(begin) => record.note(begin < dst.len()),
         Helped::NotFrom(begin) => {
-            record.never = true;
+            record.cannot_write = true;
             read(from, begin, &mut dst[begin..])?;
         }
         Helped::Busy => return Err(Failed::System(io::ErrorKind::NotConnected.into())),
@@ -214,12 +214,12 @@ fn read((pid, remote_addr): (u32, u64), off: usize, dst: &mut [u8]) -> Result<()
 /// Waits until the peer has finished its claimed share; returns [`Helped::Busy`] if the peer exited
 /// instead. Its sockets are closed only when none of its threads is in a system call.
 fn await_share(inbound: &Inbound) -> Helped {
-    for look in 0_u32.. {
+    for poll in 0_u32.. {
         let helped = inbound.ring.helped();
         if helped != Helped::Busy {
             return helped;
         }
-        if look < LOOKS {
+        if poll < SPINS_MAX {
             std::hint::spin_loop();
             continue;
         }
@@ -227,14 +227,14 @@ fn await_share(inbound: &Inbound) -> Helped {
             // The last share may have finished in the meantime.
             return inbound.ring.helped();
         }
-        match look < LOOKS + YIELDS {
+        match poll < SPINS_MAX + YIELDS_MAX {
             true => yield_now(),
-            false => sleep(LOOK_INTERVAL),
+            false => sleep(POLL_INTERVAL),
         }
     }
     Helped::Busy
 }
 
-fn gone(peer: PeerId) -> PullError {
+fn disconnected(peer: PeerId) -> PullError {
     PullError::Failed(peer, io::ErrorKind::NotConnected.into())
 }

@@ -32,7 +32,7 @@ impl Shm {
         for inbound in &mut self.inbound {
             // Consumed space must be returned before sleeping.
             let bell = inbound.ring.publish();
-            inbound.answer(bell);
+            inbound.notify(bell);
             inbound.ring.arm();
         }
         for outbound in self.outbound.iter_mut().flatten() {
@@ -61,7 +61,7 @@ impl Shm {
                 continue;
             };
             // A broken ring counts as room: the next transmit reports it.
-            if outbound.ring.has_room(len).unwrap_or(true) {
+            if outbound.ring.has_space(len).unwrap_or(true) {
                 outbound.ring.disarm();
                 // Reported once; the next send finds out if the room suffices.
                 outbound.blocked_len = None;

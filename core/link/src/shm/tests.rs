@@ -3,9 +3,9 @@
 
 use super::hello::{HELLO_LEN, Hello, HelloKey};
 use super::*;
-use portolan_sys::effort::Effort;
 use portolan_sys::ring::OFFER_LEN_MIN;
 use portolan_sys::seqpacket::Seqpacket;
+use portolan_sys::usage::Usage;
 use portolan_sys::wait::wait_readable;
 use portolan_sys::{memfd, ring};
 use rand::{Rng, RngCore, SeedableRng};
@@ -93,7 +93,7 @@ fn link_to_oneself_works() {
 }
 
 #[test]
-fn gathered_frames_of_all_lengths_arrive_whole() {
+fn gathered_frames_of_all_lengths_arrive_complete() {
     let (mut a, mut b) = pair();
     let bytes: Vec<u8> = (0..=250).cycle().take(a.caps().frame_len_max).collect();
     for len in [0, 1, 63, 64, 65, 4095, 4096, bytes.len()].map(|len: usize| len.min(bytes.len())) {
@@ -143,7 +143,7 @@ fn long_frame_comes_as_head_and_body() {
 }
 
 #[test]
-fn receive_keeps_to_its_budget_and_is_fair() {
+fn receive_respects_its_budget_and_is_fair() {
     let mut hub = open(0);
     let mut spokes: Vec<Shm> = (1..4).map(open).collect();
     for (rank, spoke) in (1u8..).zip(&mut spokes) {
@@ -162,7 +162,7 @@ fn receive_keeps_to_its_budget_and_is_fair() {
 
 /// If the sink breaks off after each frame, each ring still gets a full turn before the next.
 #[test]
-fn a_sink_that_breaks_off_leaves_the_rest_and_every_ring_has_its_turn() {
+fn sink_that_breaks_leaves_frames_and_rings_stay_fair() {
     let mut hub = open(0);
     let mut spokes: Vec<Shm> = (1..4).map(open).collect();
     for (rank, spoke) in (1u8..).zip(&mut spokes) {
@@ -189,7 +189,7 @@ fn a_sink_that_breaks_off_leaves_the_rest_and_every_ring_has_its_turn() {
 }
 
 #[test]
-fn connect_is_idempotent_and_refuses_what_it_cannot_reach() {
+fn connect_is_idempotent_and_refuses_unreachable_addresses() {
     let (mut a, b) = (open(0), open(1));
     let LinkAddr::Shm {
         host,
@@ -259,7 +259,7 @@ fn frames_of_a_peer_that_died_before_it_was_accepted_arrive() {
 }
 
 #[test]
-fn disconnected_peer_can_come_back() {
+fn disconnected_peer_can_reconnect() {
     let (mut a, mut b) = pair();
     drop(b);
     assert_eq!(notices(&mut a), ["PeerGone(1)"]);
@@ -280,7 +280,7 @@ fn disconnected_peer_can_come_back() {
 }
 
 #[test]
-fn disconnecting_tells_the_peer_that_the_process_lives() {
+fn disconnect_reports_that_the_process_is_alive() {
     let (mut a, mut b) = pair();
     a.service();
     b.service();
@@ -300,10 +300,10 @@ fn disconnecting_tells_the_peer_that_the_process_lives() {
 }
 
 /// Performs an engine's turn: notices, then frames.
-fn turn(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
+fn poll(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
     let mut said = Vec::new();
     while let Some(notice) = link.poll_notice() {
-        if let Notice::PeerGone(peer) | Notice::PeerClosed(peer) = notice {
+        if let Notice::PeerDied(peer) | Notice::PeerClosed(peer) = notice {
             link.disconnect(peer);
         }
         said.push(format!("{notice:?}"));
@@ -312,7 +312,7 @@ fn turn(link: &mut Shm) -> (Vec<String>, Vec<(PeerId, Vec<u8>)>) {
 }
 
 #[test]
-fn a_peer_that_reconnects_at_once_is_taken_back_behind_its_earlier_frames() {
+fn reconnecting_peer_is_admitted_behind_its_earlier_frames() {
     let (mut a, mut b) = pair();
     a.service();
     b.service();
@@ -324,7 +324,7 @@ fn a_peer_that_reconnects_at_once_is_taken_back_behind_its_earlier_frames() {
         let mut frames = Vec::new();
         let mut said = Vec::new();
         while frames.len() < 2 {
-            let (more_said, more) = turn(&mut b);
+            let (more_said, more) = poll(&mut b);
             assert!(said.len() < 100, "{said:?}");
             said.extend(more_said);
             frames.extend(more.into_iter().map(|(_, bytes)| bytes));
@@ -333,7 +333,7 @@ fn a_peer_that_reconnects_at_once_is_taken_back_behind_its_earlier_frames() {
         assert_eq!(said, ["PeerClosed(0)"]);
         b.connect(0, &a.local_addr()).unwrap();
         send(&mut b, 0, &[round, 2]).unwrap();
-        assert_eq!(turn(&mut a), (vec![], vec![(1, vec![round, 2])]));
+        assert_eq!(poll(&mut a), (vec![], vec![(1, vec![round, 2])]));
     }
     assert!(b.returning.is_empty() && b.inbound.len() == 1);
 }
@@ -352,20 +352,20 @@ fn connections_that_cross_a_disconnection_do_not_end_the_next() {
     let refused = b.connect(0, &a.local_addr()).unwrap_err().to_string();
     assert!(refused.contains("disconnect it first"), "{refused}");
     assert_eq!(
-        turn(&mut b),
+        poll(&mut b),
         (
             vec!["PeerClosed(0)".to_owned()],
             vec![(0, b"anew".to_vec())]
         )
     );
-    assert_eq!(turn(&mut a), (vec![], vec![]));
+    assert_eq!(poll(&mut a), (vec![], vec![]));
     b.connect(0, &a.local_addr()).unwrap();
     send(&mut b, 0, b"back").unwrap();
-    assert_eq!(turn(&mut a), (vec![], vec![(1, b"back".to_vec())]));
+    assert_eq!(poll(&mut a), (vec![], vec![(1, b"back".to_vec())]));
 }
 
 #[test]
-fn only_the_newest_of_many_returns_is_kept() {
+fn only_the_newest_reconnection_is_retained() {
     let (mut a, mut b) = pair();
     a.service();
     b.service();
@@ -376,7 +376,7 @@ fn only_the_newest_of_many_returns_is_kept() {
         assert!(b.returning.len() <= 1);
     }
     send(&mut a, 1, b"newest").unwrap();
-    let (said, frames) = turn(&mut b);
+    let (said, frames) = poll(&mut b);
     assert_eq!(said, ["PeerClosed(0)"]);
     assert_eq!(frames, [(0, b"newest".to_vec())]);
 }
@@ -416,7 +416,7 @@ fn arm_refuses_to_sleep_over_frames_and_wakes_for_new_ones() {
 }
 
 #[test]
-fn sleeper_wakes_for_a_stranger_and_for_a_death() {
+fn sleeper_wakes_for_a_new_peer_and_for_a_death() {
     let (mut a, mut b) = (open(0), open(1));
     let mut wake = WakeSet::default();
     assert!(b.arm(&mut wake));
@@ -478,7 +478,7 @@ fn two_sleepers_never_miss_a_wake_up() {
 }
 
 #[test]
-fn pull_reads_the_peers_memory_or_says_that_it_cannot() {
+fn pull_reads_the_peers_memory_or_is_unsupported() {
     let (mut a, b) = pair();
     let source: Vec<u8> = (0..=250).cycle().take(100_000).collect();
     let mut copy = vec![0xa5; source.len()];
@@ -502,13 +502,13 @@ fn pull_reads_the_peers_memory_or_says_that_it_cannot() {
 
 /// Returns how often this thread has read another process's memory.
 fn read_count() -> u64 {
-    let all = Effort::of_this_thread();
+    let all = Usage::of_this_thread();
     let found = all.calls().find(|(name, _)| *name == "process_vm_readv");
     found.map_or(0, |(_, count)| count)
 }
 
 #[test]
-fn both_ends_copy_a_long_message_and_nothing_is_written_when_it_is_there() {
+fn both_ends_copy_a_long_message_and_no_write_is_late() {
     const ROUNDS: usize = 300;
     let deadline = Instant::now() + Duration::from_millis(PATIENCE_MS);
     let (mut a, mut b) = pair();
@@ -550,7 +550,7 @@ fn both_ends_copy_a_long_message_and_nothing_is_written_when_it_is_there() {
 }
 
 #[test]
-fn a_sender_that_is_not_there_is_not_waited_for_and_soon_not_offered_anything() {
+fn absent_sender_is_not_awaited_and_soon_gets_no_offers() {
     let (mut a, mut b) = pair();
     a.service();
     let source = vec![7; OFFER_LEN_MIN];
@@ -676,7 +676,7 @@ fn random_hellos_never_become_peers() {
 }
 
 #[test]
-fn silent_connections_are_bounded_and_late_hellos_heard() {
+fn silent_connections_are_bounded_and_late_hellos_accepted() {
     let mut link = open(1);
     let silent: Vec<_> = (0..1000)
         .map(|_| Seqpacket::connect(name(&link).as_bytes()).unwrap())

@@ -67,7 +67,7 @@ impl Switch {
         (port as usize) < self.ports.len()
     }
 
-    pub(super) fn has_room(&mut self, port: u32, count: usize) -> bool {
+    pub(super) fn has_space(&mut self, port: u32, count: usize) -> bool {
         let queue_frames_max = self.params.queue_frames_max;
         self.port(port).queue.len() + count <= queue_frames_max
     }

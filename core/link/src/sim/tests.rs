@@ -15,7 +15,7 @@ fn received(link: &mut SimLink) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn delayed_frame_arrives_when_the_clock_says_so() {
+fn delayed_frame_arrives_when_the_clock_has_advanced() {
     let ms = Duration::from_millis;
     let params = SimParams {
         delay: (ms(5), ms(5)),
@@ -60,7 +60,7 @@ fn seed_decides_loss_and_order() {
 }
 
 #[test]
-fn full_queue_is_back_pressure_until_there_is_room() {
+fn full_queue_is_back_pressure_until_drained() {
     let params = SimParams {
         queue_frames_max: 2,
         ..SimParams::default()

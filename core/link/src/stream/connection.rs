@@ -6,12 +6,12 @@
 //! u16, two bytes 0, payload u32, little-endian), the head, and zeros.
 //!
 //! Invariant: between two calls the link holds no memory of a caller, except pages passed by the
-//! rules of [`LendingWriter`]. The part of a frame that could not be passed by reference and did
+//! rules of [`ZeroCopyWriter`]. The part of a frame that could not be passed by reference and did
 //! not leave is copied.
 
 use super::{FRONT_LEN, GATHER_MAX, HEAD_LEN_MAX, LENGTHS_LEN, PAYLOAD_LEN_MAX};
 use crate::{PeerId, TxFrame};
-use portolan_sys::net::{self, DirectReader, LendingWriter};
+use portolan_sys::net::{self, DirectReader, ZeroCopyWriter};
 use std::hash::Hasher;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 
 /// Bytes without a destination that one call reads. The buffer is cleared and on the stack, so it
 /// is small; discarding is rare.
-const NOWHERE_LEN: usize = 16 * 1024;
+const DISCARD_LEN: usize = 16 * 1024;
 
 /// A frame whose payload is being received.
 pub struct Part {
@@ -77,8 +77,8 @@ pub(super) struct Connection {
     peer: PeerId,
     number: u32,
     socket: TcpStream,
-    writer: LendingWriter,
-    is_room_watched: bool,
+    writer: ZeroCopyWriter,
+    is_write_watched: bool,
     /// Reader that also reads ahead the front of the next frame.
     reader: DirectReader<FRONT_LEN>,
     part: Option<Part>,
@@ -91,8 +91,8 @@ impl Connection {
             peer,
             number,
             socket,
-            writer: LendingWriter::new(PAYLOAD_LEN_MAX),
-            is_room_watched: false,
+            writer: ZeroCopyWriter::new(PAYLOAD_LEN_MAX),
+            is_write_watched: false,
             reader: DirectReader::default(),
             part: None,
             used: true,
@@ -134,13 +134,13 @@ impl Connection {
     }
 
     /// Returns the new setting if watching for room must start or stop, otherwise `None`.
-    pub(super) fn room_wanted(&mut self) -> Option<bool> {
-        let wanted = self.has_unsent();
-        (std::mem::replace(&mut self.is_room_watched, wanted) != wanted).then_some(wanted)
+    pub(super) fn take_watch_change(&mut self) -> Option<bool> {
+        let needed = self.has_unsent();
+        (std::mem::replace(&mut self.is_write_watched, needed) != needed).then_some(needed)
     }
 
     /// Sends `frame`. Returns `false` while the previous frame has not left.
-    pub(super) fn send(&mut self, frame: &TxFrame<'_>, lends: bool) -> io::Result<bool> {
+    pub(super) fn send(&mut self, frame: &TxFrame<'_>, zero_copy: bool) -> io::Result<bool> {
         if self.has_unsent() && !self.push()? {
             return Ok(false);
         }
@@ -156,14 +156,14 @@ impl Connection {
         let len = u32::try_from(payload_len).unwrap_or(u32::MAX);
         front[4..8].copy_from_slice(&len.to_le_bytes());
         front[LENGTHS_LEN..][..head.len()].copy_from_slice(head);
-        let may_lend = lends && more_head.is_empty() && frame.payload.len() == 1;
-        if may_lend && self.writer.lend(&self.socket, &front, payload)? {
+        let may_pass_pages = zero_copy && more_head.is_empty() && frame.payload.len() == 1;
+        if may_pass_pages && self.writer.write_frame(&self.socket, &front, payload)? {
             return Ok(true);
         }
         let mut slices = [IoSlice::new(&[]); 2 + GATHER_MAX];
         slices[..2].copy_from_slice(&[IoSlice::new(&front), IoSlice::new(more_head)]);
         slices[2..][..frame.payload.len()].copy_from_slice(frame.payload);
-        self.writer.copy(&self.socket, &mut slices)?;
+        self.writer.copy_frame(&self.socket, &mut slices)?;
         Ok(true)
     }
 
@@ -243,8 +243,8 @@ impl Connection {
                 (got, receiver.landed(part, Landing::There(got)))
             }
             Place::Nowhere => {
-                let mut nowhere = [0; NOWHERE_LEN];
-                let into = &mut nowhere[..left.min(NOWHERE_LEN)];
+                let mut discarded = [0; DISCARD_LEN];
+                let into = &mut discarded[..left.min(DISCARD_LEN)];
                 let got = self.reader.read(&self.socket, into, 0)?;
                 (got, receiver.landed(part, Landing::Lost(&into[..got])))
             }

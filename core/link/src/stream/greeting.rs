@@ -11,7 +11,7 @@ use std::time::Instant;
 const MAGIC: [u8; 4] = *b"PSTR";
 const VERSION: u8 = 2;
 
-/// Bytes of a greeting and of its answer.
+/// Bytes of a greeting and of its reply.
 const GREETING_LEN: usize = 24;
 
 /// Tokens that the two ends of a session have exchanged.
@@ -52,7 +52,7 @@ impl Tokens {
 pub(super) struct Greeter {
     pub(super) socket: TcpStream,
     pub(super) number: u32,
-    pub(super) until: Instant,
+    pub(super) deadline: Instant,
     /// For a connection opened by this side: the peer, the session's tokens, and a flag set after
     /// the greeting was sent.
     opening: Option<(PeerId, Tokens, bool)>,
@@ -61,11 +61,11 @@ pub(super) struct Greeter {
 }
 
 /// Result of an event on a greeter.
-pub(super) enum Heard {
+pub(super) enum Progress {
     Nothing,
     /// Connected, and the greeting was sent.
     Connected,
-    Proven(PeerId),
+    Verified(PeerId),
     Ended,
 }
 
@@ -74,19 +74,19 @@ impl Greeter {
         socket: TcpStream,
         peer: PeerId,
         tokens: Tokens,
-        until: Instant,
+        deadline: Instant,
     ) -> Greeter {
         Greeter {
             opening: Some((peer, tokens, false)),
-            ..Greeter::accepted(socket, until)
+            ..Greeter::accepted(socket, deadline)
         }
     }
 
-    pub(super) fn accepted(socket: TcpStream, until: Instant) -> Greeter {
+    pub(super) fn accepted(socket: TcpStream, deadline: Instant) -> Greeter {
         Greeter {
             socket,
             number: 0,
-            until,
+            deadline,
             opening: None,
             got: [0; GREETING_LEN],
             got_len: 0,
@@ -103,50 +103,55 @@ impl Greeter {
     }
 
     /// Handles an event on the socket.
-    pub(super) fn hear(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> Heard {
-        self.try_hear(owner).unwrap_or(Heard::Ended)
+    pub(super) fn advance(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> Progress {
+        self.try_advance(owner).unwrap_or(Progress::Ended)
     }
 
-    fn try_hear(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> io::Result<Heard> {
+    fn try_advance(
+        &mut self,
+        owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>,
+    ) -> io::Result<Progress> {
         if let Some((peer, tokens, false)) = self.opening {
-            if !net::stream_stands(&self.socket)? {
-                return Ok(Heard::Nothing);
+            if !net::is_stream_connected(&self.socket)? {
+                return Ok(Progress::Nothing);
             }
             // Nothing was sent before, so the buffer has room.
             return match self.socket.write(&tokens.encode())? {
                 GREETING_LEN => {
                     self.opening = Some((peer, tokens, true));
-                    Ok(Heard::Connected)
+                    Ok(Progress::Connected)
                 }
-                _ => Ok(Heard::Ended),
+                _ => Ok(Progress::Ended),
             };
         }
         match self.socket.read(&mut self.got[self.got_len..]) {
-            Ok(0) => return Ok(Heard::Ended),
+            Ok(0) => return Ok(Progress::Ended),
             Ok(len) => self.got_len += len,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Progress::Nothing);
+            }
             Err(error) => return Err(error),
         }
         if self.got_len < GREETING_LEN {
-            return Ok(Heard::Nothing);
+            return Ok(Progress::Nothing);
         }
-        let Some(said) = Tokens::decode(&self.got) else {
-            return Ok(Heard::Ended);
+        let Some(received) = Tokens::decode(&self.got) else {
+            return Ok(Progress::Ended);
         };
         if let Some((peer, tokens, _)) = self.opening {
-            let proven = said == tokens && owner(&said) == Some(peer);
-            return Ok(if proven {
-                Heard::Proven(peer)
+            let is_verified = received == tokens && owner(&received) == Some(peer);
+            return Ok(if is_verified {
+                Progress::Verified(peer)
             } else {
-                Heard::Ended
+                Progress::Ended
             });
         }
-        let Some(peer) = owner(&said) else {
-            return Ok(Heard::Ended);
+        let Some(peer) = owner(&received) else {
+            return Ok(Progress::Ended);
         };
-        match self.socket.write(&said.encode())? {
-            GREETING_LEN => Ok(Heard::Proven(peer)),
-            _ => Ok(Heard::Ended),
+        match self.socket.write(&received.encode())? {
+            GREETING_LEN => Ok(Progress::Verified(peer)),
+            _ => Ok(Progress::Ended),
         }
     }
 }

@@ -26,7 +26,7 @@ pub use greeting::Tokens;
 
 use crate::{LinkCaps, LinkKind, Notice, PeerId, TxError, TxFrame, WakeSet};
 use connection::Connection;
-use greeting::{Greeter, Heard};
+use greeting::{Greeter, Progress};
 use portolan_sys::descriptors;
 use portolan_sys::epoll::{Epoll, Ready};
 use portolan_sys::net::{self, PortRange};
@@ -74,7 +74,7 @@ const DESCRIPTORS: usize = 3;
 const DESCRIPTORS_SHARE: usize = 8;
 
 /// Time limit for a greeting or for connecting. A lost SYN is repeated after 1 s.
-const PATIENCE: Duration = Duration::from_secs(3);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Preferred congestion control, if the system has it. It fills the wire based on losses, without a
 /// pacing timer.
@@ -88,7 +88,7 @@ const CONNECTION: u64 = 2 << 32;
 /// The stream link of one process.
 pub struct Stream {
     caps: LinkCaps,
-    lends: bool,
+    zero_copy: bool,
     local: SocketAddr,
     ports: PortRange,
     listener: TcpListener,
@@ -100,17 +100,17 @@ pub struct Stream {
     next_number: u32,
     /// Set while the listener is not watched, because descriptors are exhausted or strangers occupy
     /// all places.
-    is_deaf: bool,
+    is_accept_paused: bool,
     notices: VecDeque<Notice>,
 }
 
 impl Stream {
-    /// Opens a link that listens at `at` and connects from `ports`. With `lends` it passes pages to
-    /// the kernel by reference instead of copying them.
+    /// Opens a link that listens at `at` and connects from `ports`. With `zero_copy` it passes pages
+    /// to the kernel by reference instead of copying them.
     ///
     /// # Errors
     /// Fails if the port is taken, or descriptors are exhausted.
-    pub fn open(at: SocketAddr, ports: PortRange, lends: bool) -> io::Result<Stream> {
+    pub fn open(at: SocketAddr, ports: PortRange, zero_copy: bool) -> io::Result<Stream> {
         let listener = net::listen_stream(at)?;
         let local = listener.local_addr()?;
         let epoll = Epoll::new()?;
@@ -124,10 +124,10 @@ impl Stream {
                 lossless: true,
                 pull: false,
                 placement: true,
-                looks_at_memory: false,
+                polls_memory: false,
                 rx_buffer_len: RX_BUFFER_LEN,
             },
-            lends,
+            zero_copy,
             ports,
             local,
             listener,
@@ -136,9 +136,9 @@ impl Stream {
             greeters: Vec::new(),
             connections: Vec::new(),
             connections_max: CONNECTIONS_MAX
-                .min(descriptors::most() / DESCRIPTORS_SHARE / DESCRIPTORS),
+                .min(descriptors::limit() / DESCRIPTORS_SHARE / DESCRIPTORS),
             next_number: 0,
-            is_deaf: false,
+            is_accept_paused: false,
             notices: VecDeque::new(),
         })
     }
@@ -161,12 +161,13 @@ impl Stream {
         if self.is_open(peer) || self.greeters.iter().any(|one| one.opens(peer)) {
             return;
         }
-        let is_room = self.connections.len() < self.connections_max;
-        let begun = match is_room && self.greeters.len() < GREETERS_MAX {
+        let has_capacity = self.connections.len() < self.connections_max;
+        let begun = match has_capacity && self.greeters.len() < GREETERS_MAX {
             true => net::begin_connect(self.local.ip(), to, self.ports),
             false => Err(io::ErrorKind::WouldBlock.into()),
         };
-        let greeter = |socket| Greeter::opening(socket, peer, tokens, Instant::now() + PATIENCE);
+        let greeter =
+            |socket| Greeter::opening(socket, peer, tokens, Instant::now() + GREETING_TIMEOUT);
         if let Err(error) = begun.and_then(|socket| self.add_greeter(greeter(socket), true)) {
             log::debug!("stream link: connect to peer {peer} at {to}: {error}");
             self.notices.push_back(fault(peer));
@@ -206,7 +207,7 @@ impl Stream {
     pub fn give_up_stalled(&mut self, timeouts_max: u8) {
         for index in (0..self.connections.len()).rev() {
             if self.connections[index].timeouts() >= timeouts_max {
-                self.end(index, fault, "nothing gets through");
+                self.end(index, fault, "retransmission timeouts");
             }
         }
     }
@@ -239,13 +240,13 @@ impl Stream {
             return Err(TxError::NotConnected(peer));
         };
         let connection = &mut self.connections[index];
-        match connection.send(frame, self.lends) {
+        match connection.send(frame, self.zero_copy) {
             Ok(true) => {
-                self.watch_room(index);
+                self.watch_writable(index);
                 Ok(())
             }
             Ok(false) => {
-                self.watch_room(index);
+                self.watch_writable(index);
                 Err(TxError::Full)
             }
             Err(error) => {
@@ -267,7 +268,7 @@ impl Stream {
         for index in (0..self.connections.len()).rev() {
             if self.connections[index].has_unsent() {
                 match self.connections[index].push() {
-                    Ok(_) => self.watch_room(index),
+                    Ok(_) => self.watch_writable(index),
                     Err(error) => {
                         log::debug!("stream link: {error}");
                         self.end(index, fault, "send failed");
@@ -286,11 +287,11 @@ impl Stream {
         receiver: &mut dyn PartReceiver,
     ) -> usize {
         self.push();
-        let mut moved = 0;
+        let mut receive_count = 0;
         for index in (0..self.connections.len()).rev() {
             let connection = &mut self.connections[index];
             match connection.receive((budget, call_len_max), receiver) {
-                Ok(count) => moved += count,
+                Ok(count) => receive_count += count,
                 Err(error) => {
                     log::debug!("stream link: peer {}: {error}", connection.peer());
                     let is_idle = connection.is_between_frames();
@@ -299,33 +300,33 @@ impl Stream {
                 }
             }
         }
-        moved
+        receive_count
     }
 
     /// Accepts connections, handles greetings, and closes greeters that have timed out. `owner`
     /// returns the peer whose session has the given tokens. Makes one system call if there are no
     /// events. Returns `true` if a connection may have data to receive.
     pub fn service(&mut self, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) -> bool {
-        let mut has_news = false;
+        let mut has_data = false;
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
-        if self.epoll.look(&mut ready).is_ok() {
+        if self.epoll.poll(&mut ready).is_ok() {
             for event in &ready {
                 match event.token & !0xffff_ffff {
                     LISTENER => self.accept(),
-                    GREETER => self.hear(event.token, owner),
-                    _ => has_news = true,
+                    GREETER => self.on_greeter_event(event.token, owner),
+                    _ => has_data = true,
                 }
             }
         }
         self.ready = ready;
         if !self.greeters.is_empty() {
             let now = Instant::now();
-            while let Some(index) = self.greeters.iter().position(|one| one.until <= now) {
+            while let Some(index) = self.greeters.iter().position(|one| one.deadline <= now) {
                 self.end_greeter(index);
             }
         }
-        has_news
+        has_data
     }
 
     /// Returns the next notice.
@@ -338,8 +339,8 @@ impl Stream {
     pub fn arm(&mut self, wake: &mut WakeSet) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         ready.clear();
-        let looked = self.epoll.look(&mut ready);
-        let quiet = looked.is_ok() && ready.is_empty() && self.notices.is_empty();
+        let polled = self.epoll.poll(&mut ready);
+        let quiet = polled.is_ok() && ready.is_empty() && self.notices.is_empty();
         self.ready = ready;
         wake.fds.push(self.epoll.as_fd().as_raw_fd());
         quiet
@@ -357,7 +358,7 @@ impl Stream {
                     break;
                 }
             };
-            let greeter = Greeter::accepted(socket, Instant::now() + PATIENCE);
+            let greeter = Greeter::accepted(socket, Instant::now() + GREETING_TIMEOUT);
             if let Err(error) = self.add_greeter(greeter, false) {
                 log::debug!("stream link: accept: {error}");
             }
@@ -366,10 +367,10 @@ impl Stream {
     }
 
     /// Starts or stops watching the listener. Waiting strangers would keep this process awake.
-    fn listen(&mut self, wanted: bool) {
-        if self.is_deaf == wanted {
-            self.is_deaf = !wanted;
-            match wanted {
+    fn listen(&mut self, enabled: bool) {
+        if self.is_accept_paused == enabled {
+            self.is_accept_paused = !enabled;
+            match enabled {
                 true => drop(self.epoll.add(&self.listener, LISTENER)),
                 false => self.epoll.remove(&self.listener),
             }
@@ -383,34 +384,34 @@ impl Stream {
         let token = GREETER | u64::from(greeter.number);
         self.epoll.add(&greeter.socket, token)?;
         if opening {
-            self.epoll.watch_room(&greeter.socket, token, true)?;
+            self.epoll.watch_writable(&greeter.socket, token, true)?;
         }
         self.greeters.push(greeter);
         Ok(())
     }
 
-    fn hear(&mut self, token: u64, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) {
+    fn on_greeter_event(&mut self, token: u64, owner: &mut dyn FnMut(&Tokens) -> Option<PeerId>) {
         let of = |one: &Greeter| GREETER | u64::from(one.number) == token;
         let Some(index) = self.greeters.iter().position(of) else {
             return;
         };
-        match self.greeters[index].hear(owner) {
-            Heard::Nothing => {}
-            Heard::Connected => {
-                // From now on the answer is awaited.
+        match self.greeters[index].advance(owner) {
+            Progress::Nothing => {}
+            Progress::Connected => {
+                // From now on the reply is awaited.
                 let socket = &self.greeters[index].socket;
-                if self.epoll.watch_room(socket, token, false).is_err() {
+                if self.epoll.watch_writable(socket, token, false).is_err() {
                     self.end_greeter(index);
                 }
             }
-            Heard::Proven(_) if self.connections.len() >= self.connections_max => {
+            Progress::Verified(_) if self.connections.len() >= self.connections_max => {
                 log::debug!(
                     "stream link: there are {} connections",
                     self.connections_max
                 );
                 self.end_greeter(index);
             }
-            Heard::Proven(peer) => {
+            Progress::Verified(peer) => {
                 let greeter = self.greeters.swap_remove(index);
                 self.epoll.remove(&greeter.socket);
                 self.listen(true);
@@ -419,7 +420,7 @@ impl Stream {
                     self.notices.push_back(fault(peer));
                 }
             }
-            Heard::Ended => self.end_greeter(index),
+            Progress::Ended => self.end_greeter(index),
         }
     }
 
@@ -459,14 +460,14 @@ impl Stream {
     fn end_where(
         &mut self,
         is_ended: impl Fn(&Connection) -> bool,
-        is_unwanted: impl Fn(&Greeter) -> bool,
+        is_obsolete: impl Fn(&Greeter) -> bool,
     ) {
         while let Some(index) = self.connections.iter().position(&is_ended) {
             let connection = self.connections.remove(index);
             self.epoll.remove(connection.socket());
             connection.abort();
         }
-        while let Some(index) = self.greeters.iter().position(&is_unwanted) {
+        while let Some(index) = self.greeters.iter().position(&is_obsolete) {
             let greeter = self.greeters.swap_remove(index);
             self.epoll.remove(&greeter.socket);
             net::abort_stream(greeter.socket);
@@ -474,12 +475,14 @@ impl Stream {
     }
 
     /// Wakes a sleeper when unsent data has room again.
-    fn watch_room(&mut self, index: usize) {
+    fn watch_writable(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if let Some(wanted) = connection.room_wanted() {
+        if let Some(enabled) = connection.take_watch_change() {
             let token = CONNECTION | u64::from(connection.number());
             // On an error, the unsent data is retried when the caller next polls.
-            let _ = self.epoll.watch_room(connection.socket(), token, wanted);
+            let _ = self
+                .epoll
+                .watch_writable(connection.socket(), token, enabled);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::hash::Hasher;
 use std::io::{IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One end, with its received data and the tokens that it accepts.
 struct End {
@@ -77,10 +77,14 @@ impl PartReceiver for Inbox {
 }
 
 impl End {
-    fn new(lends: bool) -> End {
+    fn new(zero_copy: bool) -> End {
         End {
-            link: Stream::open((Ipv4Addr::LOCALHOST, 0).into(), PortRange::default(), lends)
-                .unwrap(),
+            link: Stream::open(
+                (Ipv4Addr::LOCALHOST, 0).into(),
+                PortRange::default(),
+                zero_copy,
+            )
+            .unwrap(),
             known: HashMap::new(),
             inbox: Inbox {
                 step: usize::MAX / 2,
@@ -92,7 +96,7 @@ impl End {
         }
     }
 
-    fn turn(&mut self) {
+    fn poll(&mut self) {
         let End { link, known, .. } = self;
         link.service(&mut |tokens| {
             let (peer, theirs) = known.get(&tokens.mine)?;
@@ -110,32 +114,32 @@ impl End {
     }
 }
 
-fn turn_until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
+fn poll_until(ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
     let start = Instant::now();
     while !done(ends) {
-        assert!(start.elapsed() < PATIENCE, "it takes for ever");
+        assert!(start.elapsed() < TEST_TIMEOUT, "timed out");
         for end in ends.iter_mut() {
-            end.turn();
+            end.poll();
         }
     }
 }
 
 /// Returns two ends that accept each other's tokens; each is a peer of the other.
-fn acquainted(lends: bool) -> (End, End) {
-    let (mut one, mut two) = (End::new(lends), End::new(lends));
+fn acquainted(zero_copy: bool) -> (End, End) {
+    let (mut one, mut two) = (End::new(zero_copy), End::new(zero_copy));
     one.known.insert(11, (1, 22));
     two.known.insert(22, (0, 11));
     (one, two)
 }
 
-fn connected(lends: bool) -> (End, End) {
-    let (mut one, mut two) = acquainted(lends);
+fn connected(zero_copy: bool) -> (End, End) {
+    let (mut one, mut two) = acquainted(zero_copy);
     let tokens = Tokens {
         mine: 11,
         theirs: 22,
     };
     one.link.open_to(1, two.link.local_addr(), tokens);
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.up == 1)
     });
     (one, two)
@@ -156,20 +160,20 @@ fn send(from: &mut End, to: &mut End, peer: PeerId, head: &[u8], payload: &[u8])
     let start = Instant::now();
     while let Err(error) = from.link.transmit(peer, &frame) {
         assert!(matches!(error, TxError::Full), "{error}");
-        assert!(start.elapsed() < PATIENCE, "no room for ever");
-        from.turn();
-        to.turn();
+        assert!(start.elapsed() < TEST_TIMEOUT, "stayed full");
+        from.poll();
+        to.poll();
     }
 }
 
 #[test]
-fn parts_of_all_lengths_arrive_at_their_place() {
-    for (lends, step) in [
+fn parts_of_all_lengths_arrive_at_their_destination() {
+    for (zero_copy, step) in [
         (true, usize::MAX / 2),
         (true, 5000),
         (false, usize::MAX / 2),
     ] {
-        let (mut one, mut two) = connected(lends);
+        let (mut one, mut two) = connected(zero_copy);
         two.inbox.step = step;
         let lens = [
             0,
@@ -190,7 +194,7 @@ fn parts_of_all_lengths_arrive_at_their_place() {
             }
         }
         let count = 3 * sent.len();
-        turn_until(&mut [&mut one, &mut two], |ends| {
+        poll_until(&mut [&mut one, &mut two], |ends| {
             ends[1].inbox.parts.len() == count
         });
         for (got, sent) in two.inbox.parts.iter().zip(sent.iter().cycle()) {
@@ -201,14 +205,14 @@ fn parts_of_all_lengths_arrive_at_their_place() {
 }
 
 #[test]
-fn both_ends_send_at_once_by_one_connection() {
+fn both_ends_send_concurrently_on_one_connection() {
     let (mut one, mut two) = connected(true);
     let sent: Vec<_> = (0..40).map(|salt| pattern(200_000, salt)).collect();
     for bytes in &sent {
         send(&mut one, &mut two, 1, b"to two", bytes);
         send(&mut two, &mut one, 0, b"to one", bytes);
     }
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.inbox.parts.len() == sent.len())
     });
     for end in [&one, &two] {
@@ -224,7 +228,7 @@ fn both_ends_send_at_once_by_one_connection() {
 }
 
 #[test]
-fn one_that_has_no_room_says_so_and_loses_nothing() {
+fn full_connection_reports_it_and_loses_nothing() {
     let (mut one, mut two) = connected(true);
     let bytes = pattern(PAYLOAD_LEN_MAX, 1);
     let slices = [IoSlice::new(&bytes)];
@@ -240,7 +244,7 @@ fn one_that_has_no_room_says_so_and_loses_nothing() {
     }
     assert!(one.link.has_unsent());
     assert!(accepted > 0);
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends[1].inbox.parts.len() == accepted
     });
     assert!(two.inbox.parts.iter().all(|part| part.2 == bytes));
@@ -248,14 +252,14 @@ fn one_that_has_no_room_says_so_and_loses_nothing() {
 }
 
 #[test]
-fn a_part_without_a_place_disturbs_no_other() {
+fn part_without_destination_does_not_affect_others() {
     let (mut one, mut two) = connected(true);
     two.inbox.nowhere = Some(b'x');
     let sent = pattern(100_000, 5);
     for head in [b"x", b"y", b"x", b"y"] {
         send(&mut one, &mut two, 1, head, &sent);
     }
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends[1].inbox.parts.len() == 4
     });
     for part in &two.inbox.parts {
@@ -264,11 +268,11 @@ fn a_part_without_a_place_disturbs_no_other() {
 }
 
 #[test]
-fn who_sends_what_cannot_be_loses_the_connection() {
+fn invalid_frame_closes_the_connection() {
     let (mut one, mut two) = connected(true);
     two.inbox.end = Some(b'!');
     send(&mut one, &mut two, 1, b"!", &pattern(100_000, 5));
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.down == 1)
     });
     assert_eq!((one.link.counts(), two.link.counts()), ((0, 0), (0, 0)));
@@ -278,7 +282,7 @@ fn who_sends_what_cannot_be_loses_the_connection() {
 }
 
 #[test]
-fn strangers_cost_little_and_go() {
+fn unverified_connections_are_bounded_and_closed() {
     let (mut one, mut two) = acquainted(true);
     let to = one.link.local_addr();
     let garbage: [&[u8]; 4] = [
@@ -304,7 +308,7 @@ fn strangers_cost_little_and_go() {
     }
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(200) {
-        one.turn();
+        one.poll();
         assert!(one.link.counts().1 <= GREETERS_MAX);
         assert_eq!(one.up, 0);
     }
@@ -313,7 +317,7 @@ fn strangers_cost_little_and_go() {
         mine: 22,
         theirs: 11,
     };
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends[0].strangers == strangers.len()
     });
     for stranger in &mut strangers {
@@ -322,13 +326,13 @@ fn strangers_cost_little_and_go() {
         assert!(answer.is_empty(), "strangers are told nothing");
     }
     two.link.open_to(0, to, tokens);
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.up == 1)
     });
 }
 
 #[test]
-fn one_that_answers_with_another_token_gets_no_payload() {
+fn peer_with_another_token_gets_no_payload() {
     let (mut one, _) = acquainted(true);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let tokens = Tokens {
@@ -341,7 +345,7 @@ fn one_that_answers_with_another_token_gets_no_payload() {
     impostor.set_nonblocking(true).unwrap();
     let mut got = 0;
     while got < greeting.len() {
-        one.turn();
+        one.poll();
         got += impostor.read(&mut greeting[got..]).unwrap_or(0);
     }
     impostor
@@ -353,13 +357,13 @@ fn one_that_answers_with_another_token_gets_no_payload() {
             .encode(),
         )
         .unwrap();
-    turn_until(&mut [&mut one], |ends| ends[0].down == 1);
+    poll_until(&mut [&mut one], |ends| ends[0].down == 1);
     assert_eq!((one.up, one.link.counts()), (0, (0, 0)));
 }
 
 /// A front with invalid lengths, or with bytes behind its head, ends the connection.
 #[test]
-fn one_that_sends_a_malformed_front_loses_the_connection() {
+fn malformed_front_closes_the_connection() {
     let whole = |head_len: u8, zero: u8, payload_len: u32, behind: u8| {
         let mut front = [0; FRONT_LEN];
         (front[0], front[2], front[FRONT_LEN - 1]) = (head_len, zero, behind);
@@ -384,17 +388,17 @@ fn receive_front(front: [u8; FRONT_LEN]) -> (usize, usize) {
         theirs: 11,
     };
     stranger.write_all(&tokens.encode()).unwrap();
-    turn_until(&mut [&mut one], |ends| ends[0].up == 1);
+    poll_until(&mut [&mut one], |ends| ends[0].up == 1);
     stranger.write_all(&front).unwrap();
     stranger.write_all(b"abc").unwrap();
-    turn_until(&mut [&mut one], |ends| {
+    poll_until(&mut [&mut one], |ends| {
         ends[0].down + ends[0].inbox.parts.len() == 1
     });
     (one.inbox.parts.len(), one.down)
 }
 
 #[test]
-fn connections_take_no_more_descriptors_than_their_share() {
+fn connections_use_at_most_their_share_of_descriptors() {
     let (mut one, mut two) = connected(true);
     one.link.connections_max = 1;
     let other = Tokens {
@@ -403,7 +407,7 @@ fn connections_take_no_more_descriptors_than_their_share() {
     };
     // One connection is opened, one is accepted.
     one.link.open_to(2, two.link.local_addr(), other);
-    turn_until(&mut [&mut one, &mut two], |ends| ends[0].down == 1);
+    poll_until(&mut [&mut one, &mut two], |ends| ends[0].down == 1);
     one.known.insert(12, (2, 23));
     two.known.insert(23, (3, 12));
     let other = Tokens {
@@ -411,13 +415,13 @@ fn connections_take_no_more_descriptors_than_their_share() {
         theirs: 12,
     };
     two.link.open_to(3, one.link.local_addr(), other);
-    turn_until(&mut [&mut one, &mut two], |ends| ends[1].down == 1);
+    poll_until(&mut [&mut one, &mut two], |ends| ends[1].down == 1);
     assert_eq!((one.link.counts(), one.up), ((1, 0), 1));
     send(&mut one, &mut two, 1, b"head", &pattern(100_000, 1));
 }
 
 #[test]
-fn a_connection_that_is_refused_is_told_of() {
+fn refused_connection_is_reported() {
     let (mut one, two) = acquainted(true);
     let to = two.link.local_addr();
     drop(two);
@@ -426,7 +430,7 @@ fn a_connection_that_is_refused_is_told_of() {
         theirs: 22,
     };
     one.link.open_to(1, to, tokens);
-    turn_until(&mut [&mut one], |ends| ends[0].down == 1);
+    poll_until(&mut [&mut one], |ends| ends[0].down == 1);
     assert_eq!(one.link.counts(), (0, 0));
 }
 
@@ -437,7 +441,7 @@ fn idle_connections_are_closed_and_opened_again() {
     assert_eq!(one.link.counts().0, 1, "it was just used");
     one.link.close_idle();
     assert_eq!(one.link.counts().0, 0);
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.down == 1)
     });
     let tokens = Tokens {
@@ -445,7 +449,7 @@ fn idle_connections_are_closed_and_opened_again() {
         theirs: 22,
     };
     one.link.open_to(1, two.link.local_addr(), tokens);
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends.iter().all(|end| end.up == 2)
     });
     assert!(pipes_of_this_process() < 100);
@@ -456,17 +460,17 @@ fn pipes_of_this_process() -> usize {
 }
 
 #[test]
-fn a_sleeper_is_woken_by_a_part_and_by_room() {
+fn sleeper_is_woken_by_data_and_by_space() {
     let (mut one, mut two) = connected(true);
-    one.turn();
-    two.turn();
+    one.poll();
+    two.poll();
     let mut wake = WakeSet::default();
     assert!(two.link.arm(&mut wake), "nothing waits");
     assert!(!net::wait_readable(&wake.fds, Duration::from_millis(5)).unwrap());
     let bytes = pattern(PAYLOAD_LEN_MAX, 2);
     send(&mut one, &mut two, 1, b"wake", &bytes);
-    assert!(net::wait_readable(&wake.fds, PATIENCE).unwrap());
-    turn_until(&mut [&mut one, &mut two], |ends| {
+    assert!(net::wait_readable(&wake.fds, TEST_TIMEOUT).unwrap());
+    poll_until(&mut [&mut one, &mut two], |ends| {
         ends[1].inbox.parts.len() == 1
     });
     // Until there is no room.
@@ -477,17 +481,17 @@ fn a_sleeper_is_woken_by_a_part_and_by_room() {
         segments: None,
     };
     while one.link.transmit(1, &frame).is_ok() {}
-    one.turn();
+    one.poll();
     let mut wake = WakeSet::default();
     assert!(one.link.arm(&mut wake), "there is no room");
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let start = Instant::now();
             while start.elapsed() < Duration::from_millis(300) {
-                two.turn();
+                two.poll();
             }
         });
-        assert!(net::wait_readable(&wake.fds, PATIENCE).unwrap());
+        assert!(net::wait_readable(&wake.fds, TEST_TIMEOUT).unwrap());
         reader.join().unwrap();
     });
 }

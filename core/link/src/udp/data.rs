@@ -5,14 +5,14 @@ use super::place::{Landed, SLOTS_MAX};
 use super::socket::{BUSY, COMMON};
 use super::{DATAGRAM_LEN_MAX, Notice, RxFrame, SEGMENTS_MAX, SockAddr, TxError, TxFrame, Udp};
 use crate::cut::Run;
-use crate::notice::is_refused_for_good;
+use crate::notice::is_refused_permanently;
 use crate::{PeerId, Receiver};
 use portolan_sys::net::{self, Received};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Index of a socket, and the destination, which only the common socket needs.
-type Way<'a> = (usize, &'a SockAddr);
+type Route<'a> = (usize, &'a SockAddr);
 
 impl Udp {
     #[inline]
@@ -50,7 +50,7 @@ impl Udp {
         }
     }
 
-    fn send_run(&mut self, way: Way<'_>, frame: &TxFrame<'_>) -> Result<(), TxError> {
+    fn send_run(&mut self, route: Route<'_>, frame: &TxFrame<'_>) -> Result<(), TxError> {
         let run = Run::new(frame);
         let too_long = run.datagram_len() > self.caps.frame_len_max
             || run.count > SEGMENTS_MAX
@@ -60,13 +60,13 @@ impl Udp {
                 frame_len_max: self.caps.frame_len_max,
             });
         }
-        match self.attempt(way, &run) {
+        match self.attempt(route, &run) {
             Ok(()) => Ok(()),
-            Err(error) => self.send_again(way, &run, error),
+            Err(error) => self.send_again(route, &run, error),
         }
     }
 
-    fn attempt(&mut self, (place, to): Way<'_>, run: &Run<'_>) -> io::Result<()> {
+    fn attempt(&mut self, (place, to): Route<'_>, run: &Run<'_>) -> io::Result<()> {
         let to = (place == COMMON).then_some(to);
         let segment_len = run.datagram_len();
         let socket = &mut self.sockets[place];
@@ -96,7 +96,12 @@ impl Udp {
     /// Handles a failed attempt. Returns back-pressure, or retries once if the error belonged to an
     /// earlier datagram; the socket reports such errors instead of sending.
     #[cold]
-    fn send_again(&mut self, way: Way<'_>, run: &Run<'_>, error: io::Error) -> Result<(), TxError> {
+    fn send_again(
+        &mut self,
+        route: Route<'_>,
+        run: &Run<'_>,
+        error: io::Error,
+    ) -> Result<(), TxError> {
         if is_full(&error) {
             return Err(self.refuse(error));
         }
@@ -106,10 +111,10 @@ impl Udp {
             self.segmentation = false;
         }
         // A segment length left by an earlier run must not make the kernel refuse this datagram.
-        self.sockets[way.0].cut_nothing();
-        let destination = way.1.to_std().map(|to| to.ip());
+        self.sockets[route.0].cut_nothing();
+        let destination = route.1.to_std().map(|to| to.ip());
         self.drain_errors(destination);
-        let Err(error) = self.attempt(way, run) else {
+        let Err(error) = self.attempt(route, run) else {
             return Ok(());
         };
         let passes = self.drain_errors(destination);
@@ -128,7 +133,7 @@ impl Udp {
 
     #[cold]
     fn refuse(&mut self, error: io::Error) -> TxError {
-        if is_refused_for_good(&error, &mut self.refusals) {
+        if is_refused_permanently(&error, &mut self.refusals) {
             TxError::System(error)
         } else {
             TxError::Full
@@ -142,10 +147,10 @@ impl Udp {
         budget: usize,
         receiver: &mut R,
     ) -> usize {
-        let handed = self.receive_runs(budget, receiver);
+        let delivered = self.receive_runs(budget, receiver);
         match &mut self.second {
-            Some(second) => handed + second.receive_if_due(budget, receiver),
-            None => handed,
+            Some(second) => delivered + second.receive_if_due(budget, receiver),
+            None => delivered,
         }
     }
 
@@ -160,17 +165,17 @@ impl Udp {
         if self.sockets.len() == 1 {
             return self.receive_at(COMMON, budget, receiver);
         }
-        let handed = self.receive_at(BUSY, budget, receiver);
+        let delivered = self.receive_at(BUSY, budget, receiver);
         if !self.busy.common_is_due() {
-            return handed;
+            return delivered;
         }
         let more = self.receive_at(COMMON, budget, receiver);
-        self.busy.on_common_look(more > 0);
-        handed + more
+        self.busy.on_common_poll(more > 0);
+        delivered + more
     }
 
     /// Receives from one socket. A frame found right after an empty poll is most likely alone. It
-    /// is delivered without polling again, so that its answer does not wait for an empty system
+    /// is delivered without polling again, so that its reply does not wait for an empty system
     /// call. The next call finds frames that arrived later.
     #[inline]
     fn receive_at<R: Receiver + ?Sized>(
@@ -179,7 +184,7 @@ impl Udp {
         budget: usize,
         receiver: &mut R,
     ) -> usize {
-        if self.booking.is_due() && self.sockets[place].polled_empty {
+        if self.capacity_meter.is_due() && self.sockets[place].polled_empty {
             return self.receive_measured(place, budget, receiver);
         }
         self.receive_until_empty(place, budget, true, receiver)
@@ -193,18 +198,18 @@ impl Udp {
         budget: usize,
         receiver: &mut R,
     ) -> usize {
-        let booked = net::receive_booked_len(self.sockets[place].as_fd()).unwrap_or(0);
-        let before = self.booking.received();
+        let charged = net::receive_charged_len(self.sockets[place].as_fd()).unwrap_or(0);
+        let before = self.capacity_meter.received();
         // A run, and the empty poll after it.
         let budget = budget.max(SEGMENTS_MAX + 1);
-        let handed = self.receive_until_empty(place, budget, false, receiver);
-        if handed == 0 {
-            self.booking.on_vain_look();
+        let delivered = self.receive_until_empty(place, budget, false, receiver);
+        if delivered == 0 {
+            self.capacity_meter.on_empty();
         } else if self.sockets[place].polled_empty {
-            let len = self.booking.received().wrapping_sub(before);
-            self.booking.on_look(booked, len);
+            let len = self.capacity_meter.received().wrapping_sub(before);
+            self.capacity_meter.on_measurement(charged, len);
         }
-        handed
+        delivered
     }
 
     #[inline]
@@ -215,16 +220,16 @@ impl Udp {
         may_be_alone: bool,
         receiver: &mut R,
     ) -> usize {
-        let mut handed = 0;
+        let mut delivered = 0;
         let mut failed = false;
-        while handed < budget && (handed == 0 || !receiver.has_enough()) {
+        while delivered < budget && (delivered == 0 || !receiver.has_enough()) {
             match self.receive_run(place, receiver) {
                 Ok(None) => {
                     self.sockets[place].polled_empty = true;
                     break;
                 }
                 Ok(Some(count)) => {
-                    handed += count;
+                    delivered += count;
                     let was_empty = &mut self.sockets[place].polled_empty;
                     if std::mem::replace(was_empty, false) && may_be_alone {
                         break;
@@ -238,7 +243,7 @@ impl Udp {
                 Err(_) => break,
             }
         }
-        handed
+        delivered
     }
 
     /// Receives once. Returns `None` if nothing was waiting.
@@ -258,14 +263,14 @@ impl Udp {
             };
             let landed = self.slots.settle(&plan, &got, &mut self.rx_buf);
             self.note_received(place, &got);
-            return Ok(Some(self.hand_over_landed(&got, &landed, receiver)));
+            return Ok(Some(self.deliver_landed(&got, &landed, receiver)));
         }
         let got = match self.config.datagram_len {
-            Some(datagram_len) if !self.sockets[place].asks_for_marks() => {
+            Some(datagram_len) if !self.sockets[place].requests_marks() => {
                 let Some(len) = net::recv(fd, &mut self.rx_buf)? else {
                     return Ok(None);
                 };
-                self.sockets[place].looks.on_call(len);
+                self.sockets[place].mark_schedule.on_call(len);
                 let bytes = self.rx_buf.get(..len);
                 let segment_len = bytes
                     .and_then(datagram_len)
@@ -281,23 +286,25 @@ impl Udp {
                 let Some(got) = net::recv_segments(fd, &mut self.rx_buf)? else {
                     return Ok(None);
                 };
-                self.sockets[place].looks.on_look(got.len, got.marked);
+                self.sockets[place]
+                    .mark_schedule
+                    .on_request(got.len, got.marked);
                 got
             }
         };
         self.note_received(place, &got);
-        Ok(Some(self.hand_over(&got, got.len, receiver)))
+        Ok(Some(self.deliver(&got, got.len, receiver)))
     }
 
     #[inline]
     fn note_received(&mut self, place: usize, got: &Received) {
-        self.booking.on_received(got.len);
-        if got.segment_len < got.len && !self.sockets[place].sees_marks {
-            self.look_for_marks(place);
+        self.capacity_meter.on_received(got.len);
+        if got.segment_len < got.len && !self.sockets[place].reports_marks {
+            self.enable_mark_reports(place);
         }
     }
 
-    fn hand_over_landed<R: Receiver + ?Sized>(
+    fn deliver_landed<R: Receiver + ?Sized>(
         &mut self,
         got: &Received,
         landed: &Landed,
@@ -317,12 +324,12 @@ impl Udp {
         if landed.placed_count > 0 && landed.rest_len == 0 {
             return landed.placed_count;
         }
-        landed.placed_count + self.hand_over(got, landed.rest_len, receiver)
+        landed.placed_count + self.deliver(got, landed.rest_len, receiver)
     }
 
     /// Delivers the first `len` bytes of the buffer, datagram by datagram.
     #[inline]
-    fn hand_over<R: Receiver + ?Sized>(
+    fn deliver<R: Receiver + ?Sized>(
         &mut self,
         got: &Received,
         len: usize,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Second socket of the UDP link, for peers with addresses of the other family, such as IPv6 beside
+//! Second socket of the UDP link, for peers with addresses of the other family, such as IPv6 second
 //! IPv4.
 //!
 //! This is another UDP link with the same port. With one socket for both families, the kernel would
@@ -38,13 +38,13 @@ pub(super) fn open(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
 
 fn try_port(config: &UdpConfig, also: IpAddr) -> Result<Udp, LinkError> {
     let mut first = Udp::open_one(config)?;
-    let beside = UdpConfig {
+    let second = UdpConfig {
         bind: also,
         also: None,
         port: first.local.port(),
         ..config.clone()
     };
-    first.second = Some(Second::new(Udp::open_one(&beside)?));
+    first.second = Some(Second::new(Udp::open_one(&second)?));
     Ok(first)
 }
 
@@ -78,9 +78,9 @@ impl Second {
             return 0;
         }
         self.skips_left = RECEIVES_PER_POLL;
-        let handed = self.link.receive_runs(budget, receiver);
-        self.is_used |= handed > 0;
-        handed
+        let delivered = self.link.receive_runs(budget, receiver);
+        self.is_used |= delivered > 0;
+        delivered
     }
 
     #[inline]

@@ -8,7 +8,7 @@
 //! polled, so a datagram may arrive at either.
 //!
 //! Each socket also records how the kernel cuts outgoing data ([`Cut`]), and when a call requests
-//! congestion marks ([`Looks`]). A control message with each call would cost more.
+//! congestion marks ([`MarkSchedule`]). A control message with each call would cost more.
 
 use super::UdpConfig;
 use crate::PeerId;
@@ -26,7 +26,7 @@ pub(super) const BUSY: usize = 1;
 const FRAMES_IN_ROW: u32 = 256;
 
 /// Most polls of the busy peer's socket per poll of the common one while that is empty: some 2 µs.
-const LOOKS_MAX: u32 = 8;
+const SKIPPED_POLLS_MAX: u32 = 8;
 
 /// Datagrams in a row after which the kernel's segmentation is switched off. A datagram that might
 /// be cut costs the kernel a page of its own; switching costs as much as a few such datagrams.
@@ -34,10 +34,10 @@ const DATAGRAMS_IN_ROW: u32 = 4;
 
 /// Calls that receive data per call that requests marks, while there are none. The first round trip
 /// of a growing queue is detected this way.
-const CALLS_PER_LOOK: u32 = 8;
+const CALLS_PER_REQUEST: u32 = 8;
 
 /// Calls after a mark that all request marks: the full runs in flight while a queue stands.
-const LOOKS_AFTER_MARK: u32 = 256;
+const REQUESTS_AFTER_MARK: u32 = 256;
 
 /// Bytes received by a call after which the next one requests marks: bulk data, which fills queues.
 const BULK_LEN: usize = 48 << 10;
@@ -54,35 +54,35 @@ struct Cut {
 /// Schedule of the calls that request marks and the lengths of a run's datagrams. `recvmsg` with
 /// control messages costs 200 to 400 ns more than `recv`.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
+pub(super) struct MarkSchedule {
     /// Remaining calls without a request.
     calls_left: u32,
     /// Remaining calls with a request, whatever they return.
-    looks_left: u32,
+    requests_left: u32,
 }
 
-impl Looks {
+impl MarkSchedule {
     /// Returns `true` if the next call requests marks.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        self.looks_left > 0 || self.calls_left == 0
+        self.requests_left > 0 || self.calls_left == 0
     }
 
     /// Records that a call without a request received `len` bytes.
     #[inline]
     pub(super) fn on_call(&mut self, len: usize) {
         self.calls_left = self.calls_left.saturating_sub(1);
-        self.looks_left = u32::from(len >= BULK_LEN);
+        self.requests_left = u32::from(len >= BULK_LEN);
     }
 
     /// Records that a call with a request received `len` bytes, with or without marks.
     #[inline]
-    pub(super) fn on_look(&mut self, len: usize, marked: bool) {
-        self.calls_left = CALLS_PER_LOOK - 1;
-        self.looks_left = match marked {
-            true => LOOKS_AFTER_MARK,
+    pub(super) fn on_request(&mut self, len: usize, marked: bool) {
+        self.calls_left = CALLS_PER_REQUEST - 1;
+        self.requests_left = match marked {
+            true => REQUESTS_AFTER_MARK,
             false => self
-                .looks_left
+                .requests_left
                 .saturating_sub(1)
                 .max(u32::from(len >= BULK_LEN)),
         };
@@ -94,11 +94,11 @@ pub(super) struct Socket {
     pub(super) socket: UdpSocket,
     /// Set if the kernel reports marks. Reporting is enabled when the first run arrives: it costs
     /// some 40 ns per call, and a process that receives only short messages fills no queue.
-    pub(super) sees_marks: bool,
+    pub(super) reports_marks: bool,
     /// Set if the last poll found nothing.
     pub(super) polled_empty: bool,
     /// Schedule of requests for marks.
-    pub(super) looks: Looks,
+    pub(super) mark_schedule: MarkSchedule,
     /// Segmentation state.
     cut: Cut,
     /// Kernel's drop count when last read.
@@ -109,9 +109,9 @@ impl Socket {
     pub(super) fn new(socket: UdpSocket) -> Socket {
         Socket {
             socket,
-            sees_marks: false,
+            reports_marks: false,
             polled_empty: true,
-            looks: Looks::default(),
+            mark_schedule: MarkSchedule::default(),
             cut: Cut::default(),
             drops_seen: 0,
         }
@@ -126,8 +126,8 @@ impl Socket {
 
     /// Returns `true` if the next call requests marks and the lengths of a run's datagrams.
     #[inline]
-    pub(super) fn asks_for_marks(&self) -> bool {
-        self.sees_marks && self.looks.is_due()
+    pub(super) fn requests_marks(&self) -> bool {
+        self.reports_marks && self.mark_schedule.is_due()
     }
 
     /// Prepares to send a run: makes the kernel cut it into datagrams of `segment_len` bytes.
@@ -169,16 +169,14 @@ impl Socket {
     /// Switches segmentation off until the next run.
     pub(super) fn cut_nothing(&mut self) {
         if let Err(error) = self.set_cut(0) {
-            log::debug!("the kernel goes on to cut what is sent: {error}");
+            log::debug!("cannot switch off segmentation: {error}");
         }
     }
 
     /// Closes a socket opened by [`open_beside`].
     pub(super) fn close_beside(self) {
         if let Err(error) = net::close_beside(self.socket) {
-            log::debug!(
-                "a socket connected to one peer could not be turned from it before it was closed: {error}"
-            );
+            log::debug!("cannot redirect a connected socket before closing it: {error}");
         }
     }
 }
@@ -198,8 +196,8 @@ pub(super) struct Busy {
     other: PeerId,
     in_row: u32,
     /// Polls until the common socket is polled again, and the interval between two.
-    looks_left: u32,
-    looks_between: u32,
+    skips_left: u32,
+    skips_between: u32,
 }
 
 impl Busy {
@@ -208,8 +206,8 @@ impl Busy {
             peer: None,
             other: PeerId::MAX,
             in_row: 0,
-            looks_left: 0,
-            looks_between: 0,
+            skips_left: 0,
+            skips_between: 0,
         }
     }
 
@@ -245,8 +243,8 @@ impl Busy {
     /// Returns `true` if the common socket must be polled besides the busy peer's.
     #[inline]
     pub(super) fn common_is_due(&mut self) -> bool {
-        if self.looks_left > 0 {
-            self.looks_left -= 1;
+        if self.skips_left > 0 {
+            self.skips_left -= 1;
             return false;
         }
         true
@@ -254,12 +252,12 @@ impl Busy {
 
     /// Records that a poll of the common socket found data or nothing.
     #[inline]
-    pub(super) fn on_common_look(&mut self, has_brought: bool) {
-        self.looks_between = match has_brought {
+    pub(super) fn on_common_poll(&mut self, has_data: bool) {
+        self.skips_between = match has_data {
             true => 0,
-            false => (2 * self.looks_between + 1).min(LOOKS_MAX),
+            false => (2 * self.skips_between + 1).min(SKIPPED_POLLS_MAX),
         };
-        self.looks_left = self.looks_between;
+        self.skips_left = self.skips_between;
     }
 }
 
@@ -280,34 +278,37 @@ mod tests {
     use super::*;
 
     /// Returns how many of `count` calls request marks if each receives `len` bytes.
-    fn asking(looks: &mut Looks, count: usize, len: usize) -> usize {
-        let asks = |_: &usize| {
-            let is_due = looks.is_due();
+    fn request_count(schedule: &mut MarkSchedule, count: usize, len: usize) -> usize {
+        let requests = |_: &usize| {
+            let is_due = schedule.is_due();
             match is_due {
-                true => looks.on_look(len, false),
-                false => looks.on_call(len),
+                true => schedule.on_request(len, false),
+                false => schedule.on_call(len),
             }
             is_due
         };
-        (0..count).filter(asks).count()
+        (0..count).filter(requests).count()
     }
 
     #[test]
-    fn marks_are_asked_for_now_and_then_and_always_where_there_may_be_some() {
-        let mut looks = Looks::default();
-        assert_eq!(asking(&mut looks, 80, 2000), 10);
-        assert!(asking(&mut looks, 80, BULK_LEN) >= 72);
-        looks.on_look(2000, true);
-        assert_eq!(asking(&mut looks, LOOKS_AFTER_MARK as usize, 100), 256);
-        assert_eq!(asking(&mut looks, 80, 100), 10);
+    fn marks_are_requested_periodically_and_after_bulk_or_marks() {
+        let mut schedule = MarkSchedule::default();
+        assert_eq!(request_count(&mut schedule, 80, 2000), 10);
+        assert!(request_count(&mut schedule, 80, BULK_LEN) >= 72);
+        schedule.on_request(2000, true);
+        assert_eq!(
+            request_count(&mut schedule, REQUESTS_AFTER_MARK as usize, 100),
+            256
+        );
+        assert_eq!(request_count(&mut schedule, 80, 100), 10);
     }
 
     #[test]
-    fn busy_is_who_has_most_frames_in_a_row() {
+    fn peer_with_many_consecutive_frames_becomes_busy() {
         let mut busy = Busy::new();
         for round in 0..2 * FRAMES_IN_ROW {
             assert_eq!(busy.place_of(round % 2), COMMON);
-            assert!(!busy.has_changed(), "two in turn");
+            assert!(!busy.has_changed(), "two alternating peers");
         }
         for _ in 0..FRAMES_IN_ROW {
             assert!(!busy.has_changed());
@@ -320,21 +321,21 @@ mod tests {
     }
 
     #[test]
-    fn common_socket_is_looked_at_less_while_it_brings_nothing() {
+    fn common_socket_is_polled_less_while_empty() {
         let mut busy = Busy::new();
-        let mut looks = |count: u32, has_brought: bool| -> u32 {
+        let mut schedule = |count: u32, has_data: bool| -> u32 {
             let mut due = 0;
             for _ in 0..count {
                 if busy.common_is_due() {
                     due += 1;
-                    busy.on_common_look(has_brought);
+                    busy.on_common_poll(has_data);
                 }
             }
             due
         };
-        assert_eq!(looks(100, true), 100);
-        assert_eq!(looks(2 + 4 + 8, false), 3);
-        assert_eq!(looks(9 * 10, false), 10);
-        assert_eq!(looks(10, true), 10);
+        assert_eq!(schedule(100, true), 100);
+        assert_eq!(schedule(2 + 4 + 8, false), 3);
+        assert_eq!(schedule(9 * 10, false), 10);
+        assert_eq!(schedule(10, true), 10);
     }
 }

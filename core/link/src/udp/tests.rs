@@ -105,7 +105,7 @@ fn send_run(link: &mut Udp, bytes: &[u8], segment_len: usize) {
 }
 
 #[test]
-fn a_run_is_divided_by_what_its_first_datagram_says() {
+fn run_is_divided_by_the_length_in_its_first_datagram() {
     // The first byte of a datagram is its length in hundreds.
     let (mut a, mut b) = pair(|config| {
         config.frame_len_max = Some(1472);
@@ -184,7 +184,7 @@ fn make_busy(link: &mut Udp, peer: PeerId, other: &mut Udp) {
 }
 
 #[test]
-fn busy_peer_and_others_are_heard_whoever_is_busy() {
+fn frames_of_busy_and_other_peers_are_received() {
     let (mut a, mut b) = busy_pair(|_| {});
     let mut c = open(|_| {});
     a.connect(2, &c.local_addr()).unwrap();
@@ -267,7 +267,7 @@ fn pending_refusal_does_not_hide_what_arrived() {
 }
 
 #[test]
-fn refusal_forbids_sleeping_until_it_is_taken() {
+fn arm_refuses_while_a_refusal_is_pending() {
     let (mut a, b) = pair(|_| {});
     drop(b);
     assert!(a.arm(&mut WakeSet::default()));
@@ -305,7 +305,7 @@ fn empty_datagram_is_counted_not_handed_over() {
 }
 
 #[test]
-fn taken_port_is_named_with_a_remedy() {
+fn error_names_the_taken_port_and_a_remedy() {
     let LinkAddr::Udp { socket } = open(|_| {}).local_addr() else {
         unreachable!()
     };
@@ -407,10 +407,10 @@ fn every_frame_of_a_marked_run_is_marked() {
         told.0
     };
     // Marks are not requested before the first run.
-    assert_eq!(told(net::ECN_MET, b"x"), "x");
+    assert_eq!(told(net::ECN_CE, b"x"), "x");
     assert_eq!(told(net::ECN_CAPABLE, b"abcd"), "abcd");
-    assert_eq!(told(net::ECN_MET, b"efgh"), "EFGH");
-    assert_eq!(told(net::ECN_MET, b"y"), "Y");
+    assert_eq!(told(net::ECN_CE, b"efgh"), "EFGH");
+    assert_eq!(told(net::ECN_CE, b"y"), "Y");
     assert_eq!(told(net::ECN_CAPABLE, b"ijkl"), "ijkl");
 }
 

@@ -34,8 +34,8 @@ pub(super) const TX_LEN: u32 = 128;
 const HELD_MAX: u32 = 64;
 
 /// Chunks of a place: receive chunks, and all chunks.
-const BROUGHT: u32 = RX_LEN + HELD_MAX;
-const PLACE_CHUNKS: u32 = BROUGHT + TX_LEN;
+const CONTRIBUTED: u32 = RX_LEN + HELD_MAX;
+const PLACE_CHUNKS: u32 = CONTRIBUTED + TX_LEN;
 
 /// Numbers of places: one per core, within limits. Each costs 2.4 MiB of memory that cannot be
 /// paged out.
@@ -45,7 +45,7 @@ const PLACES_MAX: usize = 64;
 /// States of a place: never used; taken, possibly by a process that was killed; returned.
 const NEW: u32 = 0;
 const TAKEN: u32 = 1;
-const GIVEN_BACK: u32 = 2;
+const RETURNED: u32 = 2;
 
 /// States of a send chunk.
 const FREE: u32 = 0;
@@ -91,7 +91,7 @@ impl Layout {
 
     /// Returns the entries of the fill ring, with room for all receive chunks.
     pub(super) fn fill_len(&self) -> u32 {
-        (self.place_count * BROUGHT).next_power_of_two()
+        (self.place_count * CONTRIBUTED).next_power_of_two()
     }
 
     /// Returns the entries of the completion ring, with room for all send chunks.
@@ -120,7 +120,7 @@ impl Layout {
     fn word_at(&self, at: u64) -> Option<usize> {
         let chunk = u32::try_from(at / u64::from(self.chunk_len)).ok()?;
         let place = chunk / PLACE_CHUNKS;
-        let index = (chunk % PLACE_CHUNKS).checked_sub(BROUGHT)?;
+        let index = (chunk % PLACE_CHUNKS).checked_sub(CONTRIBUTED)?;
         (place < self.place_count).then(|| self.word_of(place, index))
     }
 }
@@ -159,17 +159,17 @@ impl Chunks {
         let (area, fill) = (&chunks.area, &mut chunks.fill);
         let place = chunks.lock.with(|| {
             let state = |place: u32| area.word(place as usize);
-            let find = |wanted| {
-                let is_wanted = |&place: &u32| state(place).load(Ordering::Relaxed) == wanted;
-                (0..layout.place_count).find(is_wanted)
+            let find = |wanted_state| {
+                let has_state = |&place: &u32| state(place).load(Ordering::Relaxed) == wanted_state;
+                (0..layout.place_count).find(has_state)
             };
             // The chunks contributed with a returned place are still in circulation.
-            let (place, brought) = match find(GIVEN_BACK) {
+            let (place, contributed) = match find(RETURNED) {
                 Some(place) => (place, 0),
-                None => (find(NEW)?, BROUGHT),
+                None => (find(NEW)?, CONTRIBUTED),
             };
             state(place).store(TAKEN, Ordering::Relaxed);
-            for index in 0..brought {
+            for index in 0..contributed {
                 fill.push(layout.chunk_at(place, index));
             }
             Some(place)
@@ -193,7 +193,7 @@ impl Chunks {
             }
         }
         self.area.word(word).store(BUSY, Ordering::Relaxed);
-        let chunk = self.layout.chunk_at(self.place, BROUGHT + self.next);
+        let chunk = self.layout.chunk_at(self.place, CONTRIBUTED + self.next);
         self.next = (self.next + 1) % TX_LEN;
         Some(chunk)
     }
@@ -217,13 +217,13 @@ impl Chunks {
             }
         });
         if let Err(error) = collected {
-            log::warn!("xdp: the lock on the area of frames: {error}");
+            log::warn!("xdp link: cannot lock the frame area: {error}");
         }
     }
 
     /// Takes back the chunk of a received frame. Returns `true` if the kernel needs a wake-up.
     #[inline]
-    pub(super) fn give_back(&mut self, at: u64) -> bool {
+    pub(super) fn return_chunk(&mut self, at: u64) -> bool {
         let chunk_len = u64::from(self.layout.chunk_len);
         self.held.push(at - at % chunk_len);
         self.held.len() >= HELD_MAX as usize && self.refill()
@@ -238,7 +238,7 @@ impl Chunks {
             held.drain(..).all(|at| fill.push(at));
         });
         if let Err(error) = filled {
-            log::warn!("xdp: the lock on the area of frames: {error}");
+            log::warn!("xdp link: cannot lock the frame area: {error}");
         }
         self.fill.needs_wakeup()
     }
@@ -247,7 +247,7 @@ impl Chunks {
     pub(super) fn leave(&mut self) {
         self.refill();
         let state = self.area.word(self.place as usize);
-        state.store(GIVEN_BACK, Ordering::Release);
+        state.store(RETURNED, Ordering::Release);
     }
 }
 
@@ -256,32 +256,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_chunk_to_send_from_has_a_word_and_no_other_has() {
+    fn only_send_chunks_have_a_word() {
         let layout = Layout {
             place_count: 3,
             chunk_len: 2048,
         };
         let mut words = Vec::new();
         for place in 0..layout.place_count {
-            for index in 0..BROUGHT {
+            for index in 0..CONTRIBUTED {
                 assert_eq!(layout.word_at(layout.chunk_at(place, index)), None);
             }
             for index in 0..TX_LEN {
-                let at = layout.chunk_at(place, BROUGHT + index);
+                let at = layout.chunk_at(place, CONTRIBUTED + index);
                 words.extend(layout.word_at(at + 2047));
                 assert_eq!(layout.word_at(at), words.last().copied());
             }
         }
         let [count, ..] = layout.sizes();
         assert_eq!(words, (3..count).collect::<Vec<_>>());
-        assert_eq!(layout.word_at(layout.chunk_at(3, BROUGHT)), None);
+        assert_eq!(layout.word_at(layout.chunk_at(3, CONTRIBUTED)), None);
     }
 
     #[test]
-    fn rings_have_room_for_all_chunks() {
+    fn rings_hold_all_chunks() {
         let layout = Layout::new(2048);
         assert!(layout.is_valid());
-        assert!(layout.fill_len() >= layout.place_count * BROUGHT);
+        assert!(layout.fill_len() >= layout.place_count * CONTRIBUTED);
         assert!(layout.completion_len() >= layout.place_count * TX_LEN);
         for chunk_len in [0, 1024, 8192] {
             assert!(

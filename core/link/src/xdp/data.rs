@@ -6,11 +6,11 @@
 
 use super::{HEADER_LEN, Xdp};
 use crate::cut::checked_single;
-use crate::notice::is_refused_for_good;
+use crate::notice::is_refused_permanently;
 use crate::{PeerId, RxFrame, TxError, TxFrame};
 use libc::xdp_desc;
-use portolan_sys::effort;
 use portolan_sys::net;
+use portolan_sys::usage;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -28,9 +28,9 @@ impl Xdp {
             });
         }
         let Some(chunk) = self.chunks.take_tx() else {
-            return self.no_room();
+            return self.on_no_chunk();
         };
-        effort::copies();
+        usage::count_copy();
         let area = &self.chunks.area;
         // The offset of a chunk is an index into mapped memory.
         #[allow(clippy::cast_possible_truncation, reason = "areas are mapped")]
@@ -75,7 +75,7 @@ impl Xdp {
         match error.raw_os_error() {
             Some(libc::EBUSY) if self.tx.is_empty() => {
                 let refused = io::Error::from_raw_os_error(libc::ENOBUFS);
-                if is_refused_for_good(&refused, &mut self.refusals) {
+                if is_refused_permanently(&refused, &mut self.refusals) {
                     return Err(TxError::System(refused));
                 }
                 Err(TxError::Full)
@@ -98,7 +98,7 @@ impl Xdp {
 
     /// Handles the case that all chunks are in flight, or wait for an interface that is down.
     #[cold]
-    fn no_room(&mut self) -> Result<(), TxError> {
+    fn on_no_chunk(&mut self) -> Result<(), TxError> {
         match self.push_out() {
             Err(TxError::System(error)) => Err(TxError::System(error)),
             _ => Err(TxError::Full),
@@ -120,8 +120,8 @@ impl Xdp {
                 self.backlog = 0;
                 break;
             };
-            refused += usize::from(!self.hand_over(&desc, sink));
-            if self.chunks.give_back(desc.addr) {
+            refused += usize::from(!self.deliver(&desc, sink));
+            if self.chunks.return_chunk(desc.addr) {
                 // The driver sleeps for lack of chunks. If this call fails, frames are lost.
                 let _ = net::recv(self.socket.as_fd(), &mut []);
             }
@@ -136,7 +136,7 @@ impl Xdp {
     /// Delivers the bytes behind the header of a frame. Returns `false` if there are none, or too
     /// many.
     #[inline]
-    fn hand_over(&mut self, desc: &xdp_desc, sink: &mut dyn FnMut(RxFrame<'_>)) -> bool {
+    fn deliver(&mut self, desc: &xdp_desc, sink: &mut dyn FnMut(RxFrame<'_>)) -> bool {
         let Ok(at) = usize::try_from(desc.addr) else {
             return false;
         };

@@ -33,11 +33,11 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a serving member or a founder. Attaching a program resets some NICs, which takes
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time limit for the release of the previous group's queue, which the kernel frees some
 /// milliseconds after its last socket was closed.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -57,7 +57,7 @@ const RECORD_LEN: usize = 16;
 const PARTS: u8 = 5;
 
 const PRIVILEGE_REMEDY: &str = "run it as root or give the program CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF \
-     (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`), or take the packet link";
+     (`setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`), or use the packet link";
 
 /// Group of the processes on one interface, with its shared descriptors.
 pub(super) struct Group {
@@ -84,7 +84,7 @@ impl Group {
     pub(super) fn enter(purpose: &Purpose<'_>) -> Result<Group, LinkError> {
         let interface = purpose.interface;
         let name = format!("portolan-xdp-{}-{}", interface.index, effective_uid());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + JOIN_TIMEOUT;
         loop {
             match SeqpacketListener::bind(name.as_bytes()) {
                 Ok(listener) => return found(purpose, listener),
@@ -97,13 +97,13 @@ impl Group {
             match join(&name, deadline) {
                 Ok(group) => return Ok(group),
                 // The last member left, or a founder failed; the next attempt reports why.
-                Err(error) if is_passing(&error) && Instant::now() < deadline => {
+                Err(error) if is_transient(&error) && Instant::now() < deadline => {
                     thread::sleep(RETRY_INTERVAL);
                 }
                 Err(error) => {
                     let what = format!("join the processes that use AF_XDP on {}", interface.name);
-                    let remedy = "use one version of Portolan, and look for processes that are stopped, \
-                                  or another user's that listen under this name (`ss -xlp`)";
+                    let remedy = "use one version of Portolan, and check for stopped processes, or \
+                                  another user's that listen under this name (`ss -xlp`)";
                     return Err(ERRORS.system(what, error, remedy));
                 }
             }
@@ -151,8 +151,8 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
     let failed = |what: String, remedy| move |errno| ERRORS.system(what, errno, remedy);
     let refused = || failed(format!("AF_XDP on {name}"), PRIVILEGE_REMEDY);
     let layout = Layout::new(purpose.chunk_len);
-    let no_memory = "let this process have 20 MiB and more, and as much locked (`ulimit -l`)";
-    let area_failed = || failed(format!("the area of frames for {name}"), no_memory);
+    let no_memory = "allow this process 20 MiB of memory and as much locked memory (`ulimit -l`)";
+    let area_failed = || failed(format!("create the frame area for {name}"), no_memory);
     let file = layout.create_file().map_err(area_failed())?;
     let area = layout.map(file.as_fd()).map_err(area_failed())?;
     let owner = XdpSocket::open().map_err(refused())?;
@@ -168,7 +168,7 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
     let queue = u32::from(QUEUE);
     while_busy(|| owner.bind_owner(interface.index, queue, how)).map_err(failed(
         format!("bind an AF_XDP socket to queue {QUEUE} of {name}"),
-        "end the other program, or other user's, that has AF_XDP sockets there, or take the packet link",
+        "end the program, perhaps another user's, that has AF_XDP sockets there, or use the packet link",
     ))?;
     let map = bpf::create_socket_map(ENDPOINT_COUNT).map_err(refused())?;
     let redirecting = program::redirecting(purpose.mac, bpf::number(map.as_fd()));
@@ -176,12 +176,12 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
     let (hook, remedy) = match purpose.mode {
         XdpMode::Generic => (
             XdpHook::Generic,
-            "detach the XDP program that is there (`ip link show` names it), or take the packet link",
+            "detach the XDP program that is there (`ip link show` names it), or use the packet link",
         ),
         XdpMode::Native => (
             XdpHook::Native,
-            "detach the XDP program that is there, lower the MTU, or take generic mode: not every driver \
-             has native mode",
+            "detach the XDP program that is there, lower the MTU, or use generic mode: not every driver \
+             supports native mode",
         ),
     };
     let attachment = while_busy(|| bpf::attach_xdp(program.as_fd(), interface.index, hook))
@@ -199,7 +199,7 @@ fn found(purpose: &Purpose<'_>, listener: SeqpacketListener) -> Result<Group, Li
 
 /// Retries while the kernel is still releasing the resources of another group.
 fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let deadline = Instant::now() + RELEASE_PATIENCE;
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
     loop {
         match attempt() {
             Err(error)
@@ -213,7 +213,7 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 }
 
 /// Returns `true` if another attempt may find a different group, or none.
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EPERM | libc::EPROTO))
 }
 
@@ -225,7 +225,7 @@ fn join(name: &str, deadline: Instant) -> io::Result<Group> {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
     let mut parts = Vec::new();
-    let mut told = None;
+    let mut parameters = None;
     while parts.len() < usize::from(PARTS) {
         // One byte more than a record, to detect longer ones.
         let mut record = [0; RECORD_LEN + 1];
@@ -243,13 +243,14 @@ fn join(name: &str, deadline: Instant) -> io::Result<Group> {
         let Some(fd) = received.fd else {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         };
-        told = decode(&record[..received.len], parts.len());
-        if told.is_none() {
+        parameters = decode(&record[..received.len], parts.len());
+        if parameters.is_none() {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
         parts.push(fd);
     }
-    let (Some((mode, layout)), Ok(parts)) = (told, <[OwnedFd; PARTS as usize]>::try_from(parts))
+    let (Some((mode, layout)), Ok(parts)) =
+        (parameters, <[OwnedFd; PARTS as usize]>::try_from(parts))
     else {
         return Err(io::Error::from_raw_os_error(libc::EPROTO));
     };
@@ -317,7 +318,7 @@ fn serve_all(group: &Group, stopped: &UnixStream) {
         if let Err(error) = group.serve() {
             // Other members may serve the waiting process. Without descriptors this loop repeats at
             // once, so it pauses.
-            log::info!("xdp: letting a process join: {error}");
+            log::info!("xdp link: cannot let a process join: {error}");
             thread::sleep(RETRY_INTERVAL);
         }
     }
@@ -328,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_records_in_their_order_are_read() {
+    fn records_are_read_complete_and_in_order() {
         let layout = Layout::new(2048);
         let mut record = [0; RECORD_LEN];
         record[..4].copy_from_slice(&MAGIC);

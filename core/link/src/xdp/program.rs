@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_lead_to_the_verdict_that_leaves_a_frame_alone() {
+    fn jumps_lead_to_the_pass_verdict() {
         let program = redirecting(MacAddr([2, 0, 0, 0, 0, 1]), 7);
         assert_eq!(program[LEAVE as usize], op(MOVE_CONSTANT, 0, 0, 0, PASS));
         let jumps = [JUMP_IF_NOT_CONSTANT, JUMP_IF_GREATER];

@@ -16,7 +16,7 @@ fn errors_name_the_interface_and_the_remedy() {
 }
 
 #[test]
-fn modes_are_written_as_they_are_read() {
+fn modes_survive_a_round_trip() {
     for mode in [XdpMode::Generic, XdpMode::Native] {
         assert_eq!(mode.to_string().parse(), Ok(mode));
         assert_eq!(XdpMode::from_byte(mode.to_byte()), Some(mode));

@@ -106,7 +106,7 @@ impl Drop for Lab {
 }
 
 /// Both receive methods of raw Ethernet.
-pub(crate) const WAYS: [ReceiveBy; 2] = [ReceiveBy::Ring, ReceiveBy::Call];
+pub(crate) const METHODS: [ReceiveBy; 2] = [ReceiveBy::Ring, ReceiveBy::Call];
 
 /// Returns the settings of a raw Ethernet link with an endpoint unique in this process.
 pub(crate) fn packet_config(interface: &str, receive_by: ReceiveBy) -> PacketConfig {
@@ -120,7 +120,7 @@ pub(crate) fn packet_config(interface: &str, receive_by: ReceiveBy) -> PacketCon
 /// Opens a raw Ethernet link and checks that it receives by `receive_by`.
 pub(crate) fn open_packet(interface: &str, receive_by: ReceiveBy) -> Packet {
     let link = Packet::open(&packet_config(interface, receive_by)).unwrap();
-    assert_eq!(link.caps().looks_at_memory, receive_by == ReceiveBy::Ring);
+    assert_eq!(link.caps().polls_memory, receive_by == ReceiveBy::Ring);
     link
 }
 

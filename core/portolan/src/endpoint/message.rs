@@ -13,7 +13,7 @@ use portolan_proto::{
     SendSpec, Space,
 };
 use portolan_sys::memory::copy_raw;
-use portolan_sys::{effort, memory};
+use portolan_sys::{memory, usage};
 
 /// Longest message that is copied at once: four pages. It is better to wait for a longer one.
 pub(super) const INJECT_LEN_MAX: usize = 16 * 1024;
@@ -180,7 +180,7 @@ impl Endpoint {
     /// being received. `None` while it can arrive.
     #[must_use]
     pub fn shortage(&self) -> Option<RawError> {
-        self.engine.look().inner.core.shortage().map(RawError::from)
+        self.engine.read().inner.core.shortage().map(RawError::from)
     }
 
     /// Returns the first unexpected message that matches `spec`, which stays queued. Considers only
@@ -318,7 +318,7 @@ impl Engine {
         let Some((envelope, held)) = core.take_held_tagged(selector, piece.len) else {
             return false;
         };
-        effort::copies();
+        usage::count_copy();
         let bytes = core.held(held);
         // SAFETY: the caller guarantees that the piece is writable, `take_held_tagged` that the
         // message fits. The piece does not overlap the core's memory, which is never handed out.

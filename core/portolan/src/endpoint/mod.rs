@@ -111,19 +111,19 @@ impl Endpoint {
     /// Returns the counters of the protocol.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.engine.look().inner.core.counters().clone()
+        self.engine.read().inner.core.counters().clone()
     }
 
     /// Returns the number of drops by reason, of the protocol and of the links.
     #[must_use]
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
-        self.engine.look().inner.drops()
+        self.engine.read().inner.drops()
     }
 
     /// Returns the names of the links that are connected to `peer`; none before the first message.
     #[must_use]
     pub fn links_to(&self, peer: PeerIndex) -> Vec<String> {
-        let engine = self.engine.look();
+        let engine = self.engine.read();
         let status = |link| engine.inner.core.path_status(PeerId(peer.0), link);
         let up = LinkId::ALL.into_iter().filter_map(status);
         up.filter(|path| path.up)
@@ -160,7 +160,7 @@ impl Endpoint {
     }
 
     fn is_removed(&self, peer: PeerId) -> bool {
-        self.engine.look().inner.is_removed(peer)
+        self.engine.read().inner.is_removed(peer)
     }
 }
 

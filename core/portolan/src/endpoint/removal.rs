@@ -64,7 +64,7 @@ impl Endpoint {
     /// from it.
     #[must_use]
     pub fn is_gone(&self, peer: PeerIndex) -> bool {
-        let status = self.engine.look().inner.core.peer_status(PeerId(peer.0));
+        let status = self.engine.read().inner.core.peer_status(PeerId(peer.0));
         matches!(status, PeerStatus::Failed(_))
     }
 
@@ -82,7 +82,7 @@ impl Endpoint {
     /// Undoes the removal of `peer`. Returns `false` if its session has ended; it is then
     /// forgotten.
     pub(super) fn take_back(&mut self, peer: PeerId) -> bool {
-        let status = self.engine.look().inner.core.peer_status(peer);
+        let status = self.engine.read().inner.core.peer_status(peer);
         if let PeerStatus::Failed(_) = status {
             self.directory.remove(peer);
             self.forget_removed();
@@ -118,7 +118,7 @@ impl Endpoint {
     }
 
     fn has_settled(&self, peer: PeerId) -> bool {
-        let inner = &self.engine.look().inner;
+        let inner = &self.engine.read().inner;
         match inner.core.peer_status(peer) {
             PeerStatus::Up | PeerStatus::Connecting => {
                 !inner.is_awaited(peer) && !inner.core.has_unfinished_with(peer)

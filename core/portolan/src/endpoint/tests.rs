@@ -130,7 +130,7 @@ fn pending_sends_are_not_retried_for_other_peers() {
     let to = a.insert(&unconnected.address()).unwrap();
     let to_a = b.insert(&a.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
-    assert!(!a.engine.look().inner.has_no_pending());
+    assert!(!a.engine.read().inner.has_no_pending());
     let mut tried = 0;
     for _ in 0..TURNS / 10 {
         b.inject(to_a, &PLAIN, b"more").unwrap();
@@ -152,7 +152,7 @@ fn fast_path_to_one_peer_works_while_another_is_pending() {
     let to = a.insert(&unconnected.address()).unwrap();
     a.inject(to, &PLAIN, b"ahoy").unwrap();
     a.poll(&mut |_| {});
-    assert!(!a.engine.look().inner.has_no_pending());
+    assert!(!a.engine.read().inner.has_no_pending());
     let before = a.counters();
     let bytes = b"next";
     let piece = RawPiece {

@@ -7,7 +7,7 @@ use super::{Awaited, Engine, Inbox, Inner, Taken, Waiter};
 use crate::error::Error;
 use crate::ops::Received;
 use portolan_proto::{HeldId, OpId, PeerId, SendSpec, Want, Wanted};
-use portolan_sys::effort;
+use portolan_sys::usage;
 
 impl Engine {
     /// Sends a copy, which may wait for its receiver after the return. The call itself waits only
@@ -113,7 +113,7 @@ impl Inner {
     /// Copies a held message to the beginning of `bytes`, and frees it. Returns its length.
     #[inline]
     pub(crate) fn copy_held(&mut self, held: HeldId, bytes: &mut [u8]) -> usize {
-        effort::copies();
+        usage::count_copy();
         self.core.release_into(held, bytes)
     }
 

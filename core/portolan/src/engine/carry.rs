@@ -13,7 +13,7 @@
 use super::{Descriptor, Engine};
 use crate::error::Error;
 use crate::settings;
-use portolan_sys::gate::{Carried, Carry, Gate, Guard, Left};
+use portolan_sys::gate::{Carried, Carry, Gate, Guard, Pending};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -114,15 +114,15 @@ impl Carry for Engine {
     /// or a full link are urgent. Frames in flight, which may be lost, and acknowledgements can
     /// wait.
     #[inline]
-    fn left(&self) -> Left {
+    fn pending(&self) -> Pending {
         if self.has_more || self.full_mask != 0 || !self.inner.pending.is_empty() {
-            return Left::Urgent;
+            return Pending::Urgent;
         }
         match self.inner.core.left() {
-            portolan_proto::Left::Nothing if !self.is_on_guard() => Left::Nothing,
-            portolan_proto::Left::Nothing => Left::Patient,
-            portolan_proto::Left::Unacknowledged => Left::Patient,
-            portolan_proto::Left::Unsent => Left::Urgent,
+            portolan_proto::Left::Nothing if !self.is_on_guard() => Pending::Nothing,
+            portolan_proto::Left::Nothing => Pending::Patient,
+            portolan_proto::Left::Unacknowledged => Pending::Patient,
+            portolan_proto::Left::Unsent => Pending::Urgent,
         }
     }
 
@@ -165,8 +165,8 @@ impl Engine {
         let turns = self.inner.turn.wrapping_sub(begin);
         self.inner.carried_turns = self.inner.carried_turns.wrapping_add(turns);
         self.inner.core.look_for_left();
-        match (self.left(), has_moved) {
-            (Left::Nothing, _) => Carried::Done,
+        match (self.pending(), has_moved) {
+            (Pending::Nothing, _) => Carried::Done,
             (_, true) => Carried::Moved,
             (_, false) => Carried::Stuck,
         }

@@ -12,8 +12,8 @@ use crate::raw::{
     Cookie, Many, PeerIndex, RawCompletion, RawError, RawKind, RawOp, RawPiece, RawWhat,
 };
 use portolan_proto::{MatchBits, OpError, OpId, PeerId, copy};
-use portolan_sys::effort;
 use portolan_sys::memory::copy_raw;
+use portolan_sys::usage;
 use std::ops::Range;
 use std::ptr;
 
@@ -199,7 +199,7 @@ impl Inner {
         };
         let bytes = ended.memory.bytes_mut();
         if let Some(payload) = payload {
-            effort::copies();
+            usage::count_copy();
             copy(&mut bytes[..payload.len()], payload);
         }
         let (buf, buf_len) = (bytes.as_mut_ptr(), bytes.len() as u64);
@@ -316,7 +316,7 @@ fn scatter(mut bytes: &[u8], pieces: &[RawPiece]) {
         let len = piece.len.min(bytes.len());
         let (now, rest) = bytes.split_at(len);
         if len > 0 {
-            effort::copies();
+            usage::count_copy();
             // SAFETY: the caller of `recv` has promised that the piece may be written until the
             // completion is handed out, which happens later. `bytes` is memory of the library.
             unsafe { copy_raw(now.as_ptr(), piece.ptr, len) };

@@ -10,8 +10,8 @@ use portolan_link::RxFrame;
 use portolan_proto::{
     Data, MatchBits, OpError, OpId, PeerId, PortId, Want, Whole, WholeDest, copy,
 };
-use portolan_sys::effort;
 use portolan_sys::memory::append;
+use portolan_sys::usage;
 use std::ops::Range;
 
 /// Longest message for which the library itself allocates a buffer for a handler's port.
@@ -36,7 +36,7 @@ pub(crate) struct Taken {
 impl Inbox<'_> {
     #[inline]
     pub(super) fn fill(&mut self, source: PeerId, bytes: &[u8], match_bits: Option<MatchBits>) {
-        effort::copies();
+        usage::count_copy();
         copy(&mut self.bytes[..bytes.len()], bytes);
         let received = Received {
             len: bytes.len(),
@@ -196,7 +196,7 @@ impl Inner {
                 let src = self.core.held(id);
                 let dst = self.ops.bytes_mut(op);
                 let len = src.len().min(dst.len());
-                effort::copies();
+                usage::count_copy();
                 copy(&mut dst[..len], &src[..len]);
                 self.core.release(id);
             }
@@ -362,7 +362,7 @@ impl Inner {
 #[inline]
 pub(super) fn copy_part(frame: Option<&RxFrame<'_>>, src: Range<usize>, dst: &mut [u8]) {
     let Some(frame) = frame else { return };
-    effort::copies();
+    usage::count_copy();
     if let Some(bytes) = frame.head.get(src.clone()) {
         copy(dst, bytes);
         return;

@@ -9,7 +9,7 @@ use crate::ops::{OpKind, Owner};
 use crate::seal::Opened;
 use portolan_link::RxFrame;
 use portolan_proto::{Dest, Event, LinkId, OpError, OpId, PeerId, PeerStatus, WholeDest, copy};
-use portolan_sys::effort;
+use portolan_sys::usage;
 
 /// Message to pull from a peer's memory.
 pub(crate) struct Pull {
@@ -34,7 +34,7 @@ impl Inner {
     ) {
         let admitted = if lossless {
             // Copy out of the ring.
-            effort::copies();
+            usage::count_copy();
             let body_len = frame.body.map_or(0, |body| body.len());
             let from = PeerId(frame.from.unwrap_or(u32::MAX));
             self.core
@@ -61,7 +61,7 @@ impl Inner {
                 let bytes = &frame.head[whole.off..whole.off + whole.len];
                 match (whole.dest, open) {
                     (WholeDest::Wanted, Some(inbox)) => inbox.fill(admitted.from, bytes, None),
-                    (WholeDest::Held, _) => effort::copies(),
+                    (WholeDest::Held, _) => usage::count_copy(),
                     _ => self.deliver_whole(handlers, admitted.from, &whole, bytes),
                 }
                 if !lossless {
@@ -103,7 +103,7 @@ impl Inner {
         };
         let dst = dst.unwrap_or_default().chunks_mut(run.part_len);
         for (dst, piece) in dst.zip(run.pieces(datagrams().map(checksum::behind_sum))) {
-            effort::copies();
+            usage::count_copy();
             copy(&mut dst[..piece.len()], piece);
         }
         self.placement.count(run.count * frame_len);

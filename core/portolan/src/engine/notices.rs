@@ -69,9 +69,9 @@ impl Engine {
 
     fn on_notice(&mut self, link: LinkId, notice: Notice) {
         match notice {
-            Notice::PeerGone(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessGone),
+            Notice::PeerDied(rank) => self.on_departure(PeerId(rank), link, Cause::ProcessGone),
             Notice::PeerClosed(rank) => self.on_departure(PeerId(rank), link, Cause::Closed),
-            Notice::PeerLacks { peer, lack } => {
+            Notice::PeerShortage { peer, shortage } => {
                 if let Some(info) = self.inner.peers.get_mut(peer as usize) {
                     info.exhausted = Some(lack.resource.summary());
                     info.report = Some(lack.to_string().into());

@@ -11,7 +11,7 @@ use crate::launch::Launch;
 use crate::links::Links;
 use crate::ops::OpKind;
 use portolan_proto::{Cause, Instant, LinkId, OpError, OpId, PeerId, PortId};
-use portolan_sys::lack::Lack;
+use portolan_sys::shortage::Shortage;
 use portolan_sys::wait::wait_readable;
 use std::time::Duration;
 

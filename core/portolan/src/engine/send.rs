@@ -9,7 +9,7 @@ use crate::port::Target;
 use portolan_proto::{
     Cause, FlushHint, LinkId, OpError, OpId, PeerId, PeerStatus, Refused, SendSpec,
 };
-use portolan_sys::effort;
+use portolan_sys::usage;
 
 /// Longest message whose blocking send does not wait for its receiver. Networks send such a message
 /// without a request (`P4.5`). On shared memory the receiver reads a longer message in place, and a
@@ -92,7 +92,7 @@ impl Inner {
         match self.core.eager(peer, spec, len) {
             Ok(mut staging) => {
                 for piece in pieces {
-                    effort::copies();
+                    usage::count_copy();
                     staging.push(piece);
                 }
                 Ok(Some(staging.hint()))

@@ -5,7 +5,7 @@ use super::{Inbox, Inner};
 use crate::error::Error;
 use crate::ops::{OpKind, Owner, Received};
 use portolan_proto::{Admitted, MatchBits, OpId, PeerId, WholeDest};
-use portolan_sys::effort;
+use portolan_sys::usage;
 
 impl Inner {
     /// Takes the next message of a frame directly, if it has match bits and its receive is posted.
@@ -29,7 +29,7 @@ impl Inner {
                 return true;
             }
             _ => {
-                effort::copies();
+                usage::count_copy();
                 return true;
             }
         };

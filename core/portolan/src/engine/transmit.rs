@@ -11,7 +11,7 @@ use portolan_link::{LinkAddr, Segments, TxError, TxFrame};
 use portolan_proto::{
     Address, Cause, Instant, LinkId, MatchBits, Payload, PeerId, SendSpec, Transmit,
 };
-use portolan_sys::effort;
+use portolan_sys::usage;
 use std::io::IoSlice;
 
 impl Engine {
@@ -72,7 +72,7 @@ impl Engine {
             return false;
         }
         let now = self.inner.read_clock();
-        effort::copies();
+        usage::count_copy();
         let Inner {
             core,
             ops,
@@ -216,7 +216,7 @@ impl Engine {
             }
             if let Err(error) = self.links.connect(peer, link, &addr) {
                 log::debug!("{link} to {peer}: {error}");
-                match error.lack() {
+                match error.shortage() {
                     Some(lack) => lacking = Some((lack, error.to_string())),
                     None => has_left |= link == LinkId::SHM,
                 }

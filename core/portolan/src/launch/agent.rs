@@ -4,7 +4,7 @@
 use super::wire::{EndedRank, InquiryReply, ToAgent, ToProcess, VERSION, Waits, Welcome};
 use super::{FD_VARIABLE, Job, LaunchError, LineBuffer, LossReporter};
 use crate::settings::{self, BadVariable};
-use portolan_sys::effort::{self, Call};
+use portolan_sys::usage::{self, Call};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde_json::Value;
@@ -302,7 +302,7 @@ impl Input {
     /// Reads once. Returns the number of bytes, 0 at the end.
     fn read_more(&mut self, stream: &UnixStream, flags: RecvFlags) -> io::Result<usize> {
         loop {
-            effort::calls(Call::Recvfrom);
+            usage::count_call(Call::Recvfrom);
             match recv(stream, &mut self.bytes[..], flags) {
                 Err(Errno::INTR) => {}
                 // A process that was killed with unread bytes resets the connection.

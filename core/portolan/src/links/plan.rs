@@ -221,7 +221,7 @@ fn raw(path: PathChoice, mode: XdpMode) -> Option<Raw> {
 
 /// Returns the broker that the settings name, or `None` for `off`.
 fn broker(job: &Job) -> Result<Option<String>, Error> {
-    let Some(name) = lease::asked(settings::BROKER.of(job)) else {
+    let Some(name) = lease::broker_address(settings::BROKER.of(job)) else {
         return Ok(None);
     };
     if !name.starts_with(['/', '@']) {

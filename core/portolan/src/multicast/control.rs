@@ -3,7 +3,7 @@
 //! docs/reference/protocol.md.
 
 use super::Id;
-use portolan_multicast::{Front, Lack, Report, Sent};
+use portolan_multicast::{Front, MissingPieces, Report, Sent};
 
 /// Version of the records.
 const VERSION: u8 = 1;
@@ -160,8 +160,8 @@ fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {
     for number in [report.seen, report.next, got] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
-    let lacks = report.lacks.iter();
-    let ranges = lacks.flat_map(|lack| lack.ranges.iter().map(|range| (lack.block, *range)));
+    let missing = report.missing.iter();
+    let ranges = missing.flat_map(|lack| lack.ranges.iter().map(|range| (lack.block, *range)));
     for (block, (first, end)) in ranges.take(RANGES_MAX) {
         bytes.extend_from_slice(&block.to_le_bytes()[..4]);
         bytes.extend_from_slice(&first.to_le_bytes());
@@ -172,7 +172,7 @@ fn emit_report(bytes: &mut Vec<u8>, report: &Report, got: u64) {
 fn parse_report(bytes: &[u8]) -> Option<Control> {
     let (head, ranges) = bytes.split_at_checked(REPORT_LEN)?;
     let number = |at| Some(u64::from_le_bytes(field(head, at)?));
-    let mut lacks: Vec<Lack> = Vec::new();
+    let mut missing: Vec<MissingPieces> = Vec::new();
     let mut chunks = ranges.chunks_exact(RANGE_LEN);
     for range in &mut chunks {
         let block = u64::from(u32::from_le_bytes(field(range, 0)?));
@@ -180,9 +180,9 @@ fn parse_report(bytes: &[u8]) -> Option<Control> {
             u16::from_le_bytes(field(range, 4)?),
             u16::from_le_bytes(field(range, 6)?),
         );
-        match lacks.last_mut().filter(|lack| lack.block == block) {
+        match missing.last_mut().filter(|lack| lack.block == block) {
             Some(lack) => lack.ranges.push(pieces),
-            None => lacks.push(Lack {
+            None => missing.push(MissingPieces {
                 block,
                 ranges: vec![pieces],
             }),
@@ -217,10 +217,10 @@ mod tests {
             block,
             ranges: ranges.to_vec(),
         };
-        let report = |lacks| Report {
+        let report = |missing| Report {
             seen: 7,
             next: 2,
-            lacks,
+            missing,
         };
         vec![
             Control::Ready { window: 92 },

@@ -143,7 +143,7 @@ impl Root {
             self.direct.push(rank);
         }
         if let Some(caster) = &mut self.caster {
-            caster.on_gone(rank);
+            caster.remove_member(rank);
         }
     }
 
@@ -151,7 +151,7 @@ impl Root {
     /// takes the data by a message, unless it has already reported them complete.
     fn give_up(&mut self, rank: u32) -> bool {
         if let Some(caster) = &mut self.caster {
-            caster.on_gone(rank);
+            caster.remove_member(rank);
         }
         let member = self.members.get_mut(&rank);
         member.is_some_and(|member| {
@@ -182,7 +182,7 @@ impl Root {
         };
         if report.next >= block_count(self.buffer.len()) {
             self.members.remove(&rank);
-            caster.on_gone(rank);
+            caster.remove_member(rank);
             return false;
         }
         member.next = member.next.max(report.next);
@@ -244,7 +244,7 @@ impl Root {
         caster.forget(next);
         let len = self.buffer.len();
         let limit = block_count(len).min(next + BLOCKS_AHEAD);
-        while self.run.has_room(self.run_count) {
+        while self.run.has_space(self.run_count) {
             let len_of = |block| (block < limit).then(|| block_range(block, len).len());
             let Some(header) = caster.next(now, len_of) else {
                 break;

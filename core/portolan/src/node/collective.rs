@@ -193,7 +193,7 @@ impl Node {
 
     pub(super) fn peer_of(&self, task: &Task, member: u32) -> Result<PeerId, Error> {
         self.engine
-            .look()
+            .read()
             .inner
             .check_rank(task.group.rank_of(member))
     }
@@ -500,7 +500,7 @@ impl Node {
 
     pub(super) fn violation(&self, peer: PeerId, what: &'static str) -> Error {
         self.engine
-            .look()
+            .read()
             .inner
             .peer_error(peer, Cause::Violation(what))
     }

@@ -93,7 +93,7 @@ impl Node {
     /// setting `interface` or the library has chosen; `None` for a job on one host.
     #[must_use]
     pub fn network_addr(&self) -> Option<IpAddr> {
-        self.engine.look().network_addr()
+        self.engine.read().network_addr()
     }
 
     /// Returns the ports that sockets of the job may be bound to, by the setting `ports`. By

@@ -134,7 +134,7 @@ impl Baton {
     }
 
     /// Returns `true` if the owner has requested the baton since `absence` began.
-    pub(super) fn is_wanted(&self, absence: Absence) -> bool {
+    pub(super) fn is_requested(&self, absence: Absence) -> bool {
         Absence(self.owner.load(Ordering::Relaxed)) != absence
     }
 

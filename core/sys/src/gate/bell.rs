@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waking a thread that sleeps on a foreign descriptor.
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use crate::wait::wait_readable;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
@@ -28,7 +28,7 @@ impl Bell {
 
     /// Wakes the sleeper, or the next one.
     pub(super) fn ring(&self) {
-        effort::calls(Call::Write);
+        usage::count_call(Call::Write);
         // Fails only after 2^64 - 2 rings without a wake-up.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
@@ -39,7 +39,7 @@ impl Bell {
             // Fails for lack of memory: polling at intervals is sufficient.
             thread::sleep(most.min(super::ABSENCE_GUARDED));
         }
-        effort::calls(Call::Read);
+        usage::count_call(Call::Read);
         // Fails if the bell was not rung.
         let _ = read(&self.0, &mut [0; 8]);
     }

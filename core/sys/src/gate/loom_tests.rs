@@ -58,7 +58,7 @@ fn one_at_a_time_uses_the_value() {
 }
 
 #[test]
-fn a_helper_that_sleeps_is_called() {
+fn sleeping_helper_is_woken() {
     for (asleep, is_urgent) in [(Asleep::Deeply, false), (Asleep::Lightly, true)] {
         loom::model(move || {
             let baton = Arc::new(Baton::new());

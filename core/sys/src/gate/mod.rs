@@ -61,7 +61,7 @@ const POLLS_MAX: u32 = 10;
 
 /// Work that the owner leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum Pending {
     /// No work.
     Nothing,
     /// Work that may wait for some tens of milliseconds.
@@ -95,7 +95,7 @@ pub enum Guard {
 /// Operations of a value that has a helper.
 pub trait Carry: Send + 'static {
     /// Returns `true` if the helper also handles external events while the owner is away. Called
-    /// once. Pending work in [`Carry::left`] is always serviced.
+    /// once. Pending work in [`Carry::pending`] is always serviced.
     fn is_guarded(&self) -> bool {
         false
     }
@@ -110,10 +110,10 @@ pub trait Carry: Send + 'static {
     fn end_guard(&mut self) {}
 
     /// Returns the pending work, in case the owner stays away.
-    fn left(&self) -> Left;
+    fn pending(&self) -> Pending;
 
-    /// Performs pending work; returns soon after `is_wanted` returns `true`.
-    fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried;
+    /// Performs pending work; returns soon after `is_requested` returns `true`.
+    fn carry(&mut self, is_requested: &dyn Fn() -> bool) -> Carried;
 
     /// Called once if the system refuses a thread for the helper. Pending work then waits for the
     /// owner.
@@ -141,7 +141,7 @@ pub struct Gate<T: Carry> {
     /// Set while the owner holds the baton.
     has_baton: Cell<bool>,
     /// Number of live read guards.
-    looks: Cell<u32>,
+    read_guards: Cell<u32>,
     /// Set by [`Gate::hold`]: the helper gets no work before the next [`Gate::enter`].
     is_held: Cell<bool>,
     helper: OnceCell<Option<JoinHandle<()>>>,
@@ -167,7 +167,7 @@ impl<T: Carry> Gate<T> {
                 is_on_guard: UnsafeCell::new(false),
             }),
             has_baton: Cell::new(true),
-            looks: Cell::new(0),
+            read_guards: Cell::new(0),
             is_held: Cell::new(false),
             helper: OnceCell::new(),
             name,
@@ -186,7 +186,7 @@ impl<T: Carry> Gate<T> {
     #[inline]
     pub fn enter(&mut self) -> Entered<'_, T> {
         // Leaked guards, and references from `hold`, cannot be in use any more.
-        self.looks.set(0);
+        self.read_guards.set(0);
         self.is_held.set(false);
         self.begin();
         Entered(self)
@@ -194,10 +194,10 @@ impl<T: Carry> Gate<T> {
 
     /// Like [`Gate::enter`], for reading.
     #[inline]
-    pub fn look(&self) -> Look<'_, T> {
-        self.looks.set(self.looks.get() + 1);
+    pub fn read(&self) -> ReadGuard<'_, T> {
+        self.read_guards.set(self.read_guards.get() + 1);
         self.begin();
-        Look(self)
+        ReadGuard(self)
     }
 
     /// Takes the value back until the next [`Gate::enter`] has ended, for references that are
@@ -275,10 +275,10 @@ impl<T: Carry> Gate<T> {
             return;
         }
         // SAFETY: the owner holds the baton, and no part of the value is in use any more.
-        match unsafe { &*self.shared.value.get() }.left() {
-            Left::Nothing => {}
-            Left::Patient => self.leave(false),
-            Left::Urgent => self.leave(true),
+        match unsafe { &*self.shared.value.get() }.pending() {
+            Pending::Nothing => {}
+            Pending::Patient => self.leave(false),
+            Pending::Urgent => self.leave(true),
         }
     }
 
@@ -340,9 +340,9 @@ impl<T: Carry> Drop for Entered<'_, T> {
 }
 
 /// Guard with which the owner reads the value.
-pub struct Look<'a, T: Carry>(&'a Gate<T>);
+pub struct ReadGuard<'a, T: Carry>(&'a Gate<T>);
 
-impl<T: Carry> Deref for Look<'_, T> {
+impl<T: Carry> Deref for ReadGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -353,12 +353,12 @@ impl<T: Carry> Deref for Look<'_, T> {
     }
 }
 
-impl<T: Carry> Drop for Look<'_, T> {
+impl<T: Carry> Drop for ReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let looks = self.0.looks.get() - 1;
-        self.0.looks.set(looks);
-        if looks == 0 {
+        let read_guards = self.0.read_guards.get() - 1;
+        self.0.read_guards.set(read_guards);
+        if read_guards == 0 {
             self.0.end();
         }
     }
@@ -408,7 +408,7 @@ impl<T: Carry> Shared<T> {
                 unsafe { self.end_guard() };
                 // SAFETY: as above.
                 let value = unsafe { &mut *self.value.get() };
-                let carried = value.carry(&|| self.baton.is_wanted(absence));
+                let carried = value.carry(&|| self.baton.is_requested(absence));
                 let guard = self.bell.as_ref().map(|bell| (bell, value.begin_guard()));
                 let is_on_guard = matches!(guard, Some((_, Guard::Asleep(..))));
                 // SAFETY: as above.
@@ -465,7 +465,7 @@ fn help<T: Carry>(shared: &Shared<T>) {
                 polls = 0;
             }
         }
-        let Some(absence) = absence.filter(|then| !shared.baton.is_wanted(*then)) else {
+        let Some(absence) = absence.filter(|then| !shared.baton.is_requested(*then)) else {
             pause = ABSENCE;
             continue;
         };

@@ -14,21 +14,21 @@ struct Work {
 }
 
 impl Carry for Work {
-    fn left(&self) -> Left {
+    fn pending(&self) -> Pending {
         match self.left {
-            0 => Left::Nothing,
-            _ if self.is_patient => Left::Patient,
-            _ => Left::Urgent,
+            0 => Pending::Nothing,
+            _ if self.is_patient => Pending::Patient,
+            _ => Pending::Urgent,
         }
     }
 
-    fn carry(&mut self, is_wanted: &dyn Fn() -> bool) -> Carried {
+    fn carry(&mut self, is_requested: &dyn Fn() -> bool) -> Carried {
         while self.left > 0 {
             self.left -= 1;
             self.steps
                 .send((self.left, thread::current().id()))
                 .unwrap();
-            if is_wanted() {
+            if is_requested() {
                 return Carried::Moved;
             }
         }
@@ -51,7 +51,7 @@ fn gate() -> (Gate<Work>, Receiver<(u32, thread::ThreadId)>) {
 }
 
 #[test]
-fn what_is_left_is_carried_on_by_another_thread() {
+fn pending_work_is_serviced_by_the_helper() {
     let (mut gate, seen) = gate();
     for round in 0..20 {
         gate.enter().left = 3;
@@ -60,7 +60,7 @@ fn what_is_left_is_carried_on_by_another_thread() {
             assert_eq!(step, left, "round {round}");
             assert_ne!(by, thread::current().id());
         }
-        assert_eq!(gate.look().left, 0);
+        assert_eq!(gate.read().left, 0);
         if round % 7 == 0 {
             // Long enough for the helper to fall asleep until it is woken.
             thread::sleep((ABSENCE + ABSENCE_PATIENT) * (POLLS_MAX + 5));
@@ -69,7 +69,7 @@ fn what_is_left_is_carried_on_by_another_thread() {
 }
 
 #[test]
-fn what_can_wait_is_carried_on_later_and_not_forgotten() {
+fn patient_work_is_serviced_later() {
     let (mut gate, seen) = gate();
     gate.enter().is_patient = true;
     for round in 0..20 {
@@ -86,20 +86,20 @@ fn what_can_wait_is_carried_on_later_and_not_forgotten() {
 }
 
 #[test]
-fn what_is_found_left_by_a_look_is_left_again() {
+fn work_stays_pending_after_a_read() {
     let (mut gate, seen) = gate();
     {
         let mut entered = gate.enter();
         entered.left = 2;
     }
-    let _ = (gate.look().left, gate.look().left);
+    let _ = (gate.read().left, gate.read().left);
     for left in [1, 0] {
         assert_eq!(seen.recv().unwrap().0, left);
     }
 }
 
 #[test]
-fn nobody_touches_what_its_owner_uses() {
+fn helper_does_not_touch_a_value_in_use() {
     let (mut gate, seen) = gate();
     gate.enter().left = 1;
     assert_eq!(seen.recv().unwrap().0, 0);
@@ -111,11 +111,11 @@ fn nobody_touches_what_its_owner_uses() {
 }
 
 #[test]
-fn what_is_handed_out_stays_with_its_owner() {
+fn held_value_stays_with_its_owner() {
     let (mut gate, seen) = gate();
     gate.hold_mut().left = 5;
     let left = &gate.hold().left;
-    assert_eq!(gate.look().left, 5);
+    assert_eq!(gate.read().left, 5);
     thread::sleep(ABSENCE * 10);
     assert_eq!(*left, 5);
     assert!(seen.try_recv().is_err());
@@ -124,19 +124,19 @@ fn what_is_handed_out_stays_with_its_owner() {
 }
 
 #[test]
-fn a_look_ends_nothing_for_another() {
+fn nested_read_does_not_release_the_outer_one() {
     let (mut gate, seen) = gate();
     std::mem::forget(gate.enter());
     gate.hold_mut().left = 5;
-    let outer = gate.look();
-    drop(gate.look());
+    let outer = gate.read();
+    drop(gate.read());
     thread::sleep(ABSENCE * 10);
     assert_eq!(outer.left, 5);
     assert!(seen.try_recv().is_err());
 }
 
 #[test]
-fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
+fn owner_that_returns_constantly_sees_a_consistent_value() {
     let (mut gate, seen) = gate();
     for round in 0..2_000 {
         let before = {
@@ -153,7 +153,7 @@ fn an_owner_that_comes_back_all_the_time_meets_a_whole_value() {
 }
 
 #[test]
-fn a_sleeper_is_called_once_for_what_it_sleeps_too_fast_to_see() {
+fn sleeping_helper_is_woken_once() {
     for (asleep, is_urgent, is_called) in [
         (Asleep::Not, true, false),
         (Asleep::Lightly, false, false),
@@ -167,7 +167,7 @@ fn a_sleeper_is_called_once_for_what_it_sleeps_too_fast_to_see() {
         let absence = baton.absence().unwrap();
         assert_eq!(absence.is_urgent(), is_urgent);
         baton.take_back();
-        assert!(baton.is_wanted(absence) && baton.absence().is_none());
+        assert!(baton.is_requested(absence) && baton.absence().is_none());
         assert!(
             !is_called || !baton.put_down(is_urgent),
             "it is called once"
@@ -179,9 +179,9 @@ fn a_sleeper_is_called_once_for_what_it_sleeps_too_fast_to_see() {
 }
 
 #[test]
-fn no_thread_is_started_for_one_that_leaves_nothing() {
+fn no_thread_is_started_without_pending_work() {
     let (gate, _seen) = gate();
-    assert_eq!(gate.look().left, 0);
+    assert_eq!(gate.read().left, 0);
     assert!(gate.helper.get().is_none());
 }
 
@@ -209,12 +209,12 @@ impl Carry for Guarded {
         true
     }
 
-    fn left(&self) -> Left {
-        Left::Patient
+    fn pending(&self) -> Pending {
+        Pending::Patient
     }
 
     fn carry(&mut self, _: &dyn Fn() -> bool) -> Carried {
-        assert!(!self.is_armed, "used while somebody sleeps on it");
+        assert!(!self.is_armed, "used while the helper sleeps on it");
         self.take();
         Carried::Done
     }
@@ -259,7 +259,7 @@ fn guarded() -> GuardedGate {
 }
 
 #[test]
-fn what_comes_from_outside_is_taken_by_whoever_is_there() {
+fn external_events_are_handled_by_owner_or_helper() {
     let (mut gate, mut outside, seen, sleeps) = guarded();
     let own = thread::current().id();
     for round in 0..50 {
@@ -284,7 +284,7 @@ fn what_comes_from_outside_is_taken_by_whoever_is_there() {
 }
 
 #[test]
-fn a_helper_on_guard_ends_with_its_gate() {
+fn helper_on_guard_ends_with_its_gate() {
     let (mut gate, mut outside, seen, sleeps) = guarded();
     drop(gate.enter());
     sleeps.recv().unwrap();

@@ -2,7 +2,7 @@
 //! Internet socket addresses in the kernel's form, converted once and reused for every send.
 #![allow(
     unsafe_code,
-    reason = "a sockaddr is a C union, told apart by its first field"
+    reason = "a sockaddr is a C union, distinguished by its first field"
 )]
 
 use super::socklen_of;
@@ -24,7 +24,7 @@ union Raw {
 }
 
 impl SockAddr {
-    /// Returns room for the kernel to write an address into.
+    /// Returns a buffer for an address that the kernel writes.
     pub(super) fn empty() -> Self {
         SockAddr {
             raw: Raw {

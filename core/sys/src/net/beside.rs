@@ -50,8 +50,8 @@ pub fn connect_beside(
     share_port(first.as_fd(), true)?;
     // SAFETY: `local` is live, of the length given.
     let bound = checked(unsafe { libc::bind(fd, local.as_ptr(), local.len()) });
-    let shut = share_port(first.as_fd(), false).and(share_port(second.as_fd(), false));
-    bound.and(shut)?;
+    let exclusive = share_port(first.as_fd(), false).and(share_port(second.as_fd(), false));
+    bound.and(exclusive)?;
     // SAFETY: `peer` is live, of the length given.
     checked(unsafe { libc::connect(second.as_raw_fd(), peer.as_ptr(), peer.len()) })?;
     Ok(second)
@@ -83,13 +83,13 @@ mod tests {
     use super::*;
     use std::time::{Duration, Instant};
 
-    fn say(from: &UdpSocket, to: &UdpSocket, words: &[u8]) {
-        let sent = from.send_to(words, to.local_addr().unwrap()).unwrap();
-        assert_eq!(sent, words.len());
+    fn send(from: &UdpSocket, to: &UdpSocket, bytes: &[u8]) {
+        let sent = from.send_to(bytes, to.local_addr().unwrap()).unwrap();
+        assert_eq!(sent, bytes.len());
     }
 
     /// Returns the datagram received by `socket`; empty if it takes longer than any load explains.
-    fn heard(socket: &UdpSocket) -> Vec<u8> {
+    fn received(socket: &UdpSocket) -> Vec<u8> {
         let mut buf = [0; 64];
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(60) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_comes_by_the_second_socket_and_all_others_by_the_first() {
+    fn peer_uses_the_second_socket_and_others_the_first() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(first) = UdpSocket::bind(host) else {
                 eprintln!("skipped: no {host} here");
@@ -120,25 +120,25 @@ mod tests {
             );
             let to = SockAddr::from(peer.local_addr().unwrap());
             let second = connect_beside(&first, &to, |_| Ok(())).unwrap();
-            say(&peer, &first, b"peer");
-            say(&other, &first, b"other");
+            send(&peer, &first, b"peer");
+            send(&other, &first, b"other");
             assert_eq!(
-                (heard(&second), heard(&first)),
+                (received(&second), received(&first)),
                 (b"peer".into(), b"other".into())
             );
             assert!(is_silent(&second) && is_silent(&first));
             assert_eq!(second.send(b"answer").unwrap(), 6);
-            assert_eq!(heard(&peer), b"answer");
+            assert_eq!(received(&peer), b"answer");
             // A forked child keeps a descriptor in the same way.
             let _kept = second.try_clone().unwrap();
             close_beside(second).unwrap();
-            say(&peer, &first, b"again");
-            assert_eq!(heard(&first), b"again");
+            send(&peer, &first, b"again");
+            assert_eq!(received(&first), b"again");
         }
     }
 
     #[test]
-    fn port_is_shared_with_nobody_else() {
+    fn no_other_socket_shares_the_port() {
         let first = UdpSocket::bind("127.0.0.1:0").unwrap();
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = SockAddr::from(peer.local_addr().unwrap());

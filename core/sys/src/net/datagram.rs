@@ -9,9 +9,9 @@
     reason = "syscall(2) returns a long, which is as wide as isize on Linux"
 )]
 
-use super::options::{ECN_BITS, ECN_MET};
+use super::options::{ECN_BITS, ECN_CE};
 use super::{SockAddr, checked_len, socklen_of};
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use libc::{c_int, iovec, mmsghdr, msghdr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -24,7 +24,7 @@ use std::ptr;
 /// then not sent.
 #[inline]
 pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<usize> {
-    effort::calls(Call::Sendto);
+    usage::count_call(Call::Sendto);
     // SAFETY: `bytes` and `to` are live with the lengths given; the kernel copies both.
     checked_len(unsafe {
         libc::syscall(
@@ -45,7 +45,7 @@ pub fn send_to(fd: BorrowedFd<'_>, to: &SockAddr, bytes: &[u8]) -> io::Result<us
 /// The errno of `send`.
 #[inline]
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    effort::calls(Call::Sendto);
+    usage::count_call(Call::Sendto);
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
     checked_len(unsafe {
         libc::syscall(
@@ -67,7 +67,7 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// The errno of `recv`.
 #[inline]
 pub fn recv(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
-    effort::calls(Call::Recvfrom);
+    usage::count_call(Call::Recvfrom);
     // SAFETY: `buf` is live and exclusively borrowed, with the length given.
     let returned = unsafe {
         libc::syscall(
@@ -126,7 +126,7 @@ pub(super) unsafe fn recv_into(
     let mut message = message_header(None, iov.as_mut_ptr(), iov.len());
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of_val(&control);
-    effort::calls(Call::Recvmsg);
+    usage::count_call(Call::Recvmsg);
     // SAFETY: `message` points at `iov` and `control`, live and exclusively ours, with their
     // lengths; the caller guarantees the memory that the entries describe.
     let returned = unsafe {
@@ -142,7 +142,7 @@ pub(super) unsafe fn recv_into(
     };
     let (segment_len, marked) = match message.msg_controllen {
         0 => (len, false),
-        written => told(&control[..written / size_of::<Control>()], len),
+        written => parse_control(&control[..written / size_of::<Control>()], len),
     };
     Ok(Some(Received {
         len,
@@ -153,9 +153,9 @@ pub(super) unsafe fn recv_into(
 }
 
 /// Returns the length of each datagram and the congestion mark, from the control messages of `len`
-/// received bytes. Not inlined, because a lone datagram has no control message.
+/// received bytes. Not inlined, because a single datagram has no control message.
 #[inline(never)]
-fn told(control: &[Control], len: usize) -> (usize, bool) {
+fn parse_control(control: &[Control], len: usize) -> (usize, bool) {
     let (mut segment_len, mut marked) = (len, false);
     for control in control {
         match (control.header.cmsg_level, control.header.cmsg_type) {
@@ -167,10 +167,10 @@ fn told(control: &[Control], len: usize) -> (usize, bool) {
             // an int (`ip_cmsg_recv_tos` of net/ipv4/ip_sockglue.c,
             // `ip6_datagram_recv_specific_ctl`).
             (libc::IPPROTO_IP, libc::IP_TOS) => {
-                marked = control.value.to_ne_bytes()[0] & ECN_BITS == ECN_MET;
+                marked = control.value.to_ne_bytes()[0] & ECN_BITS == ECN_CE;
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                marked = control.value & c_int::from(ECN_BITS) == c_int::from(ECN_MET);
+                marked = control.value & c_int::from(ECN_BITS) == c_int::from(ECN_CE);
             }
             _ => {}
         }
@@ -265,7 +265,7 @@ impl Sender {
             message.msg_control = (&raw mut control).cast();
             message.msg_controllen = size_of::<Control>();
         }
-        effort::calls(Call::Sendmsg);
+        usage::count_call(Call::Sendmsg);
         // SAFETY: `message` points at `to`, at `control` and at our vector, whose entries point at
         // pieces borrowed for 'a, which outlives this call; the kernel only reads them.
         checked_len(unsafe {
@@ -313,7 +313,7 @@ impl Sender {
         }
         self.point_messages_at_pieces();
         let count = c_uint_of(self.messages.len());
-        effort::calls(Call::Sendmmsg);
+        usage::count_call(Call::Sendmmsg);
         // SAFETY: the messages point at `to` and at our vector of pieces, which does not grow any
         // more; the pieces are borrowed for 'a, which outlives this call; the kernel only reads.
         let sent = unsafe {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "control messages are walked by pointer")]
 
 use super::{SockAddr, checked_len};
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use libc::{c_int, cmsghdr, msghdr, sock_extended_err, sockaddr_in, sockaddr_in6};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,7 +36,7 @@ pub struct SocketError {
     pub offender: Option<IpAddr>,
 }
 
-/// Room for one `sock_extended_err` followed by the offender's address, and for control messages
+/// Space for one `sock_extended_err` followed by the offender's address, and for control messages
 /// that other options may add before it.
 const CONTROL_LEN: usize = 256;
 
@@ -73,7 +73,7 @@ pub fn recv_error_quoting(
     message.msg_iovlen = pieces.len();
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = CONTROL_LEN;
-    effort::calls(Call::Recvmsg);
+    usage::count_call(Call::Recvmsg);
     // SAFETY: `message` points at `name`, `control` and `pieces`, live locals, with their lengths;
     // an `IoSliceMut` has the layout of an `iovec`.
     let returned = unsafe {

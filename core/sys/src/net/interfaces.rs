@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn network_contains_what_shares_its_prefix() {
+    fn network_contains_addresses_with_its_prefix() {
         let network = |addr: &str, prefix_len| Network {
             addr: addr.parse().unwrap(),
             prefix_len,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn bridges_are_told_apart_by_name() {
+    fn bridges_are_distinguished_by_name() {
         let of = |name| InterfaceKind::of(name, false, Some("bridge"));
         assert_eq!(of("docker0"), InterfaceKind::ContainerBridge);
         assert_eq!(of("br-0a1b2c3d4e5f"), InterfaceKind::ContainerBridge);

@@ -6,7 +6,7 @@
 )]
 
 use super::{checked, socklen_of};
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use libc::c_int;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use std::io;
@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 ///
 /// # Errors
 /// The errno of `setsockopt`.
-pub fn wish_receive_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+pub fn request_receive_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     set(
         fd,
         libc::SOL_SOCKET,
@@ -32,7 +32,7 @@ pub fn wish_receive_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
 ///
 /// # Errors
 /// The errno of `setsockopt`.
-pub fn wish_send_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+pub fn request_send_buffer(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
     set(
         fd,
         libc::SOL_SOCKET,
@@ -120,7 +120,7 @@ pub(super) const ECN_BITS: u8 = 3;
 pub const ECN_CAPABLE: u8 = 2;
 
 /// CE: the mark.
-pub const ECN_MET: u8 = 3;
+pub const ECN_CE: u8 = 3;
 
 /// Sets the congestion notification bits of all outgoing packets; the rest of that byte is best
 /// effort.
@@ -182,7 +182,7 @@ pub fn set_segment_len(fd: BorrowedFd<'_>, segment_len: u16) -> io::Result<()> {
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.12.
-pub fn receive_booked_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+pub fn receive_charged_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(meminfo(fd)?[libc::SK_MEMINFO_RMEM_ALLOC as usize] as usize)
 }
 
@@ -215,7 +215,7 @@ pub(super) fn set<T: Plain>(
     name: c_int,
     value: T,
 ) -> io::Result<()> {
-    effort::calls(Call::Setsockopt);
+    usage::count_call(Call::Setsockopt);
     // SAFETY: `value` is a live local of exactly the length passed with it.
     checked(unsafe {
         libc::setsockopt(
@@ -232,7 +232,7 @@ pub(super) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io
     // SAFETY: `Plain` types are valid for any bytes, so also for zeroes.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut len = socklen_of::<T>();
-    effort::calls(Call::Getsockopt);
+    usage::count_call(Call::Getsockopt);
     // SAFETY: `value` and `len` are live locals; the kernel writes at most `len` bytes.
     checked(unsafe {
         libc::getsockopt(
@@ -253,18 +253,18 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn granted_buffer_is_booked_double() {
+    fn granted_buffer_is_charged_double() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        wish_receive_buffer(socket.as_fd(), 16 * 1024).unwrap();
+        request_receive_buffer(socket.as_fd(), 16 * 1024).unwrap();
         assert_eq!(receive_buffer_len(socket.as_fd()).unwrap(), 32 * 1024);
-        wish_send_buffer(socket.as_fd(), 16 * 1024).unwrap();
+        request_send_buffer(socket.as_fd(), 16 * 1024).unwrap();
         assert_eq!(send_buffer_len(socket.as_fd()).unwrap(), 32 * 1024);
     }
 
     #[test]
     fn full_receive_buffer_counts_drops() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        wish_receive_buffer(receiver.as_fd(), 4096).unwrap();
+        request_receive_buffer(receiver.as_fd(), 4096).unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..100 {
             sender
@@ -273,8 +273,8 @@ mod tests {
         }
         let drops = receive_drops(receiver.as_fd()).unwrap();
         assert!((50..100).contains(&drops), "{drops} drops");
-        let booked = receive_booked_len(receiver.as_fd()).unwrap();
+        let charged = receive_charged_len(receiver.as_fd()).unwrap();
         let booked_max = receive_buffer_len(receiver.as_fd()).unwrap();
-        assert!((1000..=booked_max).contains(&booked), "{booked} booked");
+        assert!((1000..=booked_max).contains(&charged), "{charged} charged");
     }
 }

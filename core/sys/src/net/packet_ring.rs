@@ -7,7 +7,7 @@
 //! Documentation/networking/packet_mmap.rst).
 //!
 //! Uses version 2 of the layout, with one slot per frame. In version 3, frames share blocks that
-//! the kernel delivers when they are full, or after 1 ms at the earliest: too late for an answer.
+//! the kernel delivers when they are full, or after 1 ms at the earliest: too late for a reply.
 //!
 //! Invariant: the memory of a slot is read only between the acquire of a status *user* and the
 //! release of a status *kernel*. The other side is the kernel, not another process. Another process
@@ -18,7 +18,7 @@
 //! SYNC pair *slot*: the kernel's barrier before the status *user* (`tpacket_rcv`), our acquire of
 //! it: the frame is readable. Our release of *kernel*, the kernel's barrier after its read
 //! (`__packet_get_status`): the slot is writable again.
-#![allow(unsafe_code, reason = "reads and gives back slots of the mapping")]
+#![allow(unsafe_code, reason = "reads and returns slots of the mapping")]
 
 use super::options::set;
 use crate::mapping::Mapping;
@@ -208,15 +208,15 @@ impl PacketRing {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Passes the next frame to `look`, if one is waiting, and returns its slot to the kernel.
+    /// Passes the next frame to `read`, if one is waiting, and returns its slot to the kernel.
     #[inline]
-    pub fn take<R>(&mut self, look: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
+    pub fn take<R>(&mut self, read: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
         // SYNC: slot
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        let result = look(self.frame(status));
+        let result = read(self.frame(status));
         // SYNC: slot
         self.status()
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -243,7 +243,7 @@ impl PacketRing {
         let slot = self.slot().as_ptr();
         // SAFETY: the acquired status makes the slot ours: the kernel wrote the header before, and
         // writes nothing until `take` returns the slot. The same holds for all three.
-        let (off, kept, len) = unsafe {
+        let (off, captured_len, len) = unsafe {
             (
                 (&raw const (*slot).tp_mac).read(),
                 (&raw const (*slot).tp_snaplen).read(),
@@ -252,10 +252,10 @@ impl PacketRing {
         };
         // The kernel truncates frames longer than the slot (`tpacket_rcv`).
         let off = usize::from(off).min(self.slot_len);
-        let kept = (kept as usize).min(self.slot_len - off);
+        let captured_len = (captured_len as usize).min(self.slot_len - off);
         // SAFETY: within the slot by the lines above; ours, and written, as the header is. The
-        // reference ends before the slot is returned: `take` passes it only to `look`.
-        let bytes = unsafe { std::slice::from_raw_parts(slot.cast::<u8>().add(off), kept) };
+        // reference ends before the slot is returned: `take` passes it only to `read`.
+        let bytes = unsafe { std::slice::from_raw_parts(slot.cast::<u8>().add(off), captured_len) };
         RingFrame {
             bytes,
             len: len as usize,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ring_is_not_mapped() {
+    fn socket_without_a_ring_is_not_mapped() {
         for parts in [
             [0, 65_536, 1],
             [1_600, 65_536, 0],

@@ -2,7 +2,7 @@
 //! Waiting for descriptors.
 #![allow(unsafe_code, reason = "poll takes a pointer to an array")]
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use libc::{c_int, pollfd};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -85,7 +85,7 @@ pub fn sleep_until_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let mut set = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    effort::calls(Call::Ppoll);
+    usage::count_call(Call::Ppoll);
     match rustix::event::poll(&mut set, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -93,7 +93,7 @@ pub fn sleep_until_readable(fd: BorrowedFd<'_>, timeout: Option<Duration>) -> io
 }
 
 fn poll(set: &mut [pollfd], timeout_ms: c_int) -> io::Result<c_int> {
-    effort::calls(Call::Poll);
+    usage::count_call(Call::Poll);
     // SAFETY: `set` is live and exclusively borrowed, with its length.
     let count = unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, timeout_ms) };
     if count < 0 {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_port_is_tried_once_before_they_are_used_up() {
+    fn every_port_is_tried_once_before_exhaustion() {
         let range: PortRange = "65520-65535".parse().unwrap();
         let mut tried = BTreeSet::new();
         let error = range

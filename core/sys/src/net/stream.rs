@@ -2,8 +2,8 @@
 //! TCP connections with pages passed by reference: the functions for connecting, sending and status
 //! that the standard library lacks.
 //!
-//! [`Pipe::lend`] takes references to pages of this process (`vmsplice`), and [`Pipe::pass_on`]
-//! passes them to a socket (`splice`). Nothing is copied: the peer receives the contents that the
+//! [`Pipe::splice_in`] takes references to pages of this process (`vmsplice`), and
+//! [`Pipe::splice_to`] passes them to a socket (`splice`). Nothing is copied: the peer receives the contents that the
 //! pages have when the bytes are read from them. The caller must leave them unchanged until the
 //! peer has reported that it has the bytes.
 #![allow(
@@ -13,7 +13,7 @@
 
 use super::options::{get, set};
 use super::{PortRange, checked, checked_len, wait_writable};
-use crate::effort;
+use crate::usage;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use std::io::{self, IoSlice};
@@ -160,7 +160,7 @@ pub(super) fn send_stream_gathered(
     use rustix::net::{SendAncillaryBuffer, SendFlags};
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let mut control = SendAncillaryBuffer::default();
-    effort::calls(effort::Call::Sendmsg);
+    usage::count_call(usage::Call::Sendmsg);
     Ok(rustix::net::sendmsg(fd, slices, &mut control, flags)?)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn send_stream_gathered(
 /// The errno of `send`.
 pub(super) fn send_stream(fd: BorrowedFd<'_>, bytes: &[u8], more: bool) -> io::Result<usize> {
     let more = if more { libc::MSG_MORE } else { 0 };
-    effort::calls(effort::Call::Sendto);
+    usage::count_call(usage::Call::Sendto);
     // SAFETY: `bytes` is live with the length given; the kernel copies it.
     checked_len(unsafe {
         libc::send(
@@ -212,12 +212,12 @@ impl Pipe {
     ///
     /// # Errors
     /// The errno of `vmsplice`: `EAGAIN` if there is no room.
-    pub fn lend(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn splice_in(&self, bytes: &[u8]) -> io::Result<usize> {
         let iov = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
-        effort::calls(effort::Call::Vmsplice);
+        usage::count_call(usage::Call::Vmsplice);
         // SAFETY: `iov` describes `bytes`, which the kernel only reads; it holds on to the pages
         // and not to the addresses, so that nothing is accessed that was unmapped or freed since.
         checked_len(unsafe {
@@ -235,9 +235,9 @@ impl Pipe {
     ///
     /// # Errors
     /// The errno of `splice`: `EAGAIN` if the socket has no room.
-    pub fn pass_on(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
+    pub fn splice_to(&self, socket: BorrowedFd<'_>, len: usize, more: bool) -> io::Result<usize> {
         let more = if more { libc::SPLICE_F_MORE } else { 0 };
-        effort::calls(effort::Call::Splice);
+        usage::count_call(usage::Call::Splice);
         without_sigpipe(|| {
             // SAFETY: only null pointers are passed.
             checked_len(unsafe {
@@ -288,7 +288,7 @@ fn without_sigpipe(splice: impl FnOnce() -> io::Result<usize>) -> io::Result<usi
 ///
 /// # Errors
 /// The reason why the attempt failed.
-pub fn stream_stands(stream: &TcpStream) -> io::Result<bool> {
+pub fn is_stream_connected(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
     }
@@ -314,14 +314,14 @@ pub(super) mod tests {
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         };
-        while !stream_stands(&near).unwrap() {}
+        while !is_stream_connected(&near).unwrap() {}
         far.set_nonblocking(false).unwrap();
         far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         (near, far)
     }
 
     #[test]
-    fn connections_come_from_the_range_and_no_listener_gets_their_port() {
+    fn connections_use_the_port_range_and_listeners_avoid_their_ports() {
         let listener = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = listener.local_addr().unwrap();
         // Below Linux's ephemeral ports. Other processes of this host may hold some.
@@ -342,7 +342,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lent_pages_arrive_behind_what_was_sent_before_them() {
+    fn spliced_pages_arrive_behind_earlier_bytes() {
         let (near, mut far) = pair();
         prepare_stream(near.as_fd(), "cubic");
         let pipe = Pipe::new(1 << 20).unwrap();
@@ -353,13 +353,13 @@ pub(super) mod tests {
         let mut got = vec![0xa5; 4 + bytes.len() - 1];
         std::thread::scope(|scope| {
             scope.spawn(|| far.read_exact(&mut got).unwrap());
-            let mut lent = &bytes[1..];
-            while !lent.is_empty() {
-                let count = pipe.lend(lent).unwrap();
-                lent = &lent[count..];
+            let mut spliced = &bytes[1..];
+            while !spliced.is_empty() {
+                let count = pipe.splice_in(spliced).unwrap();
+                spliced = &spliced[count..];
                 let mut left = count;
                 while left > 0 {
-                    match pipe.pass_on(near.as_fd(), left, !lent.is_empty()) {
+                    match pipe.splice_to(near.as_fd(), left, !spliced.is_empty()) {
                         Ok(count) => left -= count,
                         Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                     }
@@ -372,17 +372,17 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_full_pipe_lends_no_more() {
+    fn full_pipe_refuses_more_pages() {
         let pipe = Pipe::new(16 * 4096).unwrap();
         let bytes = vec![7; 40 * 4096];
-        let lent = pipe.lend(&bytes).unwrap();
-        assert!((1..bytes.len()).contains(&lent), "{lent}");
-        let error = pipe.lend(&bytes).unwrap_err();
+        let spliced = pipe.splice_in(&bytes).unwrap();
+        assert!((1..bytes.len()).contains(&spliced), "{spliced}");
+        let error = pipe.splice_in(&bytes).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]
-    fn a_connection_that_was_reset_is_an_error_and_no_signal() {
+    fn reset_connection_is_an_error_without_a_signal() {
         let (near, far) = pair();
         abort_stream(far);
         let pipe = Pipe::new(4096).unwrap();
@@ -390,21 +390,21 @@ pub(super) mod tests {
         let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         for _ in 0..3 {
             // The first call reports the reset, later ones that the socket is closed for sending.
-            let _ = pipe.lend(b"gone");
-            pipe.pass_on(near.as_fd(), 4, false).unwrap_err();
+            let _ = pipe.splice_in(b"gone");
+            pipe.splice_to(near.as_fd(), 4, false).unwrap_err();
         }
         // SAFETY: the previous disposition.
         unsafe { libc::signal(libc::SIGPIPE, before) };
     }
 
     #[test]
-    fn a_port_that_nobody_listens_at_refuses() {
+    fn port_without_listener_refuses() {
         let free = listen_stream((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let to = free.local_addr().unwrap();
         drop(free);
         let near = begin_connect(Ipv4Addr::LOCALHOST.into(), to, PortRange::default()).unwrap();
         let refused = loop {
-            match stream_stands(&near) {
+            match is_stream_connected(&near) {
                 Ok(stands) => assert!(!stands),
                 Err(error) => break error,
             }

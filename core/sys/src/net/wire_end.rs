@@ -30,12 +30,12 @@ const TAG_LEN: usize = 4;
 /// EtherType of a tag if the kernel names none (`ETH_P_8021Q`).
 const TAG_TYPE: u16 = 0x8100;
 
-/// Twice the room for a time stamp and `struct tpacket_auxdata`, with their headers.
+/// Twice the bytes of a time stamp and `struct tpacket_auxdata`, with their headers.
 const CONTROL_LEN: usize = 128;
 
 /// Buffer length for [`WireEnd::receive`]: the longest frame of any interface and all additions (64
 /// KiB of an MTU or of a burst, and its headers).
-pub const WIRE_FRAME_ROOM: usize = 66 << 10;
+pub const WIRE_FRAME_LEN_MAX: usize = 66 << 10;
 
 /// A raw socket that captures the frames leaving an interface, and sends frames into it.
 #[derive(Debug)]
@@ -55,20 +55,20 @@ struct Control([u8; CONTROL_LEN]);
 
 impl WireEnd {
     /// Captures all frames that leave the interface with number `interface`. The kernel keeps up to
-    /// `held_len` bytes of unread frames, and as many of frames to send.
+    /// `buffer_len` bytes of unread frames, and as many of frames to send.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW` and `CAP_NET_ADMIN`, `ENODEV` if there is no such interface.
-    pub fn open(interface: u32, held_len: usize) -> io::Result<WireEnd> {
+    pub fn open(interface: u32, buffer_len: usize) -> io::Result<WireEnd> {
         let socket = packet_socket()?;
         let fd = socket.as_fd();
-        let held_len = c_int::try_from(held_len).unwrap_or(c_int::MAX / 2);
+        let buffer_len = c_int::try_from(buffer_len).unwrap_or(c_int::MAX / 2);
         for (level, name, value) in [
             (libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1),
             (libc::SOL_PACKET, libc::PACKET_AUXDATA, 1),
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
-            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, held_len),
-            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, held_len),
+            (libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, buffer_len),
+            (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, buffer_len),
         ] {
             set(fd, level, name, value)?;
         }
@@ -78,15 +78,15 @@ impl WireEnd {
         Ok(WireEnd(socket))
     }
 
-    /// Receives the next frame into `room` of [`WIRE_FRAME_ROOM`] bytes, or returns `None` if there
+    /// Receives the next frame into `buf` of [`WIRE_FRAME_LEN_MAX`] bytes, or returns `None` if there
     /// is none.
     ///
     /// # Errors
     /// `EINVAL` for a frame that the kernel cannot describe (a burst in a tunnel) or that is longer
-    /// than `room`; that frame is lost. `ENETDOWN` if the interface was removed.
-    pub fn receive(&self, room: &mut [u8]) -> io::Result<Option<Arrived>> {
+    /// than `buf`; that frame is lost. `ENETDOWN` if the interface was removed.
+    pub fn receive(&self, buf: &mut [u8]) -> io::Result<Option<Arrived>> {
         let mut control = Control([0; CONTROL_LEN]);
-        let mut pieces = [io::IoSliceMut::new(&mut room[TAG_LEN..])];
+        let mut pieces = [io::IoSliceMut::new(&mut buf[TAG_LEN..])];
         // SAFETY: a C structure of numbers and pointers, for all of which zero is valid.
         let mut message: msghdr = unsafe { mem::zeroed() };
         message.msg_iov = pieces.as_mut_ptr().cast();
@@ -101,14 +101,14 @@ impl WireEnd {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             other => other?,
         };
-        let is_whole = message.msg_flags & libc::MSG_TRUNC == 0;
-        if !is_whole || len < OFFLOAD_LEN + ADDRESSES_LEN {
+        let is_complete = message.msg_flags & libc::MSG_TRUNC == 0;
+        if !is_complete || len < OFFLOAD_LEN + ADDRESSES_LEN {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let (tag, age) = beside(&message);
+        let (tag, age) = parse_control(&message);
         let mut bytes = TAG_LEN..TAG_LEN + len;
         if let Some(tag) = tag {
-            insert(room, tag);
+            insert(buf, tag);
             bytes.start = 0;
         }
         Ok(Some(Arrived { bytes, age }))
@@ -155,24 +155,24 @@ pub fn wire_addresses(frame: &[u8]) -> Option<([u8; 6], [u8; 6])> {
 #[allow(clippy::cast_possible_truncation, reason = "3")]
 const ETHERTYPE_ALL: u16 = libc::ETH_P_ALL as u16;
 
-/// Moves the bytes before the tag's place to the beginning of `room`, and writes the tag.
-fn insert(room: &mut [u8], tag: [u8; TAG_LEN]) {
+/// Moves the bytes before the tag's place to the beginning of `buf`, and writes the tag.
+fn insert(buf: &mut [u8], tag: [u8; TAG_LEN]) {
     const FRONT_LEN: usize = OFFLOAD_LEN + ADDRESSES_LEN;
-    room.copy_within(TAG_LEN..TAG_LEN + FRONT_LEN, 0);
-    room[FRONT_LEN..FRONT_LEN + TAG_LEN].copy_from_slice(&tag);
+    buf.copy_within(TAG_LEN..TAG_LEN + FRONT_LEN, 0);
+    buf[FRONT_LEN..FRONT_LEN + TAG_LEN].copy_from_slice(&tag);
     // `hdr_len` and `csum_start` count from the frame's beginning, in host byte order; zero if
     // unused.
     for at in [2, 6] {
-        let value = u16::from_ne_bytes([room[at], room[at + 1]]);
+        let value = u16::from_ne_bytes([buf[at], buf[at + 1]]);
         if value > 0 {
             let moved = value.saturating_add(4);
-            room[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
+            buf[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
         }
     }
 }
 
 /// Returns the VLAN tag in wire format, and the frame's age.
-fn beside(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
+fn parse_control(message: &msghdr) -> (Option<[u8; TAG_LEN]>, Duration) {
     let (mut tag, mut age) = (None, Duration::ZERO);
     // SAFETY: `message` was filled by a successful `recvmsg` of our caller.
     let mut header: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -217,7 +217,7 @@ fn tag_of(auxiliary: &libc::tpacket_auxdata) -> Option<[u8; TAG_LEN]> {
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "the kernel stamps frames by this clock; who uses an age bounds it"
+    reason = "the kernel stamps frames by this clock; users of an age bound it"
 )]
 fn age_of(stamp: libc::timespec) -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -233,8 +233,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_goes_back_behind_the_addresses_and_moves_what_is_counted_from_the_front() {
-        let mut room = [0xa5; 4 + 10 + 12 + 3];
+    fn tag_is_inserted_after_the_addresses_and_offsets_are_adjusted() {
+        let mut buf = [0xa5; 4 + 10 + 12 + 3];
         let offload = [
             1u16.to_ne_bytes(),
             54u16.to_ne_bytes(),
@@ -242,10 +242,10 @@ mod tests {
             34u16.to_ne_bytes(),
             [7, 0],
         ];
-        room[4..14].copy_from_slice(&offload.concat());
-        room[14..26].copy_from_slice(b"tototofromme");
-        room[26..].copy_from_slice(b"etc");
-        insert(&mut room, [0x81, 0, 0, 42]);
+        buf[4..14].copy_from_slice(&offload.concat());
+        buf[14..26].copy_from_slice(b"tototofromme");
+        buf[26..].copy_from_slice(b"etc");
+        insert(&mut buf, [0x81, 0, 0, 42]);
         let moved = [
             1u16.to_ne_bytes(),
             58u16.to_ne_bytes(),
@@ -253,17 +253,17 @@ mod tests {
             38u16.to_ne_bytes(),
             [7, 0],
         ];
-        assert_eq!(room[..10], moved.concat());
-        assert_eq!(room[10..22], *b"tototofromme");
-        assert_eq!(room[22..26], [0x81, 0, 0, 42]);
-        assert_eq!(room[26..], *b"etc");
-        let addresses = wire_addresses(&room).unwrap();
+        assert_eq!(buf[..10], moved.concat());
+        assert_eq!(buf[10..22], *b"tototofromme");
+        assert_eq!(buf[22..26], [0x81, 0, 0, 42]);
+        assert_eq!(buf[26..], *b"etc");
+        let addresses = wire_addresses(&buf).unwrap();
         assert_eq!(addresses, (*b"tototo", *b"fromme"));
-        assert_eq!(wire_addresses(&room[..21]), None);
+        assert_eq!(wire_addresses(&buf[..21]), None);
     }
 
     #[test]
-    fn a_tag_is_read_from_what_the_kernel_keeps_beside_the_frame() {
+    fn tag_is_read_from_auxiliary_data() {
         // SAFETY: a C structure of numbers.
         let mut auxiliary: libc::tpacket_auxdata = unsafe { mem::zeroed() };
         auxiliary.tp_vlan_tci = 0x6007;

@@ -6,7 +6,7 @@
 //! besides the kernel may access it.
 //!
 //! SYNC pair *xdp entry*: release of a ring's producer index, acquire of it: the entries before it
-//! are readable. SYNC pair *xdp room*: release of the consumer index, acquire of it: the entries
+//! are readable. SYNC pair *xdp space*: release of the consumer index, acquire of it: the entries
 //! before it may be written again. The kernel is the other side of both (net/xdp/xsk_queue.h).
 #![allow(unsafe_code, reason = "reads and writes mapped memory")]
 
@@ -16,7 +16,7 @@ mod ring;
 pub use area::{Area, AreaLock};
 pub use ring::{ConsumerRing, ProducerRing};
 
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use libc::xdp_desc;
 use ring::Which;
 use rustix::net::sockopt;
@@ -173,9 +173,9 @@ impl XdpSocket {
     /// # Errors
     /// The errno of `getsockopt`.
     pub fn drops(&self) -> io::Result<u64> {
-        effort::calls(Call::Getsockopt);
-        let told = sockopt::xdp_statistics(&self.0)?;
-        Ok(told.rx_dropped + told.rx_ring_full.unwrap_or(0))
+        usage::count_call(Call::Getsockopt);
+        let statistics = sockopt::xdp_statistics(&self.0)?;
+        Ok(statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0))
     }
 }
 

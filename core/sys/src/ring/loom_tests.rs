@@ -29,7 +29,7 @@ fn pop(receiver: &mut RingReceiver) -> Option<u64> {
 }
 
 #[test]
-fn frames_arrive_whole_and_in_order_across_a_lap() {
+fn frames_arrive_complete_and_in_order_across_a_lap() {
     loom::model(|| {
         let (mut sender, mut receiver) = pair();
         // Half a lap in advance, so that the threads reach the wrap.
@@ -140,14 +140,14 @@ fn sender_that_sleeps_is_rung_or_has_seen_the_space() {
         });
         sender.arm();
         barrier::full();
-        let room = sender.has_room(8).unwrap();
+        let has_space = sender.has_space(8).unwrap();
         let rung = consumer.join().unwrap();
-        assert!(room || rung, "slept through a wake-up");
+        assert!(has_space || rung, "slept through a wake-up");
     });
 }
 
 #[test]
-fn shares_of_an_offer_do_not_overlap_and_are_there_when_it_is_said() {
+fn shares_do_not_overlap_and_are_visible_when_reported() {
     const UNIT: usize = 64 * 1024;
     loom::model(|| {
         let (mut sender, mut receiver) = pair();

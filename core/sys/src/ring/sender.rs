@@ -86,14 +86,14 @@ impl RingSender {
     ///
     /// # Errors
     /// [`RingBroken`] if the receiver's index is invalid.
-    pub fn has_room(&mut self, len: usize) -> Result<bool, RingBroken> {
+    pub fn has_space(&mut self, len: usize) -> Result<bool, RingBroken> {
         let entry = layout::entry_len(len.min(self.frame_len_max));
         self.refresh_head()?;
         Ok(self.fits(self.padding_before(entry) + entry))
     }
 
     /// Requests a doorbell from the receiver when it returns space. Before sleeping, the caller
-    /// must issue [`barrier::full`] and check again with [`RingSender::has_room`].
+    /// must issue [`barrier::full`] and check again with [`RingSender::has_space`].
     pub fn arm(&mut self) {
         // SYNC: waiting (store the flag; the caller fences and rereads the head).
         self.memory.sender_waiting().store(1, Ordering::Relaxed);

@@ -68,7 +68,7 @@ fn frames_of_every_short_length_arrive_as_they_were_sent_from_one_piece_or_two()
 }
 
 #[test]
-fn a_part_of_a_frame_is_copied_to_its_length_alone() {
+fn partial_copy_writes_only_its_length() {
     let (mut sender, mut receiver) = pair();
     let bytes: Vec<u8> = (1..=80).collect();
     let _ = sender.push(&bytes, &[]).unwrap();
@@ -158,7 +158,7 @@ fn threads_pass_frames_in_order_and_intact() {
 }
 
 #[test]
-fn bell_is_asked_for_once_per_sleep() {
+fn bell_rings_once_per_sleep() {
     let (mut sender, mut receiver) = pair();
     assert_eq!(sender.push(b"awake", &[]), Ok(Bell::Silent));
     receiver.arm();
@@ -171,19 +171,19 @@ fn bell_is_asked_for_once_per_sleep() {
 }
 
 #[test]
-fn sender_that_waits_for_room_is_rung_once() {
+fn sender_waiting_for_space_is_rung_once() {
     let (mut sender, mut receiver) = pair();
     let frame = [0; 1000];
     while sender.push(&frame, &[]).is_ok() {}
     sender.arm();
-    assert!(!sender.has_room(frame.len()).unwrap());
+    assert!(!sender.has_space(frame.len()).unwrap());
     let mut bells = 0;
     while let Some(entry) = receiver.peek().unwrap() {
         let len = entry.len();
         bells += usize::from(receiver.consume(len) == Bell::Ring);
     }
     assert_eq!(bells, 1);
-    assert!(sender.has_room(frame.len()).unwrap());
+    assert!(sender.has_space(frame.len()).unwrap());
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn receiver_lies_are_detected() {
         let (mut sender, fd) = create(RING_LEN).unwrap();
         let memory = RingMemory::map(&fd, RING_LEN).unwrap();
         memory.head().store(head, Ordering::Relaxed);
-        assert!(sender.has_room(1).is_err(), "{head:#x}");
+        assert!(sender.has_space(1).is_err(), "{head:#x}");
     }
 }
 
@@ -409,7 +409,7 @@ fn each_byte_of_an_offer_is_claimed_once_whoever_is_faster() {
 }
 
 #[test]
-fn a_share_that_is_begun_is_waited_for_and_one_that_is_not_is_taken_back() {
+fn begun_share_is_awaited_and_unclaimed_share_is_withdrawn() {
     let (mut sender, mut receiver) = offered(1 << 20);
     let claim = sender.claim_back(4096, 1 << 20).unwrap();
     receiver.withdraw_offer();
@@ -428,7 +428,7 @@ fn a_share_that_is_begun_is_waited_for_and_one_that_is_not_is_taken_back() {
 }
 
 #[test]
-fn a_sender_that_cannot_write_says_so_and_claims_no_more() {
+fn failed_sender_reports_it_and_claims_no_more() {
     let (mut sender, mut receiver) = offered(1 << 20);
     let first = sender.claim_back(4096, 1 << 20).unwrap();
     sender.finish(&first, true);
@@ -442,7 +442,7 @@ fn a_sender_that_cannot_write_says_so_and_claims_no_more() {
 }
 
 #[test]
-fn an_offer_of_another_message_or_of_more_than_it_has_is_left_alone() {
+fn offers_that_do_not_match_the_message_are_ignored() {
     let (mut sender, mut receiver) = offered(1 << 20);
     assert!(sender.claim_back(8192, 1 << 20).is_none());
     assert!(sender.claim_back(4096, (1 << 20) - 1).is_none());
@@ -453,7 +453,7 @@ fn an_offer_of_another_message_or_of_more_than_it_has_is_left_alone() {
 
 // P8.7
 #[test]
-fn claims_that_cannot_be_break_the_ring_and_reach_no_byte_outside() {
+fn invalid_claims_break_the_ring_and_stay_in_bounds() {
     let good = 1 << 32 | 16;
     for word in [
         0,

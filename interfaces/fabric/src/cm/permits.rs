@@ -137,7 +137,7 @@ mod tests {
         set.add(&*alarm, 0).unwrap();
         let fired = || {
             let mut ready = Vec::new();
-            set.look(&mut ready).unwrap();
+            set.poll(&mut ready).unwrap();
             ready.len()
         };
         let permits = Permits::new(2, &alarm);

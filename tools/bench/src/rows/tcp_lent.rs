@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Windows of messages over the kernel's TCP with zero-copy sends: one copy in total, with the
-//! types of the stream link itself ([`LendingWriter`], [`DirectReader`]).
+//! types of the stream link itself ([`ZeroCopyWriter`], [`DirectReader`]).
 //!
 //! The work is that of [`super::tcp::stream`]. The receiver acknowledges a window after its program
 //! has read it, so the sender may then change the message (rule L2 of
-//! `portolan_sys::net::LendingWriter`).
+//! `portolan_sys::net::ZeroCopyWriter`).
 
 use super::tcp::{Bytes, windows};
 use crate::end::End;
@@ -12,7 +12,7 @@ use crate::measure::Sample;
 use crate::patience::Patience;
 use crate::socket;
 use anyhow::{Result, bail};
-use portolan_sys::net::{DirectReader, LendingWriter};
+use portolan_sys::net::{DirectReader, ZeroCopyWriter};
 use std::io::ErrorKind;
 use std::net::TcpStream;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
     stream.set_nonblocking(true)?;
     let pipe = LentPipe {
         stream,
-        writer: LendingWriter::new(AT_ONCE),
+        writer: ZeroCopyWriter::new(AT_ONCE),
         reader: DirectReader::default(),
         patience: end.patience(),
     };
@@ -37,7 +37,7 @@ pub(crate) fn run(end: &mut End) -> Result<Option<Sample>> {
 
 struct LentPipe {
     stream: TcpStream,
-    writer: LendingWriter,
+    writer: ZeroCopyWriter,
     reader: DirectReader<0>,
     patience: Patience,
 }

@@ -139,7 +139,7 @@ impl Casting {
             relay
                 .gone()
                 .iter()
-                .for_each(|rank| self.caster.on_gone(*rank));
+                .for_each(|rank| self.caster.remove_member(*rank));
         }
         self.caster.forget(relay.acked());
         let mut turn = Turn::default();
@@ -173,7 +173,7 @@ impl Casting {
     }
 
     fn fill(&mut self, now: Instant, relay: &mut Relay) {
-        while self.run.has_room(self.run_count) {
+        while self.run.has_space(self.run_count) {
             let len_of = |seq| relay.block(seq).map(|block| block.message().len());
             let Some(header) = self.caster.next(now, len_of) else {
                 break;

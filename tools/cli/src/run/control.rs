@@ -11,7 +11,7 @@ use super::wire::{self, End, Order};
 use crate::output::WriteError;
 use portolan::launch::EndedRank;
 use portolan::launch::wire::Waits;
-use portolan_sys::lack::Lack;
+use portolan_sys::shortage::Shortage;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -114,7 +114,7 @@ impl fmt::Display for Failure {
 /// Returns the cause of a rank's end. A process that exhausts its memory and cannot report that
 /// aborts.
 fn cause_of(end: End) -> String {
-    match (end, Lack::memory().limit) {
+    match (end, Shortage::memory().limit) {
         (End::Signal(libc::SIGABRT), Some(limit)) => format!(
             "{end}; if memory was exhausted: the limit of address space here is {limit} bytes; raise it \
              (ulimit -v)"

@@ -104,7 +104,7 @@ fn port(name: &str) -> OwnedFd {
     let interface = all.iter().find(|found| found.name == name).unwrap();
     let socket = net::packet_socket().unwrap();
     net::ignore_outgoing(socket.as_fd()).unwrap();
-    net::wish_receive_buffer(socket.as_fd(), 8 << 20).unwrap();
+    net::request_receive_buffer(socket.as_fd(), 8 << 20).unwrap();
     net::bind_packet(socket.as_fd(), interface.index, ALL).unwrap();
     socket
 }

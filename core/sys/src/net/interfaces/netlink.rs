@@ -99,23 +99,20 @@ fn network_of(message: &AddressMessage) -> Option<Network> {
 }
 
 /// Sends one query and passes each part of the reply to `take`.
-fn dump(
-    question: RouteNetlinkMessage,
-    take: &mut dyn FnMut(RouteNetlinkMessage),
-) -> io::Result<()> {
+fn dump(query: RouteNetlinkMessage, take: &mut dyn FnMut(RouteNetlinkMessage)) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(query));
     request.finalize();
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
     loop {
-        let (answer, _) = socket.recv_from_full()?;
-        if take_messages(&answer, take)? {
+        let (reply, _) = socket.recv_from_full()?;
+        if take_messages(&reply, take)? {
             return Ok(());
         }
     }

@@ -3,8 +3,8 @@
 //! See the parent's documentation.
 #![allow(unsafe_code, reason = "copies to and from the mapping")]
 
-use crate::effort::{self, Call};
 use crate::mapping::Mapping;
+use crate::usage::{self, Call};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use std::io;
@@ -141,7 +141,7 @@ impl AreaLock {
 
     fn call(&self, operation: FlockOperation) -> io::Result<()> {
         loop {
-            effort::calls(Call::Flock);
+            usage::count_call(Call::Flock);
             match flock(self.0.as_fd(), operation) {
                 Err(Errno::INTR) => {}
                 other => return Ok(other?),

@@ -135,7 +135,7 @@ impl<T: Entry> ConsumerRing<T> {
         // SAFETY: written before the acquired index, and not written again before the release
         // below; any bytes are a valid entry.
         let entry = unsafe { ring.entry(consumer).read() };
-        // SYNC: xdp room
+        // SYNC: xdp space
         ring.consumer()
             .store(consumer.wrapping_add(1), Ordering::Release);
         Some(entry)
@@ -157,7 +157,7 @@ impl<T: Entry> ProducerRing<T> {
     pub fn push(&mut self, entry: T) -> bool {
         let ring = &self.0;
         let producer = ring.producer().load(Ordering::Relaxed);
-        // SYNC: xdp room
+        // SYNC: xdp space
         let consumer = ring.consumer().load(Ordering::Acquire);
         if producer.wrapping_sub(consumer) >= ring.len {
             return false;
@@ -176,7 +176,7 @@ impl<T: Entry> ProducerRing<T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let producer = self.0.producer().load(Ordering::Relaxed);
-        // SYNC: xdp room
+        // SYNC: xdp space
         self.0.consumer().load(Ordering::Acquire) == producer
     }
 

@@ -103,7 +103,7 @@ impl Sockets {
     fn open_raw(&mut self, interface: &Interface, port: u16, place: usize) -> Option<LinkAddr> {
         let opened: Result<Packet, LinkError> = {
             let mut config = PacketConfig::new(InterfaceRef::Index(interface.index), port);
-            config.broker = lease::asked(portolan::settings::BROKER.from_env());
+            config.broker = lease::broker_address(portolan::settings::BROKER.from_env());
             Packet::open(&config)
         };
         match opened {

@@ -13,7 +13,7 @@ use super::frame_ring::FrameRing;
 use super::switch::Switch;
 use anyhow::{Context, Result};
 use portolan_sys::epoll::{Epoll, Ready};
-use portolan_sys::net::{self, WIRE_FRAME_ROOM, WireEnd};
+use portolan_sys::net::{self, WIRE_FRAME_LEN_MAX, WireEnd};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -123,7 +123,7 @@ impl Carrier {
         while self.ports.iter().any(|port| port.end.is_some()) {
             self.sleep()?;
             let mut ready = std::mem::take(&mut self.ready);
-            self.epoll.look(&mut ready)?;
+            self.epoll.poll(&mut ready)?;
             for port in ready.drain(..) {
                 self.fetch(usize::try_from(port.token).unwrap_or(usize::MAX));
             }

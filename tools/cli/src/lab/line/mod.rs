@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use carry::{Capacity, Carrier, Counts};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use portolan_sys::net;
-use portolan_sys::process::{ProcessHandle, keep_time};
+use portolan_sys::process::{ProcessHandle, set_precise_timers};
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -242,7 +242,7 @@ fn make(name: &str, host_count: u32, link: &Link) -> Result<Carrier> {
     };
     let carrier = Carrier::new(&numbers, link.delay, &capacity, counts.into())?;
     // Without the priority some frames are late; they are counted.
-    let _ = keep_time();
+    let _ = set_precise_timers();
     Ok(carrier)
 }
 

@@ -17,9 +17,9 @@ fn blocking_pair() -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_stream_of_all_lengths_arrives_as_it_was_written() {
+fn writes_of_all_lengths_arrive_intact() {
     for (near, far) in [pair(), blocking_pair()] {
-        let mut writer = LendingWriter::new(64 << 10);
+        let mut writer = ZeroCopyWriter::new(64 << 10);
         let lens = [1, 100, 16 << 10, (16 << 10) + 1, 300_001, 3, 2 << 20];
         let sent: Vec<Vec<u8>> = lens.iter().map(|len| bytes(*len, *len)).collect();
         let total: usize = lens.iter().sum();
@@ -37,13 +37,13 @@ fn a_stream_of_all_lengths_arrives_as_it_was_written() {
                 assert!(!writer.has_unsent());
             }
         });
-        assert_eq!(writer.taken(), total as u64);
+        assert_eq!(writer.accepted_len(), total as u64);
     }
 }
 
 /// L2: the bytes are changed as soon as the peer's program reports that it has them.
 #[test]
-fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were() {
+fn pages_may_change_once_the_peer_reports_receipt() {
     const LEN: usize = 200_000;
     let (near, far) = blocking_pair();
     let mut page = bytes(LEN, 0);
@@ -57,7 +57,7 @@ fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were
                 std::io::Write::write_all(&mut &far, b"y").unwrap();
             }
         });
-        let mut writer = LendingWriter::new(256 << 10);
+        let mut writer = ZeroCopyWriter::new(256 << 10);
         let mut word = [0];
         for round in 1..=200 {
             writer.write_all(&near, &page).unwrap();
@@ -69,9 +69,9 @@ fn pages_that_change_when_the_peer_has_said_that_it_has_them_arrive_as_they_were
 
 /// L1: the memory may be unmapped at once; the pages stay until they are read.
 #[test]
-fn memory_that_is_unmapped_arrives_even_so() {
+fn unmapped_memory_still_arrives() {
     let (near, far) = blocking_pair();
-    let mut writer = LendingWriter::new(1 << 20);
+    let mut writer = ZeroCopyWriter::new(1 << 20);
     let sent = crate::pages::Pages::new(100_000).unwrap();
     let mut sent = sent;
     sent.copy_from_slice(&bytes(100_000, 7));
@@ -85,13 +85,13 @@ fn memory_that_is_unmapped_arrives_even_so() {
 }
 
 #[test]
-fn what_the_peer_s_tcp_has_is_acknowledged_before_its_program_reads() {
+fn tcp_acknowledges_before_the_program_reads() {
     let (near, far) = blocking_pair();
-    let mut writer = LendingWriter::new(1 << 20);
+    let mut writer = ZeroCopyWriter::new(1 << 20);
     assert_eq!(writer.acknowledged(&near).unwrap(), 0);
     let sent = bytes(20_000, 1);
     writer.write_all(&near, &sent).unwrap();
-    while writer.acknowledged(&near).unwrap() < writer.taken() {
+    while writer.acknowledged(&near).unwrap() < writer.accepted_len() {
         std::thread::yield_now();
     }
     assert_eq!(writer.acknowledged(&near).unwrap(), 20_000);
@@ -103,9 +103,9 @@ fn what_the_peer_s_tcp_has_is_acknowledged_before_its_program_reads() {
 }
 
 #[test]
-fn a_writer_takes_no_more_than_there_is_room_for_and_goes_on_when_there_is() {
+fn full_writer_refuses_and_continues_when_writable() {
     let (near, far) = pair();
-    let mut writer = LendingWriter::new(64 << 10);
+    let mut writer = ZeroCopyWriter::new(64 << 10);
     let sent = bytes(64 << 20, 3);
     let mut taken = 0;
     let refused = loop {
@@ -116,8 +116,8 @@ fn a_writer_takes_no_more_than_there_is_room_for_and_goes_on_when_there_is() {
     };
     assert_eq!(refused.kind(), ErrorKind::WouldBlock);
     assert!(taken > 0 && taken < sent.len(), "{taken}");
-    assert_eq!(writer.taken(), taken as u64);
-    assert!(writer.has_unsent() && writer.acknowledged(&near).unwrap() <= writer.taken());
+    assert_eq!(writer.accepted_len(), taken as u64);
+    assert!(writer.has_unsent() && writer.acknowledged(&near).unwrap() <= writer.accepted_len());
     let mut got = vec![0xa5; sent.len()];
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -131,21 +131,25 @@ fn a_writer_takes_no_more_than_there_is_room_for_and_goes_on_when_there_is() {
 }
 
 #[test]
-fn a_frame_goes_with_its_front_and_the_next_front_comes_with_its_end() {
+fn frame_and_next_front_are_read_with_one_call() {
     let (near, far) = blocking_pair();
-    let mut writer = LendingWriter::new(1 << 20);
+    let mut writer = ZeroCopyWriter::new(1 << 20);
     let payload = bytes(50_000, 9);
-    assert!(!writer.lend(&near, b"front", &payload[..100]).unwrap());
-    assert_eq!(writer.taken(), 0);
-    assert!(writer.lend(&near, b"front", &payload).unwrap());
+    assert!(
+        !writer
+            .write_frame(&near, b"front", &payload[..100])
+            .unwrap()
+    );
+    assert_eq!(writer.accepted_len(), 0);
+    assert!(writer.write_frame(&near, b"front", &payload).unwrap());
     let mut slices = [
         IoSlice::new(b""),
         IoSlice::new(b"next!"),
         IoSlice::new(b"rest"),
     ];
-    writer.copy(&near, &mut slices).unwrap();
+    writer.copy_frame(&near, &mut slices).unwrap();
     writer.flush(&near).unwrap();
-    assert_eq!(writer.taken(), 50_014);
+    assert_eq!(writer.accepted_len(), 50_014);
     let mut reader = DirectReader::<5>::default();
     while reader.ahead().len() < 5 {
         assert!(reader.fill(&far, 5).unwrap());

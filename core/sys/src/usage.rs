@@ -4,7 +4,7 @@
 //! Each function of this crate that the data path calls counts its system call. Functions that open
 //! or close an object do not.
 //!
-//! Counting starts with the first [`Effort`] that the process reads. Before that, a count costs one
+//! Counting starts with the first [`Usage`] that the process reads. Before that, a count costs one
 //! load and one branch. Thread-local memory of a shared library costs a call and some 25
 //! instructions, a twentieth of a short message.
 
@@ -64,7 +64,7 @@ const NAMES: [&str; 20] = [
 
 const _: () = assert!(Call::Write as usize + 1 == NAMES.len());
 
-/// Set when the first [`Effort`] is read. Relaxed: a thread counts once it sees the flag.
+/// Set when the first [`Usage`] is read. Relaxed: a thread counts once it sees the flag.
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -83,46 +83,46 @@ fn is_counted() -> bool {
 
 /// Counts one `call` of this thread.
 #[inline(always)]
-pub fn calls(call: Call) {
+pub fn count_call(call: Call) {
     if is_counted() {
-        count_call(call);
+        add_call(call);
     }
 }
 
 #[cold]
-fn count_call(call: Call) {
+fn add_call(call: Call) {
     CALLS.with(|counts| add_one(&counts[call as usize]));
 }
 
 /// Counts a copy of a message's payload, or of a part of it, that this thread makes within its own
 /// memory or that of a ring.
 #[inline(always)]
-pub fn copies() {
+pub fn count_copy() {
     if is_counted() {
-        count_copy();
+        add_copy();
     }
 }
 
 #[cold]
-fn count_copy() {
+fn add_copy() {
     COPIES.with(add_one);
 }
 
 /// Counts of one thread, since the process first read one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
+pub struct Usage {
     calls: [u64; NAMES.len()],
     /// Copies of payload or of parts of it.
     pub copies: u64,
 }
 
-impl Effort {
+impl Usage {
     /// Returns the counts of the calling thread, and starts to count if this is the first call in the
     /// process.
     #[must_use]
-    pub fn of_this_thread() -> Effort {
+    pub fn of_this_thread() -> Usage {
         IS_COUNTED.store(true, Ordering::Relaxed);
-        Effort {
+        Usage {
             calls: CALLS.with(|counts| std::array::from_fn(|index| counts[index].get())),
             copies: COPIES.with(Cell::get),
         }
@@ -130,9 +130,9 @@ impl Effort {
 
     /// Returns the difference to `earlier`, a count of the same thread.
     #[must_use]
-    pub fn since(&self, earlier: &Effort) -> Effort {
+    pub fn since(&self, earlier: &Usage) -> Usage {
         let added = |index: usize| self.calls[index].wrapping_sub(earlier.calls[index]);
-        Effort {
+        Usage {
             calls: std::array::from_fn(added),
             copies: self.copies.wrapping_sub(earlier.copies),
         }
@@ -156,19 +156,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_a_thread_s_own() {
-        let before = Effort::of_this_thread();
-        calls(Call::Sendto);
-        calls(Call::Sendto);
-        calls(Call::Ppoll);
-        copies();
-        let here = Effort::of_this_thread().since(&before);
+    fn counts_are_per_thread() {
+        let before = Usage::of_this_thread();
+        count_call(Call::Sendto);
+        count_call(Call::Sendto);
+        count_call(Call::Ppoll);
+        count_copy();
+        let here = Usage::of_this_thread().since(&before);
         assert_eq!(
             here.calls().collect::<Vec<_>>(),
             [("sendto", 2), ("ppoll", 1)]
         );
         assert_eq!((here.copies, here.wake_ups()), (1, 1));
-        let elsewhere = std::thread::spawn(Effort::of_this_thread).join().unwrap();
-        assert_eq!(elsewhere, Effort::default());
+        let elsewhere = std::thread::spawn(Usage::of_this_thread).join().unwrap();
+        assert_eq!(elsewhere, Usage::default());
     }
 }

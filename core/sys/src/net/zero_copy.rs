@@ -13,7 +13,7 @@
 //!   the bytes. The kernel may still hold it, but only to retransmit data that the peer's TCP
 //!   already has and discards.
 //! - **L3** Without such a report, the memory is returned when the peer's TCP has acknowledged the
-//!   data ([`LendingWriter::acknowledged`]), *if the two processes are on different machines*,
+//!   data ([`ZeroCopyWriter::acknowledged`]), *if the two processes are on different machines*,
 //!   where a NIC has read the pages. On one machine (loopback, veth, a bridge between namespaces or
 //!   virtual machines that share memory) the receiving socket holds these very pages until its
 //!   program reads them. In a test over loopback, 64 KiB that were changed after the
@@ -26,12 +26,12 @@
 //!   pages. That memory is free when the call returns. This is not reported, so that no caller
 //!   relies on it.
 //!
-//! Invariant: between two calls no memory of the caller is kept, except pages in the pipe and in
-//! the socket.
+//! Invariant: between two calls no memory of the caller is referenced, except pages in the pipe and
+//! in the socket.
 
 use super::stream::{Pipe, send_stream, send_stream_gathered, unacknowledged_len};
 use super::{wait_readable, wait_writable};
-use crate::effort::{self, Call};
+use crate::usage::{self, Call};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -42,15 +42,15 @@ use std::time::Duration;
 const COPIED_LEN_MAX: usize = 16 * 1024;
 
 /// Interval at which the blocking functions poll again, in case a wake-up was missed.
-const NAP: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writing end; see the module documentation. All writes to the socket must go through it.
 #[derive(Debug)]
-pub struct LendingWriter {
+pub struct ZeroCopyWriter {
     /// Created when pages are first passed; `None` also if the system does not support that.
     pipe: Option<Pipe>,
     pipe_len: usize,
-    cannot_lend: bool,
+    is_unsupported: bool,
     /// Accepted bytes that have not left: copied bytes, then the contents of the pipe, then copied
     /// bytes.
     unsent: Vec<u8>,
@@ -60,16 +60,16 @@ pub struct LendingWriter {
     sent_len: u64,
 }
 
-impl LendingWriter {
+impl ZeroCopyWriter {
     /// Creates a writer that passes about `at_once_len` bytes by reference at a time. More must
     /// wait until these have left for the socket.
     #[must_use]
-    pub fn new(at_once_len: usize) -> LendingWriter {
-        LendingWriter {
+    pub fn new(at_once_len: usize) -> ZeroCopyWriter {
+        ZeroCopyWriter {
             // The memory may begin and end within a page.
             pipe_len: at_once_len.saturating_mul(2),
             pipe: None,
-            cannot_lend: false,
+            is_unsupported: false,
             unsent: Vec::new(),
             in_pipe: 0,
             unsent_end: Vec::new(),
@@ -84,9 +84,9 @@ impl LendingWriter {
     }
 
     /// Returns the bytes accepted since the beginning: a position in the stream, comparable with
-    /// [`LendingWriter::acknowledged`].
+    /// [`ZeroCopyWriter::acknowledged`].
     #[must_use]
-    pub fn taken(&self) -> u64 {
+    pub fn accepted_len(&self) -> u64 {
         self.sent_len + (self.unsent.len() + self.in_pipe + self.unsent_end.len()) as u64
     }
 
@@ -96,8 +96,8 @@ impl LendingWriter {
     /// # Errors
     /// The errno of `ioctl`.
     pub fn acknowledged(&self, socket: &TcpStream) -> io::Result<u64> {
-        let under_way = unacknowledged_len(socket.as_fd())?;
-        Ok(self.sent_len.saturating_sub(under_way))
+        let in_flight = unacknowledged_len(socket.as_fd())?;
+        Ok(self.sent_len.saturating_sub(in_flight))
     }
 
     /// Accepts some of `bytes`, by reference if that is cheaper, and returns how many. The socket
@@ -110,22 +110,22 @@ impl LendingWriter {
         if self.has_unsent() && !self.push(socket)? {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let lent = match bytes.len() > COPIED_LEN_MAX {
-            true => self.lend_some(bytes),
+        let spliced = match bytes.len() > COPIED_LEN_MAX {
+            true => self.splice_some(bytes),
             false => None,
         };
-        let Some(mut taken) = lent else {
+        let Some(mut accepted) = spliced else {
             let len = send_stream(socket.as_fd(), bytes, false)?;
             self.sent_len += len as u64;
             return Ok(len);
         };
-        while self.push_some(socket.as_fd(), taken < bytes.len())? && taken < bytes.len() {
-            match self.lend_some(&bytes[taken..]) {
-                Some(lent) => taken += lent,
+        while self.push_some(socket.as_fd(), accepted < bytes.len())? && accepted < bytes.len() {
+            match self.splice_some(&bytes[accepted..]) {
+                Some(spliced) => accepted += spliced,
                 None => break,
             }
         }
-        Ok(taken)
+        Ok(accepted)
     }
 
     /// Writes all of `bytes`, and returns when they have left for the socket, which may be blocking
@@ -136,8 +136,8 @@ impl LendingWriter {
     pub fn write_all(&mut self, socket: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.write(socket, bytes) {
-                Ok(taken) => bytes = &bytes[taken..],
-                Err(error) => wait_after(error, || wait_writable(socket.as_fd(), NAP))?,
+                Ok(accepted) => bytes = &bytes[accepted..],
+                Err(error) => wait_after(error, || wait_writable(socket.as_fd(), POLL_INTERVAL))?,
             }
         }
         self.flush(socket)
@@ -149,7 +149,7 @@ impl LendingWriter {
     /// Fails if the connection has failed.
     pub fn flush(&mut self, socket: &TcpStream) -> io::Result<()> {
         while !self.push(socket)? {
-            wait_writable(socket.as_fd(), NAP)?;
+            wait_writable(socket.as_fd(), POLL_INTERVAL)?;
         }
         Ok(())
     }
@@ -160,21 +160,26 @@ impl LendingWriter {
     ///
     /// # Errors
     /// Fails if the connection has failed.
-    pub fn lend(&mut self, socket: &TcpStream, front: &[u8], payload: &[u8]) -> io::Result<bool> {
-        debug_assert!(!self.has_unsent(), "a frame behind one that has not left");
+    pub fn write_frame(
+        &mut self,
+        socket: &TcpStream,
+        front: &[u8],
+        payload: &[u8],
+    ) -> io::Result<bool> {
+        debug_assert!(!self.has_unsent(), "a frame is still unsent");
         if payload.len() <= COPIED_LEN_MAX {
             return Ok(false);
         }
-        let Some(lent) = self.lend_some(payload) else {
+        let Some(spliced) = self.splice_some(payload) else {
             return Ok(false);
         };
         self.unsent.extend_from_slice(front);
-        let mut rest = &payload[lent..];
+        let mut rest = &payload[spliced..];
         while self.push_some(socket.as_fd(), !rest.is_empty())? && !rest.is_empty() {
-            let Some(lent) = self.lend_some(rest) else {
+            let Some(spliced) = self.splice_some(rest) else {
                 break;
             };
-            rest = &rest[lent..];
+            rest = &rest[spliced..];
         }
         self.unsent_end.extend_from_slice(rest);
         self.push(socket)?;
@@ -185,8 +190,12 @@ impl LendingWriter {
     ///
     /// # Errors
     /// Fails if the connection has failed.
-    pub fn copy(&mut self, socket: &TcpStream, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        debug_assert!(!self.has_unsent(), "a frame behind one that has not left");
+    pub fn copy_frame(
+        &mut self,
+        socket: &TcpStream,
+        mut slices: &mut [IoSlice<'_>],
+    ) -> io::Result<()> {
+        debug_assert!(!self.has_unsent(), "a frame is still unsent");
         // Skips empty slices, so that the loop ends when all bytes were sent.
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
@@ -216,7 +225,7 @@ impl LendingWriter {
         Ok(all)
     }
 
-    /// Like [`LendingWriter::push`], except for the data after the pipe; `more` is set if there is
+    /// Like [`ZeroCopyWriter::push`], except for the data after the pipe; `more` is set if there is
     /// some.
     fn push_some(&mut self, fd: BorrowedFd<'_>, more: bool) -> io::Result<bool> {
         if !send_all(
@@ -229,7 +238,7 @@ impl LendingWriter {
         }
         while self.in_pipe > 0 {
             let Some(pipe) = &self.pipe else { break };
-            match pipe.pass_on(fd, self.in_pipe, more) {
+            match pipe.splice_to(fd, self.in_pipe, more) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     self.in_pipe -= len;
@@ -243,19 +252,19 @@ impl LendingWriter {
     }
 
     /// Passes as many of `bytes` as fit the empty pipe, or returns `None` if that is not supported.
-    fn lend_some(&mut self, bytes: &[u8]) -> Option<usize> {
-        if self.pipe.is_none() && !self.cannot_lend {
+    fn splice_some(&mut self, bytes: &[u8]) -> Option<usize> {
+        if self.pipe.is_none() && !self.is_unsupported {
             self.pipe = Pipe::new(self.pipe_len).ok();
-            self.cannot_lend = self.pipe.is_none();
+            self.is_unsupported = self.pipe.is_none();
         }
-        match self.pipe.as_ref()?.lend(bytes) {
-            Ok(lent) => {
-                self.in_pipe = lent;
-                Some(lent)
+        match self.pipe.as_ref()?.splice_in(bytes) {
+            Ok(spliced) => {
+                self.in_pipe = spliced;
+                Some(spliced)
             }
             Err(_) => {
-                // The pipe is empty, so this is not a lack of room: the system does not support it.
-                self.cannot_lend = true;
+                // The pipe is empty, so this is not back-pressure: the system does not support it.
+                self.is_unsupported = true;
                 self.pipe = None;
                 None
             }
@@ -310,7 +319,7 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
             return Ok(true);
         }
         let into = &mut self.ahead[self.ahead_len..wanted];
-        effort::calls(Call::Recvfrom);
+        usage::count_call(Call::Recvfrom);
         let len = { socket }.read(into)?;
         self.ahead_len += len;
         Ok(len > 0)
@@ -337,7 +346,7 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
             IoSliceMut::new(into),
             IoSliceMut::new(&mut self.ahead[..ahead]),
         ];
-        effort::calls(Call::Readv);
+        usage::count_call(Call::Readv);
         let got = { socket }.read_vectored(&mut pieces)?;
         self.ahead_len = got.saturating_sub(into_len);
         Ok(got.min(into_len))
@@ -355,7 +364,7 @@ impl<const AHEAD: usize> DirectReader<AHEAD> {
                 Ok(len) => into = &mut into[len..],
                 Err(error) => {
                     wait_after(error, || {
-                        wait_readable(&[socket.as_raw_fd()], NAP).map(drop)
+                        wait_readable(&[socket.as_raw_fd()], POLL_INTERVAL).map(drop)
                     })?;
                 }
             }

@@ -43,9 +43,9 @@ impl Resource {
     }
 }
 
-/// A lack of a resource.
+/// A shortage of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct Shortage {
     /// The resource.
     pub resource: Resource,
     /// Limit of the process that was reached, if any: in files, threads or bytes.
@@ -55,53 +55,53 @@ pub struct Lack {
 /// Encodes the absence of a limit; no real limit is that high.
 const NO_LIMIT: u64 = u64::MAX;
 
-impl Lack {
-    /// Bytes of an encoded lack.
+impl Shortage {
+    /// Bytes of an encoded shortage.
     pub const LEN: usize = 9;
 
-    /// Returns the lack indicated by `error`, if any.
+    /// Returns the shortage that `error` indicates, if any.
     #[must_use]
-    pub fn of(error: &io::Error) -> Option<Lack> {
+    pub fn of(error: &io::Error) -> Option<Shortage> {
         let resource = match error.raw_os_error().map(Errno::from_raw_os_error) {
             // Descriptors in flight between processes count, too (too_many_unix_fds of
             // net/core/scm.c).
             Some(Errno::MFILE | Errno::TOOMANYREFS) => Resource::Descriptors,
             Some(Errno::NFILE) => Resource::SystemFiles,
             Some(Errno::FBIG | Errno::NOSPC) => Resource::SharedMemory,
-            Some(Errno::NOMEM) => return Some(Lack::memory()),
-            None if error.kind() == io::ErrorKind::OutOfMemory => return Some(Lack::memory()),
+            Some(Errno::NOMEM) => return Some(Shortage::memory()),
+            None if error.kind() == io::ErrorKind::OutOfMemory => return Some(Shortage::memory()),
             _ => return None,
         };
-        Some(Lack::new(resource))
+        Some(Shortage::new(resource))
     }
 
-    /// Like [`Lack::of`], for a thread that could not be started. The C library also returns "try
-    /// again" if there was no room for the stack (`allocate_stack` of glibc's nptl).
+    /// Like [`Shortage::of`], for a thread that could not be started. The C library also returns
+    /// "try again" if it cannot allocate the stack (`allocate_stack` of glibc's nptl).
     #[must_use]
-    pub fn of_thread(error: &io::Error) -> Option<Lack> {
+    pub fn of_thread(error: &io::Error) -> Option<Shortage> {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::AGAIN) => {
-                let memory = Lack::new(Resource::AddressSpace);
+                let memory = Shortage::new(Resource::AddressSpace);
                 match memory.limit {
                     Some(_) => Some(memory),
-                    None => Some(Lack::new(Resource::Threads)),
+                    None => Some(Shortage::new(Resource::Threads)),
                 }
             }
-            _ => Lack::of(error),
+            _ => Shortage::of(error),
         }
     }
 
-    /// Returns a lack of memory.
+    /// Returns a shortage of memory.
     #[must_use]
-    pub fn memory() -> Lack {
-        let bounded = Lack::new(Resource::AddressSpace);
+    pub fn memory() -> Shortage {
+        let bounded = Shortage::new(Resource::AddressSpace);
         match bounded.limit {
             Some(_) => bounded,
-            None => Lack::new(Resource::Memory),
+            None => Shortage::new(Resource::Memory),
         }
     }
 
-    fn new(resource: Resource) -> Lack {
+    fn new(resource: Resource) -> Shortage {
         let bounds: &[Limit] = match resource {
             Resource::Descriptors => &[Limit::Nofile],
             Resource::AddressSpace => &[Limit::As, Limit::Data],
@@ -112,16 +112,16 @@ impl Lack {
         let limits = bounds
             .iter()
             .filter_map(|limit| process::getrlimit(*limit).current);
-        Lack {
+        Shortage {
             resource,
             limit: limits.min(),
         }
     }
 
-    /// Encodes the lack for a peer: a byte for the resource, and the limit, little-endian.
+    /// Encodes the shortage for a peer: a byte for the resource, and the limit, little-endian.
     #[must_use]
-    pub fn encode(&self) -> [u8; Lack::LEN] {
-        let mut bytes = [0; Lack::LEN];
+    pub fn encode(&self) -> [u8; Shortage::LEN] {
+        let mut bytes = [0; Shortage::LEN];
         bytes[0] = match self.resource {
             Resource::Descriptors => 1,
             Resource::SystemFiles => 2,
@@ -134,9 +134,9 @@ impl Lack {
         bytes
     }
 
-    /// Decodes the output of [`Lack::encode`]; `None` for anything else.
+    /// Decodes the output of [`Shortage::encode`]; `None` for anything else.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Lack> {
+    pub fn decode(bytes: &[u8]) -> Option<Shortage> {
         let (&code, limit) = bytes.split_first()?;
         let limit = u64::from_le_bytes(limit.try_into().ok()?);
         let resource = match code {
@@ -148,7 +148,7 @@ impl Lack {
             6 => Resource::Threads,
             _ => return None,
         };
-        Some(Lack {
+        Some(Shortage {
             resource,
             limit: Some(limit).filter(|limit| *limit != NO_LIMIT),
         })
@@ -156,21 +156,21 @@ impl Lack {
 }
 
 /// Prints the exhausted resource, the limit, and the remedy.
-impl fmt::Display for Lack {
+impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (missing, name, option, unit) = match self.resource {
-            Resource::Descriptors => ("no descriptor is left", "open files", "n", ""),
+            Resource::Descriptors => ("no file descriptor is left", "open files", "n", ""),
             Resource::AddressSpace => ("no memory is left", "address space", "v", " bytes"),
             Resource::SharedMemory => ("no shared memory is left", "file sizes", "f", " bytes"),
             Resource::Threads => ("no thread can be started", "processes", "u", ""),
             Resource::SystemFiles => {
                 return f.write_str(
-                    "the system has no open file left; raise its limit (sysctl fs.file-max)",
+                    "the system-wide limit of open files is reached; raise it (sysctl fs.file-max)",
                 );
             }
             Resource::Memory => {
                 return f.write_str(
-                    "no memory is left; free some, or raise what bounds this process (memory.max \
+                    "no memory is left; free some, or raise the limits of this process (memory.max \
                      of its control group, sysctl vm.max_map_count)",
                 );
             }
@@ -180,7 +180,7 @@ impl fmt::Display for Lack {
                 f,
                 "{missing}: the limit of {name} is {limit}{unit}; raise it (ulimit -{option})"
             ),
-            None => write!(f, "{missing}; free some, or raise what bounds the {name}"),
+            None => write!(f, "{missing}; free some, or raise the limit of {name}"),
         }
     }
 }
@@ -192,8 +192,8 @@ pub struct Explained<'a>(pub &'a io::Error, pub Option<&'a str>);
 impl fmt::Display for Explained<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explained(error, remedy) = self;
-        match (Lack::of(error), remedy) {
-            (Some(lack), _) => write!(f, "{error}; {lack}"),
+        match (Shortage::of(error), remedy) {
+            (Some(shortage), _) => write!(f, "{error}; {shortage}"),
             (None, Some(remedy)) => write!(f, "{error}; {remedy}"),
             (None, None) => error.fmt(f),
         }
@@ -214,52 +214,52 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_down_reads_the_same_and_nothing_else_is_read() {
+    fn encoding_survives_a_round_trip_and_garbage_is_rejected() {
         for resource in ALL {
             for limit in [None, Some(0), Some(16), Some(u64::MAX - 1)] {
-                let lack = Lack { resource, limit };
-                assert_eq!(Lack::decode(&lack.encode()), Some(lack));
+                let shortage = Shortage { resource, limit };
+                assert_eq!(Shortage::decode(&shortage.encode()), Some(shortage));
             }
         }
-        assert_eq!(Lack::decode(&[]), None);
-        assert_eq!(Lack::decode(&[1; 8]), None);
-        assert_eq!(Lack::decode(&[1; 10]), None);
-        assert_eq!(Lack::decode(&[7; 9]), None);
-        assert_eq!(Lack::decode(&[0; 9]), None);
+        assert_eq!(Shortage::decode(&[]), None);
+        assert_eq!(Shortage::decode(&[1; 8]), None);
+        assert_eq!(Shortage::decode(&[1; 10]), None);
+        assert_eq!(Shortage::decode(&[7; 9]), None);
+        assert_eq!(Shortage::decode(&[0; 9]), None);
     }
 
     #[test]
-    fn only_what_runs_out_is_a_lack() {
-        let of = |errno: Errno| Lack::of(&errno.into()).map(|lack| lack.resource);
+    fn only_exhaustion_errors_are_shortages() {
+        let of = |errno: Errno| Shortage::of(&errno.into()).map(|shortage| shortage.resource);
         assert_eq!(of(Errno::MFILE), Some(Resource::Descriptors));
         assert_eq!(of(Errno::NFILE), Some(Resource::SystemFiles));
         assert_eq!(of(Errno::FBIG), Some(Resource::SharedMemory));
         assert!(of(Errno::NOMEM).is_some());
-        assert!(Lack::of(&io::ErrorKind::OutOfMemory.into()).is_some());
+        assert!(Shortage::of(&io::ErrorKind::OutOfMemory.into()).is_some());
         for other in [Errno::CONNREFUSED, Errno::AGAIN, Errno::PERM] {
             assert_eq!(of(other), None);
         }
-        let threads = Lack::of_thread(&Errno::AGAIN.into()).unwrap();
+        let threads = Shortage::of_thread(&Errno::AGAIN.into()).unwrap();
         assert_eq!(threads.resource, Resource::Threads);
     }
 
     #[test]
-    fn each_sentence_names_the_thing_and_a_remedy() {
+    fn each_message_names_the_limit_and_a_remedy() {
         for resource in ALL {
             for limit in [None, Some(16)] {
-                let text = Lack { resource, limit }.to_string();
+                let text = Shortage { resource, limit }.to_string();
                 assert!(text.contains("raise"), "{text}");
                 let bounded = !matches!(resource, Resource::SystemFiles | Resource::Memory);
                 assert_eq!(text.contains("16"), bounded && limit.is_some(), "{text}");
             }
         }
         let errno = Errno::MFILE.into();
-        let text = Explained(&errno, Some("ask")).to_string();
+        let text = Explained(&errno, Some("retry")).to_string();
         assert!(
             text.contains("os error 24") && text.contains("ulimit -n"),
             "{text}"
         );
-        let text = Explained(&Errno::PERM.into(), Some("ask")).to_string();
-        assert!(text.ends_with("; ask"), "{text}");
+        let text = Explained(&Errno::PERM.into(), Some("retry")).to_string();
+        assert!(text.ends_with("; retry"), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks that the counts of system calls agree with those of `strace`.
 
-use portolan_sys::effort::Effort;
 use portolan_sys::net::{self, Sender, SockAddr};
+use portolan_sys::usage::Usage;
 use portolan_sys::{barrier, wait};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
@@ -34,7 +34,7 @@ fn make_calls() {
     );
     let to = SockAddr::from(b.local_addr().unwrap());
     let mut buf = [0; 2048];
-    let before = Effort::of_this_thread();
+    let before = Usage::of_this_thread();
     for round in 0..20 {
         net::send_to(a.as_fd(), &to, &[7; 100]).unwrap();
         let pieces = [&[1; 500][..], &[2; 500]].into_iter();
@@ -52,8 +52,8 @@ fn make_calls() {
             net::set_ecn(a.as_fd(), false, net::ECN_CAPABLE).unwrap();
         }
     }
-    let effort = Effort::of_this_thread().since(&before);
-    for (name, count) in effort.calls() {
+    let usage = Usage::of_this_thread().since(&before);
+    for (name, count) in usage.calls() {
         println!("\n{COUNTED}{name} {count}");
     }
 }
@@ -70,7 +70,7 @@ fn calls_are_counted_as_strace_counts_them() {
         Ok(output) => output,
         Err(error) => return eprintln!("SKIPPED: no strace here: {error}"),
     };
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let table = String::from_utf8_lossy(&output.stderr);
     if table.contains("ptrace") {
         return eprintln!("SKIPPED: strace may not trace here: {table}");
@@ -81,12 +81,14 @@ fn calls_are_counted_as_strace_counts_them() {
         rows.find(|(call, _)| *call == name)?.1.parse().ok()
     };
     let counted = |name: &str| -> Option<u64> {
-        let counts = told.lines().filter_map(|line| line.strip_prefix(COUNTED));
+        let counts = output_text
+            .lines()
+            .filter_map(|line| line.strip_prefix(COUNTED));
         let mut counts = counts.filter_map(|line| line.split_once(' '));
         counts.find(|(call, _)| *call == name)?.1.parse().ok()
     };
     for name in TRACED {
-        assert!(counted(name).is_some(), "{name}:\n{told}");
+        assert!(counted(name).is_some(), "{name}:\n{output_text}");
         assert_eq!(counted(name), traced(name), "{name}:\n{table}");
     }
 }
