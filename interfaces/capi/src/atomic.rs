@@ -6,7 +6,7 @@ use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, portolan_node_t};
 use crate::memory;
 use crate::remote::target;
-use crate::request::{ask, begin_waited};
+use crate::request::{begin_waited, call};
 use crate::types::*;
 use portolan::{AtomicOp, Buffer, Datatype};
 use std::ffi::c_int;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn portolan_iatomic(
         // SAFETY: guaranteed by the program.
         let (at, work) = unsafe { (target(at)?, work(what)?) };
         let (operation, datatype) = (work.operation, work.datatype);
-        Ok(ask!(caller.iatomic(
+        Ok(call!(caller.iatomic(
             at,
             operation,
             datatype,

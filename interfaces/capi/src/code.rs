@@ -150,7 +150,7 @@ fn entry(code: c_int) -> Option<&'static Entry> {
 #[unsafe(no_mangle)]
 pub extern "C" fn portolan_error_name(code: c_int) -> *const c_char {
     entry(code)
-        .map_or(c"(no result of Portolan's)", |entry| entry.1)
+        .map_or(c"(not a result of Portolan)", |entry| entry.1)
         .as_ptr()
 }
 
@@ -158,7 +158,7 @@ pub extern "C" fn portolan_error_name(code: c_int) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn portolan_strerror(code: c_int) -> *const c_char {
     entry(code)
-        .map_or(c"no result of Portolan's", |entry| entry.2)
+        .map_or(c"not a result of Portolan", |entry| entry.2)
         .as_ptr()
 }
 

@@ -112,14 +112,14 @@ pub unsafe extern "C" fn portolan_test_collective(
         // SAFETY: guaranteed by the program.
         let mut entered = unsafe { enter(node)? };
         let joined = entered.joined()?;
-        let Some(mut under_way) = joined.collectives.remove(&collective) else {
+        let Some(mut pending) = joined.collectives.remove(&collective) else {
             let text = format!("collective operation {collective} does not exist, or has ended");
             return Err(Failure::new(PORTOLAN_ERR_STALE_REQUEST, text));
         };
-        if under_way.poll(&mut joined.node)? {
+        if pending.poll(&mut joined.node)? {
             return Ok(PORTOLAN_OK);
         }
-        joined.collectives.insert(collective, under_way);
+        joined.collectives.insert(collective, pending);
         Ok(PORTOLAN_PENDING)
     })
 }

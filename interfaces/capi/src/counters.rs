@@ -27,14 +27,14 @@ pub unsafe extern "C" fn portolan_counters(
         let (mut entered, counters) =
             unsafe { (enter(node)?, Out::grown("counters", counters, FIRST_LEN)?) };
         let node = entered.node()?;
-        counters.fill(&told(&node.counters(), node.drops().values().sum()));
+        counters.fill(&to_c(&node.counters(), node.drops().values().sum()));
         Ok(PORTOLAN_OK)
     })
 }
 
 /// Converts every counter of the library by name. A new counter there is a compile error here until
 /// it is added.
-fn told(counters: &Counters, drops: u64) -> portolan_counters_t {
+fn to_c(counters: &Counters, drops: u64) -> portolan_counters_t {
     let &Counters {
         frames_sent,
         frames_received,

@@ -48,10 +48,10 @@ unsafe fn members(node: &Node, group: *const portolan_group_t) -> Result<Group, 
         return Ok(Group::all(node));
     }
     // SAFETY: guaranteed by the caller.
-    known(unsafe { shell(group)? })
+    live(unsafe { shell(group)? })
 }
 
-fn known(shell: &portolan_group_t) -> Result<Group, Failure> {
+fn live(shell: &portolan_group_t) -> Result<Group, Failure> {
     let group = shell
         .group
         .read()
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
         }
         // SAFETY: guaranteed by the program.
         let shell = unsafe { shell(group)? };
-        known(shell)?;
+        live(shell)?;
         *shell
             .group
             .write()
@@ -125,14 +125,14 @@ pub unsafe extern "C" fn portolan_group_free(group: *mut portolan_group_t) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_rank(group: *const portolan_group_t) -> c_int {
     // SAFETY: guaranteed by the program.
-    guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.rank()))))
+    guard(|| Ok(number(u64::from(live(unsafe { shell(group)? })?.rank()))))
 }
 
 /// Returns the number of members of the group.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn portolan_group_size(group: *const portolan_group_t) -> c_int {
     // SAFETY: guaranteed by the program.
-    guard(|| Ok(number(u64::from(known(unsafe { shell(group)? })?.size()))))
+    guard(|| Ok(number(u64::from(live(unsafe { shell(group)? })?.size()))))
 }
 
 /// Common part of all functions on groups: checks the caller and finds the members.

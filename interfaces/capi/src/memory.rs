@@ -159,19 +159,19 @@ impl<T: Copy> Out<T> {
         Ok(Out { at, size })
     }
 
-    /// Fills the structure from the result of a call: `told` converts a value, `cut` an error. If
-    /// `cut` returns `None`, the structure is not changed.
+    /// Fills the structure from the result of a call: `convert` converts a value, `truncated` an
+    /// error. If `truncated` returns `None`, the structure is not changed.
     #[inline]
     pub(crate) fn fill_from<R, E>(
         self,
         returned: &Result<R, E>,
-        told: impl FnOnce(&R) -> T,
-        cut: impl FnOnce(&E) -> Option<T>,
+        convert: impl FnOnce(&R) -> T,
+        truncated: impl FnOnce(&E) -> Option<T>,
     ) {
         match returned {
-            Ok(result) => self.fill(&told(result)),
+            Ok(result) => self.fill(&convert(result)),
             Err(error) => {
-                if let Some(value) = cut(error) {
+                if let Some(value) = truncated(error) {
                     self.fill(&value);
                 }
             }

@@ -6,7 +6,7 @@ use crate::failure::{Failure, guard};
 use crate::handle::{enter, portolan_node_t};
 use crate::memory::{self, Out};
 use crate::port;
-use crate::tagged::cut;
+use crate::tagged::truncated;
 use crate::types::{
     PORTOLAN_ANY_SOURCE, PORTOLAN_BEST_EFFORT, PORTOLAN_HIGH, portolan_piece_t, portolan_received_t,
 };
@@ -136,13 +136,13 @@ pub unsafe extern "C" fn portolan_recv(
             PORTOLAN_ANY_SOURCE => node.recv(port, bytes),
             source => node.recv_from(source, port, bytes),
         };
-        received.fill_from(&done, told, cut_received);
+        received.fill_from(&done, to_c, truncated_received);
         done?;
         Ok(PORTOLAN_OK)
     })
 }
 
-fn told(received: &Received) -> portolan_received_t {
+fn to_c(received: &Received) -> portolan_received_t {
     portolan_received_t {
         size: 0,
         len: received.len as u64,
@@ -151,8 +151,8 @@ fn told(received: &Received) -> portolan_received_t {
 }
 
 /// Describes a message that did not fit its buffer.
-fn cut_received(error: &Error) -> Option<portolan_received_t> {
-    cut(error).map(|envelope| portolan_received_t {
+fn truncated_received(error: &Error) -> Option<portolan_received_t> {
+    truncated(error).map(|envelope| portolan_received_t {
         size: 0,
         len: envelope.len,
         source: envelope.source,

@@ -5,7 +5,7 @@ use crate::code::*;
 use crate::failure::guard;
 use crate::handle::{enter, portolan_node_t};
 use crate::memory;
-use crate::node::tell_text;
+use crate::node::copy_text;
 use crate::types::*;
 use portolan::model::{Choices, LonePieces, Status};
 use std::ffi::{c_char, c_int};
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn portolan_model(
         let mut entered = unsafe { enter(node)? };
         let status = entered.node()?.model();
         // SAFETY: guaranteed by the program.
-        unsafe { tell_text("text", text, len, &status.to_string())? };
+        unsafe { copy_text("text", text, len, &status.to_string())? };
         Ok(match status {
             Status::Absent => PORTOLAN_MODEL_ABSENT,
             Status::Used(_) => PORTOLAN_MODEL_USED,

@@ -107,7 +107,7 @@ unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<std::borrow::Cow<'
 ///
 /// # Safety
 /// As [`memory::bytes_mut`].
-pub(crate) unsafe fn tell_text(
+pub(crate) unsafe fn copy_text(
     what: &str,
     place: *mut c_char,
     len: usize,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn portolan_option(
             return Err(Failure::new(PORTOLAN_ERR_NO_OPTION, text));
         };
         // SAFETY: guaranteed by the program.
-        unsafe { tell_text("value", value, value_len, found) }
+        unsafe { copy_text("value", value, value_len, found) }
     })
 }
 

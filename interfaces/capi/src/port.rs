@@ -35,7 +35,7 @@ fn out_of_range(port: u32) -> Failure {
 }
 
 /// Opens a port for portolan_recv() and portolan_post_recv(). Messages that arrived earlier are
-/// kept for it.
+/// held for it.
 ///
 /// Errors: PORTOLAN_ERR_PORT, PORTOLAN_ERR_PORT_IN_USE.
 #[unsafe(no_mangle)]
@@ -107,7 +107,7 @@ impl Handler {
             Some(buffer) => (buffer.as_ptr().cast_mut(), buffer.len()),
             None => (ptr::null_mut(), 0),
         };
-        let told = portolan_message_t {
+        let c_message = portolan_message_t {
             size: size_of::<portolan_message_t>(),
             bytes: at.cast(),
             len: len as u64,
@@ -120,7 +120,7 @@ impl Handler {
         let node = ptr::from_ref(self.node).cast_mut();
         // SAFETY: the program guarantees that its handler may be called in this way.
         self.node.with_context(context, || unsafe {
-            (self.function)(node, &told, self.user)
+            (self.function)(node, &c_message, self.user)
         });
     }
 }

@@ -5,7 +5,7 @@ use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, portolan_node_t};
 use crate::memory::{self, Out};
-use crate::request::{ask, begin_waited};
+use crate::request::{begin_waited, call};
 use crate::types::*;
 use portolan::{Access, Lane, PutNotice, RemoteKey, RemoteTarget};
 use std::ffi::{c_int, c_void};
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn portolan_iput(
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
         // SAFETY: guaranteed by the program.
         let target = unsafe { target(to)? };
-        Ok(ask!(caller.iput(target, buffer)))
+        Ok(call!(caller.iput(target, buffer)))
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn portolan_iget(
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         // SAFETY: guaranteed by the program.
         let target = unsafe { target(from)? };
-        Ok(ask!(caller.iget(target, buffer)))
+        Ok(call!(caller.iget(target, buffer)))
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn portolan_next_notice(
         let Some(next) = entered.node()?.next_notice()? else {
             return Ok(0);
         };
-        notice.fill(&told(&next));
+        notice.fill(&to_c(&next));
         Ok(1)
     })
 }
@@ -219,12 +219,12 @@ pub unsafe extern "C" fn portolan_wait_notice(
     guard(|| {
         // SAFETY: guaranteed by the program.
         let (mut entered, notice) = unsafe { (enter(node)?, Out::new("notice", notice)?) };
-        notice.fill(&told(&entered.node()?.wait_notice()?));
+        notice.fill(&to_c(&entered.node()?.wait_notice()?));
         Ok(PORTOLAN_OK)
     })
 }
 
-fn told(notice: &PutNotice) -> portolan_notice_t {
+fn to_c(notice: &PutNotice) -> portolan_notice_t {
     portolan_notice_t {
         size: 0,
         word: notice.word,

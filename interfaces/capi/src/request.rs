@@ -8,14 +8,14 @@ use crate::memory::{self, Out};
 use crate::message::target;
 use crate::node::number;
 use crate::port;
-use crate::tagged::cut;
+use crate::tagged::truncated;
 use crate::types::{PORTOLAN_ANY_SOURCE, portolan_completion_t, portolan_request_t};
 use portolan::{Completion, Error, Request};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 /// Calls a function that both nodes and the contexts of handlers have.
-macro_rules! ask {
+macro_rules! call {
     ($caller:ident.$call:ident($($argument:expr),*)) => {
         match $caller {
             Caller::Program(mut entered) => entered.node()?.$call($($argument),*)?,
@@ -23,7 +23,7 @@ macro_rules! ask {
         }
     };
 }
-pub(crate) use ask;
+pub(crate) use call;
 
 /// Common part of all functions that start an operation: checks the caller, starts `operation`, and
 /// stores the request unless `request` is null.
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn portolan_isend(
         // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
         let target = target(rank, port, flags)?;
-        Ok(ask!(caller.isend(target, buffer)))
+        Ok(call!(caller.isend(target, buffer)))
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn portolan_post_recv(
             (Caller::Program(mut entered), source) if source != PORTOLAN_ANY_SOURCE => {
                 Ok(entered.node()?.post_recv_from(source, port, buffer)?)
             }
-            (caller, _) => Ok(ask!(caller.post_recv(port, buffer))),
+            (caller, _) => Ok(call!(caller.post_recv(port, buffer))),
         }
     };
     // SAFETY: guaranteed by the program.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn portolan_wait(
         let (mut entered, completion) =
             unsafe { (enter(node)?, Out::new("completion", completion)?) };
         let done = entered.node()?.wait(named(request)?);
-        completion.fill_from(&done, told, cut_completion);
+        completion.fill_from(&done, to_c, truncated_completion);
         done?;
         Ok(PORTOLAN_OK)
     })
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn portolan_test(
             Ok(Some(done)) => Ok(done),
             Err(error) => Err(error),
         };
-        completion.fill_from(&done, told, cut_completion);
+        completion.fill_from(&done, to_c, truncated_completion);
         done?;
         Ok(PORTOLAN_OK)
     })
@@ -241,13 +241,13 @@ fn named(request: portolan_request_t) -> Result<Request, Failure> {
 fn no_request() -> Failure {
     Failure::new(
         PORTOLAN_ERR_STALE_REQUEST,
-        "request 0 is none: give the number that a function has written when it began an operation",
+        "request 0 is not an operation; pass the number that the function stored when it began one",
     )
 }
 
 /// Describes a message that did not fit its buffer.
-fn cut_completion(error: &Error) -> Option<portolan_completion_t> {
-    let envelope = cut(error)?;
+fn truncated_completion(error: &Error) -> Option<portolan_completion_t> {
+    let envelope = truncated(error)?;
     Some(portolan_completion_t {
         size: 0,
         len: envelope.len,
@@ -259,7 +259,7 @@ fn cut_completion(error: &Error) -> Option<portolan_completion_t> {
     })
 }
 
-fn told(done: &Completion) -> portolan_completion_t {
+fn to_c(done: &Completion) -> portolan_completion_t {
     let buffer = done
         .buffer
         .as_ref()

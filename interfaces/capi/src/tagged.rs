@@ -5,7 +5,7 @@ use crate::code::*;
 use crate::failure::{Failure, guard};
 use crate::handle::{Caller, enter, enter_any, portolan_node_t};
 use crate::memory::{self, Out};
-use crate::request::{ask, begin_waited};
+use crate::request::{begin_waited, call};
 use crate::types::*;
 use portolan::{Envelope, Error, Lane, Request, TagMatch, TagTarget};
 use std::ffi::{c_int, c_void};
@@ -41,7 +41,7 @@ fn which(tag: u64, ignore: u64, source: u32) -> TagMatch {
 }
 
 /// Describes a message that did not fit its buffer; `None` for other errors.
-pub(crate) fn cut(error: &Error) -> Option<portolan_envelope_t> {
+pub(crate) fn truncated(error: &Error) -> Option<portolan_envelope_t> {
     let (len, source, tag, imm) = match *error {
         Error::Truncated {
             source_rank,
@@ -67,7 +67,7 @@ pub(crate) fn cut(error: &Error) -> Option<portolan_envelope_t> {
     })
 }
 
-fn told(envelope: &Envelope) -> portolan_envelope_t {
+fn to_c(envelope: &Envelope) -> portolan_envelope_t {
     portolan_envelope_t {
         size: 0,
         len: envelope.len as u64,
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn portolan_isend_tagged(
         let buffer = unsafe { memory::send_buffer(buffer, len)? };
         // SAFETY: guaranteed by the program.
         let target = unsafe { target(rank, tag, imm, flags)? };
-        Ok(ask!(caller.isend_tagged(target, buffer)))
+        Ok(call!(caller.isend_tagged(target, buffer)))
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn portolan_post_recv_tagged(
         // SAFETY: guaranteed by the program.
         let buffer = unsafe { memory::receive_buffer(buffer, len)? };
         let which = which(tag, ignore, source);
-        Ok(ask!(caller.post_recv_tagged(which, buffer)))
+        Ok(call!(caller.post_recv_tagged(which, buffer)))
     };
     // SAFETY: guaranteed by the program.
     unsafe { begin_waited(node, request, operation) }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn portolan_recv_tagged(
         let envelope = unsafe { Out::new("envelope", envelope)? };
         let which = which(tag, ignore, source);
         let done = entered.node()?.recv_tagged(which, bytes);
-        envelope.fill_from(&done, told, cut);
+        envelope.fill_from(&done, to_c, truncated);
         done?;
         Ok(PORTOLAN_OK)
     })
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn portolan_peek(
         let Some(found) = entered.node()?.peek(which(tag, ignore, source))? else {
             return Ok(0);
         };
-        envelope.fill(&told(&found));
+        envelope.fill(&to_c(&found));
         Ok(1)
     })
 }
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn portolan_claim(
         joined.claims.insert(joined.claim_count, claimed);
         // SAFETY: not null; the program guarantees that it points to a claim.
         unsafe { claim.write(joined.claim_count) };
-        envelope.fill(&told(&found));
+        envelope.fill(&to_c(&found));
         Ok(1)
     })
 }

@@ -32,7 +32,7 @@ fn in_rust(name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_token_goes_around() {
+fn ring_passes_the_token() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "ring.c");
     let out = run_job(3, &[], &program, &["5"]);
@@ -43,13 +43,13 @@ fn a_token_goes_around() {
 }
 
 #[test]
-fn a_ping_pong_tells_half_a_round_trip() {
+fn ping_pong_prints_half_a_round_trip() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "pingpong.c");
     for len in ["0", "64"] {
         let out = run_job(2, &[], &program, &[len, "1000"]);
-        let told = out.trim().strip_prefix(&format!("{len} bytes: ")).unwrap();
-        let us: f64 = told.strip_suffix(" µs").unwrap().parse().unwrap();
+        let printed = out.trim().strip_prefix(&format!("{len} bytes: ")).unwrap();
+        let us: f64 = printed.strip_suffix(" µs").unwrap().parse().unwrap();
         assert!(us > 0.0, "{out}");
     }
 }
@@ -122,7 +122,7 @@ fn heat_equals_the_sequential_solution() {
 }
 
 #[test]
-fn a_parameter_server_outlives_its_worker() {
+fn parameter_server_outlives_its_worker() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = example(&shop, "parameters.c");
     let continues = ["--on-failure=continue"];

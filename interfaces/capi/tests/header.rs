@@ -43,13 +43,13 @@ fn committed() -> String {
 }
 
 #[test]
-fn the_committed_header_is_what_the_sources_say() {
+fn committed_header_matches_the_sources() {
     compare_header("include/portolan.h", SOURCES, UPDATE);
 }
 
 /// The crate of Open MPI's component has no tests of its own.
 #[test]
-fn the_header_of_the_open_mpi_component_is_what_its_sources_say() {
+fn open_mpi_header_matches_its_sources() {
     let root = here().join("../openmpi");
     let path = "include/portolan_btl.h";
     compare_header_of(&root, path, &["types", "calls"], UPDATE);
@@ -73,7 +73,7 @@ fn declared() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_library_exports_what_the_header_declares_and_nothing_else() {
+fn library_exports_exactly_what_the_header_declares() {
     let exported = exported("libportolan_c.so");
     let mut expected = declared();
     for none in [
@@ -90,7 +90,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
 }
 
 #[test]
-fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
+fn every_result_has_a_name_a_text_and_a_unique_number() {
     let header = committed();
     let codes: Vec<(&str, i32)> = header
         .lines()
@@ -124,7 +124,7 @@ fn every_result_has_a_name_a_text_and_a_number_of_its_own() {
 /// Numbers that existing programs may have been built with. Lines may be added here, but never
 /// changed.
 #[test]
-fn numbers_that_were_published_stay() {
+fn published_numbers_do_not_change() {
     for line in [
         "PORTOLAN_OK 0",
         "PORTOLAN_PENDING 1",
@@ -235,7 +235,7 @@ fn both_languages_agree_on_sizes_and_offsets() {
 }
 
 #[test]
-fn strict_compilers_of_c_and_cpp_take_the_header() {
+fn strict_c_and_cpp_compilers_accept_the_header() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let c = shop.path().join("inclusion.c");
     let text = "#include <portolan.h>\n#include <portolan.h>\nint main(void) { \

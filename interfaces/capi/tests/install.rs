@@ -30,7 +30,7 @@ fn installed() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn pkg_config_is_all_that_a_program_needs() {
+fn program_builds_with_pkg_config_only() {
     if Command::new("pkg-config")
         .arg("--version")
         .output()
@@ -103,7 +103,7 @@ fn every_function_has_a_manual_page() {
 }
 
 #[test]
-fn no_manual_page_has_an_error() {
+fn manual_pages_have_no_errors() {
     if Command::new("man").arg("--version").output().is_err() {
         eprintln!("SKIPPED: man is not installed");
         return;
@@ -116,6 +116,6 @@ fn no_manual_page_has_an_error() {
         man.args(pages.map(|page| page.unwrap().path()));
     }
     let output = man.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{errors}");
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn every_mistake_has_a_name() {
+fn every_misuse_returns_its_error() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let out = succeed(&mut Command::new(checked(&shop, "misuse.c")));
     assert!(out.contains("all mistakes were named"), "{out}");
@@ -33,7 +33,7 @@ fn messages_groups_and_event_loops_work_from_c() {
 /// takes less than 1 s. The limit leaves room for a busy machine, and is far below the timeout for
 /// silent peers.
 #[test]
-fn the_others_are_told_who_was_killed() {
+fn survivors_learn_which_rank_was_killed() {
     let shop = Workshop::new("portolan", "libportolan_c.so");
     let program = checked(&shop, "death.c");
     for (path, calls) in [

@@ -46,8 +46,8 @@ static void wrong_arguments(portolan_node_t *node) {
           portolan_recv(node, CLOSED, PORTOLAN_ANY_SOURCE, bytes, 8, NULL));
     FAILS(PORTOLAN_ERR_PORT_IN_USE, "4", portolan_open(node, PORT));
     FAILS(PORTOLAN_ERR_NO_SUCH_RANK, "rank 7", portolan_send(node, 7, PORT, bytes, 1, 0));
-    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_wait(node, 0, NULL));
-    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is none", portolan_test(node, 0, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is not an operation", portolan_wait(node, 0, NULL));
+    FAILS(PORTOLAN_ERR_STALE_REQUEST, "request 0 is not an operation", portolan_test(node, 0, NULL));
     request = 0;
     /* More elements than an array can have. */
     FAILS(PORTOLAN_ERR_ARGUMENT, "requests", portolan_wait_all(node, &request, (size_t)1 << 61));

@@ -65,7 +65,7 @@ pub(crate) fn compare_header_of(root: &Path, path: &str, sources: &[&str], updat
     }
     assert!(
         std::fs::read_to_string(&path).unwrap() == new,
-        "{} is not what the sources say; run `{update}=1 cargo test -p {} --test header` and \
+        "{} does not match the sources; run `{update}=1 cargo test -p {} --test header` and \
          commit it",
         path.display(),
         env!("CARGO_PKG_NAME")
